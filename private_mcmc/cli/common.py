@@ -101,10 +101,10 @@ def with_options(record: Callable[..., T]) -> Callable[[Callable[..., None]], Ca
 
 def show(report: Report | PreflightReport, record: object, as_json: bool, html: Path | None = None) -> None:
     """Print a report, or its record as JSON; then write the page where one is asked for."""
-    from private_mcmc.report import plain
+    from private_mcmc.report import json_types
 
     if as_json:
-        typer.echo(json.dumps(plain(record), ensure_ascii=False))
+        typer.echo(json.dumps(json_types(record), ensure_ascii=False))
     else:
         report.show()
     # Last, so that what was found is told even if the disk has filled up meanwhile.

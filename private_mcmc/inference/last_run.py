@@ -30,7 +30,7 @@ from private_mcmc.planning.policy import mark_of
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
-from private_mcmc.report import Report, number, plain
+from private_mcmc.report import Report, json_types, number
 
 if TYPE_CHECKING:
     import arviz
@@ -80,7 +80,7 @@ def study_of(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         table=about.table,
         schema=dict(about.schema),
-        rows=plain(declared.rows.to_dict()),
+        rows=json_types(declared.rows.to_dict()),
         formula=about.formula,
         family=about.family,
         priors=about.priors,
@@ -93,8 +93,8 @@ def study_of(
         n=int(n),
         guarantee=declared.guarantee,
         temper=float(declared.temper),
-        predicted=None if made is None else plain(made.prediction.to_record()),
-        expected=None if after is None else plain(after.to_record()),
+        predicted=None if made is None else json_types(made.prediction.to_record()),
+        expected=None if after is None else json_types(after.to_record()),
         stages=_stages(outcome),
         statement=statement.to_dict(),
         certificate=None if certificate is None else certificate.to_dict(),
@@ -107,7 +107,7 @@ def study_of(
         randomness=dict(released.provenance),
         chains=max((len(value) for value in samples.values()), default=1),
         draws={name: value.reshape(-1, *value.shape[2:]).tolist() for name, value in samples.items()},
-        expectations=plain(expectations),
+        expectations=json_types(expectations),
     )
 
 
@@ -117,7 +117,7 @@ def charged_words(run: DeclaredRun | PlannedRun, n: int) -> str:
     model = declared.model
     name = f"{model.__module__}.{getattr(model, '__qualname__', type(model).__name__)}"
     proved = None if certificate is None else certificate.to_dict()
-    said = mark_of_claims(plain(declared.rows.to_dict()), float(declared.temper), proved)
+    said = mark_of_claims(json_types(declared.rows.to_dict()), float(declared.temper), proved)
     return f"{name} on rows {declared.rows.fingerprint[:16]}, claims {said}"
 
 

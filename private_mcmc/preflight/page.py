@@ -29,8 +29,8 @@ from private_mcmc.report import (
     Text,
     Verdict,
     floats,
+    json_types,
     number,
-    plain,
 )
 from private_mcmc.report.blocks import Tone
 from private_mcmc.target import Target, Unit
@@ -100,7 +100,7 @@ class PreflightReport:
         if self.run is not None:
             statement = None if self.run.statement is None else self.run.statement.to_dict()
             run = vars(self.run) | {"statement": statement}
-        result: Record = plain(
+        result: Record = json_types(
             {
                 "model": self.model_name,
                 "verdict": self.verdict,

@@ -20,5 +20,5 @@ from private_mcmc.report.blocks import Verdict as Verdict
 from private_mcmc.report.blocks import floats as floats
 from private_mcmc.report.blocks import number as number
 from private_mcmc.report.document import Report as Report
-from private_mcmc.report.document import plain as plain
+from private_mcmc.report.document import json_types as json_types
 from private_mcmc.report.drawing import png as png

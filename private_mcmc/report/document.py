@@ -68,7 +68,7 @@ class Report:
 
     def to_dict(self) -> dict[str, object]:
         """Plain data: every block with its ``kind``; infinities and NaN, which JSON lacks, as words."""
-        return {"title": self.title, "blocks": [plain(block) for block in self.blocks]}
+        return {"title": self.title, "blocks": [json_types(block) for block in self.blocks]}
 
     def to_json(self, path: str | Path | None = None) -> str:
         """``to_dict`` as JSON text, also written to ``path`` where given; raises as ``to_html``."""
@@ -78,15 +78,15 @@ class Report:
         return text
 
 
-def plain(value: Any) -> Any:
+def json_types(value: Any) -> Any:
     """Dictionaries, lists, strings and finite numbers only, of dataclasses, tuples and scalars."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {field.name: json_types(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"kind": type(value).__name__.lower(), **fields}
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_types(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [json_types(item) for item in value]
     if isinstance(value, bool | int | str) or value is None:
         return value
     number = float(value)

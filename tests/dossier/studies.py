@@ -6,7 +6,7 @@ from private_mcmc import Ledger, Schema, Study, Target, accounting
 from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.release.ledger.export import standing
-from private_mcmc.report import plain
+from private_mcmc.report import json_types
 
 SCHEMA = Schema.from_dict(
     {
@@ -68,7 +68,7 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "created": "2026-01-01T00:00:00+00:00",
         "table": "people.csv",
         "schema": SCHEMA.to_dict(),
-        "rows": plain(asked.rows.to_dict()),
+        "rows": json_types(asked.rows.to_dict()),
         "formula": asked.formula,
         "family": asked.family,
         "priors": asked.priors,
@@ -127,7 +127,7 @@ def with_long_names():
     shapes |= {f"ns(age, df=4)[{knot}]": () for knot in (0, 30, 90, 120)}
     return study_of(
         schema=schema.to_dict(),
-        rows=plain(asked.rows.to_dict()),
+        rows=json_types(asked.rows.to_dict()),
         formula=asked.formula,
         family="gaussian",
         model=asked.source,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from private_mcmc.report import Block, Facts, Heading, Report, Table, Verdict, number, plain
+from private_mcmc.report import Block, Facts, Heading, Report, Table, Verdict, json_types, number
 
 _TIGHT = 1.01
 
@@ -85,8 +85,8 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, with the status."""
-        record: dict[str, Any] = plain(self)
-        return {**record, "status": self.status, "words": self.words, "factor": plain(self.factor)}
+        record: dict[str, Any] = json_types(self)
+        return {**record, "status": self.status, "words": self.words, "factor": json_types(self.factor)}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from private_mcmc.preflight.refute.pairs import DataSet, PublicRow, data_set, ex
 from private_mcmc.preflight.refute.reduce_1d import chunked, coordinate_name, distinct, is_independent, lines
 from private_mcmc.preflight.refute.search import Found, Reduction, Terms, law_weights, log_posterior, search
 from private_mcmc.records import Record
-from private_mcmc.report import floats, number, plain
+from private_mcmc.report import floats, json_types, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
 
@@ -61,7 +61,7 @@ class Refutation:
         ends = [[None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals]
         second = None if self.second is None else self.second.to_dict()
         sets = {"first": self.first.to_dict(), "second": second, "intervals": ends}
-        result: Record = plain(kept | sets)
+        result: Record = json_types(kept | sets)
         return result
 
 
