@@ -21,7 +21,7 @@ from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
 from private_mcmc.model.ir.flatten import abstract, has_own_derivatives, row_shapes, trace
 from private_mcmc.model.ir.program import Kind, Output, Program
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW
-from private_mcmc.model.sites import ModelSites, Site
+from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.records import Model, PublicArguments
 
 Data: TypeAlias = Mapping[str, np.ndarray]
@@ -116,10 +116,38 @@ def refuse_coupled_rows(
         if not finite:
             raise DoThisInstead(
                 f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
-                "the domains of its columns so that every row is possible under the model (an outcome that "
-                "must be positive: a Box that begins above 0; an interval: its lower end, and its width, "
-                "above 0)."
+                "the domains of its columns so that every row is possible under the model "
+                f"({_possible(site, rows)})."
             )
+
+
+def _possible(site: Observation, rows: Rows) -> str:
+    """How outcomes of this family are declared."""
+    reals = [name for name, domain in rows.items if np.issubdtype(domain.dtype, np.floating)]
+    said = []
+    if site.whole and reals:
+        said.append(
+            f"an outcome of {site.family} is a whole number, and columns {', '.join(reals)} hold any number "
+            "between their ends: declare Binary(), Categories(k) or Counts(max); several outcomes of a row: "
+            "one column for each, joined by jnp.stack([…], -1), or a Box that the model rounds, "
+            "obs=jnp.round(…)"
+        )
+    if "Multinomial" in site.family:
+        said.append(
+            "counts add up to their total: compute it in the model, total_count=counts.sum(-1) with a public "
+            "total_count_max="
+        )
+    elif "Binomial" in site.family and not site.family.startswith("Negative"):
+        said.append(
+            "no outcome is above its number of trials: obs=jnp.minimum(y, trials) says so and changes no row "
+            "that is possible"
+        )
+    if site.family.startswith("Beta") and not site.whole:
+        said.append("an outcome between 0 and 1: a Box inside, as Box(0.001, 0.999)")
+    return "; ".join(said) or (
+        "an outcome that must be positive: a Box that begins above 0; an interval: its lower end, and its "
+        "width, above 0"
+    )
 
 
 def _data_sets(rows: Rows, seeds: Iterable[int]) -> dict[str, np.ndarray]:
@@ -128,12 +156,21 @@ def _data_sets(rows: Rows, seeds: Iterable[int]) -> dict[str, np.ndarray]:
 
 
 def _coupling(programs: _Programs, key: Output, theta: np.ndarray, data: Data) -> list[str]:
-    """Columns that couple rows even when all other columns are the same in every row."""
+    """Columns that couple rows even when all other columns are the same in every row.
+
+    Without one, those without which the coupling of several ends: a lag of a covariate couples nothing
+    where outcomes are the same.
+    """
     level = {name: np.broadcast_to(column[:, :1], column.shape) for name, column in data.items()}
-    return [
+    alone = [
         column
         for column, values in data.items()
         if np.any(programs.differ(key, theta, {**level, column: values}))
+    ]
+    if alone:
+        return alone
+    return [
+        column for column in data if not np.any(programs.differ(key, theta, {**data, column: level[column]}))
     ]
 
 

@@ -209,6 +209,12 @@ def _refuse_weights(name: str, messages: Mapping[str, Message]) -> None:
 def _latent(name: str, message: Message, count: int = 1, of: str = OF_A_ROW) -> RowLatent:
     whose = of.split()[-1]
     fn, shape = unwrap(message["fn"]), jnp.shape(message["value"])
+    if math.prod(shape) == count and shape != (count,):
+        raise DoThisInstead(
+            f"site {name!r} has one number for every {whose}, in shape {shape}: latents are summed out where "
+            "their plate is the last dimension. Put that plate at dim=-1, and repeated outcomes of a "
+            f"{whose} into sites of their own or into one with to_event(1)."
+        )
     if shape[:1] != (count,) or (of == OF_A_ROW and shape != (count,)):
         raise DoThisInstead(
             f"site {name!r} has {math.prod(shape) // count} numbers for every {whose}: single numbers are "

@@ -76,12 +76,14 @@ class Observation:
         family: name of the distribution class, without wrappers.
         shape: shape of its value and distribution together, in one row.
         plates: names of the plates around it.
+        whole: its values are whole numbers.
     """
 
     name: str
     family: str
     shape: tuple[int, ...]
     plates: tuple[str, ...]
+    whole: bool
 
 
 @dataclass
@@ -163,7 +165,8 @@ def describe(messages: Mapping[str, Message], model_sites: ModelSites) -> None:
             model_sites.latents.append(site)
         elif kind not in ("plate", "prng_key"):
             raise NotYetSupported(
-                f"site {name!r} is a numpyro.{kind}; only sample and deterministic sites are read."
+                f"site {name!r} is a numpyro.{kind}; only sample and deterministic sites are read. Give it a "
+                "prior, as numpyro.sample, or a public value, as an argument passed by model_args."
             )
 
 
@@ -176,13 +179,15 @@ def _observation(name: str, message: Message) -> Observation:
     if isinstance(fn, dist.Unit) and not message["cond_indep_stack"]:
         raise DoThisInstead(
             f"site {name!r} is a numpyro.factor outside every plate: it may hold any function of all rows, "
-            "so that no row has a term of its own; put each row's term in the plate of the rows."
+            "so that no row has a term of its own; put each row's term in the plate of the rows. One of "
+            "latents alone is a part of their prior: write it as their distribution."
         )
     return Observation(
         name=name,
         family=family_name(fn),
         shape=tuple(np.broadcast_shapes(message["fn"].shape(), jnp.shape(message["value"]))),
         plates=_plates(message),
+        whole=fn.support is not None and bool(fn.support.is_discrete),
     )
 
 

@@ -153,7 +153,10 @@ def discover(
 
     jax.eval_shape(run, dict(rows))
     if not model_sites.latents:
-        raise DoThisInstead("the model has no latent site: there is nothing to sample.")
+        raise DoThisInstead(
+            "the model has no latent site that rows share: there is nothing to sample. Latents inside the "
+            "plate of the rows are those of single rows, and are summed out."
+        )
     if not model_sites.observations:
         raise DoThisInstead(
             "the model has no observed site: declare the observed column in Rows and pass it as `obs=`."
@@ -260,7 +263,8 @@ def _trace(
     except jax.errors.ConcretizationTypeError as error:
         raise DoThisInstead(
             "the model looks at the values of its rows or latents in Python (an `if`, `float(…)`, …); "
-            f"write it with jnp.where or jax.lax.cond. JAX said: {first_line(error)}"
+            "write it with jnp.where or jax.lax.cond. A number of groups or levels is public: an argument of "
+            f"the model, passed by model_args. JAX said: {first_line(error)}"
         ) from error
     except Exception as error:
         _check_undisturbed(whole)
@@ -268,8 +272,30 @@ def _trace(
         hint = f" Plates whose size is not the number of rows: {fixed}; use X.shape[0]." if fixed else ""
         raise DoThisInstead(
             f"the model cannot be run on {count} row(s): {type(error).__name__}: {first_line(error)}{hint}"
+            f"{_remedy(error)}"
         ) from error
     return dict(messages)
+
+
+def _remedy(error: Exception) -> str:
+    """What to write instead, after a habit that arrays of JAX, one row at a time, do not serve."""
+    said = str(error)
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return (
+            ". A function of NumPy is given rows or latents: write it with jax.numpy. What it learns from "
+            "all rows (levels, a number of groups, ends) is public: an argument, passed by model_args."
+        )
+    if "string indexing" in said or (isinstance(error, AttributeError) and "Tracer has no attribute" in said):
+        return (
+            ". A column is an array of JAX, no data frame or dict of columns: give the model an argument for "
+            "each column, def model(x, y=None), and declare it by that name, Rows(x=…, y=…)."
+        )
+    if "size of plate should be positive" in said:
+        return (
+            ". Every row has a term of its own, and is read alone: lags and differences between rows are "
+            "columns of their own, computed beforehand, or the row is a whole series, a Box of its length."
+        )
+    return ""
 
 
 def _check_undisturbed(whole: Whole) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -63,6 +64,16 @@ def test_kinks_are_integrated_soundly(scale: float, epsilon: float) -> None:
     assert violation(laplace(scale, scale), laplace(0, scale), epsilon, exact + 1e-7) is None
     if exact > 0:
         assert violation(laplace(scale, scale), laplace(0, scale), epsilon, exact * 0.99) is not None
+
+
+def test_a_density_that_is_infinite_at_a_point_warns_of_nothing() -> None:
+    def pole(x: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return -(x**2) / 2 - 0.5 * np.log(np.abs(x))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert violation(pole, pole, 1.0, 1e-6) is None
 
 
 def test_heavy_tails_are_integrated() -> None:

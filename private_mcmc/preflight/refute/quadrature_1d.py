@@ -121,7 +121,8 @@ def _refined(density: LogDensity, low: float, high: float) -> Peak | None:
     steps = np.geomspace(1e-9, _FARTHEST, 1800)
     widths = []
     for sign in (-1.0, 1.0):
-        far = np.flatnonzero(~(top - _values(density, at + sign * steps) < 0.5))
+        with np.errstate(invalid="ignore"):
+            far = np.flatnonzero(~(top - _values(density, at + sign * steps) < 0.5))
         if len(far) == 0:
             return None
         widths.append(float(steps[far[0]]))

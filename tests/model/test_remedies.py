@@ -1,0 +1,185 @@
+"""A refusal's advice fits the habit it meets, and the model that follows it is read."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
+from private_mcmc.errors import DoThisInstead, UnsupportedModel
+from private_mcmc.model import read
+
+X_Y = Rows(x=Box(-1, 1), y=Binary())
+
+
+def slope():
+    return numpyro.sample("b", dist.Normal(0, 1))
+
+
+def observed(x, distribution, y, **options):
+    with numpyro.plate("rows", x.shape[0], **options):
+        numpyro.sample("y", distribution, obs=y)
+
+
+def binomial(x, trials, y):
+    observed(x, dist.Binomial(trials, logits=slope() * x), y)
+
+
+def binomial_below_its_trials(x, trials, y):
+    observed(x, dist.Binomial(trials, logits=slope() * x), jnp.minimum(y, trials))
+
+
+def items(y):
+    b = numpyro.sample("b", dist.Normal(0, 1).expand([3]).to_event(1))
+    observed(y, dist.Bernoulli(logits=jnp.zeros((len(y), 1)) - b).to_event(1), y)
+
+
+def items_rounded(y):
+    items(jnp.round(y))
+
+
+def items_joined(y0, y1, y2):
+    items(jnp.stack([y0, y1, y2], -1))
+
+
+def multinomial(y):
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([3]).to_event(1))
+    observed(y, dist.Multinomial(5, logits=a), y)
+
+
+def multinomial_of_its_sum(y0, y1, y2):
+    y = jnp.stack([y0, y1, y2], -1)
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([3]).to_event(1))
+    observed(y, dist.Multinomial(y.sum(-1), logits=a, total_count_max=15), y)
+
+
+def proportion(x, y):
+    mean = 1 / (1 + jnp.exp(-slope() * x))
+    observed(x, dist.BetaProportion(mean, 5.0), y)
+
+
+def of_a_dict(x, y):
+    observed(x["x"], dist.Bernoulli(logits=slope() * x["x"]), y)
+
+
+def of_a_frame(x, y):
+    observed(x, dist.Bernoulli(logits=slope() * x.values), y)
+
+
+def of_columns(x, y):
+    observed(x, dist.Bernoulli(logits=slope() * x), y)
+
+
+def levels(g, y, counted=np.unique):
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([len(counted(g))]).to_event(1))
+    observed(g, dist.Bernoulli(logits=a[g]), y)
+
+
+def levels_at_most(g, y):
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([int(g.max()) + 1]).to_event(1))
+    observed(g, dist.Bernoulli(logits=a[g]), y)
+
+
+def levels_known(g, y, number=4):
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([number]).to_event(1))
+    observed(g, dist.Bernoulli(logits=a[g]), y)
+
+
+def autoregression(y):
+    a = slope()
+    with numpyro.plate("rows", y.shape[0] - 1):
+        numpyro.sample("y", dist.Normal(a * y[:-1], 1.0), obs=y[1:])
+
+
+def autoregression_of_each(y):
+    a = slope()
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(a * y[:, :-1], 1.0).to_event(1), obs=y[:, 1:])
+
+
+def shifted(x, y):
+    observed(x, dist.Bernoulli(logits=slope() * jnp.concatenate([x[1:], x[:1]])), y)
+
+
+def optimised(x, y):
+    observed(x, dist.Bernoulli(logits=numpyro.param("a", 0.0) + slope() * x), y)
+
+
+def penalised(x, y):
+    b = slope()
+    numpyro.factor("penalty", -(b**2))
+    observed(x, dist.Bernoulli(logits=b * x), y)
+
+
+def classes_in_another_dimension(y):
+    b = slope()
+    with numpyro.plate("rows", y.shape[0], dim=-2):
+        c = numpyro.sample("c", dist.Bernoulli(0.5))
+        with numpyro.plate("answers", 2):
+            numpyro.sample("y", dist.Normal(b * c, 1.0), obs=y)
+
+
+def classes_in_the_last(y):
+    b = slope()
+    with numpyro.plate("rows", y.shape[0]):
+        c = numpyro.sample("c", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal((b * c)[:, None], jnp.ones(2)).to_event(1), obs=y)
+
+
+TRIALS = Rows(x=Box(-1, 1), trials=Counts(5), y=Counts(5))
+THREE = Rows(y=Box([0.0] * 3, [1.0] * 3))
+SERIES, JOINED = Rows(y=Box([-1.0] * 2, [1.0] * 2)), Rows(y0=Binary(), y1=Binary(), y2=Binary())
+GROUPED = Rows(g=Categories(4), y=Binary())
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "advice"),
+    [
+        (binomial, TRIALS, "obs=jnp.minimum(y, trials)"),
+        (items, THREE, "several outcomes of a row: one column for each, joined by jnp.stack"),
+        (multinomial, Rows(y=Box([0.0] * 3, [5.0] * 3)), "total_count=counts.sum(-1)"),
+        (proportion, Rows(x=Box(-1, 1), y=Box(0, 1)), "Box(0.001, 0.999)"),
+        (of_a_dict, X_Y, "an argument for each column"),
+        (of_a_frame, X_Y, "an argument for each column"),
+        (levels, GROUPED, "write it with jax.numpy"),
+        (levels_at_most, GROUPED, "A number of groups or levels is public"),
+        (autoregression, Rows(y=Box(-1, 1)), "a whole series"),
+        (shifted, X_Y, "mixes rows of column x, y"),
+        (optimised, X_Y, "Give it a prior"),
+        (penalised, X_Y, "write it as their distribution"),
+        (classes_in_another_dimension, SERIES, "Put that plate at dim=-1"),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_what_is_said_is_what_to_write(model, rows, advice):
+    with pytest.raises(UnsupportedModel) as refusal:
+        read(model, rows, n=50)
+    assert advice in str(refusal.value), str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "rows"),
+    [
+        (binomial_below_its_trials, TRIALS),
+        (items_rounded, THREE),
+        (items_joined, JOINED),
+        (multinomial_of_its_sum, JOINED),
+        (proportion, Rows(x=Box(-1, 1), y=Box(0.001, 0.999))),
+        (of_columns, X_Y),
+        (levels_known, GROUPED),
+        (autoregression_of_each, SERIES),
+        (classes_in_the_last, SERIES),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_what_follows_the_advice_is_read(model, rows):
+    assert read(model, rows, n=50).dim >= 1
+
+
+def test_an_outcome_that_must_be_positive_is_said_so():
+    def times(x, y):
+        observed(x, dist.LogNormal(slope() * x, 1.0), y)
+
+    with pytest.raises(DoThisInstead, match="Box that begins above 0"):
+        read(times, Rows(x=Box(-1, 1), y=Box(-2, -1)), n=50)
