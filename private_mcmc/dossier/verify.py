@@ -125,6 +125,8 @@ def _statement(study: StudyRecord) -> str:
     need(bool(found), found.reason)
     need(study.price.adjacency == study.adjacency, "the statement speaks of another adjacency.")
     need(not study.seeded, "the caller chose the randomness: not private.")
+    known = study.randomness.get("source") == "operating system"
+    need(known, "the record does not say that the operating system chose the randomness.")
     _is_for(study, study.price, "the statement")
     stated = [] if study.price.unit is None else [study.price.unit]
     need(_units(study) == stated, "the statement protects another unit than the rows declare.")

@@ -168,6 +168,8 @@ def seeded(record):
         (lambda s: {"norm": s.norm / 2}, "formula, schema, model and row bounds"),
         (lambda s: {"arguments": {"number_of_id": 9}}, "formula, schema, model and row bounds"),
         (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
+        (lambda s: {"randomness": {"source": "Caller"}}, "the privacy statement"),
+        (lambda s: {"randomness": {}}, "the privacy statement"),
         (lambda s: {"statement": seeded(s.statement)}, "the privacy statement"),
         (lambda s: {"warnings": ()}, "ε, δ and the risk at the target"),
     ],
