@@ -26,6 +26,8 @@ Cells: TypeAlias = Sequence[str | None]
 Chunk: TypeAlias = dict[str, Cells]
 
 _CHUNK = 65_536
+# Characters of a cell; a C long has 32 bits on some systems.
+_LONGEST = 2**31 - 1
 _DELIMITERS = (",", ";", "\t", "|")
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows")
@@ -120,8 +122,8 @@ def _in_memory(table: Any) -> Source:
         )
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
-        columns = {name: table[name] for name in wanted}
-        if wrong := [name for name, column in columns.items() if len(np.shape(column)) != 1]:
+        columns = {name: _one_each(table[name]) for name in wanted}
+        if wrong := [name for name, column in columns.items() if _axes(column) != 1]:
             raise DataSchemaError(f"the table: columns {wrong} do not have one value for each row.")
         if masked := [name for name, column in columns.items() if np.ma.isMaskedArray(column)]:
             raise DataSchemaError(
@@ -134,12 +136,38 @@ def _in_memory(table: Any) -> Source:
     return Source("", tuple(str(name) for name in names), chunks)
 
 
+def _one_each(column: Any) -> Any:
+    """A column that is a list as an array: what shape NumPy takes lists in it for follows from its cells."""
+    if not isinstance(column, list | tuple):
+        return column
+    found = np.empty(len(column), dtype=object)
+    for place, value in enumerate(column):
+        found[place] = value
+    return found
+
+
+def _axes(column: Any) -> int:
+    """How many axes a column has; those of Arrow, which NumPy would read whole to tell, have one."""
+    return 1 if hasattr(column, "to_pylist") else len(np.shape(column))
+
+
 def _texts(column: Any) -> list[str | None]:
     if hasattr(column, "to_pylist"):
-        return [as_text(value) for value in column.to_pylist()]
+        try:
+            return [as_text(value) for value in column.to_pylist()]
+        except Exception:
+            # One cell that Python has no value for (a date beyond its calendar) is no error of the others.
+            return [_text_of_scalar(scalar) for scalar in column]
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
         column = column.astype("datetime64[s]")  # finer ones become whole numbers as objects
     return [as_text(value) for value in np.asarray(column, dtype=object).tolist()]
+
+
+def _text_of_scalar(scalar: Any) -> str | None:
+    try:
+        return as_text(scalar.as_py())
+    except Exception:
+        return None
 
 
 def _of_frames(path: Path, names: Sequence[str], frames: Callable[[list[str]], Iterator[Any]]) -> Source:
@@ -198,6 +226,8 @@ def _of_table(path: Path, opened: Opener) -> Source:
 
 
 def _of_csv(path: Path, encoding: str) -> Source:
+    # Of a whole process; without it one long cell would refuse a table whose schema gives it a fate.
+    csv.field_size_limit(_LONGEST)
     with _in_words(path, encoding), _opened(path, encoding) as file:
         first = next((line for line in file if line.strip()), "")
     delimiter = max(_DELIMITERS, key=lambda sign: (_outside_quotes(first).count(sign), sign == ","))
@@ -263,9 +293,7 @@ def _in_words(path: Path, encoding: str = "") -> Iterator[None]:
             "init --encoding cp1252, in a schema private_mcmc: {encoding: cp1252}."
         ) from None
     except csv.Error:
-        raise DataSchemaError(
-            f"{path}: is not a CSV file: a quotation is not closed, or a cell too long."
-        ) from None
+        raise DataSchemaError(f"{path}: is not a CSV file: a quotation is not closed.") from None
     except OSError as error:
         raise DataSchemaError(f"{path}: cannot be read ({error.strerror or type(error).__name__}).") from None
     except Exception as error:

@@ -5,7 +5,8 @@ declared fate refuses the table. That looks at values, which no error of a mecha
 6): it stands before the mechanism, only the curator, who has the table, sees it, nothing has been charged or
 released, and it names fields and nothing else: no row, no count, no cell. What a statement says holds between
 tables that pass. Who must not even learn that a table was refused declares a fate for missing and for other
-cells in every field: then no check fails because of a cell.
+cells in every field: then no check fails because of a cell. A file that is none of its format (bytes of
+another encoding, a quotation that is not closed) is refused all the same.
 """
 
 from __future__ import annotations

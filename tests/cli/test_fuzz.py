@@ -34,7 +34,7 @@ CORPUS = (
 # All that may be said of a table: the names of declared fields and fixed words, whatever is in the file.
 NAMES = r"\[('[aby]'(, )?)+\]"
 SENTENCES = re.compile(
-    r"(has a header and no rows\.|is not a CSV file: a quotation is not closed, or a cell too long\.|"
+    r"(has a header and no rows\.|is not a CSV file: a quotation is not closed\.|"
     r"is not in UTF-8\. Save it as UTF-8, or declare its encoding: .*|"
     rf"its first line is not a header with the fields {NAMES} "
     rf"\(({NAMES} are not there|names are numbers, or given twice)\)\. "

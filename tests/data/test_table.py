@@ -338,8 +338,45 @@ def test_a_date_that_no_calendar_has_is_refused_in_words(tmp_path):
     parquet.write_table(
         pyarrow.table({"age": pyarrow.array([10**7], pyarrow.date32())}), tmp_path / "t.parquet"
     )
-    with pytest.raises(pmc.DataSchemaError, match="cannot be read as"):
+    with pytest.raises(pmc.DataSchemaError, match="without a fate"):
         read_table(tmp_path / "t.parquet", SCHEMA, ["age"])
+
+
+FATED = pmc.Schema.from_dict(
+    {
+        "fields": [
+            {
+                "name": "born",
+                "type": "date",
+                "constraints": {"minimum": "1900-01-01", "maximum": "2020-01-01"},
+                "private_mcmc": {"missing": "indicator", "otherwise": "missing"},
+            }
+        ]
+    }
+)
+
+
+@pytest.mark.parametrize("kind", ["csv", "arrow", "parquet", "words of Arrow", "list"])
+def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
+    """Whatever one person's cell holds, the table is read, and the others' cells are what they were."""
+    pyarrow, table = pytest.importorskip("pyarrow"), None
+    if kind == "csv":  # more than the csv module takes without being told
+        table = tmp_path / "t.csv"
+        table.write_text("born,x\n2000-01-01,1\n" + "a" * 200_000 + ",1\n")
+    elif kind == "list":
+        table = {"born": ["2000-01-01", [1, 2]]}
+    elif kind == "words of Arrow":  # not UTF-8, and not checked where they were put together
+        ends, text = np.array([0, 10, 11], np.int32), b"2000-01-01\xff"
+        buffers = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(text)]
+        table = pyarrow.table({"born": pyarrow.Array.from_buffers(pyarrow.string(), 2, buffers)})
+    else:  # beyond the calendar of Python
+        table = pyarrow.table({"born": pyarrow.array([946_684_800, 2**40], pyarrow.timestamp("s"))})
+    if kind == "parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "t.parquet")
+        table = tmp_path / "t.parquet"
+    found = read_table(table, FATED, ["born"])
+    np.testing.assert_array_equal(found["born_missing"], [0, 1])
+    assert found["born"][0] == 10957  # days from 1970 to 2000
 
 
 def test_a_level_is_not_read_from_a_number_next_to_it():
