@@ -317,6 +317,27 @@ def test_outcomes_of_the_half_line_and_the_interval_are_summed_finely(family, at
         assert with_outcomes(reading, everyone, np.array([at])).off_centre(reading, np.array([at])) < 0.02
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", [5, 20, 200])
+def test_counts_far_beyond_what_is_declared_are_summed(declared):
+    """Means of negative binomial laws with long tails; few counts are gone through alike for all rows."""
+
+    def model(x, y):
+        u = numpyro.sample("u", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(u + x), 0.5), obs=y)
+
+    reading = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Counts(declared)), n=3000)
+    at, x = np.array([1.0]), np.array([0.0, 1.0])
+    with jax.enable_x64(True):
+        nothing = np.zeros((2, 0))
+        everyone = Fitted({"x": x, "y": np.zeros(2, dtype=np.int32)}, np.full(2, 1500.0), nothing, nothing)
+        people = with_outcomes(reading, everyone, at)
+        means = (people.shares(reading, at) * people.outcomes).sum(axis=1)
+    assert people.told.log_base.ndim == 1
+    assert np.allclose(means, np.exp(1.0 + x), rtol=5e-3)
+
+
 @pytest.mark.long
 def test_synthetic_rows_have_the_released_moments_of_categories_and_numbers():
     """A rare category, an uneven one, a number that goes with it: fitted within four sds of small noise."""

@@ -72,6 +72,11 @@ class Outcome:
         return self.integer and not self.families <= _ON_THE_LINE
 
     @property
+    def endless(self) -> bool:
+        """Whether the law is one of all whole numbers, whatever range is declared."""
+        return self.families <= _COUNTS
+
+    @property
     def scale(self) -> Scale:
         """By the support that all families have."""
         supports = [getattr(getattr(dist, family, None), "support", None) for family in self.families]
@@ -83,7 +88,7 @@ class Outcome:
         """Values evenly on the scale; beyond the declared range where the law is on the line or of counts."""
         low, high = self.low, self.high
         if self.counted:
-            high = 2 * high + 8 if self.families <= _COUNTS else high
+            high = 2 * high + 8 if self.endless else high
             return np.unique(np.linspace(low, high, min(int(high - low) + 1, count)).round())
         if self.scale is LINE:
             beyond = high - low if self.families <= _ON_THE_LINE else 0.0
@@ -97,6 +102,8 @@ class Outcome:
     def all(self, count: int) -> Array:
         """As :meth:`evenly`, and far beyond where a law that is cut off has another mean."""
         inner = self.evenly(count)
+        if self.endless and inner[-1] - inner[0] < count // 4:
+            return np.asarray(inner[0] + np.arange(count // 4 + 1))
         if self.scale is POSITIVE and not self.counted:
             low, high = self.scale.to(inner[[0, -1]])
             return self.scale.back(np.linspace(2 * low - high, 2 * high - low, count))
@@ -148,9 +155,7 @@ class Law(NamedTuple):
         count, k = len(weights), len(self.log_base)
         columns = {name: jnp.repeat(column, k, axis=0) for name, column in rows.items()}
         columns |= {name: jnp.tile(values, count) for name, values in self.values.items()}
-        base = jnp.broadcast_to(self.log_base, (count, k))
-        every = {name: jnp.broadcast_to(values, (count, k)) for name, values in self.values.items()}
-        shares = jnp.exp(log_shares(reading, Listed(rows, every, base), self.theta))
+        shares = jnp.exp(log_shares(reading, Listed(rows, self.values, self.log_base), self.theta))
         return columns, (weights[:, None] * shares).ravel()
 
 
@@ -172,8 +177,9 @@ class Listed(NamedTuple):
 
     Attributes:
         rows: columns ``(rows, …)``; the outcome in them is not read.
-        values: of the outcome, ``(rows, outcomes)`` by the name of its column.
-        log_base: their weights as a rule of integration, ``(rows, outcomes)``.
+        values: of the outcome, by the name of its column, ``(rows, outcomes)``, or ``(outcomes,)`` for all
+            rows: what a law says of an outcome alone, as log Γ of a count, is computed once for them all.
+        log_base: their weights as a rule of integration, of the same shape.
     """
 
     rows: Columns
@@ -211,5 +217,6 @@ def log_shares(reading: RowModel, told: Listed, theta: jax.Array) -> jax.Array:
         # Mapped apart from rows: predictors, which read no outcome, are computed once for a row.
         return jax.vmap(lambda value: reading.row_loss(theta, {**row, **value}))(values)
 
-    losses = jax.vmap(of_row)(told.rows, told.values)
+    shared = told.log_base.ndim == 1
+    losses = jax.vmap(of_row, in_axes=(0, None if shared else 0))(told.rows, told.values)
     return jax.nn.log_softmax(jnp.where(jnp.isfinite(losses), told.log_base - losses, -1e30), axis=1)

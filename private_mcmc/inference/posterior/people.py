@@ -43,6 +43,8 @@ from private_mcmc.release import Counts
 Array: TypeAlias = npt.NDArray[np.float64]
 
 _FEW, _NODES, _NODES_OF_SCALES, _NODES_OF_COUNTS, _MOST_NODES, _GRID = 16, 17, 49, 65, 97, 1025
+# Of laws of counts that begin among so many, long tails are followed in ever longer steps.
+_EVERY = 48
 # Outcomes less likely than exp(−this) times the most likely one are left out.
 _NEGLIGIBLE = 28.0
 
@@ -127,13 +129,13 @@ def with_outcomes(reading: RowModel, covariates: Fitted, thetas: Array) -> Peopl
     grid = outcome.all(_GRID)
     count = len(next(iter(rows.values())))
     if len(grid) <= _FEW:
-        nodes = np.broadcast_to(grid, (count, len(grid)))
-        log_base = np.zeros(nodes.shape)
+        nodes, log_base = grid, np.zeros(len(grid))
     else:
         nodes, log_base = _nodes(reading, rows, outcome, grid, thetas)
-    repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
     values = jnp.asarray(nodes, dtype=rows[name].dtype)
-    repeated[name] = values.ravel()
+    nodes = np.broadcast_to(nodes, (count, nodes.shape[-1]))
+    repeated = {key: jnp.repeat(column, nodes.shape[1], axis=0) for key, column in rows.items()}
+    repeated[name] = jnp.broadcast_to(values, nodes.shape).ravel()
     told = Listed(rows, {name: values}, jnp.asarray(log_base))
     return People(**vars(covariates), columns=repeated, outcomes=nodes, told=told)
 
@@ -141,7 +143,7 @@ def with_outcomes(reading: RowModel, covariates: Fitted, thetas: Array) -> Peopl
 def _nodes(
     reading: RowModel, rows: Columns, outcome: Outcome, grid: Array, thetas: Array
 ) -> tuple[Array, Array]:
-    """Row by row, outcomes evenly spaced on their scale where the row's law is not negligible."""
+    """Outcomes evenly spaced on their scale where a row's law is not negligible; few counts are shared."""
     name, scale = outcome.name, outcome.scale
     choices = jnp.asarray(grid, dtype=rows[name].dtype)
     slopes = jnp.asarray(scale.log_slope(grid))
@@ -150,6 +152,11 @@ def _nodes(
     ends, first, last = scale.to(grid), firsts.min(axis=0), lasts.max(axis=0)
     spans = np.stack([ends[lasts[0]] - ends[firsts[0]], ends[last] - ends[first]])
     most = _how_many(outcome, spans)
+    if outcome.endless and first.max() < _EVERY:
+        nodes = _counts(grid[0], int(grid[last].max() - grid[0]), most)
+        return nodes, _log_widths(nodes)
+    if outcome.counted and len(grid) <= most:
+        return grid, np.zeros(len(grid))
     nodes = scale.back(
         ends[first][:, None] + np.linspace(0.0, 1.0, most) * (ends[last] - ends[first])[:, None]
     )
@@ -160,10 +167,22 @@ def _nodes(
     # Counts next to each other are gone through; further apart each stands for its neighbourhood.
     short = grid[last] - grid[first] < most
     nodes[short] = grid[first][short][:, None] + np.arange(most)
-    middles = (nodes[:, 1:] + nodes[:, :-1]) / 2
-    edges = np.column_stack([nodes[:, :1] - 0.5, middles, nodes[:, -1:] + 0.5])
-    widths = np.diff(edges, axis=1)
-    return nodes, np.log(np.maximum(widths, 1e-12))
+    return nodes, _log_widths(nodes)
+
+
+def _counts(lowest: float, span: int, most: int) -> Array:
+    """Counts from the lowest on; after :data:`_EVERY` of them ever further apart where they are many."""
+    if span < most:
+        return np.asarray(lowest + np.arange(most))
+    far = np.geomspace(_EVERY, max(span, _MOST_NODES), _MOST_NODES - _EVERY).round()
+    return lowest + np.unique(np.concatenate([np.arange(_EVERY), far]))
+
+
+def _log_widths(nodes: Array) -> Array:
+    """Of the neighbourhoods that whole numbers stand for, along the last axis."""
+    middles = (nodes[..., 1:] + nodes[..., :-1]) / 2
+    edges = np.concatenate([nodes[..., :1] - 0.5, middles, nodes[..., -1:] + 0.5], axis=-1)
+    return np.log(np.maximum(np.diff(edges, axis=-1), 1e-12))
 
 
 def _how_many(outcome: Outcome, spans: Array) -> int:

@@ -157,7 +157,7 @@ _GOOD, _LEAST, _LAST = 0.4, 0.08, 4
 # After so many rounds weights flattened to this power are given up.
 _PATIENCE, _HOPELESS = 6, 0.2
 # Chains are made longer, and thinned, until so many points count for every draw.
-_ENOUGH, _MOST_THINNING = 0.8, 8
+_ENOUGH, _MOST_THINNING = 0.8, 3
 
 
 @dataclass(frozen=True, eq=False)
