@@ -107,7 +107,9 @@ def _peaks(density: LogDensity) -> list[Peak]:
     highest = inner[np.argsort(-values[inner], kind="stable")]
     kept = [index for index in highest if values[index] > values[highest[0]] - NEGLIGIBLE][:_MOST_PEAKS]
     found = [_refined(density, float(grid[index - 1]), float(grid[index + 1])) for index in kept]
-    return [peak for peak in found if peak is not None]
+    peaks = [peak for peak in found if peak is not None]
+    # Nothing is integrated where a density overflows.
+    return peaks if all(math.isfinite(peak.width) for peak in peaks) else []
 
 
 def _refined(density: LogDensity, low: float, high: float) -> Peak | None:
@@ -118,11 +120,12 @@ def _refined(density: LogDensity, low: float, high: float) -> Peak | None:
         best = int(np.argmax(values))
         at, top = float(grid[best]), float(values[best])
         low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 400)])
+    if not math.isfinite(top):
+        return Peak(at, math.inf)
     steps = np.geomspace(1e-9, _FARTHEST, 1800)
     widths = []
     for sign in (-1.0, 1.0):
-        with np.errstate(invalid="ignore"):
-            far = np.flatnonzero(~(top - _values(density, at + sign * steps) < 0.5))
+        far = np.flatnonzero(~(top - _values(density, at + sign * steps) < 0.5))
         if len(far) == 0:
             return None
         widths.append(float(steps[far[0]]))
