@@ -297,8 +297,8 @@ class Field:
             raise self._wrong(f"levels {taken} have names of the library's own")
         if not len(self.all_levels) >= 2 or len(values) > _MOST_LEVELS:
             raise self._wrong(
-                "declare its values, at least two, as constraints.enum or categories; a field of free text "
-                "is given role: ignored"
+                "declare its values, at least two that differ, as constraints.enum or categories; a field of "
+                "free text, or of the same value in every row, is given role: ignored"
             )
         if self.transform:
             raise self._wrong("a transform is for numbers")

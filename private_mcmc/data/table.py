@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -83,6 +83,9 @@ def _reader(field: Field) -> Callable[[str | None], float]:
     fate = otherwise[field.otherwise]
     # Of cells, what stands around them does not matter; nor of levels.
     declared = {composed(level.value.strip()): places[level.value] for level in field.levels}
+    # -9.0 for -9 says missing too: other programs write whole numbers so beside empty cells.
+    numbers = {read(mark) for mark in marks for read in (partial(_number, field), plain_number)}
+    codes = {number for number in numbers if not math.isnan(number)}
     truths = field.type == "boolean"
     low, high = (0.0, 0.0) if field.is_category else field.range
 
@@ -93,10 +96,14 @@ def _reader(field: Field) -> Callable[[str | None], float]:
             # 1.0 for 1, as other programs write whole numbers.
             value = truth_of(f"{number:.0f}", field.true_values, field.false_values)
             found = declared.get((value or "") if truths else f"{number:.0f}")
+            if found is None and number in codes:
+                return MISSING
         return fate if found is None else found
 
     def of_number(text: str) -> float:
         number = days(text, field.format) if field.type == "date" else _number(field, text)
+        if field.type != "date" and number in codes:
+            return MISSING
         if math.isnan(number) or (field.type == "integer" and number != int(number)):
             return fate
         return min(max(number, low), high)
@@ -183,7 +190,11 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
             for chunk in source.chunks([field.name])
             for cell in chunk[field.name]
         )
-        return np.array(["" if cell in marks else cell for cell in cells], dtype=np.str_)
+        # Without a ".0", as elsewhere: identifiers may begin with zeros.
+        return np.array(
+            ["" if cell in marks or re.sub(r"\.0+$", "", cell) in marks else cell for cell in cells],
+            dtype=np.str_,
+        )
 
 
 def read_header(path: str | Path, declared: Collection[str] = (), encoding: str = "") -> list[str]:
@@ -302,6 +313,8 @@ def data_marks(table: Any) -> Marks:
     if isinstance(table, str | Path):
         with open(table, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").digest()
+            if not file.tell():
+                raise DataSchemaError(f"{table}: is empty.")
         return Marks({"file": np.memmap(table, np.uint8, "r")}, digest)
     source = source_of(table)
     marks, whole = {}, hashlib.sha256()

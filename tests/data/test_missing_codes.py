@@ -6,9 +6,9 @@ They counted as values, a refusal of −7 as no hours at all, where the table wa
 import pandas
 import pytest
 
-from private_mcmc import Schema
+from private_mcmc import DataSchemaError, Schema
 from private_mcmc.data.codebook import read_codebook
-from private_mcmc.data.table import read_table
+from private_mcmc.data.table import read_identifiers, read_table
 
 DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr><var name="hours"><labl>Weekly hours</labl>
 <valrng><range min="0" max="80"/></valrng>
@@ -48,3 +48,59 @@ def test_they_are_read_as_missing(tmp_path):
     columns = read_table({"hours": [40, -7, 99, None, 12.0]}, Schema.from_dict(record), ["hours"])
     assert columns["hours"].tolist() == [40, 40, 40, 40, 12]
     assert columns["hours_missing"].tolist() == [0, 1, 1, 1, 0]
+
+
+def field(kind, mark, **more):
+    limits = {"minimum": 0, "maximum": 80} if kind in ("number", "integer") else {}
+    own = {"missing": "indicator"}
+    record = {
+        "name": "x",
+        "type": kind,
+        "constraints": limits,
+        "missingValues": ["", mark],
+        "private_mcmc": own,
+    }
+    return Schema.from_dict({"fields": [record | more]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "mark", "cells", "more"),
+    [
+        ("integer", "-9", ["-9.0", "-9", "\u22129", "40.0"], {}),
+        ("number", "99", ["99.0", "99.00", "9.9e1", "40"], {}),
+        ("number", "-9", ["-9,0", "-9", "-9,00", "40,0"], {"decimalChar": ","}),
+        ("number", "9999", ["9.999", "9999", "9999,0", "40"], {"groupChar": ".", "decimalChar": ","}),
+        ("string", "9", ["9.0", "9", "9.00", "2"], {"categories": ["1", "2"]}),
+        ("boolean", "9", ["9.0", "9", "9.00", "1"], {}),
+    ],
+)
+def test_a_code_is_the_same_number_however_it_is_written(kind, mark, cells, more):
+    """A column of whole numbers with an empty cell is written -9.0 by pandas: it was read as the minimum."""
+    columns = read_table({"x": cells}, field(kind, mark, **more), ["x"])
+    if kind in ("integer", "number"):
+        assert columns["x_missing"].tolist() == [1, 1, 1, 0] and columns["x"][3] == 40
+    else:
+        assert columns["x"].tolist() == [2, 2, 2, 1]
+
+
+def test_a_level_is_not_taken_for_a_code_of_the_same_number():
+    columns = read_table({"x": ["09", "9", "1"]}, field("string", "9", categories=["1", "09"]), ["x"])
+    assert columns["x"].tolist() == [1, 2, 0]
+
+
+def test_a_code_among_identifiers_is_nobodys():
+    record = {
+        "fields": [
+            {"name": "id", "type": "string", "missingValues": ["", "-9"], "private_mcmc": {"role": "person"}}
+        ],
+        "private_mcmc": {"person": {"field": "id", "at_most": 2}},
+    }
+    cells = {"id": ["-9.0", "-9", "09.0", "7.0"]}
+    assert read_identifiers(cells, Schema.from_dict(record)).tolist() == ["", "", "09.0", "7.0"]
+
+
+@pytest.mark.parametrize("kind", ["number", "string"])
+def test_what_is_no_number_is_no_code(kind):
+    more = {"categories": ["1", "2"]} if kind == "string" else {}
+    with pytest.raises(DataSchemaError, match="without a fate"):
+        read_table({"x": ["1", "nan", "?"]}, field(kind, "-9", **more), ["x"])

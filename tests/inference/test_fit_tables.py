@@ -25,6 +25,13 @@ def test_the_private_table_is_not_taken_for_public_rows(tmp_path):
         pmc.fit(table, pmc.Schema.from_dict(schema), "y ~ 1", epsilon=1.0, public_rows=table)
 
 
+def test_an_empty_file_is_refused_in_words(tmp_path):
+    (tmp_path / "people.csv").write_text("")
+    schema = pmc.Schema.from_dict({"fields": [{"name": "y", "type": "boolean"}]})
+    with pytest.raises(pmc.DataSchemaError, match="is empty"):
+        pmc.fit(tmp_path / "people.csv", schema, "y ~ 1", epsilon=1.0)
+
+
 def test_equal_values_are_no_reason(tmp_path):
     for name in ("people.csv", "census.csv"):
         (tmp_path / name).write_text("y\n1\n")
