@@ -307,3 +307,17 @@ def test_a_gaussian_seen_through_losses_keeps_its_delta():
 def test_bad_pairs_are_refused(call):
     with pytest.raises(DeclarationError):
         call()
+
+
+@pytest.mark.parametrize("pair", ["add_remove", "replace_one", "fixed"])
+@pytest.mark.parametrize("ratio", [0.0, 1e-320, 1e-170, 4e-20, 250.0, 1e154, 1e306])
+def test_steps_of_any_size_have_a_price(pair, ratio):
+    """From steps that are all but free to those whose squares are beyond all floats."""
+    for rate, steps in ((1e-300, 7), (0.5, 1), (0.5, 10**5), (1 - 2.0**-53, 7)):
+        curve = Sampled(pair, rate, ratio, steps)
+        deltas = [curve.delta(epsilon) for epsilon in (0.0, 1.0, 700.0)]
+        assert 1 >= deltas[0] >= deltas[1] >= deltas[2] >= 0
+        assert 0 <= curve.epsilon(0.5) <= curve.epsilon(1e-6)
+        # What is drawn with rate q moves something with probability q at least.
+        if ratio >= 250:
+            assert deltas[1] >= rate * (1 - 1e-9)

@@ -75,8 +75,10 @@ def losses(steps: tuple[Step, ...]) -> Losses:
 
 def worthwhile(steps: tuple[Step, ...]) -> bool:
     """Whether a grid of losses can resolve these steps: neither all but free nor hopelessly expensive."""
-    total = sum(step.count * _deviation(step) ** 2 for step in steps)
-    return total <= 100.0**2 and all(1e-6 <= step.size <= (200 if step.count == 1 else 30) for step in steps)
+    # First, since squares of others may be beyond all floats.
+    if not all(1e-6 <= step.size <= (200 if step.count == 1 else 30) for step in steps):
+        return False
+    return sum(step.count * _deviation(step) ** 2 for step in steps) <= 100.0**2
 
 
 def _deviation(step: Step) -> float:

@@ -166,7 +166,7 @@ def _two_mixtures(rate: float, upper: float, lower: float, alpha: float) -> floa
     spacing = 2 * math.pi * half_width / 40
     low, high = -(14.0 + shift), 14.0 + shift + alpha * max(upper, 0.0)
     while True:
-        if not (high - low) / spacing < _MOST_POINTS:
+        if not high - low < _MOST_POINTS * spacing:
             return math.inf
         x = np.arange(low, high + spacing, spacing)
         base = -0.5 * x**2 - 0.5 * math.log(2 * math.pi) + _log_weight(x, rate, lower)
@@ -234,15 +234,18 @@ def fixed_profile(rate: float, whole: float, epsilon: ArrayLike) -> Array:
 
 def _inner(rate: float, epsilon: Array) -> Array:
     """``log(1 + (e^ε − 1)/q)`` for ``ε ≥ 0``."""
-    return np.where(
-        epsilon > 30, epsilon - math.log(rate), np.log1p(np.expm1(np.minimum(epsilon, 30.0)) / rate)
-    )
+    # Of a rate so small that the quotient overflows, a larger one's: δ grows as this gets smaller.
+    odds = np.expm1(np.minimum(epsilon, 30.0)) / max(rate, 1e-290)
+    return np.where(epsilon > 30, epsilon - math.log(rate), np.log1p(odds))
 
 
 def _from_profile(rate: float, whole: float, alpha: float) -> float:
     """``D_α`` from ``δ(ε)``: ``1 + α(α−1) ∫_0^∞ (e^{(α−1)ε} + e^{−αε}) δ(ε) dε = e^{(α−1)D_α}``."""
-    top = whole**2 * alpha + whole * 12 + 12.0 / alpha
+    top = whole * whole * alpha + whole * 12 + 12.0 / alpha
     while True:
+        # Of steps that are all but free the orders reach too far for panels of such a width.
+        if not top * 16 < _MOST_POINTS * whole / 4:
+            return math.inf
         edges = _panels(rate, whole / 4, top)
         if not len(edges) * 16 < _MOST_POINTS:
             return math.inf
