@@ -14,6 +14,7 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.models import hazards, hazards_rows, survival, survival_rows
 from private_mcmc.planning.synthetic import outcome_columns
+from private_mcmc.planning.synthetic_outcomes import likelihood_of
 
 ROWS = survival_rows(2)
 
@@ -62,6 +63,33 @@ def test_nothing_is_proved_of_it_but_its_predictor(reading):
 
 def test_its_outcomes_are_what_its_predictor_does_not_read(reading):
     assert outcome_columns(reading) == ("event",)
+
+
+def ranks_of_decompositions(jaxpr):
+    """Dimensions of the matrices that LAPACK is given, in a program and in those inside it."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "eigh":
+            yield equation.invars[0].aval.ndim
+        for inner in jax.tree.leaves(
+            [*equation.params.values()], is_leaf=lambda leaf: hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")
+        ):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from ranks_of_decompositions(inner)
+
+
+def test_curvatures_of_rows_are_decomposed_one_after_the_other(reading):
+    """LAPACK's call for many matrices at once deadlocks where as many programs as processors run."""
+    likelihood = likelihood_of(reading, 1.0)
+    rows = ROWS.project(ROWS.synthetic(3, 8))
+    thetas, root = jnp.zeros((3, 2)), jnp.eye(2)
+    information = jax.vmap(likelihood.information, in_axes=(None, None, 0))
+    ranks = list(ranks_of_decompositions(jax.make_jaxpr(information)(thetas, root, rows).jaxpr))
+    assert ranks == [2]
+    # Of v = t e^η the curvature is t e^η x xᵀ.
+    roots = np.asarray(information(thetas, root, rows))
+    for each, x, time in zip(roots, np.asarray(rows["X"]), np.asarray(rows["time"]), strict=True):
+        np.testing.assert_allclose(each.T @ each, time * np.outer(x, x), atol=1e-5)
 
 
 @pytest.mark.parametrize(
