@@ -58,7 +58,7 @@ from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
 
 NOTHING_PROVED = RowConstants(
-    why="nothing is proved of integrated latents; clip the persons (clip=…, guarantee='run')"
+    why="nothing is proved of integrated latents; clip each row, or person (clip=…, guarantee='run')"
 )
 
 
