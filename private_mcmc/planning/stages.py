@@ -194,8 +194,14 @@ class Prediction(NamedTuple):
     @classmethod
     def from_record(cls, record: Record) -> Prediction:
         """The prediction that ``to_record`` tells of."""
-        of_each = tuple(Expected(**one) for one in record.get("coefficients", ()))
-        return cls(**{**record, "coefficients": of_each})
+        of_each = tuple(
+            Expected(str(one["name"]), float(one["error"]), float(one["sd"]))
+            for one in record.get("coefficients", ())
+        )
+        numbers = {
+            name: float(value) for name, value in record.items() if name not in ("unit", "coefficients")
+        }
+        return cls(**numbers, unit=str(record.get("unit", OF_PARAMETERS)), coefficients=of_each)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,6 +57,7 @@ def test_a_saved_plan_is_of_one_model(saved):
         ("guarantee", "posterior", "certificate"),
         ("format", 1, "format"),
         ("n", "many", "no record"),
+        ("prediction", {"rms": "x", "bias": 0, "monte_carlo": 0, "discretisation": 0}, "no record"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused(saved, tmp_path, name, value, words):
