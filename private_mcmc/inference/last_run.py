@@ -222,9 +222,7 @@ class LastRun:
         if isinstance(self.released, ReleasedStates):
             states = self._states()
             states.print_summary(prob)
-            if "draws" in states.provenance:
-                print(f"Draws: {states.provenance['draws']}.")
-            for remark in () if self._known is None else self._known.remarks:
+            for remark in self._remarks(states):
                 print(remark)
         else:
             print(self.released)
@@ -250,13 +248,19 @@ class LastRun:
         if self._recorded is not None and self._recorded[0] == about:
             return self._recorded[1]
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
-        samples = {} if noised else self.get_samples(group_by_chain=True)
+        states = None if noised else self._states()
+        samples = {} if states is None else states.get_samples(group_by_chain=True)
         outcome = replace(self._outcome, conclusion=self.conclusion)
         found = study_of(self._run, self._n, outcome, samples, self._charge, about)
-        remarks = () if self._known is None else self._known.remarks
-        found = replace(found, warnings=(*found.warnings, *remarks))
+        if states is not None:
+            found = replace(found, warnings=(*found.warnings, *self._remarks(states)))
         self._recorded = about, found
         return found
+
+    def _remarks(self, states: ReleasedStates) -> tuple[str, ...]:
+        """What must be known of draws: which ones they are, and what their fit does not explain."""
+        which = (f"Draws: {states.provenance['draws']}.",) if "draws" in states.provenance else ()
+        return (*which, *(() if self._known is None else self._known.remarks))
 
     def _entered(self, study: Study) -> Study:
         """The record, of which the ledger knows, if it can be written, that it is of its charge."""

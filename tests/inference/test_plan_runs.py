@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference import execute_plan
+from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
 from private_mcmc.release import plan_counts, plan_second_moments
@@ -146,6 +146,21 @@ def test_two_paths_use_different_noise(planned, people):
 
 
 @pytest.mark.slow
+def test_a_record_says_which_draws_it_has_where_the_posterior_cannot_be_drawn(
+    planned, people, monkeypatch, capsys
+):
+    """A dossier of 83 states of a path did not say that they were the path's."""
+
+    def refused(*_):
+        raise pmc.NotYetSupported("rows are green.")
+
+    monkeypatch.setattr(last_run, "posterior_given", refused)
+    mcmc = run(planned, people, path())
+    mcmc.print_summary()
+    said = [remark for remark in mcmc.study().warnings if remark.startswith("Draws: of the path")]
+    assert len(said) == 1 and "(rows are green)" in said[0] and said[0] in capsys.readouterr().out
+
+
 def test_a_path_may_follow_another_gradient_but_never_beyond_its_clip(planned, people):
     """A loss a million times as steep moves the path no further than the clip allows."""
     predictor = planned.reading.predictor

@@ -150,7 +150,7 @@ def test_what_was_paid_for_is_kept_where_drawing_the_posterior_ends_early(people
     mcmc = driver()
     mcmc.run(**people)
     with monkeypatch.context() as patched:
-        patched.setattr(type(mcmc), "get_samples", lambda *_, **__: (_ for _ in ()).throw(stopped))
+        patched.setattr(type(mcmc), "_states", lambda *_, **__: (_ for _ in ()).throw(stopped))
         # Of a declared run there is nothing to draw: its states are what was released.
         with pytest.raises(stopped):
             mcmc.kept()
