@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.diagnostics import effective_sample_size
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     import arviz
 
 
+# A path that counts for fewer independent draws is told of; one of fewer states does not tell.
+_CONVERGED, _TELLING = 20.0, 8
 _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib")
 
 
@@ -397,7 +401,23 @@ def _released(plan: Plan, outcomes: Sequence[Outcome], found: Array) -> Released
 def _of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:
     """The policy's own draws, which say why they are not the posterior's."""
     said = f"of the path, as wide as the plan expects its means to be off ({reason.rstrip('.')})"
+    count = _least_effective(draws)
+    if count < _CONVERGED:
+        said += (
+            f"; it moves so slowly that it counts for {count:.0f} independent draws: it may not have "
+            "converged, and intervals may be far too narrow"
+        )
     return replace(draws, provenance={**draws.provenance, "draws": said})
+
+
+def _least_effective(draws: ReleasedStates) -> float:
+    """The least effective sample size of all numbers of a path; infinite where it is too short to tell."""
+    every = [np.asarray(values) for values in draws.get_samples(group_by_chain=True).values()]
+    if not every or every[0].shape[1] < _TELLING:
+        return math.inf
+    with np.errstate(all="ignore"):  # of numbers that never move
+        found = [np.min(effective_sample_size(values)) for values in every if values.size]
+    return float(np.nanmin([*found, math.inf]))
 
 
 def _check_of_one(runs: Sequence[LastRun]) -> None:

@@ -161,6 +161,17 @@ def test_a_record_says_which_draws_it_has_where_the_posterior_cannot_be_drawn(
     assert len(said) == 1 and "(rows are green)" in said[0] and said[0] in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("memory", "told"), [(0.0, False), (0.99, True)])
+def test_a_path_that_has_not_converged_is_told_of(planned, people, memory, told):
+    """Of 83 states that counted for five draws the interval of an effect was ten times too narrow."""
+    released = run(planned, people, path()).released
+    states = np.zeros((1, 200, 3))
+    for step, noise in enumerate(np.random.default_rng(0).normal(size=(199, 3))):
+        states[:, step + 1] = memory * states[:, step] + noise
+    draws = last_run._of_the_path(replace(released, samples={"w": states}), "rows are green")
+    assert ("may not have converged" in draws.provenance["draws"]) == told
+
+
 def test_a_path_may_follow_another_gradient_but_never_beyond_its_clip(planned, people):
     """A loss a million times as steep moves the path no further than the clip allows."""
     predictor = planned.reading.predictor
