@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import arviz
 
 
+_GIVEN_RELEASES = "of the posterior given what was released"
 # A path that counts for fewer independent draws is told of; one of fewer states does not tell.
 _CONVERGED, _TELLING = 20.0, 8
 _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib")
@@ -226,7 +227,9 @@ class LastRun:
         if isinstance(self.released, ReleasedStates):
             states = self._states()
             states.print_summary(prob)
-            for remark in self._remarks(states):
+            if "draws" in states.provenance:
+                print(f"Draws: {states.provenance['draws']}.")
+            for remark in () if self._known is None else self._known.remarks:
                 print(remark)
         else:
             print(self.released)
@@ -262,9 +265,10 @@ class LastRun:
         return found
 
     def _remarks(self, states: ReleasedStates) -> tuple[str, ...]:
-        """What must be known of draws: which ones they are, and what their fit does not explain."""
-        which = (f"Draws: {states.provenance['draws']}.",) if "draws" in states.provenance else ()
-        return (*which, *(() if self._known is None else self._known.remarks))
+        """What must be known of draws: that they are the path's, and what their fit does not explain."""
+        which = states.provenance.get("draws", _GIVEN_RELEASES)
+        of_path = () if which == _GIVEN_RELEASES else (f"Draws: {which}.",)
+        return (*of_path, *(() if self._known is None else self._known.remarks))
 
     def _entered(self, study: Study) -> Study:
         """The record, of which the ledger knows, if it can be written, that it is of its charge."""
@@ -394,7 +398,7 @@ def _released(plan: Plan, outcomes: Sequence[Outcome], found: Array) -> Released
         samples={name: np.asarray(values) for name, values in constrained.items()},
         steps=tuple(range(1, found.shape[1] + 1)),
         statement=statements[0] if len(statements) == 1 else accounting.compose(*statements),
-        provenance={**first.provenance, "draws": "of the posterior given what was released"},
+        provenance={**first.provenance, "draws": _GIVEN_RELEASES},
     )
 
 

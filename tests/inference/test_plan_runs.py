@@ -8,6 +8,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference import execute_plan, last_run
+from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
 from private_mcmc.release import plan_counts, plan_second_moments
@@ -159,6 +160,12 @@ def test_a_record_says_which_draws_it_has_where_the_posterior_cannot_be_drawn(
     mcmc.print_summary()
     said = [remark for remark in mcmc.study().warnings if remark.startswith("Draws: of the path")]
     assert len(said) == 1 and "(rows are green)" in said[0] and said[0] in capsys.readouterr().out
+    drawn = GivenReleases(np.random.default_rng(0).normal(size=(4, 10, 3)), np.ones(3))
+    monkeypatch.setattr(last_run, "posterior_given", lambda *_: drawn)
+    mcmc = run(planned, people, path())
+    mcmc.print_summary()
+    assert "Draws: of the posterior given what was released." in capsys.readouterr().out
+    assert not any("Draws" in remark for remark in mcmc.study().warnings)
 
 
 @pytest.mark.parametrize(("memory", "told"), [(0.0, False), (0.99, True)])
