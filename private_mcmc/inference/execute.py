@@ -410,7 +410,8 @@ def _machine(layout: Layout) -> list[str]:
     """What programs are compiled for, and how: versions do not tell it of every device."""
     devices = layout.devices or jnp.zeros(()).devices()
     kinds = sorted({f"{one.platform} {one.device_kind} {one.client.platform_version}" for one in devices})
-    return [*kinds, platform.machine(), os.environ.get("XLA_FLAGS", "")]
+    precision = str(jax.config.jax_default_matmul_precision)  # type: ignore[attr-defined]
+    return [*kinds, platform.machine(), os.environ.get("XLA_FLAGS", ""), precision]
 
 
 def _drawn() -> list[str]:

@@ -113,6 +113,15 @@ def test_a_run_is_resumed_by_the_compiler_that_began_it(data, monkeypatch, where
     assert [name for name in before if before[name] != after[name]] == [where]
 
 
+def test_a_run_is_resumed_with_the_precision_that_began_it(data):
+    """Products of another precision, where a device has several, round sums otherwise under one noise."""
+    decision, start = driver(None).decide(N), np.zeros(2)
+    before = execute.identity(decision, start, None)
+    with jax.default_matmul_precision("highest"):
+        after = execute.identity(decision, start, None)
+    assert [name for name in before if before[name] != after[name]] == ["the machine"]
+
+
 @pytest.mark.slow
 def test_other_random_numbers_from_the_same_keys_are_another_run(data, monkeypatch, tmp_path):
     """Two copies of a file released two paths, apart from the saved step on, for one charge."""
