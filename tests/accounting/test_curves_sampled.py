@@ -80,6 +80,37 @@ def test_delta_lies_in_an_independent_bracket(name, q, r, steps, epsilon):
     assert found <= high * (1 + 1e-3) + 1e-11
 
 
+def two_steps(name, q, r, epsilon):
+    """``δ(ε)`` of two steps: ``E_P[δ_1(ε − L(x))]``; ``δ_1`` is known from where the loss crosses a level."""
+    x = np.linspace(-12.0, 12.0 + r, 400_001)
+    up = (1 - q) * norm.pdf(x) + q * norm.pdf(x - r)
+    down = (1 - q) * norm.pdf(x) + q * norm.pdf(x + r) if name == "replace_one" else norm.pdf(x)
+    loss = np.log(up) - np.log(down)
+    # The loss grows with x; a level below all of it is crossed at −∞.
+    cut = np.interp(epsilon - loss, loss, x, left=-np.inf, right=np.inf)
+    above = (1 - q) * norm.sf(cut) + q * norm.sf(cut - r)
+    other = (1 - q) * norm.sf(cut) + q * norm.sf(cut + r) if name == "replace_one" else norm.sf(cut)
+    once = above - np.exp(epsilon - loss) * other
+    return float(np.trapezoid(up * once, x))
+
+
+@pytest.mark.parametrize(
+    ("name", "q", "r", "known"),
+    [
+        ("add_remove", 1e-4, 2.0, 7.49153412799378e-08),  # 30 digits of mpmath
+        ("replace_one", 1e-4, 2.0, 7.49676067880647e-08),
+        ("add_remove", 0.2, 0.5, None),
+        ("replace_one", 0.2, 0.5, None),
+    ],
+)
+def test_two_steps_cost_at_least_what_their_exact_law_says(name, q, r, known):
+    exact = two_steps(name, q, r, 0.3)
+    assert known is None or exact == pytest.approx(known, rel=1e-6)
+    found = Sampled(name, q, r, 2).delta(0.3)
+    assert exact * (1 - 1e-6) <= found <= exact * 1.001
+    assert found > Sampled(name, q, r, 1).delta(0.3) * 1.9
+
+
 @pytest.mark.slow
 def test_poisson_under_replacement_vector():
     case = TRAPS["poisson_replace_one"]

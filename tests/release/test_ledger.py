@@ -18,12 +18,14 @@ from private_mcmc.accounting import gaussian, laplace
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
-from private_mcmc.release.ledger.file import LedgerFile
+from private_mcmc.release.ledger.file import _MADE, LedgerFile
+from private_mcmc.release.ledger.filter import filter_for
 from private_mcmc.target import Target
 
 TARGET = Target(3.0, 1e-6)
 LIMIT = gdp.budget(3.0, 1e-6)
 KEY = b"an owner's key of enough bytes"
+TRIGGERS = [line for line in _MADE if "TRIGGER" in line]
 
 
 def normal(m, adjacency="replace_one"):
@@ -219,12 +221,17 @@ def filled(ledger):
     return ledger
 
 
-def tampered(ledger, *commands):
+def changed(ledger, *commands):
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
-        connection.execute("DROP TRIGGER entries_stay")
-        connection.execute("DROP TRIGGER entries_last")
         for command in commands:
             connection.execute(command)
+
+
+def tampered(ledger, *commands):
+    """Changed past the triggers, which are there again afterwards: nothing but what was changed tells."""
+    away = [f"DROP TRIGGER {line.split()[2]}" for line in TRIGGERS]
+    again = [] if any("DROP" in command for command in commands) else TRIGGERS
+    changed(ledger, *away, *commands, *again)
 
 
 @pytest.mark.some(5)
@@ -259,6 +266,47 @@ def test_whatever_is_changed_is_found_and_work_stops(filled, commands):
             use()
 
 
+LOST_UPDATE = "CREATE TRIGGER b BEFORE UPDATE ON head BEGIN SELECT RAISE(IGNORE); END"
+LAST_OUT = "DELETE FROM entries WHERE sequence = NEW.sequence"
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("CREATE TRIGGER a BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END", LOST_UPDATE),
+        (
+            "DROP TRIGGER entries_last",
+            f"CREATE TRIGGER a AFTER INSERT ON entries BEGIN {LAST_OUT}; END",
+            LOST_UPDATE,
+        ),
+        (
+            "ALTER TABLE entries RENAME TO others",
+            "CREATE VIEW entries AS SELECT * FROM others",
+            "CREATE TRIGGER a INSTEAD OF INSERT ON entries BEGIN SELECT 1; END",
+            LOST_UPDATE,
+        ),
+        ("DROP TRIGGER entries_last",),
+        ("CREATE UNIQUE INDEX a ON entries (digest)",),
+    ],
+)
+def test_a_file_that_would_lose_what_is_written_is_found_whoever_has_the_key(tmp_path, key, commands):
+    ledger = Ledger.create(tmp_path / "people.ledger", key)
+    ledger.declare("people", TARGET)
+    changed(ledger, *commands)
+    for use in (lambda: ledger.reserve("people", normal(0.1), purpose="x"), ledger.verify):
+        with pytest.raises(LedgerError, match="triggers"):
+            use()
+
+
+def test_charges_never_lie_in_a_second_file(filled):
+    changed(filled, "PRAGMA journal_mode = WAL")
+    filled.reserve("people", normal(0.1), purpose="x")
+    with closing(sqlite3.connect(filled.path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    assert [path.name for path in filled.path.parent.iterdir()] == [filled.path.name]
+
+
 def test_entries_cannot_be_changed_by_accident(filled):
     with closing(sqlite3.connect(filled.path)) as connection:
         for command in ("UPDATE entries SET body = ''", "DELETE FROM entries"):
@@ -284,7 +332,7 @@ def test_an_older_copy_is_found_with_a_head_kept_elsewhere(filled, tmp_path):
     assert filled.verify(late)
     with pytest.raises(LedgerError, match="gone"):
         ledger.verify(late)
-    for nonsense in ("", "x", "3:", "-1:0", "999:00", "3:ü", "9" * 30 + ":0"):
+    for nonsense in ("", "x", "3:", "-1:0", "999:00", "3:ü", "3:\udcff", "9" * 30 + ":0"):
         with pytest.raises(LedgerError, match="gone"):
             ledger.verify(nonsense)
 
@@ -302,11 +350,11 @@ def test_with_an_owners_key_nobody_else_can_forge_an_entry(tmp_path):
         Ledger.create(tmp_path / "third", b"short")
 
 
-def charged(ledger, cost, statement):
+def charged(ledger, cost, statement, identity="0"):
     """A charge as a file may hold it, whatever wrote it."""
     entry = {
         "kind": "reserve",
-        "id": "0",
+        "id": identity,
         "dataset": "people",
         "cost": cost,
         "statement": statement,
@@ -316,6 +364,55 @@ def charged(ledger, cost, statement):
     }
     with LedgerFile(ledger.path, None).writing() as transaction:
         transaction.append(entry)
+
+
+BUDGET = filter_for(TARGET).to_dict()
+OTHER = {
+    "kind": "dataset",
+    "name": "x",
+    "adjacency": "replace_one",
+    "fingerprint": None,
+    "whole": None,
+    "by": None,
+}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"surprise": 1},
+        {"filter": BUDGET | {"kind": "a later kind"}},
+        {"filter": BUDGET | {"surprise": 1}},
+        {"filter": BUDGET | {"limit": "1/2"}},
+        {"filter": BUDGET | {"limit": "100", "kind": "rdp", "order": 2.0}},
+        {"filter": BUDGET | {"limit": "2", "kind": "basic"}},
+        {"filter": BUDGET | {"epsilon": 10**400}},
+        {"filter": BUDGET | {"limit": -1}},
+    ],
+)
+def test_an_entry_that_this_version_may_read_wrongly_is_refused(filled, entry):
+    with LedgerFile(filled.path, None).writing() as transaction:
+        transaction.append({**OTHER, "filter": BUDGET, "time": "", **entry})
+    with pytest.raises(LedgerError, match="newer version"):
+        Ledger(filled.path)
+
+
+@pytest.mark.parametrize("cost", ["1000", "1e300", 10**400, True, -1, "nan"])
+def test_a_charge_that_no_budget_held_is_refused(filled, cost):
+    charged(filled, cost, normal(0.5).to_dict())
+    with pytest.raises(LedgerError, match="newer version"):
+        filled.reserve("people", normal(0.1), purpose="x")
+
+
+def test_charges_that_add_up_to_more_than_a_budget_are_refused_in_words(filled):
+    for _ in range(2):
+        with LedgerFile(filled.path, None).writing() as transaction:
+            number = str(len(transaction.entries))
+        charged(filled, str(Fraction(LIMIT) ** 2), normal(LIMIT).to_dict(), number)
+    with pytest.raises(BudgetExceeded, match="Nothing more fits"):
+        filled.reserve("people", normal(0.1), purpose="x")
+    with pytest.raises(LedgerError, match="more than its budget"):
+        filled.verify()
 
 
 def test_a_charge_below_its_statements_cost_is_found(filled):
@@ -328,8 +425,8 @@ def test_a_charge_that_does_not_say_what_its_numbers_are_for_is_kept_and_named(f
     record = normal(0.5).to_dict()
     record["argument"]["assumptions"] = record["argument"]["assumptions"][:1]
     spent = filled.balance("people").spent
-    charged(filled, "1/2", record)
-    assert filled.balance("people").spent == spent + Fraction(1, 2)
+    charged(filled, "1/4", record)
+    assert filled.balance("people").spent == spent + Fraction(1, 4)
     with pytest.raises(LedgerError, match=r"charge 0 is not verified.*cannot be verified"):
         filled.verify()
 

@@ -176,6 +176,20 @@ def _balance(transaction: Transaction, name: str) -> Balance:
     return state.balance(state.dataset(name))
 
 
+_FIELDS = {
+    kind: {"kind", "time", *names.split()}
+    for kind, names in {
+        "dataset": "name adjacency filter fingerprint whole by unit",
+        "cohorts": "dataset names membership at_most",
+        "wave": "name whole cohorts",
+        "fingerprint": "dataset fingerprint",
+        "reserve": "id dataset cost statement purpose model dossiers",
+        "dossier": "id fingerprint",
+        "settle": "id outcome",
+    }.items()
+}
+
+
 def replay(entries: Iterable[Entry]) -> LedgerState:
     """The state after all entries."""
     datasets: dict[str, DataSet] = {}
@@ -184,7 +198,7 @@ def replay(entries: Iterable[Entry]) -> LedgerState:
     for number, entry in enumerate(entries, start=1):
         try:
             _apply(entry, datasets, reservations, cohorts)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError, LedgerError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, LedgerError) as error:
             raise LedgerError(
                 f"entry {number} of the ledger makes no sense to this version ({type(error).__name__}): it "
                 "was written by a newer version or tampered with. Nothing is run against it."
@@ -199,6 +213,9 @@ def _apply(
     cohorts: dict[str, Cohorts],
 ) -> None:
     kind = entry["kind"]
+    # A field that a later version writes may change what the others mean.
+    if not set(entry) <= _FIELDS[kind]:
+        raise ValueError("unknown fields")
     if kind in ("cohorts", "wave"):
         _apply_cohorts(entry, datasets, cohorts)
     elif kind == "dataset":
@@ -210,12 +227,12 @@ def _apply(
         known = datasets[entry["dataset"]]
         datasets[known.name] = replace(known, fingerprint=str(entry["fingerprint"]))
     elif kind == "reserve":
-        cost = Fraction(entry["cost"])
-        if not cost >= 0 or entry["id"] in reservations or entry["dataset"] not in datasets:
+        cost, of = Fraction(entry["cost"]), datasets[entry["dataset"]]
+        if not 0 <= cost <= of.filter.limit or entry["id"] in reservations:
             raise ValueError("a charge that cannot be")
         reservations[entry["id"]] = Reservation(
             identity=str(entry["id"]),
-            dataset=str(entry["dataset"]),
+            dataset=of.name,
             cost=cost,
             outcome="reserved",
             statement=dict(entry["statement"]),
@@ -225,15 +242,14 @@ def _apply(
             dossiers=() if entry.get("dossiers") is True else None,
         )
     elif kind == "dossier":
-        of = reservations[entry["id"]]
-        reservations[entry["id"]] = replace(of, dossiers=(*(of.dossiers or ()), str(entry["fingerprint"])))
-    elif kind == "settle":
+        before = reservations[entry["id"]]
+        known_by = (*(before.dossiers or ()), str(entry["fingerprint"]))
+        reservations[entry["id"]] = replace(before, dossiers=known_by)
+    else:
         if entry["outcome"] not in ("released", "kept"):
             raise ValueError("unknown outcome")
         before = reservations[entry["id"]]
         reservations[entry["id"]] = replace(before, outcome=entry["outcome"], settled=str(entry["time"]))
-    else:
-        raise ValueError(f"unknown kind {kind!r}")
 
 
 def _apply_cohorts(entry: Entry, datasets: dict[str, DataSet], cohorts: dict[str, Cohorts]) -> None:
@@ -258,15 +274,8 @@ def _dataset(entry: Entry, datasets: Mapping[str, DataSet]) -> DataSet:
             whole, name=str(entry["name"]), fingerprint=None, whole=whole.name, by=str(entry["by"])
         )
     budget = entry["filter"]
-    kept = Filter(
-        budget["kind"],
-        float(budget["epsilon"]),
-        float(budget["delta"]),
-        Fraction(budget["limit"]),
-        float(budget["order"]),
-    )
-    if not kept.limit >= 0:
-        raise ValueError("a budget that cannot be")
+    numbers = {name: float(budget[name]) for name in ("epsilon", "delta", "order")}
+    kept = Filter(**{**budget, **numbers, "limit": Fraction(budget["limit"])})
     unit = str(entry["unit"]) if "unit" in entry else None
     adjacency = check_adjacency(entry["adjacency"])
     return DataSet(str(entry["name"]), adjacency, kept, entry["fingerprint"], unit=unit)

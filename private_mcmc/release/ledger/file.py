@@ -82,6 +82,8 @@ CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL
 CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 CREATE TRIGGER entries_last BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
 """
+# What SQLite keeps of these lines. A trigger or a view of somebody else could lose what is written.
+_MADE = sorted(line.removesuffix(";") for line in _SCHEMA.strip().splitlines())
 
 
 class Head(NamedTuple):
@@ -163,7 +165,9 @@ class LedgerFile:
         connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             # One file and a rollback journal: a killed writer is undone by the next reader. EXTRA makes a
-            # commit survive a power cut too.
+            # commit survive a power cut too. A write-ahead log, to which a tool may have turned the file, is
+            # turned back: charges in that second file would be lost with it, without a trace.
+            connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA trusted_schema = OFF")
         except BaseException:
@@ -174,6 +178,9 @@ class LedgerFile:
     def _key(self, connection: sqlite3.Connection) -> bytes:
         if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
             raise LedgerError(f"{self.path}: not a ledger of this library.")
+        laid = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
+        if not all(isinstance(sql, str) for sql in laid) or sorted(laid) != _MADE:
+            raise _damaged(self.path, "its tables or triggers are not those that it was made with")
         found = connection.execute("SELECT held_by, key FROM keys").fetchall()
         if len(found) != 1 or found[0][0] not in ("file", "owner") or not isinstance(found[0][1], bytes):
             raise _damaged(self.path, "its key is missing")
@@ -263,7 +270,8 @@ def _parsed(path: Path, number: int, body: str) -> Record:
 
 
 def _same(first: str, second: str) -> bool:
-    return hmac.compare_digest(first.encode(), second.encode())
+    # A head given on a command line may hold bytes that are no text.
+    return hmac.compare_digest(first.encode(errors="replace"), second.encode(errors="replace"))
 
 
 def _chain(key: bytes, previous: str, body: str) -> str:

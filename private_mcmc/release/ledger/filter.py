@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.rdp import delta_at_order
+from private_mcmc.accounting.curves.rdp import check_order, delta_at_order
 from private_mcmc.errors import DeclarationError, LedgerError, ReleaseError
 from private_mcmc.target import Adjacency, Target
 
@@ -96,6 +96,7 @@ def dearest(
 
 
 FilterKind = Literal["gdp", "rdp", "basic"]
+_ROUNDED = 1e-9
 _ORDERS = tuple(1 + 2.0 ** (exponent / 8) for exponent in range(-24, 97))
 
 
@@ -131,6 +132,19 @@ class Filter:
     delta: float
     limit: Fraction
     order: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(FilterKind) or not (self.limit >= 0 and self._at_limit() <= self.delta):
+            raise DeclarationError(f"filter {self.kind!r}: its limit is not within its budget.")
+
+    def _at_limit(self) -> float:
+        """``δ`` at ``ε`` of all that the limit admits, less what rounding on another machine may add."""
+        target, all_of_it = Target(self.epsilon, self.delta), float(self.limit)
+        if self.kind == "basic":
+            return target.delta if all_of_it <= 1 else math.inf
+        if self.kind == "gdp":
+            return gdp.delta(math.sqrt(all_of_it), target.epsilon) * (1 - _ROUNDED)
+        return delta_at_order(check_order(self.order), all_of_it, target.epsilon) * (1 - _ROUNDED)
 
     def cost(self, statement: Statement) -> Fraction:
         """What ``statement`` costs; ``ReleaseError`` if it proves nothing in this filter's currency."""
@@ -178,7 +192,8 @@ class Filter:
         return _threshold(meets, spent + 1.0, 1e-9)[1]
 
     def describe(self, amount: Fraction) -> str:
-        """An amount of this currency in words."""
+        """An amount of this currency in words; one below nothing is nothing."""
+        amount = max(amount, Fraction(0))
         if self.kind == "gdp":
             return f"{math.sqrt(amount):.6g}-GDP"
         if self.kind == "rdp":
