@@ -180,7 +180,7 @@ def run(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.cli.table import Missing, read_columns
-    from private_mcmc.data.table import Marks, check_apart, data_marks, refuse_changed
+    from private_mcmc.data.table import Marks, check_apart, data_marks, refuse_changed, refuse_empty
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.last_run import About
@@ -215,6 +215,8 @@ def run(
         marks = data_marks(data) if data.is_file() else Marks({}, b"")
         columns = read_columns(data, declared, column or [], fate, present)
         refuse_changed(data, marks)
+        if target.adjacency == "replace_one" and declared.unit is None:
+            refuse_empty(data, columns)
         made = planned(len(next(iter(columns.values())))) if saved is None else saved
         driver = PrivateMCMC.from_plan(
             made,

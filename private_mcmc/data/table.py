@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,7 +36,7 @@ from private_mcmc.data.fields import (
     plain_number,
     truth_of,
 )
-from private_mcmc.data.readers import STATISTICAL, Source, source_of
+from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
@@ -151,8 +152,10 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
     _check_names(source, list(names))
     parts: dict[str, list[Array]] = {}
     refused: set[str] = set()
+    # Of no row as well the columns there would be: whether there is one may be private.
+    none: Chunk = {name: () for name in names}
     with cells_in_words(source.where):
-        for chunk in source.chunks(list(names)):
+        for chunk in chain([none], source.chunks(list(names))):
             present: list[Array] = []
             for field in fields:
                 columns, whole = encoded(field, chunk[field.name])
@@ -165,21 +168,29 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
                 parts.setdefault(PRESENT, []).append(np.min(present, axis=0))
     if refused:
         raise DataSchemaError(_refusal(source.where, [field for field in fields if field.name in refused]))
-    found = {name: np.concatenate(values) for name, values in parts.items()}
-    if not found or not len(next(iter(found.values()))):
-        raise DataSchemaError(f"{source.where}: has a header and no rows.")
-    return found
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def refuse_empty(table: object, columns: Fields) -> None:
+    """Refuse columns without any row, of a table whose number of rows is public."""
+    if not len(next(iter(columns.values()))):
+        where = table if isinstance(table, str | Path) else "the table"
+        raise DataSchemaError(f"{where}: has a header and no rows.")
 
 
 def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[str, Array]:
     """As :func:`read_table`, of a table that is public: rows that count for nothing are left out."""
     columns = read_table(table, schema, names)
+    refuse_empty(table, columns)
     there = columns.pop(PRESENT, None)
     return columns if there is None else {name: each[there > 0] for name, each in columns.items()}
 
 
-def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
-    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where one is missing."""
+def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
+    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where one is missing.
+
+    As objects: an array of text has room for the longest one in every row.
+    """
     source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
     _check_names(source, [field.name])
     # Rows with a code of missing values are those of nobody, and not all of one person.
@@ -193,7 +204,7 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.str_]:
         # Without a ".0", as elsewhere: identifiers may begin with zeros.
         return np.array(
             ["" if cell in marks or re.sub(r"\.0+$", "", cell) in marks else cell for cell in cells],
-            dtype=np.str_,
+            dtype=np.object_,
         )
 
 

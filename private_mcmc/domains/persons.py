@@ -149,8 +149,11 @@ def identified(name: str, column: object) -> Numbers:
     if array.dtype.kind == "f":
         there = np.isfinite(array)
     elif array.dtype.kind in "USOT":
-        array = np.array([_text(value) for value in array.tolist()], dtype=np.str_)
-        there = array != ""
+        # Numbered one by one: in an array of text one long identifier would fill the memory of them all.
+        places: dict[str, int] = {"": -1}
+        return np.array(
+            [places.setdefault(_text(value), len(places) - 1) for value in array.tolist()], np.int64
+        )
     else:
         there = np.ones(len(array), dtype=bool)
     codes = np.full(len(array), -1, np.int64)
@@ -166,10 +169,10 @@ def _text(value: object) -> str:
         if not np.isfinite(value):
             return ""
         return str(int(value)) if value == int(value) else repr(float(value))
-    # NumPy drops zeros at the end of a text; two texts that differ in nothing else are one identifier.
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     # Of two systems one writes an accent as a sign of its own: that is the same name.
-    return unicodedata.normalize("NFC", text).strip()
+    # NumPy drops zeros at the end of a text; two texts that differ in nothing else are one identifier.
+    return unicodedata.normalize("NFC", text).strip().rstrip("\0")
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)

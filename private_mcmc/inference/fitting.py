@@ -20,6 +20,7 @@ from private_mcmc.data.table import (
     read_present,
     read_table,
     refuse_changed,
+    refuse_empty,
 )
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
@@ -163,7 +164,7 @@ def plan_fit(
             "does not tell it: whoever takes a person's place may have no rows in it."
         )
     _check_rows(asked, target.adjacency)
-    columns, marks = _read_once(table, asked)
+    columns, marks = _read_once(table, asked, target.adjacency)
     here = len(next(iter(columns.values())))
     rows = here if n is None else n
     if n is not None and asked.rows.unit is None:
@@ -206,7 +207,7 @@ def with_plan(table: object, asked: Question, made: Plan) -> Planned:
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
     _check_rows(asked, made.target.adjacency)
-    columns, marks = _read_once(table, asked)
+    columns, marks = _read_once(table, asked, made.target.adjacency)
     _check_persons(table, asked, made.n, made.target.adjacency)
     if isinstance(table, str | Path):
         refuse_changed(table, marks)
@@ -277,11 +278,14 @@ def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np
     return {name: persons[name][order, 0] for name in columns}
 
 
-def _read_once(table: object, asked: Question) -> tuple[Fields, Marks]:
+def _read_once(table: object, asked: Question, adjacency: Adjacency) -> tuple[Fields, Marks]:
     """The columns, and the marks of the very table that they were read from."""
     source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
     marks = data_marks(table)
-    return read_columns(table, asked.schema, asked), marks
+    columns = read_columns(table, asked.schema, asked)
+    if adjacency == "replace_one" and asked.rows.unit is None:
+        refuse_empty(table, columns)
+    return columns, marks
 
 
 # A predicted error, in posterior sds, beyond which intervals are mostly the prior's.

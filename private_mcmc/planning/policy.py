@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 2
 _ARRAY, _DIGEST = "array", "digest"
-_MALFORMED = (ValueError, TypeError, LookupError, AttributeError)
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 def mark_of(reading: RowModel) -> str:

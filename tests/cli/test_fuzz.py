@@ -34,7 +34,7 @@ CORPUS = (
 # All that may be said of a table: the names of declared fields and fixed words, whatever is in the file.
 NAMES = r"\[('[aby]'(, )?)+\]"
 SENTENCES = re.compile(
-    r"(has a header and no rows\.|is not a CSV file: a quotation is not closed\.|"
+    r"(is empty\.|is not a CSV file: a quotation is not closed\.|"
     r"is not in UTF-8\. Save it as UTF-8, or declare its encoding: .*|"
     rf"its first line is not a header with the fields {NAMES} "
     rf"\(({NAMES} are not there|names are numbers, or given twice)\)\. "
@@ -62,7 +62,8 @@ def check_table(path, missing=None):
 def test_a_corpus_of_malformed_tables(tmp_path, content):
     path = tmp_path / "people.csv"
     path.write_bytes(content)
-    assert check_table(path) is None
+    found = check_table(path)
+    assert found is None or (content == b"a,b,y" and not len(found["y"]))
 
 
 LINES = st.lists(

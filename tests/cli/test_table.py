@@ -113,17 +113,24 @@ NO_HEADERS = [
     "Rosalind,73501,1815-12-10",
     "73501,8.125,1",
     "a,b,Rosalind",
-    "a;b;y;Rosalind",
     "a,b,y,73501",
     "a,b,y,8.125",
     "a,b,y,k9@mail,k9@mail",
     "a,b,b,y",
-    "a,b,y,nan\x00Rosalind,",
 ]
 
 
-@pytest.mark.parametrize("line", NO_HEADERS)
-@pytest.mark.parametrize("rest", ["", "1,2,1\n", "Rosalind,73501,8.125\n", '"k9@mail\n'])
+# Rows that are none of a header with all fields and more; of a table without rows it is one.
+RESTS = ["1,2,1\n", "Rosalind,73501,8.125\n", '"k9@mail\n']
+
+
+@pytest.mark.parametrize(
+    ("line", "rest"),
+    [
+        *[(line, rest) for line in NO_HEADERS for rest in ["", *RESTS]],
+        *[(line, rest) for line in ("a;b;y;Rosalind", "a,b,y,nan\x00Rosalind,") for rest in RESTS],
+    ],
+)
 def test_a_first_line_that_may_be_a_person_is_refused_and_never_quoted(tmp_path, line, rest):
     message = refusal(tmp_path, f"{line}\n{rest}")
     assert not [secret for secret in SECRETS if secret in message]

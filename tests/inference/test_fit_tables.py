@@ -1,5 +1,6 @@
 """The private table is not taken for public rows; rows of persons lie in no order of their identifiers."""
 
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ import private_mcmc as pmc
 from private_mcmc.data.table import check_apart
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.inference.fitting import plan_fit, read_columns, with_plan
+from private_mcmc.inference.fitting import _read_once, plan_fit, read_columns, with_plan
 from private_mcmc.inference.question import question
 
 
@@ -124,3 +125,38 @@ def test_a_saved_plan_is_refused_for_the_rows_that_a_new_one_is_refused_for():
     made = SimpleNamespace(rows=asked.rows, target=target, n=100)
     with pytest.raises(pmc.NotYetSupported, match="which slot is empty"):
         with_plan({"who": [f"p{index}" for index in range(100)], "died": [True] * 100}, asked, made)
+
+
+@pytest.mark.parametrize("at_most", [1, 2])
+def test_one_long_identifier_takes_no_more_memory_than_itself(at_most):
+    """In an array of text every row would have room for it: a single cell could end a run."""
+    fields = [{"name": "who", "private_mcmc": {"role": "person"}}, {"name": "died", "type": "boolean"}]
+    person = {"field": "who", "at_most": at_most}
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+    asked, people = question(schema, "died ~ 1"), 2000
+    table = {"who": ["x" * 20_000, *map(str, range(1, people))], "died": [True] * people}
+    tracemalloc.start()
+    try:
+        columns = read_columns(table, schema, asked)
+        found = asked.rows.grouped(columns, people)["died"] if at_most > 1 else columns["died"]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == people and most < 10e6
+
+
+@pytest.mark.parametrize("at_most", [1, 2])
+def test_a_table_that_nobody_is_in_is_one_where_the_number_of_rows_is_private(tmp_path, at_most):
+    """Its neighbours have one person, and are read."""
+    fields = [{"name": "who", "private_mcmc": {"role": "person"}}, {"name": "died", "type": "boolean"}]
+    person = {"field": "who", "at_most": at_most}
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+    asked = question(schema, "died ~ 1")
+    (tmp_path / "nobody.csv").write_text("who,died\n")
+    for table in (tmp_path / "nobody.csv", {"who": [], "died": []}):
+        assert not len(_read_once(table, asked, "add_remove")[0]["died"])
+        if at_most > 1:
+            assert not len(_read_once(table, asked, "replace_one")[0]["died"])
+            continue
+        with pytest.raises(pmc.DataSchemaError, match="no rows"):
+            _read_once(table, asked, "replace_one")
