@@ -337,6 +337,26 @@ def test_an_older_copy_is_found_with_a_head_kept_elsewhere(filled, tmp_path):
             ledger.verify(nonsense)
 
 
+def test_an_older_copy_put_in_its_place_meanwhile_is_found(filled, tmp_path):
+    shutil.copy(filled.path, tmp_path / "old")
+    spent = filled.reserve("people", normal(0.1), purpose="later")
+    shutil.copy(tmp_path / "old", filled.path)
+    for use in (
+        lambda: filled.balance("people"),
+        lambda: filled.reserve("people", normal(0.1), purpose="x"),
+        lambda: filled.settle(spent),
+    ):
+        with pytest.raises(LedgerError, match="gone"):
+            use()
+
+
+def test_a_process_that_sees_later_entries_goes_on(filled):
+    other = Ledger(filled.path)
+    for book in (filled, other, filled):
+        book.reserve("people", normal(0.05), purpose="x")
+    assert filled.balance("people").spent == other.balance("people").spent
+
+
 def test_with_an_owners_key_nobody_else_can_forge_an_entry(tmp_path):
     path = tmp_path / "file"
     Ledger.create(path, KEY).declare("people", TARGET)

@@ -102,6 +102,8 @@ class LedgerFile:
     def __init__(self, path: Path, key: bytes | None) -> None:
         self.path = path
         self._owner_key = key
+        # An older copy in its place is as valid as the file was then: this process knows better.
+        self._seen: Head | None = None
 
     def create(self) -> None:
         """Make a new empty file. Raises ``LedgerError`` if one is there."""
@@ -148,8 +150,12 @@ class LedgerFile:
         with self._errors(), contextlib.closing(self._existing()) as connection:
             connection.execute(begin)
             try:
-                yield Transaction(connection, self._key(connection), self.path)
+                transaction = Transaction(connection, self._key(connection), self.path)
+                if self._seen is not None:
+                    transaction.refuse_without(str(self._seen))
+                yield transaction
                 connection.execute("COMMIT")
+                self._seen = transaction.head
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
@@ -226,8 +232,15 @@ class Transaction:
         self._connection.execute("UPDATE head SET count = ?, digest = ?", self.head)
         self.entries = (*self.entries, json.loads(body))
 
-    def contains(self, head: str) -> bool:
-        """Whether the chain passes through ``head``."""
+    def refuse_without(self, head: str) -> None:
+        """Raise ``LedgerError`` unless the chain passes through ``head``, an earlier one."""
+        if not self._contains(head):
+            raise LedgerError(
+                f"{self._path}: entries that were recorded are gone: it was replaced by an older or another "
+                "file."
+            )
+
+    def _contains(self, head: str) -> bool:
         count, _, digest = head.partition(":")
         if not (count.isdecimal() and len(count) < 16):
             return False

@@ -277,11 +277,8 @@ class Ledger(Declarations):
         """
         with self._file.reading() as transaction:
             state = replay(transaction.entries)
-            if head is not None and not transaction.contains(head):
-                raise LedgerError(
-                    f"{self.path}: entries that were recorded are gone: it was replaced by an older or "
-                    "another file."
-                )
+            if head is not None:
+                transaction.refuse_without(head)
             for reservation in state.reservations.values():
                 recheck(self.path, state, reservation)
             recheck_budgets(self.path, state)
