@@ -305,17 +305,12 @@ def _upper(matrix: jax.Array, dim: int) -> jax.Array:
     return matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
-# Weights are positive, as two sds of this leave them.
-LARGEST_SD = 0.5
-
-
 def conditioned(
     weights: Array, moving: Array, seen: Sequence[Array], released: Sequence[Array], total_sd: float = 0.0
 ) -> tuple[Array, Array]:
     """Weights ``∝ w exp(φe)`` at the most likely ``e ~ N(0, I)``, and deviations of what is left of ``e``.
 
-    They stay positive however far releases pull them; deviations are those of small changes from there. Where
-    nothing was released they are bounded: of some that releases tell, bounded ones would be too small.
+    They stay positive however far releases pull them; deviations are those of small changes from there.
 
     Args:
         weights: ``w``, ``(rows,)``.
@@ -326,7 +321,7 @@ def conditioned(
             public.
     """
     if not seen:
-        return weights, _positive(weights, _centred(weights, moving, total_sd))
+        return weights, _centred(weights, moving, total_sd)
     adds, found = np.concatenate(seen, axis=1), np.concatenate(released)
     first = weights
 
@@ -345,21 +340,6 @@ def conditioned(
     weights = first if best is None else of(best)
     centred, factor = _factored(weights, moving, adds, total_sd)
     return weights, np.asarray(np.linalg.solve(factor, centred.T).T)
-
-
-def _positive(weights: Array, deviations: Array) -> Array:
-    """Deviations that leave every weight positive: those of a row have :data:`LARGEST_SD` together, or less.
-
-    Weights are linear in Normal numbers. Where these can be many sds of a weight, people of positive and of
-    negative weight cancel, whatever the parameter is, and far parameters are as likely as near ones. What
-    all weights have in common is how many people there are, and stays.
-    """
-    shares = weights / weights.sum()
-    common = shares @ deviations
-    apart = deviations - common
-    sds = np.linalg.norm(apart, axis=1, keepdims=True)
-    bounded = apart * np.minimum(1.0, LARGEST_SD / np.maximum(sds, 1e-300))
-    return np.asarray(bounded - shares @ bounded + common)
 
 
 def _centred(weights: Array, moving: Array, total_sd: float) -> Array:

@@ -15,6 +15,7 @@ from scipy.stats import chi2
 from threadpoolctl import threadpool_limits
 
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.inference.posterior import quadratic
 from private_mcmc.inference.posterior.covariates import Released, fitted
 from private_mcmc.inference.posterior.likelihood import (
     HYPERPARAMETERS,
@@ -23,7 +24,7 @@ from private_mcmc.inference.posterior.likelihood import (
     log_density,
     off_and_covariance,
 )
-from private_mcmc.inference.posterior.observations import blocks, gradients, used_paths
+from private_mcmc.inference.posterior.observations import Block, Path, blocks, gradients, used_paths
 from private_mcmc.inference.posterior.outcomes import outcome_of
 from private_mcmc.inference.posterior.people import (
     People,
@@ -50,10 +51,9 @@ _ROUNDS, _ROUNDS_OF_DRAWS = 2, 3
 _DIRECTIONS, _REACH = 8, 2.0
 # What summing over outcomes may move the answer by, in posterior sds.
 _OFF_CENTRE = 0.2
-_GUESSED = (
-    "The budget bought no matrix of covariates: intervals rest on a guess of how columns are distributed and "
-    "may be too narrow where people are more alike than that. A larger ε, narrower declared ranges or fewer "
-    "columns would buy one."
+_BY_PATH = (
+    "The budget bought no matrix of covariates: intervals allow for every curvature that the path allows, "
+    "and are wider for it. A larger ε, narrower declared ranges or fewer columns would buy one."
 )
 # A chain that has been at fewer places than this is stuck.
 _PLACES = 10
@@ -143,21 +143,18 @@ def _draws(
         for one in done
         if isinstance(one.stage, MomentsStage) and isinstance(one.value, SecondMoments)
     ]
-    guessed = not released and bool(covariates_of(reading))
-    walks = [path for history in histories for path in used_paths(history, guessed)]
+    walks = [path for history in histories for path in used_paths(history)]
     if not walks:
         raise NotYetSupported("no path was released that says anything of the parameter.")
     score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)), compiler_options=RUN_ONCE)
-
-    def prior_score(at: Array) -> Array:
-        return np.asarray(score(jnp.asarray(at)))
-
-    made = [blocks(path, prior_score) for path in walks]
+    priors = [np.asarray(score(jnp.asarray(path.from_start[:-1]))) for path in walks]
+    made = [blocks(path, prior) for path, prior in zip(walks, priors, strict=True)]
     every = tuple(block for part in made for block in part)
     last = walks[-1]
-    metric = last.stage.schedule.preconditioner
-    root = np.eye(reading.dim) if metric is None else _root(np.asarray(metric))
     at = last.states[len(last.states) // 2 :].mean(axis=0)
+    if not released and covariates_of(reading):
+        return _by_path(reading, last, priors[-1], every, at, key, asked)
+    root = last.root
     covariates = fitted(reading, released, n, at, last.stage.schedule.adjacency)
     prior_root = _prior_root(reading, at)
     density, likelihood_of_draws = _density(reading), likelihood_to_draw(reading)
@@ -187,28 +184,34 @@ def _draws(
     names = [one.stage.name for one in released]
     said = unexplained(reading, names, covariates.off, terms, best)
     remarks = (*said, *beyond_range(reading, persons, at))
-    # A guess of covariates that is wrong makes intervals several times too narrow: these say nothing then.
-    if guessed and remarks:
-        raise NotYetSupported(
-            "no matrix of covariates was released, and the synthetic ones do not explain the paths"
-        )
-    remarks = (*remarks, _GUESSED) if guessed else remarks
     found = draws(density, terms, best, scale, key, asked)
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
     return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion, remarks)
 
 
+def _by_path(
+    reading: RowModel,
+    last: Path,
+    prior_scores: Array,
+    every: Sequence[Block],
+    at: Array,
+    key: jax.Array,
+    asked: Chains,
+) -> GivenReleases:
+    """Where nothing tells of the covariates, whatever the model observes."""
+    density, given = quadratic.density_of(reading), quadratic.likelihoods(last, prior_scores, every)
+    prior_root, slope = _prior_root(reading, at), np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
+    likely = quadratic.proposal(given, prior_root, at - prior_root @ (prior_root.T @ slope))
+    found = draws(density, given, at, last.root, key, asked, likely)
+    sds = quadratic.sds(given, prior_root)
+    return GivenReleases(found, sds, remarks=(_BY_PATH,))
+
+
 @lru_cache(maxsize=8)
 def _density(reading: RowModel) -> LogDensity:
     """One function for a reading, so that what is compiled for it is kept."""
     return partial(log_density, reading)
-
-
-def _root(metric: Array) -> Array:
-    if metric.ndim == 1:
-        return np.diag(np.sqrt(metric))
-    return np.asarray(np.linalg.cholesky(metric))
 
 
 def _prior_root(reading: RowModel, at: Array) -> Array:

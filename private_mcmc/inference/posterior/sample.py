@@ -8,7 +8,7 @@ needs no gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -93,10 +93,18 @@ def _values(log_density: LogDensity, data: Any, points: jax.Array) -> jax.Array:
     return jnp.asarray(jax.lax.map(partial(log_density, data), points))
 
 
-def draws(log_density: LogDensity, data: Any, at: Array, root: Array, key: jax.Array, asked: Chains) -> Array:
+def draws(
+    log_density: LogDensity,
+    data: Any,
+    at: Array,
+    root: Array,
+    key: jax.Array,
+    asked: Chains,
+    proposal: Mixture | None = None,
+) -> Array:
     """Chains of shape ``(chains, draws, dimensions)``, of a density with mode ``at`` and scale ``root``.
 
-    Independent proposals where these can be fitted to the density, and NUTS elsewhere.
+    Independent proposals where one is given or can be fitted to the density, and NUTS elsewhere.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with ThreadPoolExecutor() as pool:
@@ -111,7 +119,7 @@ def draws(log_density: LogDensity, data: Any, at: Array, root: Array, key: jax.A
             values = np.concatenate([each[: len(part)] for each, part in zip(found, parts, strict=True)])
             return np.where(np.isfinite(values), values, -np.inf)
 
-        proposal = fitted_proposal(evaluate, at, root, random)
+        proposal = proposal or fitted_proposal(evaluate, at, root, random)
         if proposal is not None:
             shape = asked.chains, asked.warm_up, asked.draws
             return independent_draws(evaluate, proposal, shape, random)
@@ -185,21 +193,24 @@ class StudentT:
 
 
 class Mixture(NamedTuple):
-    """Of :data:`_PARTS` shares."""
+    """Of t distributions, with ``shares`` that sum to 1."""
 
-    parts: tuple[StudentT, StudentT, StudentT]
+    parts: tuple[StudentT, ...]
+    shares: Sequence[float] = _PARTS
 
     def sample(self, random: np.random.Generator, count: int) -> Array:
         """Points ``(count, p)``."""
-        which = random.choice(len(_PARTS), count, p=_PARTS)
-        drawn = np.stack([part.sample(random, count) for part in self.parts])
-        return np.asarray(drawn[which, np.arange(count)])
+        which = random.choice(len(self.shares), count, p=self.shares)
+        points = np.empty((count, len(self.parts[0].mean)))
+        for index, part in enumerate(self.parts):
+            points[which == index] = part.sample(random, int((which == index).sum()))
+        return points
 
     def log_density(self, points: Array) -> Array:
         """At points ``(n, p)``."""
-        each = [
-            math.log(share) + part.log_density(points) for share, part in zip(_PARTS, self.parts, strict=True)
-        ]
+        with np.errstate(divide="ignore"):
+            logs = np.log(self.shares)
+        each = [log + part.log_density(points) for log, part in zip(logs, self.parts, strict=True)]
         return np.asarray(logsumexp(each, axis=0))
 
 

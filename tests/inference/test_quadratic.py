@@ -1,0 +1,139 @@
+"""Where no matrix tells of the covariates, the posterior allows for every curvature that the path allows."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
+
+import private_mcmc as pmc
+from private_mcmc.inference.posterior import given_releases
+from private_mcmc.inference.posterior.covariates import conditioned
+from private_mcmc.inference.posterior.observations import used_paths
+from private_mcmc.inference.posterior.sample import Chains
+from private_mcmc.model import read
+from private_mcmc.planning import CompletedStage, PathStage
+from private_mcmc.schedule import Schedule
+
+N, STEP, STEPS, TEMPER, METRIC, PRIOR_SD = 1500, 0.25, 60, 0.3, 0.02, 2.0
+
+
+def line(x=None, y=None):
+    b = numpyro.sample("b", dist.Normal(0, PRIOR_SD))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(b if x is None else b * x, 1.0), obs=y)
+
+
+ROWS = {"x": pmc.Box(0.0, 1.0), "y": pmc.Box(-9.0, 9.0)}
+
+
+def ran(name, seed, curvature=8.0, at=1.0, dim=1):
+    """A Langevin path for a Normal prior and rows of this Hessian, whose mode is ``at``."""
+    random, schedule = np.random.default_rng(seed), Schedule(
+        adjacency="replace_one", num_rows=N, dim=dim, step_size=STEP, num_steps=STEPS, clip=9.0,
+        release="path", temper=TEMPER, preconditioner=(METRIC,) * dim,
+    )  # fmt: skip
+    states = [np.zeros(dim)]
+    for _ in range(STEPS):
+        slope = states[-1] / PRIOR_SD**2 + TEMPER * curvature * (states[-1] - at)
+        noise = np.sqrt(2 * STEP * METRIC) * random.standard_normal(dim)
+        states.append(states[-1] - STEP * METRIC * slope + noise)
+    return CompletedStage(PathStage(name, schedule, np.zeros(dim)), np.array(states[1:]))
+
+
+def exact(path, *others):
+    """Mean and sd of ``b`` by the density of all steps, summed over grids of it and of the curvature.
+
+    Of other paths of the same rows the mean step is taken: curvature is read off one path alone.
+    """
+    grid, values = np.linspace(-7, 7, 561), np.geomspace(1e-4, 4, 60)
+    steps = [_steps(path), *([each.mean(keepdims=True) for each in _steps(other)] for other in others)]
+    lengths = [np.full(len(at), STEP * STEPS / len(at)) for at, _ in steps]
+    at, score = (np.concatenate(each)[:, None] for each in zip(*steps, strict=True))
+    noise = np.diag(2 / (np.concatenate(lengths) * METRIC * TEMPER**2))
+    said = []
+    for value in values:
+        hessian = value / (TEMPER * METRIC)
+        # The sample's deviation is one for all steps; noise is each step's own.
+        law = multivariate_normal(np.zeros(len(at)), hessian + noise)
+        # Grids are even in the logarithm of the curvature, whose prior is Normal.
+        said.append(
+            law.logpdf((score - hessian * (at - grid)).T) + norm(np.log(0.1), 1.5).logpdf(np.log(value))
+        )
+    logs = norm(0, PRIOR_SD).logpdf(grid) + logsumexp(said, axis=0)
+    shares = np.exp(logs - logs.max())
+    mean = (shares / shares.sum()) @ grid
+    return mean, np.sqrt((shares / shares.sum()) @ (grid - mean) ** 2)
+
+
+def _steps(path):
+    """Where steps were taken, and what they say of the rows' gradient."""
+    at = np.concatenate([np.zeros(1), path.value[:, 0]])
+    return at[:-1], (-np.diff(at) / (STEP * METRIC) - at[:-1] / PRIOR_SD**2) / TEMPER
+
+
+@pytest.mark.parametrize(("curvature", "seed"), [(0.5, 3), (8.0, 5), (60.0, 3), (150.0, 7)])
+def test_draws_are_of_the_density_of_all_steps_summed_over_curvatures(curvature, seed):
+    path = ran("run", seed, curvature)
+    found = given_releases.posterior_given(read(line, pmc.Rows(**ROWS), n=N), [(path,)], N)
+    mean, sd = exact(path)
+    assert found.draws.mean() == pytest.approx(mean, abs=0.1 * sd)
+    assert found.draws.std() == pytest.approx(sd, rel=0.1)
+
+
+def test_a_second_run_on_the_same_rows_is_not_twice_as_many_rows():
+    paths = [ran("run", 3, 60.0), ran("run", 4, 60.0)]
+    reading = read(line, pmc.Rows(**ROWS), n=N)
+    found = given_releases.posterior_given(reading, [(path,) for path in paths], N)
+    one = given_releases.posterior_given(reading, [(paths[1],)], N)
+    mean, sd = exact(paths[1], paths[0])
+    assert found.draws.mean() == pytest.approx(mean, abs=0.1 * sd)
+    assert found.draws.std() == pytest.approx(sd, rel=0.1)
+    assert found.draws.std() < one.draws.std()
+
+
+def test_little_more_than_the_prior_is_known_where_rows_add_no_curvature():
+    """A path that only diffuses says nothing, and far states of it are no evidence."""
+    reading = read(line, pmc.Rows(**ROWS), n=N)
+    found = given_releases.posterior_given(reading, [(ran("run", 5, 0.0),)], N)
+    assert found.draws.std() > 0.5 * PRIOR_SD
+
+
+def test_a_remark_says_that_no_matrix_was_bought():
+    few, history = Chains(1, 20, 50), (ran("run", 0),)
+    with_x = read(line, pmc.Rows(**ROWS), n=N)
+    (remark,) = given_releases.posterior_given(with_x, [history], N, asked=few).remarks
+    assert "no matrix of covariates" in remark
+    # Without covariates there is none to buy.
+    without = read(line, pmc.Rows(y=ROWS["y"]), n=N)
+    assert "no matrix" not in "".join(
+        given_releases.posterior_given(without, [history], N, asked=few).remarks
+    )
+
+
+def pair(x, y=None):
+    """An outcome of two numbers, which the likelihood of matrices and paths does not take."""
+    b = numpyro.sample("b", dist.Normal(0, PRIOR_SD).expand([2]).to_event(1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1), obs=y)
+
+
+def test_any_outcome_will_do():
+    reading = read(pair, pmc.Rows(x=ROWS["x"], y=pmc.Box(np.full(2, -9.0), np.full(2, 9.0))), n=N)
+    found = given_releases.posterior_given(reading, [(ran("run", 6, 60.0, dim=2),)], N)
+    assert found.draws.mean(axis=(0, 1)) == pytest.approx(np.ones(2), abs=1.0)
+
+
+def test_only_the_last_path_is_used():
+    both = (ran("warm-up", 1), ran("run", 2))
+    assert [path.stage.name for path in used_paths(both)] == ["run"]
+
+
+def test_deviations_of_weights_are_those_that_matrices_leave():
+    random = np.random.default_rng(2)
+    weights, moving = np.ones(30), 0.1 * random.standard_normal((30, 4))
+    _, deviations = conditioned(weights, moving, [], [])
+    expected = np.column_stack([moving - moving.mean(axis=0), np.zeros(30)])
+    assert deviations == pytest.approx(expected, abs=1e-12)
