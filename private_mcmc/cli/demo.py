@@ -247,9 +247,9 @@ def without_privacy(study: Study, table: Path) -> Answers:
         codes = identified(unit.name, found.pop(unit.name))
         found = grouped(found, codes, study.n, unit.rows)
     there = np.asarray(found.pop(PRESENT, np.ones(len(next(iter(found.values())))))) > 0
-    kinds = {name: domain.dtype for name, domain in reading.rows.items}
     with jax.enable_x64(True):
-        columns = {name: jax.numpy.asarray(each[there], kinds.get(name)) for name, each in found.items()}
+        # As a run has them: a row that a person lacks has the derivative of a possible one, times zero.
+        columns = reading.rows.project({name: each[there] for name, each in found.items()})
 
         # Rows are arguments, so that they are no constants of compiled programs.
         def potential(theta: jax.Array, columns: dict[str, jax.Array]) -> jax.Array:

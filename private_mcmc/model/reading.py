@@ -32,6 +32,7 @@ from private_mcmc.model.refusals import (
     refuse_prior_on_count,
     refuse_prior_on_data,
     refuse_unknown_slopes,
+    same_program,
     synthetic_rows,
 )
 from private_mcmc.model.row_latents import (
@@ -132,10 +133,14 @@ def _of_columns(
             return _program(model, rows, public, one, hidden, count)
 
         # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
+        if stated := _stated(traced(1), traced(COUNT), one):
+            one = replace(one, observations=[site for site in one.observations if site.name not in stated])
+            hidden += stated
+            traced.cache_clear()
         program, few, many = traced(1), traced(COUNT), max(n, 2)
         refuse_prior_on_data(program, one)
         refuse_coupled_rows(program, few, lambda: traced(many), many, rows, one)
-        refuse_prior_on_count(program, traced(many), one)
+        refuse_prior_on_count(program, traced(many), one, stated)
         observed = [site for site in one.observations if site.name not in hidden]
         structure, bases = find_structure(program, rows, observed) or (None, ())
         in_float32 = functools.partial(_program, model, rows, public, one, hidden, 1)
@@ -162,6 +167,25 @@ def _of_columns(
         refuse_unknown_slopes(program, rows, whole.row_loss, found.neg_log_prior)
         refuse_misread(whole, own_potentials(model, public, one))
     return found
+
+
+def _stated(program: Program, few: Program, model_sites: ModelSites) -> list[str]:
+    """Sites with a public value and a public density, as ``handlers.condition`` makes of a latent.
+
+    They are constants: no term of a row, which would count them once for every row.
+    """
+    key = {site.name: Output("row", site.name) for site in model_sites.observations}
+    stated = [
+        name
+        for name, term in key.items()
+        if not program.reads([program.outputs[term]]) and same_program(program, few, term)
+    ]
+    if stated and len(stated) == len(key):
+        raise DoThisInstead(
+            f"sites {stated} are observed, and neither a latent nor a column of a row is in their densities: "
+            "declare the observed column in Rows and pass it as `obs=`."
+        )
+    return stated
 
 
 def _with_density(found: RowModel, latents: tuple[RowLatent, ...]) -> RowModel:

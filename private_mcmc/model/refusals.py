@@ -90,6 +90,7 @@ def refuse_coupled_rows(
     it is asked for once the few agree.
     """
     programs = _Programs(one, many, at_n, n)
+    _refuse_priors_that_are_observed(one, model_sites)
     thetas = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim)) * _SCALES
     others = _data_sets(rows, range(_ATTEMPTS, _ATTEMPTS + _OTHERS))
     for site in model_sites.observations:
@@ -118,6 +119,18 @@ def refuse_coupled_rows(
                 f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
                 "the domains of its columns so that every row is possible under the model "
                 f"({_possible(site, rows)})."
+            )
+
+
+def _refuse_priors_that_are_observed(one: Program, model_sites: ModelSites) -> None:
+    """Observed sites outside every plate with no column of a row in their densities."""
+    for site in model_sites.observations:
+        if not site.plates and one.reads([one.outputs[Output("row", site.name)]]) == {"theta"}:
+            raise DoThisInstead(
+                f"site {site.name!r} is observed, and no column of a row is in its density: that is a part "
+                "of the latents' prior. Write it as their distribution. Where a handler fixes the site "
+                "(condition), fix what its own prior depends on as well. If it is an outcome, declare its "
+                "column in Rows and pass it as `obs=`."
             )
 
 
@@ -291,16 +304,21 @@ def refuse_prior_on_data(program: Program, model_sites: ModelSites) -> None:
                 )
 
 
-def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites) -> None:
-    """The prior is the same program for one row and for many."""
-    for site in model_sites.latents:
-        for kind in ("value", "jacobian", "prior"):
-            key = Output(kind, site.name)
-            if one.text([one.outputs[key]]) != many.text([many.outputs[key]]):
-                raise DoThisInstead(
-                    f"the prior of site {site.name!r} depends on the number of rows of the data; "
-                    "pass a public number through model_args instead."
-                )
+def same_program(one: Program, many: Program, key: Output) -> bool:
+    """Whether a term is computed alike on one row and on many."""
+    return one.text([one.outputs[key]]) == many.text([many.outputs[key]])
+
+
+def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, stated: list[str]) -> None:
+    """The prior is the same program for one row and for many, and so are sites with ``stated`` values."""
+    kinds: tuple[Kind, ...] = ("value", "jacobian", "prior")
+    keys = [Output(kind, site.name) for site in model_sites.latents for kind in kinds]
+    for key in [*keys, *(Output("row", name) for name in stated)]:
+        if not same_program(one, many, key):
+            raise DoThisInstead(
+                f"the prior of site {key.site!r} depends on the number of rows of the data; "
+                "pass a public number through model_args instead."
+            )
 
 
 SEVERAL = 3

@@ -91,7 +91,7 @@ class _Unconstrain(Messenger):  # type: ignore[misc]
         if msg["value"] is not None:
             raise DoThisInstead(
                 f"site {site.name!r} is a latent whose value a handler of the model fixes (substitute); "
-                "write that number in its place."
+                "write that number in its place, or fix it by handlers.condition."
             )
         transform = biject_to(msg["fn"].support)
         free = self.theta[site.slice].reshape(site.unconstrained_shape)

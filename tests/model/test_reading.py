@@ -387,12 +387,29 @@ def outside_the_plate(X, y=None):
     numpyro.sample("total", dist.Normal((X @ w).sum(), 1.0), obs=1.0 * y.sum())
 
 
-@refusal(DoThisInstead, "'anchor'", "differs")
+@refusal(DoThisInstead, "'anchor'", "latents' prior")
 def observed_without_rows(X, y=None):
     w = weights()
     numpyro.sample("anchor", dist.Normal(w[0], 1.0), obs=0.0)
     with plate(X):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'pilot'", "number of rows")
+def stated_by_the_number_of_rows(X, y=None):
+    w = weights()
+    numpyro.sample("pilot", dist.Normal(0.0, 1.0), obs=0.0 if X.shape[0] < 20 else 1.0)
+    with plate(X):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@refusal(DoThisInstead, "'y'", "column")
+def public_on_one_row_alone(X, y=None):
+    w = weights()
+    level = 0.0 if X.shape[0] == 1 else X.mean()
+    numpyro.sample("y", dist.Normal(level, 1.0), obs=0.0)
+    with plate(X):
+        numpyro.sample("z", dist.Bernoulli(logits=X @ w), obs=y)
 
 
 @refusal(DoThisInstead, "'y'", "begins above 0", rows=Rows(y=Box(0.0, 10.0)))
@@ -567,6 +584,24 @@ def test_a_refusal_names_the_site_and_the_reason(name):
 def test_arguments_that_do_not_fit_are_named(rows, options, word):
     with pytest.raises(DeclarationError, match=word):
         read(in_a_plate, rows, **options)
+
+
+def test_a_latent_that_condition_fixes_is_a_public_number():
+    def model(X, y=None, spread=None):
+        m = numpyro.sample("m", dist.Normal(0, 1))
+        s = numpyro.sample("s", dist.HalfNormal(1.0)) if spread is None else spread
+        w = numpyro.sample("w", dist.Normal(m, s).expand([3]).to_event(1))
+        with plate(X):
+            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+    fixed = read(handlers.condition(model, {"s": 0.5}), ROWS, n=5)
+    written = read(model, ROWS, n=5, model_args={"spread": 0.5})
+    assert fixed.names == written.names
+    assert [site.name for site in fixed.observations] == ["y"]
+    np.testing.assert_allclose(fixed.prior.hessian, written.prior.hessian)
+    row = {"X": jnp.array([0.1, -0.2, 0.3]), "y": jnp.array(1)}
+    theta = jnp.array([0.3, 1.0, -2.0, 0.5])
+    assert fixed.row_loss(theta, row) == written.row_loss(theta, row)
 
 
 def test_public_arguments_reach_the_model():
