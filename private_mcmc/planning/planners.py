@@ -7,6 +7,7 @@ and every stage is priced and enforced as without them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -116,7 +117,13 @@ class GeneralPlanner(Planner):
         return {"multiple": chosen.multiple, "step": chosen.step}, chosen.prediction
 
     def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
-        """The policy with this clip and step."""
+        """The policy with this clip and step.
+
+        Raises:
+            DeclarationError: unless both are there, positive and finite, as a file may not say.
+        """
+        if not all(0 < choices.get(name, 0.0) < math.inf for name in ("multiple", "step")):
+            raise DeclarationError("the plan's choices: multiple and step, positive, finite numbers.")
         facts = _facts(self, budget, n, temper)
         return GeneralPolicy(facts, choices["multiple"], choices["step"], predicted)
 

@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.planning.planners import GeneralPlanner
 from private_mcmc.planning.policy import _digest
 from tests.examples_of_models import logistic
 
@@ -57,6 +58,7 @@ def test_a_saved_plan_is_of_one_model(saved):
         ("guarantee", "posterior", "certificate"),
         ("format", 1, "format"),
         ("n", "many", "no record"),
+        ("n", float("inf"), "no record"),
         ("prediction", {"rms": "x", "bias": 0, "monte_carlo": 0, "discretisation": 0}, "no record"),
     ],
 )
@@ -69,6 +71,15 @@ def test_a_file_that_says_something_else_is_refused(saved, tmp_path, name, value
     changed.write_text(json.dumps(record))
     with pytest.raises(pmc.DeclarationError, match=words):
         pmc.Plan.load(changed, logistic)
+
+
+@pytest.mark.parametrize("step", [None, float("nan"), float("inf"), 0.0, -1.0])
+def test_choices_that_no_search_made_are_refused_before_anything_is_bought(saved, step):
+    """With them a run ended after its charge, in an error of Python's."""
+    makes = GeneralPlanner(reading=saved[0].reading, target=TARGET, model_args={})
+    choices = {"multiple": 1.0} | ({} if step is None else {"step": step})
+    with pytest.raises(pmc.DeclarationError, match="choices"):
+        makes.policy(1.0, N, 1.0, choices, saved[0].prediction)
 
 
 def test_what_is_no_plan_is_refused_in_words(tmp_path):
