@@ -64,7 +64,7 @@ def init(
 
     Schema((), encoding=encoding)  # refuses one that nobody knows
     book = Schema(()) if codebook is None else read_codebook(codebook)
-    if codebook is None and has_dictionary(table):
+    if has_dictionary(table) and (codebook is None or codebook.samefile(table)):
         # Whoever wrote the file may have taken its labels from the rows.
         book = Schema(tuple(replace(field, suggested=True) for field in read_codebook(table).fields))
     declared, encoding = book.by_name, encoding or book.encoding
@@ -83,6 +83,11 @@ def init(
         _say(
             f"To be confirmed before use: {guessed}. They are guessed from English names and titles, and "
             "from types and labels that the file states: check each and remove `suggested: true`."
+        )
+    if from_file := [name for name in open_ones if name in declared and declared[name].levels]:
+        _say(
+            f"Labels of {from_file} stand in the table's own file, whose writer may have made them from its "
+            "rows: a level that one person alone has would tell of that person. Keep those of a codebook."
         )
     if unknown := [name for name in open_ones if name not in guessed]:
         _say(f"Ignored until they are declared, as the schema's first lines show: {unknown}.")
