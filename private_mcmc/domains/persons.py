@@ -162,7 +162,15 @@ def identified(name: str, column: object) -> Numbers:
 
 
 def _text(value: object) -> str:
-    """The text of one identifier; empty where it is missing."""
+    """The text of one identifier; empty where it is missing, or an object that has none."""
+    try:
+        return _composed(value)
+    except Exception:
+        # What it raises may quote it.
+        return ""
+
+
+def _composed(value: object) -> str:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return ""
     if isinstance(value, float | np.floating):

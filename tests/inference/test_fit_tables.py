@@ -9,7 +9,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.data.table import check_apart
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.domains.persons import OWN_ROWS, identified
 from private_mcmc.inference.fitting import _read_once, plan_fit, read_columns, with_plan
 from private_mcmc.inference.question import question
 
@@ -160,3 +160,13 @@ def test_a_table_that_nobody_is_in_is_one_where_the_number_of_rows_is_private(tm
             continue
         with pytest.raises(pmc.DataSchemaError, match="no rows"):
             _read_once(table, asked, "replace_one")
+
+
+def test_an_identifier_that_has_no_text_is_none_and_what_it_raises_is_not_shown():
+    class Broken:
+        def __str__(self):
+            raise ValueError("Rosalind")
+
+    column = np.empty(3, object)
+    column[:] = ["a", Broken(), "a"]
+    assert identified("who", column).tolist() == [0, -1, 0]
