@@ -46,7 +46,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 # What a cell may be besides a number: both are no numbers of any domain.
 REFUSED, MISSING = math.nan, math.inf
-_AROUND = re.compile(r"^[^\d+\-.,]*|[^\d]*$")
+_BEFORE, _AFTER = re.compile(r"[^\d+\-.,]*"), re.compile(r"\D*")
 _MOST_REMEMBERED = 100_000
 
 
@@ -122,7 +122,9 @@ def _reader(field: Field) -> Callable[[str | None], float]:
 
 def _number(field: Field, text: str) -> float:
     if not field.bare:
-        text = _AROUND.sub("", text)
+        # From both ends: one search for the end would go through a long text as often as it has signs.
+        text = _BEFORE.sub("", text, count=1)
+        text = _AFTER.sub("", text[::-1], count=1)[::-1]
     if field.thousands:
         # One that does not stand between groups of digits is another sign: 1.5 is not 15.
         text = " ".join(text.split()) if field.thousands.isspace() else text
