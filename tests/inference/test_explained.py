@@ -12,11 +12,12 @@ import pytest
 import private_mcmc as pmc
 from benchmarks.calibration_problems import simulated
 from private_mcmc.inference.posterior.covariates import Fitted, conditioned
-from private_mcmc.inference.posterior.given_releases import beyond_range, unexplained
+from private_mcmc.inference.posterior.given_releases import beyond_range, flat_directions, unexplained
 from private_mcmc.inference.posterior.likelihood import Terms
 from private_mcmc.inference.posterior.outcomes import Listed
 from private_mcmc.inference.posterior.people import with_outcomes
 from private_mcmc.model import read
+from private_mcmc.release import SecondMoments, plan_second_moments
 
 
 def line(x, y=None):
@@ -62,6 +63,17 @@ def test_what_chance_does_not_do_is_named_and_what_it_does_is_not():
         assert "moments" not in words
         (words,) = unexplained(reading(), [], [], paths(np.full(5, 4.0)), at)
         assert "paths (off by up to 4 sds)" in words
+
+
+@pytest.mark.parametrize(("dim", "noise", "told"), [(41, 0.11, True), (41, 0.05, False), (12, 0.08, False)])
+def test_directions_that_noise_may_have_hidden_are_told(dim, noise, told):
+    """One direction is empty; its eigenvalue is within noise of the others where that is told."""
+    random = np.random.default_rng(0)
+    statement = plan_second_moments(0.1, radius=1.0, dim=dim, num_rows=100, adjacency="replace_one").statement
+    matrix = np.diag([0.0, *[1.0] * (dim - 1)])
+    lower = np.tril(random.standard_normal((dim, dim)), -1) / np.sqrt(2)
+    noisy = matrix + noise * (lower + lower.T + np.diag(random.standard_normal(dim)))
+    assert bool(flat_directions(SecondMoments(noisy, noise, statement))) is told
 
 
 @pytest.mark.parametrize(("effect", "told"), [(3.0, False), (8.0, True), (-12.0, True)])

@@ -37,6 +37,7 @@ from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, m
 from private_mcmc.inference.posterior.tables import covariates_of
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, MomentsStage
+from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import SecondMoments
 from private_mcmc.report import number
@@ -183,7 +184,8 @@ def _draws(
         raise NotYetSupported("the law of the outcome cannot be summed finely enough.")
     names = [one.stage.name for one in released]
     said = unexplained(reading, names, covariates.off, terms, best)
-    remarks = (*said, *beyond_range(reading, persons, at))
+    alike = flat_directions(released[-1].value) if released else ()
+    remarks = (*said, *alike, *beyond_range(reading, persons, at))
     found = draws(density, terms, best, scale, key, asked)
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
@@ -227,6 +229,8 @@ def _prior_root(reading: RowModel, at: Array) -> Array:
 _ERROR_RATE = 1e-3
 # So many outcomes beyond their declared range, by the fit, are worth a word.
 _BEYOND = 0.01
+# With fewer columns collinear ones are seen in spite of noise.
+_FEWEST_COLUMNS = 8
 
 
 def unexplained(
@@ -259,6 +263,25 @@ def unexplained(
         f"The fitted model does not explain all of its releases: {parts}. Chance alone does that in one "
         "run of 1,000. Outcomes vary otherwise than the model says, or columns are distributed otherwise "
         "than those of the synthetic people that intervals are computed on: intervals may be too narrow.",
+    )
+
+
+def flat_directions(released: SecondMoments) -> tuple[str, ...]:
+    """A sentence where noise hides whether there are directions that rows tell next to nothing of.
+
+    In its own metric a matrix is about a multiple of ``I``. Noise as large as that may hide an empty
+    direction.
+    """
+    level = float(np.trace(released.matrix)) / len(released.matrix)
+    if (
+        len(released.matrix) < _FEWEST_COLUMNS
+        or spectral_norm(released.noise_sd, len(released.matrix)) < level
+    ):
+        return ()
+    return (
+        "Noise hides whether some columns nearly determine others, as a total does its parts. Intervals "
+        "assume that they do not, and may be several times too narrow where they do. A larger ε or fewer "
+        "columns would tell.",
     )
 
 
