@@ -27,8 +27,8 @@ from private_mcmc.inference.posterior.tables import (
     SMOOTH,
     Table,
     deviation_functions,
-    misfit_functions,
     real_columns,
+    squares,
     tables,
 )
 from private_mcmc.model import RowModel
@@ -84,7 +84,7 @@ class Fitted:
     Attributes:
         rows: their columns.
         weights: how many people each stands for, ``(rows,)``.
-        functions: of the covariates, which a model may have left out, in sds; ``(rows, functions)``.
+        functions: of the covariates, which a model may have left out; ``(rows, functions)``.
         deviations: by how much those numbers may be off, relatively: a column for every independent standard
             Normal number that they depend on linearly, given what was released; ``(rows, deviations)``.
         off: released matrices less what these rows would give, each in its entries' sds, ``(entries,)``.
@@ -138,6 +138,9 @@ def fitted(
         weights = np.concatenate([share * part[1] for share, part in zip(shares, parts, strict=True)])
         of_each = [_of_rows(reading, ask, *one, at, rows) for ask, one in zip(asked, given, strict=True)]
         scales = [np.sqrt(sd**2 + weights @ varies) for sd, (_, varies) in zip(known, of_each, strict=True)]
+    functions = np.concatenate(
+        [np.hstack([np.asarray(one.features), squares(np.asarray(one.shapes))]) for one in made]
+    )
     seen = [means / scale for (means, _), scale in zip(of_each, scales, strict=True)]
     released_entries = [
         np.asarray(_upper(matrix, len(matrix))) / scale
@@ -149,7 +152,7 @@ def fitted(
         weights, deviation_functions(reading, made), seen, released_entries, total_sd
     )
     off = tuple(found - weights @ one for found, one in zip(released_entries, seen, strict=True))
-    return Fitted(rows, weights, misfit_functions(reading, rows, weights), deviations, off)
+    return Fitted(rows, weights, functions, deviations, off)
 
 
 def _people(reading: RowModel, asked: Functions, data: Target) -> tuple[Columns, Array]:

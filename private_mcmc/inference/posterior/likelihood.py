@@ -36,9 +36,8 @@ from private_mcmc.model import RowModel
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-# Log-Normal priors: how far, in sds of the outcome, each function of the covariates moves its mean from the
-# model's, and its spread; and the size that each does not exceed by much, whatever the prior says of ``θ``.
-# The first is what weighted scores of public tables show (docs/intervals.md).
+# Log-Normal priors: how far, in sds of the outcome, its mean is from the model's given the covariates, and
+# how far its spread; and the size that each does not exceed by much, whatever the prior says of ``θ``.
 _HYPERPRIOR = np.array([[math.log(0.05), 1.0], [math.log(0.2), 1.5]])
 _LARGEST = np.array([0.2, 3.0])
 # So many directions of ``e`` that matter most are kept; the others' are lost in the noise.
@@ -179,8 +178,10 @@ class Likelihood:
         Shifts that move the full score belong to the parameter, whose meaning is where that score vanishes.
         """
         weights, functions = self.rows.weights, self.rows.functions
+        centred = functions - weights @ functions / weights.sum()
+        scale = math.sqrt(max(float((weights @ centred**2).sum() / weights.sum()), 1e-300))
         # The constant too: all outcomes may vary more than the model says.
-        kept = np.concatenate([np.ones((len(functions), 1)), functions], axis=1)
+        kept = np.concatenate([np.ones((len(functions), 1)), centred / scale], axis=1)
         root, made = self.root, []
         for residual in self.rows.residuals(likely):
             moved = (likely * residual * weights[:, None]).ravel()

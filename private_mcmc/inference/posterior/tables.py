@@ -33,12 +33,8 @@ _SECOND, _HIGHER, _TAIL, _TABLE = 0.7, 0.5, 2.0, 1.5
 SMOOTH = 0.2
 # Where empty slots are private: prior mean and sd of the log odds that a slot is full.
 _FULL, FULL_SD = 2.0, 2.0
-# So many products of numbers are fitted; so many of columns are ones that a model may have left out.
-_MOST_PRODUCTS, _MOST_CROSSED = 200, 4000
-# Sds at which such functions are cut off: one synthetic row far out, of many people, would be all of them.
-_FAR = 5.0
-# An sd of so small a share of the largest value is that of a constant.
-_CONSTANT = 1e-9
+# So many products of numbers are fitted.
+_MOST_PRODUCTS = 200
 
 
 class Table(NamedTuple):
@@ -237,11 +233,17 @@ def features_of(reading: RowModel, rows: Columns, shapes: Array) -> Array:
     """What log-weights are linear in, ``(rows, effects)``, scaled by prior sds."""
     count, groups = len(shapes), []
     for name, domain in whole_columns(reading):
-        group = _levels(domain, rows[name])
-        if isinstance(domain, Several) and group.shape[1] > 1:
+        values = np.asarray(rows[name], dtype=np.float64).reshape(count, -1)
+        several = isinstance(domain, Several)
+        low, high = (float(np.min(bound)) for bound in domain.interval())
+        if high - low < _MOST_LEVELS:
+            levels = np.arange(low, high + 1)
+            shares = (values[..., None] == levels).mean(axis=1)
             # Of persons, squares too: how much of a level's variance is between them.
-            group = np.concatenate([group, group**2], axis=1)
-        groups.append(group)
+            groups.append(np.concatenate([shares, shares**2], axis=1) if several else shares)
+        else:
+            mean = values.mean(axis=1)
+            groups.append(((mean - mean.mean()) / (mean.std() + 1e-12))[:, None])
     pairs = [_products(one, other) for one, other in combinations(groups, 2)]
     pairs += [_products(one, shapes) for one in groups if shapes.size]
     kept: list[Array] = []
@@ -252,41 +254,10 @@ def features_of(reading: RowModel, rows: Columns, shapes: Array) -> Array:
     return np.concatenate([np.zeros((count, 0)), *parts], axis=1)
 
 
-def _levels(domain: Domain, column: jax.Array) -> Array:
-    """Shares of each level of a whole column, of persons over their rows; the mean where levels are many."""
-    values = np.asarray(column, dtype=np.float64)
-    values = values.reshape(len(values), -1)
-    low, high = (float(np.min(bound)) for bound in domain.interval())
-    if high - low < _MOST_LEVELS:
-        return np.asarray((values[..., None] == np.arange(low, high + 1)).mean(axis=1))
-    mean = values.mean(axis=1)
-    return np.asarray(((mean - mean.mean()) / (mean.std() + 1e-12))[:, None])
-
-
-def misfit_functions(reading: RowModel, rows: Columns, weights: Array) -> Array:
-    """Functions of covariates that a model may have left out, ``(rows, functions)``, of rows with weights.
-
-    Levels, numbers and their squares have mean 0 and variance 1 each; all products of two together have as
-    much variance as one of them, whether columns are few or many.
-    """
-    levels = [_levels(domain, rows[name]) for name, domain in whole_columns(reading)]
-    columns = _standardised(np.concatenate([*levels, stacked(real_columns(reading), rows)], axis=1), weights)
-    first, second = np.triu_indices(columns.shape[1], 1)
-    if len(first) > _MOST_CROSSED:
-        first = second = first[:0]
-    products = _standardised(columns[:, first] * columns[:, second], weights)
-    squares = _standardised(columns**2, weights)
-    columns, squares, products = (np.clip(each, -_FAR, _FAR) for each in (columns, squares, products))
-    return np.concatenate([columns, squares, products / math.sqrt(max(len(first), 1))], axis=1)
-
-
-def _standardised(values: Array, weights: Array) -> Array:
-    """Columns less their mean, over their sd; those that are constant are 0."""
-    shares = weights / weights.sum()
-    centred = values - shares @ values
-    sds = np.sqrt(shares @ centred**2)
-    moves = sds > _CONSTANT * np.abs(values).max(axis=0, initial=0.0)
-    return np.asarray(np.where(moves, centred / np.where(moves, sds, 1.0), 0.0))
+def squares(shapes: Array) -> Array:
+    """Squares and products of two shapes, and cubes."""
+    first, second = np.triu_indices(shapes.shape[1])
+    return np.concatenate([shapes[:, first] * shapes[:, second], shapes**3 / 2], axis=1)
 
 
 def _products(one: Array, other: Array) -> Array:
