@@ -307,6 +307,17 @@ def test_charges_never_lie_in_a_second_file(filled):
     assert [path.name for path in filled.path.parent.iterdir()] == [filled.path.name]
 
 
+def test_a_file_of_another_program_is_refused_and_stays_as_it_is(tmp_path):
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE a (b)")
+    with pytest.raises(LedgerError, match="not a ledger"):
+        Ledger(other).verify()
+    with closing(sqlite3.connect(other)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
 def test_entries_cannot_be_changed_by_accident(filled):
     with closing(sqlite3.connect(filled.path)) as connection:
         for command in ("UPDATE entries SET body = ''", "DELETE FROM entries"):

@@ -172,8 +172,10 @@ class LedgerFile:
         try:
             # One file and a rollback journal: a killed writer is undone by the next reader. EXTRA makes a
             # commit survive a power cut too. A write-ahead log, to which a tool may have turned the file, is
-            # turned back: charges in that second file would be lost with it, without a trace.
-            connection.execute("PRAGMA journal_mode = DELETE")
+            # turned back: charges in that second file would be lost with it, without a trace. Another
+            # program's file stays as it is.
+            if connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
+                connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("PRAGMA trusted_schema = OFF")
         except BaseException:
