@@ -103,7 +103,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         if not callable(self.model):
             raise DeclarationError("model: a NumPyro model (a function) is needed.")
         if self.preconditioner is not None:
-            object.__setattr__(self, "preconditioner", as_matrix(self.preconditioner))
+            object.__setattr__(self, "preconditioner", as_matrix("preconditioner", self.preconditioner))
         if isinstance(self.step_size, (list, np.ndarray)):
             object.__setattr__(self, "step_size", tuple(float(step) for step in self.step_size))
 
@@ -261,9 +261,14 @@ def _rows_by_length(arguments: Mapping[str, npt.ArrayLike]) -> Rows:
     )
 
 
-def as_matrix(matrix: npt.ArrayLike) -> Matrix:
-    """A diagonal or a full matrix as hashable tuples."""
-    array = np.asarray(matrix, dtype=np.float64)
+def as_matrix(name: str, matrix: npt.ArrayLike) -> Matrix:
+    """A diagonal or a full matrix as hashable tuples. Raises ``DeclarationError`` for anything else."""
+    try:
+        array = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(())
+    if array.ndim not in (1, 2):
+        raise DeclarationError(f"{name}: numbers, a diagonal such as np.full(dim, 0.1) or a whole matrix.")
     if array.ndim == 1:
         return tuple(array.tolist())
     return tuple(tuple(row) for row in array.tolist())

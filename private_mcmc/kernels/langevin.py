@@ -212,7 +212,7 @@ class AnisotropicLangevin(LangevinKernel):
         if isinstance(self.noise, Mapping):
             object.__setattr__(self, "noise", BySite.of(self.noise))
         elif self.noise is not None and not isinstance(self.noise, BySite):
-            object.__setattr__(self, "noise", as_matrix(self.noise))
+            object.__setattr__(self, "noise", as_matrix("noise", self.noise))
 
     def _parts(self, num_rows: int, dim: int) -> Parts:
         return Parts(

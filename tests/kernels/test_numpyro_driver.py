@@ -27,6 +27,12 @@ def data():
     return {"X": jnp.asarray(X), "y": jnp.asarray(X[:, 0] > 0, dtype=int)}
 
 
+@pytest.mark.parametrize("matrix", [2.0, "identity", [[1.0], [2.0, 3.0]], np.zeros((2, 2, 2))])
+def test_a_preconditioner_is_a_diagonal_or_a_matrix(matrix):
+    with pytest.raises(DeclarationError, match="preconditioner: numbers, a diagonal"):
+        PrivateULA(logistic, step_size=0.05, clip=1.0, preconditioner=matrix)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("method", "chains"), [("sequential", 1), ("sequential", 2), ("vectorized", 3)])
 @pytest.mark.parametrize("jit_model_args", [False, True])
