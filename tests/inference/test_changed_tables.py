@@ -53,7 +53,7 @@ def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tm
     schema = pmc.Schema.from_dict({"fields": [{**WAGE, "private_mcmc": {"bounds": "private"}}]})
     asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
     table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
-    columns, marks = fitting._read_once(table, asked)
+    columns, marks = fitting._read_once(table, asked, target.adjacency)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
     planned = fitting.Planned(asked, plan, table, columns, marks, plan_bounds(schema, ["wage"], target, 3))
     assert list(planned.read(schema)["wage"]) == [1, 2, 3]
@@ -74,7 +74,7 @@ def test_a_file_that_is_written_to_after_the_plan_is_not_charged_for(tmp_path):
     ledger.declare("people", pmc.Target(1.2, 1e-6))
     schema, target = pmc.Schema.from_dict({"fields": [WAGE]}), pmc.Target(1.0, 1e-6)
     asked, table = question(schema, "wage ~ 1", family="gaussian"), written(tmp_path / "t.csv", [1, 2, 3])
-    columns, marks = fitting._read_once(table, asked)
+    columns, marks = fitting._read_once(table, asked, target.adjacency)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
     planned = fitting.Planned(asked, plan, table, columns, marks)
     with table.open("r+b") as file:
