@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -158,7 +158,7 @@ def _draws(
     root = last.root
     covariates = fitted(reading, released, n, at, last.stage.schedule.adjacency)
     prior_root = _prior_root(reading, at)
-    density, likelihood_of_draws = _density(reading), likelihood_to_draw(reading)
+    density, likelihood_of_draws = _density(log_density, reading), likelihood_to_draw(reading)
     # Normal draws, far out: what the law of outcomes has to be summed for.
     around = _REACH * np.random.default_rng(0).standard_normal((_DIRECTIONS, reading.dim + 2))
     around = np.concatenate([np.zeros_like(around[:1]), around, -around])
@@ -202,7 +202,8 @@ def _by_path(
     asked: Chains,
 ) -> GivenReleases:
     """Where nothing tells of the covariates, whatever the model observes."""
-    density, given = quadratic.density_of(reading), quadratic.likelihoods(last, prior_scores, every)
+    density = _density(quadratic.log_density, reading)
+    given = quadratic.likelihoods(last, prior_scores, every)
     prior_root, slope = _prior_root(reading, at), np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
     likely = quadratic.proposal(given, prior_root, at - prior_root @ (prior_root.T @ slope))
     found = draws(density, given, at, last.root, key, asked, likely)
@@ -211,9 +212,9 @@ def _by_path(
 
 
 @lru_cache(maxsize=8)
-def _density(reading: RowModel) -> LogDensity:
+def _density(of: Callable[[RowModel, Any, jax.Array], jax.Array], reading: RowModel) -> LogDensity:
     """One function for a reading, so that what is compiled for it is kept."""
-    return partial(log_density, reading)
+    return partial(of, reading)
 
 
 def _prior_root(reading: RowModel, at: Array) -> Array:

@@ -9,7 +9,6 @@ gradients on states leaves under a log-Normal prior. The likelihood of ``θ`` is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -20,7 +19,7 @@ from jax.scipy.special import logsumexp
 from scipy.special import softmax
 
 from private_mcmc.inference.posterior.observations import Block, Path, gradients_said
-from private_mcmc.inference.posterior.sample import LogDensity, Mixture, StudentT
+from private_mcmc.inference.posterior.sample import Mixture, StudentT
 from private_mcmc.model import RowModel
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -54,12 +53,6 @@ def log_density(reading: RowModel, given: Likelihoods, theta: jax.Array) -> jax.
     white = jnp.einsum("kij,kj->ki", given.whitening, off)
     value = logsumexp(-jnp.sum(white**2, axis=1) / 2 - given.log_sizes) - reading.neg_log_prior(theta)
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
-
-
-@lru_cache(maxsize=8)
-def density_of(reading: RowModel) -> LogDensity:
-    """One function for a reading, so that what is compiled for it is kept."""
-    return partial(log_density, reading)
 
 
 def likelihoods(last: Path, prior_scores: Array, blocks: Sequence[Block]) -> Likelihoods:
