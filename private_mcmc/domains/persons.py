@@ -7,6 +7,7 @@ nothing whose law depends on the slot may be run.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,7 +133,8 @@ def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
 def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 
-    Of objects and text, the text counts: ``5``, ``"5"`` and ``" 5"`` are one identifier.
+    Of objects and text, the text counts: ``5``, ``"5"``, ``"05"`` and ``"5.0"`` are one identifier. Spellings
+    that may be one person's are taken for one: who is split in two is protected half.
     """
     check_unmasked(name, column)
     plain = isinstance(getattr(column, "dtype", None), np.dtype)
@@ -178,11 +180,18 @@ def _composed(value: object) -> str:
             return ""
         return str(int(value)) if value == int(value) else repr(float(value))
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
-    # Of two systems one writes an accent as a sign of its own: that is the same name.
+    if not text.isascii():
+        # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(sign for sign in text if unicodedata.category(sign) != "Cf")
     # NumPy drops zeros at the end of a text; two texts that differ in nothing else are one identifier.
-    return unicodedata.normalize("NFC", text).strip().rstrip("\0")
+    text = text.strip().rstrip("\0").rstrip()
+    # One program keeps zeros before a number, another writes some behind it where cells are empty.
+    number = _WHOLE.fullmatch(text)
+    return text if number is None else number[1] + number[2] if number[2] else "0"
 
 
+_WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+)?", re.ASCII)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 

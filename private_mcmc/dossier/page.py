@@ -237,8 +237,10 @@ def _sentences(study: StudyRecord) -> tuple[str, ...]:
     if study.ledger is None:
         found.append("Nothing else was or will be released about these people that is not added to this.")
     else:
-        file, dataset = study.ledger["file"], study.ledger["dataset"]
-        found.append(f"All that is ever released about these people is charged to `{file}` as `{dataset}`.")
+        file, whole = study.ledger["file"], study.ledger.get("whole")
+        name = f"`{study.ledger['dataset']}`" if whole is None else f"`{whole}`, or as its parts and waves"
+        found.append(f"All that is ever released about these people is charged to `{file}` as {name}.")
+        found += study.ledger.get("claimed", ())
     if study.adjacency != "replace_one":
         found.append(f"{study.n:,} is a public number that was not counted from the table.")
     return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))

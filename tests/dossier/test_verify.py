@@ -13,8 +13,10 @@ from private_mcmc.accounting.conjugate import posterior_dirichlet_categorical
 from private_mcmc.cli.study import report
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.folder import contents, digest, finish, is_complete
+from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import passes, privacy_numbers
 from private_mcmc.dossier.verify import Check, DossierCheck, _alike, _drawings, _page, checked, recomputed
+from private_mcmc.release.ledger.export import standing
 from private_mcmc.schedule import Batch, Schedule
 from private_mcmc.target import Unit
 from tests.dossier.studies import books_in, statement_of, study_of
@@ -316,6 +318,18 @@ def test_the_charge_must_be_in_the_ledger(folder, books, tmp_path):
     first = next(iter(books.state().reservations))
     forged(folder, ledger=study.ledger | {"charge": first})
     assert differing(folder, books) == {"the charge in the ledger"}
+
+
+def test_who_signs_confirms_what_the_ledger_takes_from_its_owner(tmp_path):
+    """The page said that all is charged to their part or wave, though others may hold them too."""
+    ledger = Ledger.create(tmp_path / "books.db")
+    ledger.declare("people", Target(3.0, 1e-6))
+    ledger.partition("people", "region", ("north", "south"))
+    with ledger.charge("people/region=north", statement_of(Target(1.0, 1e-6)), purpose="") as charge:
+        pass
+    kept = {"file": "books.db", **standing(ledger.state(), charge.identity)}
+    shown = page(study_of(ledger=kept)).to_html()
+    assert "Nobody is in two of the parts" in shown and "or as its parts and waves" in shown
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])

@@ -80,6 +80,23 @@ def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
 
 
 @pytest.mark.parametrize(
+    "spellings",
+    [
+        ["5", "5.0", "05", " 5", "+5", "５", "\ufeff5", "5\u200b", 5, 5.0, b"5"],
+        ["0", "00", "0.0", "-0.0", 0],
+        ["Zoë", "Zoe\u0308", "Z\u00adoë "],
+        ["12345678901234567890", "012345678901234567890.0"],
+    ],
+)
+def test_spellings_of_one_identifier_are_one_person(spellings):
+    """Tables of several years, one after the other: who is split in two is protected half."""
+    others = ["50", "5.5", "-5", "5.0.0", "5a", ".", "-", "a", "A", "1234567890123456789", "5e0"]
+    codes = identified("who", np.array([*spellings, *others], dtype=object))
+    assert len(set(codes[: len(spellings)])) == 1
+    assert len(set(codes)) == 1 + len(others) and min(codes) == 0
+
+
+@pytest.mark.parametrize(
     "column",
     [
         np.array([None, "a", "", "  ", np.nan, "b", pd.NA, pd.NaT], dtype=object),

@@ -115,6 +115,64 @@ def test_the_same_rows_are_not_charged_where_nobody_can_be_in_both(tmp_path, nam
     assert float(ledger.balance("r").spent) == pytest.approx(0.18 if add_up else 0.09)
 
 
+def test_the_same_rows_are_not_charged_to_waves_that_nobody_can_all_be_in(tmp_path):
+    """Any two of the three hold somebody of two cohorts: pairs alone let the third charge through."""
+    ledger, rows = registry(tmp_path, at_most=2), {"y": np.arange(5.0)}
+    for wave in ("a", "b", "c"):
+        ledger.wave("registry", f"of {wave}", (wave,))
+    for wave in ("a", "b"):
+        ledger.reserve(f"registry/of {wave}", normal(0.3), purpose="", data=rows)
+    # Persons of a and b, or of a and c, are in both.
+    ledger.reserve("registry/2021", normal(0.3), purpose="", data=rows)
+    with pytest.raises(LedgerError, match="second budget"):
+        ledger.reserve("registry/of c", normal(0.3), purpose="", data=rows)
+    assert float(ledger.balance("registry").spent) == pytest.approx(0.27)
+
+
+@pytest.mark.parametrize(
+    "alike", ["2020 ", " 2020", "20 20", "\u200b2020", "２０２０", "2020\n", "2020\x1b[0m"]
+)
+def test_names_that_look_alike_are_not_two(tmp_path, alike):
+    """A person of "2020" who is put into "2020 " next time would be charged once for both."""
+    ledger = registry(tmp_path)
+    ledger.cohorts("registry", ("2020", "Zoë"), membership="public")
+    ledger.declare("2020", Target(3.0, 1e-6))
+    before = ledger.verify()
+    for declared in (
+        lambda: ledger.cohorts("registry", (alike,), membership="public"),
+        lambda: ledger.cohorts("registry", ("z", "Z"), membership="public"),
+        lambda: ledger.cohorts("registry", ("zoe\u0308",), membership="public"),
+        lambda: ledger.declare(alike, Target(3.0, 1e-6)),
+        lambda: ledger.declare("Registry", Target(3.0, 1e-6)),
+        lambda: ledger.wave("registry", alike, ("2020",)),
+        lambda: ledger.partition("registry", "sex", ("f", "F")),
+    ):
+        with pytest.raises(DeclarationError, match=r"looks like|unprintable"):
+            declared()
+    assert ledger.verify() == before
+
+
+def test_a_run_says_on_which_claims_of_the_owner_its_sum_rests(tmp_path):
+    """The ledger takes it from the owner that nobody is in two cohorts; whoever signs has to know."""
+    ledger = registry(tmp_path, "add_remove", "exclusive")
+    ledger.partition("registry", "region", ("north", "south"))
+    for wave in ("2020", "2022", "region=north", ""):
+        charge(ledger, wave, 0.1, "add_remove")
+    told = [standing(ledger.state(), one.identity)["claimed"] for one in ledger.history()]
+    ledger.cohorts("registry", ("later",), membership="exclusive")
+    charge(ledger, "2021", 0.1, "add_remove")
+    assert [standing(ledger.state(), one.identity)["claimed"] for one in ledger.history()][:4] == told
+    words = [" ".join(claims) for claims in told]
+    assert "'registry/2020' is of 'a'" in words[0] and "2022" not in words[0]
+    assert "more than 1 of the cohorts" in words[0] and "fixed" not in words[0]
+    assert "'registry/2022' is of 'c'" in words[1] and "region" not in words[1]
+    assert "two of the parts of 'registry' by 'region'" in words[2] and words[3] == words[2]
+    alone = Ledger.create(tmp_path / "alone")
+    alone.declare("r", Target(3.0, 1e-6), unit="patient")
+    alone.reserve("r", normal(0.1), purpose="")
+    assert "claimed" not in standing(alone.state(), alone.history()[0].identity)
+
+
 def test_names_of_parts_that_spell_the_same_leave_the_ledger_as_it_was(tmp_path):
     ledger = registry(tmp_path)
     ledger.partition("registry", "a", ("b=c",))

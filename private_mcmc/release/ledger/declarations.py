@@ -4,6 +4,7 @@ entries say: each is applied to the state before it, or refused as one that cann
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -55,6 +56,7 @@ class Declarations:
                 raise LedgerError(
                     f"{self._file.path}: {name!r} is declared already; a budget is never changed."
                 )
+            check_name("data set", name, state.datasets)
             mark = None if data is None else data_mark(transaction.key, data)
             refuse_second_name(None if mark is None else state.other_name(mark))
             transaction.append(
@@ -91,6 +93,8 @@ class Declarations:
                 d.whole == whole.name and (d.by == by or d.name in names) for d in state.datasets.values()
             ):
                 raise LedgerError(f"{self._file.path}: {name!r} is partitioned by {by!r} already.")
+            for part in names:
+                check_name("part", part, (*names, *state.datasets))
             for part in names:
                 transaction.append(
                     {"kind": "dataset", "name": part, "whole": whole.name, "by": by, "time": now()}
@@ -131,8 +135,10 @@ class Declarations:
                     f"{name!r} is kept for rows: a ledger knows persons in several releases by cohorts only "
                     "where persons are protected. Declare the data set with unit=…, a column of identifiers."
                 )
-            found = Cohorts(tuple(cohorts), membership, at_most)
-            check_cohorts(found, kept.adjacency, state.cohorts.get(name))
+            found, before = Cohorts(tuple(cohorts), membership, at_most), state.cohorts.get(name)
+            check_cohorts(found, kept.adjacency, before)
+            for cohort in cohorts:
+                check_name("cohort", cohort, (*cohorts, *(() if before is None else before.names)))
             transaction.append({"kind": "cohorts", "dataset": name, **found.to_dict(), "time": now()})
             return replay(transaction.entries).cohorts[name]
 
@@ -151,10 +157,36 @@ class Declarations:
                 )
             if full in state.datasets:
                 raise LedgerError(f"{self._file.path}: {full!r} is declared already.")
+            check_name("wave", full, state.datasets)
             transaction.append(
                 {"kind": "wave", "name": full, "whole": name, "cohorts": sorted(set(cohorts)), "time": now()}
             )
         return full
+
+
+def check_name(what: str, name: str, known: Iterable[str] = ()) -> None:
+    """Refuse a name that cannot be shown as it is, or that differs from a known one in looks alone.
+
+    Spaces, invisible signs, capitals and the ways to write an accent do not tell two names apart:
+    a script that reads a list with ``"2023 "`` in it would make a cohort beside ``"2023"`` and charge
+    neither for the other.
+
+    Raises:
+        DeclarationError: naming both.
+    """
+    if not name or name != name.strip() or not name.isprintable():
+        raise DeclarationError(
+            f"{what} {name!r}: not empty, without spaces at its ends and unprintable signs."
+        )
+    if alike := next((one for one in known if one != name and _looks(one) == _looks(name)), None):
+        raise DeclarationError(
+            f"{what} {name!r} looks like {alike!r}, which is there: what is charged to one would not count "
+            "for the other. Give it another name, or charge that one."
+        )
+
+
+def _looks(name: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def refuse_second_name(known: str | None) -> None:

@@ -97,11 +97,11 @@ def standing(state: LedgerState, identity: str) -> Record:
     charge, first = state.reservations[identity], names.index(identity)
     dataset = state.dataset(charge.dataset)
 
-    def at(count: int) -> Balance:
-        earlier = {name: state.reservations[name] for name in names[:count]}
-        return replace(state, reservations=earlier).balance(dataset)
+    def at(count: int) -> LedgerState:
+        return replace(state, reservations={name: state.reservations[name] for name in names[:count]})
 
-    before, after, kept = at(first), at(first + 1), dataset.filter
+    before, after, kept = at(first).balance(dataset), at(first + 1).balance(dataset), dataset.filter
+    claimed = list(at(first + 1).claimed(dataset))
     return {
         "charge": identity,
         "dataset": charge.dataset,
@@ -115,6 +115,7 @@ def standing(state: LedgerState, identity: str) -> Record:
         "after": kept.describe(after.spent),
         "epsilon_after": after.spent_epsilon,
         "left": kept.describe(after.remaining),
+        **({"whole": state.whole_of(dataset).name, "claimed": claimed} if claimed else {}),
     }
 
 

@@ -298,7 +298,11 @@ class Ledger(Declarations):
         elif not hmac.compare_digest(mark, dataset.fingerprint):
             raise LedgerError(
                 f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
-                "new data set; people in both are charged in both."
+                + (
+                    "new wave: declare it with the cohorts of its people, who are charged for both."
+                    if dataset.cohorts
+                    else "new data set; people in both are charged in both."
+                )
             )
 
 

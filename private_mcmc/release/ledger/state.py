@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
@@ -126,24 +126,26 @@ class LedgerState:
 
     def other_name(self, mark: str, dataset: DataSet | None = None) -> str | None:
         """A data set with this fingerprint whose charges do not add up with those of ``dataset``."""
-        known = (one for one in self.datasets.values() if one.fingerprint == mark)
-        return next((one.name for one in known if dataset is None or not self._add_up(one, dataset)), None)
+        known = [one for one in self.datasets.values() if one.fingerprint == mark]
+        apart = (one.name for one in known if dataset is None or not self._add_up(one, dataset))
+        return next(apart, None if dataset is None else self._of_nobody([*known, dataset]))
 
     def _add_up(self, one: DataSet, other: DataSet) -> bool:
-        """Whether a person can be in both, who is charged in both then: not in disjoint parts or waves."""
-        if self.whole_of(one) != self.whole_of(other):
-            return False
-        apart = [
-            a.by == b.by if a.by is not None else self._disjoint_waves(a, b)
+        """Whether a person can be in both, as far as parts go, who is charged in both then."""
+        return self.whole_of(one) == self.whole_of(other) and not any(
+            a.by is not None and a.by == b.by
             for a in self._within(one)
             for b in self._within(other)
             if a.whole == b.whole and a != b
-        ]
-        return not any(apart)
+        )
 
-    def _disjoint_waves(self, one: DataSet, other: DataSet) -> bool:
-        both = one.whole is not None and one.cohorts and other.cohorts
-        return bool(both) and not one.cohorts & other.cohorts and self.cohorts[str(one.whole)].at_most == 1
+    def _of_nobody(self, same: Sequence[DataSet]) -> str | None:
+        """One of these, if nobody can be in all of the waves among them: pairs alone do not tell."""
+        for name, declared in self.cohorts.items():
+            waves = [one for one in same if one.whole == name and one.cohorts]
+            if not any(all(one.cohorts & held for one in waves) for held in declared.patterns()):
+                return waves[0].name
+        return None
 
     def _within(self, dataset: DataSet) -> tuple[DataSet, ...]:
         """A data set and those that it is a part of, the owner of the budget last."""
@@ -152,6 +154,31 @@ class LedgerState:
     def whole_of(self, dataset: DataSet) -> DataSet:
         """The data set that owns the budget."""
         return self._within(dataset)[-1]
+
+    def claimed(self, dataset: DataSet) -> tuple[str, ...]:
+        """What its owner says of who is in what was charged beside it, on which all sums of charges rest."""
+        charged = {reservation.dataset for reservation in self.reservations.values()}
+        places = (
+            one
+            for other in self.datasets.values()
+            if other.name in charged and self.whole_of(other) == self.whole_of(dataset)
+            for one in self._within(other)
+        )
+        return tuple(dict.fromkeys(claim for one in places for claim in self._claims(one)))
+
+    def _claims(self, one: DataSet) -> tuple[str, ...]:
+        if one.by is not None:
+            parts = f"Nobody is in two of the parts of {one.whole!r} by {one.by!r}"
+            return (f"{parts}, and who is in which is decided by public facts.",)
+        if not one.cohorts:
+            return ()
+        declared, names = self.cohorts[str(one.whole)], ", ".join(map(repr, sorted(one.cohorts)))
+        fixed = "who is of which is public and was fixed before anything was released"
+        return (
+            f"Everybody in {one.name!r} is of {names}, the cohorts of {one.whole!r} that it holds.",
+            f"Nobody is ever of more than {declared.at_most} of the cohorts of {one.whole!r}"
+            + (f", and {fixed}." if declared.membership == "public" else "."),
+        )
 
     def spent(self, dataset: DataSet) -> Fraction:
         """What any one row of a data set may have been charged, itself, its parts and its waves.
