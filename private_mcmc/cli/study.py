@@ -70,7 +70,9 @@ def _record(
         "formula": study.formula,
         "family": study.family,
         "coefficients": answers.summary(),
-        "predictions": [answers.predict(profile) for profile in profiles],
+        "predictions": [
+            answers.predict(profile, level) for profile in profiles for level in answers.levels or ("",)
+        ],
     }
 
 
@@ -116,7 +118,8 @@ def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in answers.fields:
-        png(answers.effect_plot(name, profile), folder / f"effect-{identifier(name)}.png")
+        plot = answers.effect_plot(name, profile)
+        png(plot, folder / f"effect-{identifier(name)}.png", below=plot.description)
 
 
 def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
@@ -125,7 +128,10 @@ def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: boo
     from private_mcmc.report import Report
 
     tables = tuple(effects_table(answers, [profile]) for profile in profiles)
-    found = [answers.marginal_effects(profile) for profile in profiles]
+    levels = answers.levels or ("",)
+    found = [
+        [one for level in levels for one in answers.marginal_effects(profile, level)] for profile in profiles
+    ]
     show(Report("Effects at stated profiles", tables), found, as_json)
 
 
@@ -136,12 +142,15 @@ def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) ->
     from private_mcmc.report import Report
 
     profiles, weights = read_margins(over)
+    levels = answers.levels or ("",)
     if marginal:
         page = Report("Average marginal effects", (effects_table(answers, profiles, weights),))
-        show(page, answers.average_effects(profiles, weights), as_json)
+        found = [one for level in levels for one in answers.average_effects(profiles, weights, level)]
+        show(page, found, as_json)
     else:
         page = Report("Average", (average_table(answers, profiles, weights),))
-        show(page, answers.average(profiles, weights), as_json)
+        averages = [answers.average(profiles, weights, level) for level in levels]
+        show(page, averages if answers.levels else averages[0], as_json)
 
 
 _SQLITE = b"SQLite format 3"

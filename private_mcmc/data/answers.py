@@ -117,7 +117,7 @@ class Answers:
             DeclarationError: for a field that the formula does not read, or a value that is not declared.
         """
         codes, shown, assumed = read_profile(self.design, profile)
-        return Prediction(shown, *self._interval(self._means(codes, level)), assumed)
+        return Prediction(shown, *self._interval(self._means(codes, level)), assumed, self._level(level))
 
     def predictions(self, profiles: Sequence[Profile]) -> Table:
         """Predictions as a table for a report."""
@@ -152,7 +152,7 @@ class Answers:
         stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
         means = stated.average(lambda codes: self._means(codes, level))
         shown = {"people": f"{len(profiles)} profiles"}
-        return Prediction(shown, *self._interval(means), stated.assumed)
+        return Prediction(shown, *self._interval(means), stated.assumed, self._level(level))
 
     def average_effects(
         self, profiles: Sequence[Profile], weights: Sequence[float] = (), level: str = ""
@@ -160,7 +160,7 @@ class Answers:
         """Average marginal effects over people that are stated, as ``average`` has them."""
         stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
         return tuple(
-            Prediction({name: words}, *self._interval(moved), stated.assumed)
+            Prediction({name: words}, *self._interval(moved), stated.assumed, self._level(level))
             for name, words, moved in stated.effects(lambda codes: self._means(codes, level))
         )
 
@@ -209,21 +209,26 @@ class Answers:
     def effect_plot(self, name: str, profile: Profile | None = None, level: str = "") -> Plot:
         """The outcome's mean along the declared range or the levels of a field, the rest at a profile.
 
+        Of an outcome with more than two levels the probability of each, or of one ``level``.
+
         Raises:
             DeclarationError: for a field that the formula does not read.
         """
-        codes, shown, _ = read_profile(self.design, {} if profile is None else profile)
+        stated: Profile = {} if profile is None else profile
+        codes, _, _ = read_profile(self.design, stated)
         if name not in self.fields:
             raise DeclarationError(f"effect of {name!r}: the formula reads {list(self.fields)}.")
         field = self.design.schema[name]
         low, high = (0.0, len(field.all_levels) - 1.0) if field.is_category else field.range
         count = len(field.all_levels) if field.is_category else _CURVE
         points = [float(point) for point in np.linspace(low, high, count)]
-        ends = [self._interval(self._means({**codes, name: point}, level)) for point in points]
+        curves = {
+            each: [self._interval(self._means({**codes, name: point}, each)) for point in points]
+            for each in ((level,) if level else self.levels or ("",))
+        }
         label = f"{self.design.family.mean} of {self.outcome}" + f" = {level}" * bool(level)
-        rest = ", ".join(f"{other} {value}" for other, value in shown.items() if other != name)
-        interval = f"{self.prob:.0%} interval"
-        return curve_plot(field, points, ends, (label, self.design.family.mean, interval), rest)
+        words = (label, self.design.family.mean, f"{self.prob:.0%} interval")
+        return curve_plot(field, points, curves, words, _at(self, stated, moved=name))
 
     def report(self) -> Report:
         """The summary and the forest plot."""
@@ -251,7 +256,11 @@ class Answers:
             return means
         if level and level not in self.levels:
             raise DeclarationError(f"level={level!r}: the outcome has {list(self.levels)}.")
-        return np.asarray(means[:, self.levels.index(level) if level else -1])
+        return np.asarray(means[:, self.levels.index(self._level(level))])
+
+    def _level(self, level: str) -> str:
+        """The level of the outcome that a mean is the probability of: the last one if none is wanted."""
+        return level or (self.levels[-1] if self.levels else "")
 
     @property
     def outcome(self) -> str:
@@ -294,6 +303,15 @@ def _row(cells: Iterable[str], level: str, one: Prediction) -> tuple[str | float
     return (*cells, *([level] if level else []), one.mean, between(one.low, one.high))
 
 
+def _at(answers: Answers, profile: Profile, moved: str = "") -> str:
+    """Where the fields are, other than the one that is moved, and whom means are of."""
+    _, shown, assumed = read_profile(answers.design, profile)
+    there = {name: value + "*" * (name in assumed) for name, value in shown.items() if name != moved}
+    said = ", ".join(f"{name} {value}" for name, value in there.items())
+    stars = any(value.endswith("*") for value in there.values())
+    return (f"At {said}" * bool(said) + answers.of_whom + _ASSUMED * stars).removeprefix(", ")
+
+
 def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequence[float] = ()) -> Table:
     """Effects at a profile, or averages over several, as a table for a report."""
     rows = [
@@ -302,10 +320,7 @@ def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
         for one in answers.average_effects(profiles, weights, level)
     ]
     if len(profiles) == 1:
-        _, shown, assumed = read_profile(answers.design, profiles[0])
-        stars = {name: "*" * (name in assumed) for name in shown}
-        title = "At " + ", ".join(f"{name} {value}{stars[name]}" for name, value in shown.items())
-        title += answers.of_whom + _ASSUMED * bool(assumed)
+        title = _at(answers, profiles[0])
     else:
         title = f"Averages over {len(profiles)} stated profiles" + answers.of_whom
     change = f"change in the {answers.design.family.mean} of {answers.outcome}"

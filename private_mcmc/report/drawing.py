@@ -106,14 +106,20 @@ def svg(plot: Plot, size: tuple[float, float] = (6.4, 3.7)) -> str:
     return text
 
 
-def png(plot: Plot, path: str | Path | None = None) -> bytes:
-    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given (or ``OutputError``)."""
+def png(plot: Plot, path: str | Path | None = None, below: str = "") -> bytes:
+    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given (or ``OutputError``).
+
+    ``below`` stands below the title: what a page would say beside the chart.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     drawing = figure(plot)
     drawing.suptitle(
         textwrap.fill(plot.title, 70), fontsize=11, color=LIGHT.ink, x=0.02, ha="left", weight="bold"
     )
+    if below:
+        letters = 66 if plot.y_ticks else 100  # beside names of places there is less room
+        drawing.axes[0].set_title(textwrap.fill(below, letters), fontsize=8, color=LIGHT.ink, loc="left")
     FigureCanvasAgg(drawing)
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=150, facecolor=LIGHT.ground)
@@ -199,17 +205,18 @@ def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size:
         axes.set_ylim(*plot.y_range)
     room = int(_NAME_LETTERS * size[0])
     label = textwrap.fill(plot.x_label, room)
-    if plot.y_ticks:  # which leave little room below the axis itself
+    names = [drawn.label for drawn in plot.drawn if not isinstance(drawn, Rule | Mark) and drawn.label]
+    outside = len(names) > 2  # they would cover what is drawn
+    if plot.y_ticks and not outside:  # which leave little room below the axis itself
         result.supxlabel(label, fontsize=9.5, color=palette.ink)
     else:
         axes.set_xlabel(label, fontsize=9.5, color=palette.ink)
     axes.set_ylabel(plot.y_label, fontsize=9.5, color=palette.ink)
     axes.tick_params(which="both", labelsize=8.5, color=palette.faint, labelcolor=palette.ink)
-    names = [drawn.label for drawn in plot.drawn if not isinstance(drawn, Rule | Mark) and drawn.label]
     if names:
         owner: Axes | Figure | SubFigure = axes
         place: Record = {}
-        if len(names) > 2:  # they would cover what is drawn
+        if outside:
             owner, place = axes.figure, {"loc": "outside lower center", "ncols": _columns(names)}
         legend = owner.legend(fontsize=8.5, frameon=True, framealpha=0.85, labelcolor=palette.ink, **place)
         legend.get_frame().set(facecolor=palette.ground, edgecolor="none")

@@ -11,6 +11,7 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
+from private_mcmc.report import Line
 
 SCHEMA = pmc.Schema.from_dict(
     {
@@ -46,7 +47,9 @@ def answers():
 
 def test_effects_at_a_profile_are_told_in_words_and_as_json(answers, capsys):
     tell_marginal(answers, [{"since": "2020-02-29", "ward": "c"}], as_json=True)
-    ((since, mass, ward),) = json.loads(capsys.readouterr().out)
+    (moved,) = json.loads(capsys.readouterr().out)
+    assert [one["level"] for one in moved] == ["no"] * 3 + ["maybe"] * 3 + ["yes"] * 3
+    since, mass, ward = moved[-3:]
     assert since["profile"] == {"since": "per day"} and mass["profile"] == {"body mass": "per kg"}
     assert ward["profile"] == {"ward": "a/b → c"} and ward["low"] <= ward["mean"] <= ward["high"]
     tell_marginal(answers, [{}], as_json=False)
@@ -62,6 +65,25 @@ def test_every_field_gets_a_figure_of_its_own(answers, tmp_path):
     assert all(image.startswith(b"\x89PNG") for image in found.values())
     ticks = [label for _, label in answers.effect_plot("since").x_ticks]
     assert ticks[0] == "2015-01-01" and ticks[-1] == "2023-12-31"
+
+
+def test_a_figure_says_which_level_a_probability_is_of_and_where_other_fields_are(
+    answers, tmp_path, monkeypatch
+):
+    shown = answers.effect_plot("since", {"ward": "c"})
+    curves = {each.label: each.y for each in shown.drawn if isinstance(each, Line)}
+    assert list(curves) == ["no", "maybe", "yes"]
+    assert np.sum(list(curves.values()), axis=0) == pytest.approx(1)
+    bars = answers.effect_plot("ward").drawn
+    assert [each.label for each in bars] == ["no", "maybe", "yes"]
+    assert len({height for each in bars for height in each.y}) == 3 * 2
+    one = answers.effect_plot("since", level="maybe")
+    assert one.title == "Probability of vote = maybe by Admitted" and len(one.drawn) == 2
+    said = []
+    monkeypatch.setattr("private_mcmc.report.png", lambda plot, path, below: said.append(below))
+    draw(answers, {"ward": "c"}, tmp_path)
+    assert said[0].startswith("At body mass 115*, ward c (* not stated")
+    assert said[2].startswith("At since 2019-07-02*, body mass 115* (")
 
 
 @pytest.mark.slow
@@ -86,9 +108,12 @@ def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each
     people += [{"ward": "c", "body mass": 90, "since": "2016-01-01"}]
     alone = [answers.predict(each, "yes").mean for each in people]
     tell_average(answers, margins, marginal=False, as_json=True)
-    assert json.loads(capsys.readouterr().out)["mean"] == pytest.approx(0.75 * alone[0] + 0.25 * alone[1])
+    averages = {one["level"]: one["mean"] for one in json.loads(capsys.readouterr().out)}
+    assert list(averages) == ["no", "maybe", "yes"] and sum(averages.values()) == pytest.approx(1)
+    assert averages["yes"] == pytest.approx(0.75 * alone[0] + 0.25 * alone[1])
     tell_average(answers, margins, marginal=True, as_json=True)
-    found = {next(iter(one["profile"])): one["mean"] for one in json.loads(capsys.readouterr().out)}
+    moved = [one for one in json.loads(capsys.readouterr().out) if one["level"] == "yes"]
+    found = {next(iter(one["profile"])): one["mean"] for one in moved}
     effects = [
         {next(iter(one.profile)): one.mean for one in answers.marginal_effects(each)} for each in people
     ]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
 from private_mcmc import report
@@ -169,6 +170,15 @@ def test_ratios_on_both_sides_of_one_have_three_numbers_or_more_on_their_axis(lo
     first, last = axes.get_xlim()
     shown = [tick for tick in axes.get_xticks() if first <= tick <= last]
     assert 3 <= len(shown) <= 9
+
+
+def test_the_names_of_series_below_a_chart_of_places_leave_the_name_of_its_axis_free() -> None:
+    drawn = tuple(Interval((2.0 + at, 1.0 + at), (0, 0), (1, 1), (2, 2), f"{at:g}") for at in (0.2, 0, -0.2))
+    chart = figure(Plot("t", "share", "", drawn, y_ticks=((2.0, "men"), (1.0, "women"))))
+    FigureCanvasAgg(chart).draw()
+    (legend,), named = chart.legends, [*chart.texts, chart.axes[0].xaxis.label]
+    (axis,) = (text for text in named if text.get_text() == "share")
+    assert not legend.get_window_extent().overlaps(axis.get_window_extent())
 
 
 @pytest.mark.parametrize(("shown", "terminal"), [(True, True), (True, False), (False, True)])
