@@ -15,7 +15,16 @@ from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.folder import contents, digest, finish, is_complete
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import passes, privacy_numbers
-from private_mcmc.dossier.verify import Check, DossierCheck, _alike, _drawings, _page, checked, recomputed
+from private_mcmc.dossier.verify import (
+    Check,
+    DossierCheck,
+    _alike,
+    _charge,
+    _drawings,
+    _page,
+    checked,
+    recomputed,
+)
 from private_mcmc.release.ledger.export import standing
 from private_mcmc.schedule import Batch, Schedule
 from private_mcmc.target import Unit
@@ -328,8 +337,18 @@ def test_who_signs_confirms_what_the_ledger_takes_from_its_owner(tmp_path):
     with ledger.charge("people/region=north", statement_of(Target(1.0, 1e-6)), purpose="") as charge:
         pass
     kept = {"file": "books.db", **standing(ledger.state(), charge.identity)}
-    shown = page(study_of(ledger=kept)).to_html()
+    study = study_of(ledger=kept, warnings=())
+    shown = page(study).to_html()
     assert "Nobody is in two of the parts" in shown and "or as its parts and waves" in shown
+    # A record of before they were kept is known to the ledger, and one from which they were taken is not.
+    before = replace(study, ledger={name: kept[name] for name in kept if name not in ("claimed", "whole")})
+    ledger.know(charge.identity, study.fingerprint)
+    assert [checked("", lambda s=one: _charge(s, ledger)).result for one in (study, before)] == [
+        "agrees",
+        "differs",
+    ]
+    ledger.know(charge.identity, before.fingerprint)
+    assert _charge(before, ledger)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
