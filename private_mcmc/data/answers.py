@@ -101,7 +101,7 @@ class Answers:
                 ratio = number(one.ratio, digits(one.ratio_low, one.ratio_high))
                 cells += [ratio, between(one.ratio_low, one.ratio_high)]
             else:
-                cells += [None, None] if family.ratio else [between(one.low, one.high)]
+                cells += [None] * bool(family.ratio) + [between(one.low, one.high)]
             rows.append(tuple(cells))
         return Table(tuple(columns), tuple(rows), title=self.design.formula.text)
 

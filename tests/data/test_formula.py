@@ -12,6 +12,7 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.fields import identifier
+from private_mcmc.data.figures import between
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.model import read
@@ -190,6 +191,14 @@ def test_a_prediction_is_the_models_mean_for_the_profile():
         means.append(1 / (1 + np.exp(-float(eta[0]))))
     assert found.mean == pytest.approx(np.mean(means))
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [0.1, 0.9])))
+
+
+def test_every_row_of_the_summary_has_an_interval_of_its_ratio_or_of_the_estimate():
+    answers = Answers(shown := made("died ~ age + (1 | region)", "bernoulli"), draws_of(shown, 500))
+    rows = {row[0]: row[-2:] for row in answers.table().rows}
+    intercept, age = (one for one in answers.summary() if one.name in ("Intercept", "age"))
+    assert rows["Intercept"] == (None, between(intercept.low, intercept.high))
+    assert rows["age"][1] == between(np.exp(age.low), np.exp(age.high)) and None not in rows["age"]
 
 
 def test_ratios_are_exponentials_of_coefficients_and_arviz_knows_the_levels():
