@@ -93,7 +93,7 @@ class Answers:
         columns = ["term", "unit", "estimate", "sd", f"{level} interval"]
         if family.ratio:
             # The interval of what is read: of the ratio where there is one.
-            columns[-1:] = [family.ratio, f"{level} interval"]
+            columns[-1:] = [f"{family.ratio}{self._against}", f"{level} interval"]
         rows = []
         for one in self.summary():
             cells: list[str | float | None] = [one.name, one.per, one.mean, one.sd]
@@ -193,6 +193,12 @@ class Answers:
         return f", of a {self.design.schema.person} whose own effects are zero" * own
 
     @property
+    def _against(self) -> str:
+        """What to add to a ratio of an outcome with more than two levels: which it compares."""
+        ordered = ", of being further up" if self.levels else ""
+        return f" against {self.levels[0]}" if self.design.classes else ordered
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """What the outcome depends on, in the order of the formula."""
         return tuple(name for name in self.design.formula.fields[:-1] if name != self.design.formula.trials)
@@ -203,7 +209,7 @@ class Answers:
         effects = {name for effect in self.design.shared for name in effect.coordinates()}
         shown = [one for one in self.summary() if one.name in effects]
         label = f"{family.ratio} of {self.outcome}" if family.ratio else f"difference in {self.outcome}"
-        label += f", {self.prob:.0%} interval"
+        label += f"{self._against}, {self.prob:.0%} interval"
         return forest_plot(shown, self.design.formula.text, label, ratio=bool(family.ratio))
 
     def effect_plot(self, name: str, profile: Profile | None = None, level: str = "") -> Plot:
