@@ -25,7 +25,7 @@ from private_mcmc.errors import LedgerError, NotYetSupported, ReleaseError, warn
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.posterior import GivenReleases, posterior_given
+from private_mcmc.inference.posterior import GivenReleases, agreed, posterior_given
 from private_mcmc.inference.processes import releases
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.planning.policy import mark_of
@@ -349,10 +349,14 @@ class LastRun:
         if also:
             _check_of_one(runs)
         histories = [one.history for one in known]
-        if also or rng_key is not None:
+        if also:
             found = posterior_given(plan.reading, histories, plan.n, rng_key)
+        elif rng_key is None and self._known is not None:
+            found = self._known
         else:
-            found = self._known = self._known or posterior_given(plan.reading, histories, plan.n)
+            given = posterior_given(plan.reading, histories, plan.n, rng_key)
+            found = agreed(first.conclusion, given)
+            self._known = found if rng_key is None else self._known
         return _released(plan, known, found.draws)
 
     def _states(self) -> ReleasedStates:

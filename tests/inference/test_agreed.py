@@ -1,0 +1,68 @@
+"""Two estimates from one run's releases: which mean draws have, and how wide they are."""
+
+import numpy as np
+import pytest
+
+from private_mcmc.inference.posterior import GivenReleases, agreed
+from private_mcmc.planning import Conclusion, Prediction
+
+SDS = np.array([1.0, 0.1, 20.0])
+
+
+def conclusion(centre: np.ndarray, sds: np.ndarray, located: bool = True) -> Conclusion:
+    draws = centre + np.random.default_rng(1).standard_normal((400, 3)) * sds
+    return Conclusion(draws, Prediction(0.3, 0.0, 0.3, 0.0), located=located)
+
+
+@pytest.fixture(scope="module")
+def given() -> GivenReleases:
+    random = np.random.default_rng(0)
+    turned = np.linalg.qr(random.standard_normal((3, 3)))[0]
+    draws = random.standard_gamma(4.0, (4, 500, 3)) @ (turned * [0.5, 1.0, 2.0]) * SDS
+    return GivenReleases(draws, SDS, dispersion=1.3, remarks=("said",))
+
+
+def moments(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    flat = draws.reshape(-1, 3)
+    return flat.mean(axis=0), np.cov(flat.T)
+
+
+def test_draws_that_agree_have_the_mean_of_the_path_and_are_no_narrower_than_either(given):
+    mean, covariance = moments(given.draws)
+    path = conclusion(mean + 0.1 * SDS, SDS * [0.5, 4.0, 1.0])
+    found = agreed(path, given)
+    centre, wide = moments(found.draws)
+    np.testing.assert_allclose(centre, path.draws.mean(axis=0), rtol=1e-9)
+    for narrower in (covariance, np.cov(path.draws.T)):
+        # In units of SDS, so that no coordinate's rounding hides another's.
+        assert np.linalg.eigvalsh((wide - narrower) / np.outer(SDS, SDS)).min() > -1e-9
+    assert (found.sds is given.sds, found.dispersion, found.remarks) == (True, 1.3, ("said",))
+
+
+def test_where_the_path_claims_less_everywhere_draws_are_only_moved(given):
+    mean, _ = moments(given.draws)
+    path = conclusion(mean + 0.01 * SDS, 0.05 * SDS)
+    moved = agreed(path, given).draws - given.draws
+    np.testing.assert_allclose(moved, np.broadcast_to(path.draws.mean(axis=0) - mean, moved.shape), rtol=1e-9)
+
+
+def test_estimates_that_differ_by_more_than_the_path_allows_are_not_mixed(given):
+    mean, _ = moments(given.draws)
+    assert agreed(conclusion(mean + SDS, SDS), given) is given
+
+
+def test_only_means_that_the_curvature_implies_are_taken(given):
+    mean, _ = moments(given.draws)
+    assert agreed(conclusion(mean, SDS, located=False), given) is given
+    assert agreed(None, given) is given
+
+
+def test_agreement_does_not_depend_on_units(given):
+    mean, _ = moments(given.draws)
+    change = np.array([[2.0, 0.0, 0.0], [300.0, 0.01, 0.0], [0.0, -4.0, 1.0]])
+    for far in (0.1, 0.6):
+        path = conclusion(mean + far * SDS, 1.5 * SDS)
+        changed = Conclusion(path.draws @ change.T, path.prediction, located=True)
+        expected = agreed(path, given).draws @ change.T
+        found = agreed(changed, given._replace(draws=given.draws @ change.T)).draws
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
