@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     import arviz
 
 
-_ASSUMED = " (* not stated: the middle of the declared range, the first level, an average group)"
+_LEFT_OUT = "not stated: the middle of the declared range, the first level, an average group"
+_ASSUMED = f" (* {_LEFT_OUT})"
 # Points of a curve.
 _CURVE = 41
 
@@ -318,6 +319,13 @@ def _at(answers: Answers, profile: Profile, moved: str = "") -> str:
     return (f"At {said}" * bool(said) + answers.of_whom + _ASSUMED * stars).removeprefix(", ")
 
 
+def _over(answers: Answers, profiles: Sequence[Profile]) -> str:
+    """Whom averages are of, and which fields are not of these people."""
+    assumed = Margins(answers.design, profiles, [1.0] * len(profiles)).assumed
+    left_out = f" ({', '.join(assumed)} {_LEFT_OUT})" if assumed else ""
+    return f"Averages over {len(profiles)} stated profiles{answers.of_whom}{left_out}"
+
+
 def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequence[float] = ()) -> Table:
     """Effects at a profile, or averages over several, as a table for a report."""
     rows = [
@@ -325,10 +333,7 @@ def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
         for level in answers.levels or ("",)
         for one in answers.average_effects(profiles, weights, level)
     ]
-    if len(profiles) == 1:
-        title = _at(answers, profiles[0])
-    else:
-        title = f"Averages over {len(profiles)} stated profiles" + answers.of_whom
+    title = _at(answers, profiles[0]) if len(profiles) == 1 else _over(answers, profiles)
     change = f"change in the {answers.design.family.mean} of {answers.outcome}"
     level = ["level"] if answers.levels else []
     columns = ("field", "moved", *level, change, f"{answers.prob:.0%} interval")
@@ -340,4 +345,4 @@ def average_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
     levels = answers.levels or ("",)
     rows = [_row((), level or answers.outcome, answers.average(profiles, weights, level)) for level in levels]
     columns = ("outcome", f"average {answers.design.family.mean}", f"{answers.prob:.0%} interval")
-    return Table(columns, tuple(rows), title=f"Over {len(profiles)} stated profiles{answers.of_whom}")
+    return Table(columns, tuple(rows), title=_over(answers, profiles))

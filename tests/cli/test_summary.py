@@ -132,6 +132,12 @@ def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each
     assert found["ward"] == pytest.approx(moved[0].mean - moved[1].mean)
     tell_average(answers, margins, marginal=True, as_json=False)
     assert "Averages over 2 stated profiles" in capsys.readouterr().out
+    # What margins leave out is not these people's.
+    for marginal in (False, True):
+        margins.write_text("ward,weight\na/b,3\nc,1\n")
+        tell_average(answers, margins, marginal, as_json=False)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "2 stated profiles (since, body mass not stated: the middle of the declared range" in said
 
 
 @pytest.mark.parametrize("text", ["ward,weight\nc,-1\n", "ward,weight\n", "ward,wealth\nc,3\n", "ward\nd\n"])
