@@ -137,7 +137,7 @@ def picture(found: Risk) -> Plot:
             ),
         ),
         description="The closer the curves are to the dotted diagonal, the less is learnt. Upper bounds, "
-        "for somebody who knows every other row.",
+        "for somebody who knows everybody else's rows.",
         x_range=(0.0, 100.0),
         y_range=(0.0, 104.0),
     )

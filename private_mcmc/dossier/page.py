@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import islice
 from textwrap import shorten
 
@@ -269,7 +270,7 @@ def _limits(study: StudyRecord) -> list[str]:
         )
     found += [
         f"{'One row' if study.price.unit is None else 'One person'} is protected; what is true of two people "
-        f"together is protected at ε = {_of_two(study)}.",
+        f"together is protected at {_of_two(study)}.",
         "Intervals assume that the model is about right and hold the noise that was added; errors are "
         "estimates, no theorem covers them.",
         "The predicted error is an average over coefficients, for rows as ranges and priors make them. What "
@@ -282,10 +283,11 @@ def _limits(study: StudyRecord) -> list[str]:
 
 def _of_two(study: StudyRecord) -> str:
     try:
-        found = group(study.price, 2).epsilon(study.delta)
+        # Two persons are to one as two rows are to one, whatever the curves are of.
+        found = group(replace(study.price, parts=(), unit=None), 2).epsilon(study.delta)
     except (DeclarationError, NotYetSupported):
-        return "more than twice this"
-    return f"{number(found)} (same δ)"
+        return "more than twice this ε"
+    return f"ε = {number(found)} (same δ)"
 
 
 def _versions(study: StudyRecord) -> tuple[tuple[str, Cell], ...]:

@@ -26,6 +26,7 @@ from private_mcmc.dossier.verify import (
     recomputed,
 )
 from private_mcmc.release.ledger.export import standing
+from private_mcmc.report import Text
 from private_mcmc.schedule import Batch, Schedule
 from private_mcmc.target import Unit
 from tests.dossier.studies import books_in, statement_of, study_of
@@ -349,6 +350,16 @@ def test_who_signs_confirms_what_the_ledger_takes_from_its_owner(tmp_path):
     ]
     ledger.know(charge.identity, before.fingerprint)
     assert _charge(before, ledger)
+
+
+def test_two_persons_are_protected_as_two_rows_are_and_the_page_says_how():
+    rows = study_of()
+    alike = accounting.of_unit(rows.price, Unit("patient", 5))
+    persons = replace(rows, statement=alike.to_dict())
+    number = f"{accounting.group(rows.price, 2).epsilon(1e-6):.4g}"
+    for study, whom in ((rows, "One row"), (persons, "One person")):
+        said = f"{whom} is protected; what is true of two people together is protected at ε = {number} (same"
+        assert said in " ".join(block.text for block in page(study).blocks if isinstance(block, Text))
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
