@@ -29,9 +29,9 @@ from private_mcmc.planning import History
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.influence import weighted_model
-from private_mcmc.planning.planners import AffinePlanner, certified_temper, planner
+from private_mcmc.planning.planners import Planner, certified_temper, planner
 from private_mcmc.planning.simulate import simulate
-from private_mcmc.planning.stages import OF_PARAMETERS, PathStage, Prediction
+from private_mcmc.planning.stages import PathStage
 from private_mcmc.target import Adjacency, Target
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -40,11 +40,8 @@ DELTA = 1e-6
 # Fewer draws than users get: a replicate needs quantiles only.
 _CHAINS = Chains(chains=2, warm_up=75, draws=150)
 _MOST_ROWS = 10_000
-# Of general plans, in place of a search.
-_CHOICES = {"multiple": 3.2, "step": 0.1}
 # Where a larger share of the outcomes is beyond the declared range, rows are not those of the parameter.
 _MOST_CUT = 1e-3
-_NOTHING_SAID = Prediction(1.0, 0.0, 1.0, 0.0, OF_PARAMETERS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +74,26 @@ class Problem:
         return read(self.model, self.rows, n=self.n)
 
     @cached_property
-    def _planner(self) -> Any:
+    def _planner(self) -> Planner:
         return planner(self.reading, Target(1.0, DELTA, self.adjacency), {})
 
+    @cached_property
+    def _policies(self) -> dict[float, AffinePolicy | GeneralPolicy]:
+        return {}
+
     def _policy(self, epsilon: float) -> AffinePolicy | GeneralPolicy:
-        budget, temper = gdp.budget(epsilon, DELTA), 1.0
-        if self.guarantee == "posterior":
-            temper = certified_temper(
-                self.reading, Target(epsilon, DELTA, self.adjacency), self.n, "posterior"
-            )[0]
-        if isinstance(self._planner, AffinePlanner):
-            return replace(self._planner._base, budget=budget, num_rows=self.n, temper=temper)
-        made: GeneralPolicy = self._planner.policy(budget, self.n, temper, _CHOICES, _NOTHING_SAID)
-        return made
+        """That of the plan that users get; searched once for every ε."""
+        if epsilon not in self._policies:
+            budget, temper = gdp.budget(epsilon, DELTA), 1.0
+            if self.guarantee == "posterior":
+                target = Target(epsilon, DELTA, self.adjacency)
+                temper = certified_temper(self.reading, target, self.n, "posterior")[0]
+            chosen = self._planner.choose(budget, self.n, temper)
+            made = self._planner.policy(budget, self.n, temper, *chosen)
+            if not isinstance(made, AffinePolicy | GeneralPolicy):
+                raise TypeError("a policy of another kind")
+            self._policies[epsilon] = made
+        return self._policies[epsilon]
 
     @cached_property
     def _chains(self) -> dict[str, SyntheticChain]:
