@@ -37,6 +37,7 @@ def test_draws_that_agree_have_the_mean_of_the_path_and_are_no_narrower_than_eit
         # In units of SDS, so that no coordinate's rounding hides another's.
         assert np.linalg.eigvalsh((wide - narrower) / np.outer(SDS, SDS)).min() > -1e-9
     assert (found.sds is given.sds, found.dispersion, found.remarks) == (True, 1.3, ("said",))
+    assert found.error == path.prediction.rms != given.error
 
 
 def test_where_the_path_claims_less_everywhere_draws_are_only_moved(given):

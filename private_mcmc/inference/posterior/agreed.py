@@ -35,4 +35,5 @@ def agreed(conclusion: Conclusion | None, given: GivenReleases) -> GivenReleases
     if not np.mean(apart**2) <= _AGREE:
         return given
     stretched = root @ (axes * np.sqrt(np.maximum(wider, 1.0))) @ axes.T @ inverse
-    return given._replace(draws=located + (given.draws - mean) @ stretched.T)
+    moved = located + (given.draws - mean) @ stretched.T
+    return given._replace(draws=moved, told=conclusion.prediction.rms)

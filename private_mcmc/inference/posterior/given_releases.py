@@ -69,12 +69,14 @@ class GivenReleases(NamedTuple):
         sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
         dispersion: how many times as much people vary as the model says.
         remarks: what the fit does not explain of the releases, in words.
+        told: the error of the draws' mean as another estimate tells it, which they have the mean of.
     """
 
     draws: Array
     sds: Array
     dispersion: float = 1.0
     remarks: tuple[str, ...] = ()
+    told: float | None = None
 
     @property
     def error(self) -> float:
@@ -83,6 +85,8 @@ class GivenReleases(NamedTuple):
         The parameter is as far from our mean as draws say; it is an sd without privacy from the other mean,
         whatever that is, or more where people vary more than the model says. The rest is between the means.
         """
+        if self.told is not None:
+            return self.told
         variances = self.draws.reshape(-1, len(self.sds)).var(axis=0)
         return float(np.sqrt(max(np.mean(variances / self.sds**2) - self.dispersion, 0.0)))
 
