@@ -8,15 +8,19 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from scipy.special import logit
 
-from private_mcmc import Study, preflight
+from private_mcmc import Schema, Study, preflight
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.cli.demo import demo
+from private_mcmc.cli.demo import demo, without_privacy
 from private_mcmc.data import load_adult
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.dossier import verify_dossier
+from private_mcmc.inference.question import question
 from private_mcmc.models import logistic, logistic_rows
+from private_mcmc.report import json_types
 from private_mcmc.target import Target
+from tests.dossier.studies import study_of
 
 
 @pytest.mark.long
@@ -41,6 +45,36 @@ def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
     # Maximum likelihood has 1.046 a year and 3.11.
     assert by_name["age"].ratio == pytest.approx(1.0456, abs=0.01)
     assert by_name["sex[male]"].ratio == pytest.approx(3.11, rel=0.25)
+
+
+@pytest.mark.slow
+def test_the_answer_without_privacy_is_the_mode_where_the_search_begins_at_a_predictor_of_zero(tmp_path):
+    """Shares of .1 and .15; the derivative of NumPyro's density at logits of 0 is no slope."""
+    schema = Schema.from_dict(
+        {
+            "fields": [
+                {"name": "ill", "type": "integer", "constraints": {"minimum": 0, "maximum": 20}},
+                {"name": "beds", "type": "integer", "constraints": {"minimum": 1, "maximum": 30}},
+                {"name": "late", "type": "boolean"},
+                {"name": "ward", "constraints": {"enum": ["a", "b"]}},
+            ]
+        }
+    )
+    rows = [f"{ill},20,{late},{ward}" for ward in "ab" for late, ill in (("false", 2), ("true", 3)) * 250]
+    (tmp_path / "table.csv").write_text("\n".join(["ill,beds,late,ward", *rows]) + "\n")
+    formula, priors = "ill | trials(beds) ~ late + (1 | ward)", ("sd(1 | ward) ~ halfnormal(1)",)
+    asked = question(schema, formula, family="binomial", priors=priors)
+    study = study_of(
+        schema=schema.to_dict(),
+        rows=json_types(asked.rows.to_dict()),
+        formula=formula,
+        family="binomial",
+        priors=asked.priors,
+        model=asked.source,
+        norm=asked.norm,
+    )
+    found = {one.name: one.mean for one in without_privacy(study, tmp_path / "table.csv").summary()}
+    assert found["late[true]"] == pytest.approx(logit(0.15) - logit(0.1), abs=0.02)
 
 
 @pytest.mark.long
