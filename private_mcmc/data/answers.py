@@ -125,7 +125,7 @@ class Answers:
         levels = self.levels or ("",)
         made = [(level, self.predict(profile, level)) for profile in profiles for level in levels]
         names = list(dict.fromkeys(name for _, one in made for name in one.profile))
-        kind = f"{self.design.family.mean} of {self.outcome}"
+        kind = f"{self.design.mean} of {self.outcome}"
         columns = (*names, *(["level"] if self.levels else []), kind, f"{self.prob:.0%} interval")
         rows = (_row((_shown(name, one) for name in names), level, one) for level, one in made)
         title = "Predictions for stated profiles" + self.of_whom
@@ -233,8 +233,8 @@ class Answers:
             each: [self._interval(self._means({**codes, name: point}, each)) for point in points]
             for each in ((level,) if level else self.levels or ("",))
         }
-        label = f"{self.design.family.mean} of {self.outcome}" + f" = {level}" * bool(level)
-        words = (label, self.design.family.mean, f"{self.prob:.0%} interval")
+        label = f"{self.design.mean} of {self.outcome}" + f" = {level}" * bool(level)
+        words = (label, self.design.mean, f"{self.prob:.0%} interval")
         return curve_plot(field, points, curves, words, _at(self, stated, moved=name))
 
     def report(self) -> Report:
@@ -334,7 +334,7 @@ def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
         for one in answers.average_effects(profiles, weights, level)
     ]
     title = _at(answers, profiles[0]) if len(profiles) == 1 else _over(answers, profiles)
-    change = f"change in the {answers.design.family.mean} of {answers.outcome}"
+    change = f"change in the {answers.design.mean} of {answers.outcome}"
     level = ["level"] if answers.levels else []
     columns = ("field", "moved", *level, change, f"{answers.prob:.0%} interval")
     return Table(columns, tuple(rows), title=title)
@@ -344,5 +344,5 @@ def average_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
     """Averages over stated people as a table for a report."""
     levels = answers.levels or ("",)
     rows = [_row((), level or answers.outcome, answers.average(profiles, weights, level)) for level in levels]
-    columns = ("outcome", f"average {answers.design.family.mean}", f"{answers.prob:.0%} interval")
+    columns = ("outcome", f"average {answers.design.mean}", f"{answers.prob:.0%} interval")
     return Table(columns, tuple(rows), title=_over(answers, profiles))

@@ -96,6 +96,12 @@ class Design:
         levels = len(self.schema[self.formula.outcome].all_levels)
         return levels - 1 if self.family.kind == "ordered" else 0
 
+    @property
+    def mean(self) -> str:
+        """What a prediction is; of an event over a time the integral of its rate, which may be above 1."""
+        event = self.family.kind == "count" and self.schema[self.formula.outcome].is_category
+        return "cumulative hazard" if event and self.formula.offset is not None else self.family.mean
+
     @cached_property
     def outcome_scale(self) -> tuple[float, float]:
         """Centre and half range of the outcome; a predictor without a constant is of the outcome itself."""

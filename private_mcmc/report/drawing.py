@@ -25,9 +25,10 @@ _LEGEND_LETTERS = 46
 _NAME_LETTERS, _TICK_LETTERS = 10, 5
 # Inches of a chart that a named place takes, and what stands around them.
 _PLACE, _AROUND = 0.24, 1.0
-_RATIOS, _RATIOS_OF_DECADES = (
+# From round to less round: as many as an axis has room for, 1 among them.
+_RATIOS = tuple(
     tuple(digit * 10.0**power for power in range(-6, 7) for digit in digits)
-    for digits in ((1, 2, 3, 5), (1, 2, 5))
+    for digits in ((1, 2, 5), (1, 2, 3, 5), (1, 1.5, 2, 3, 5, 7))
 )
 
 
@@ -236,8 +237,9 @@ def _in_plain_numbers(axes: Axes) -> None:
     if low > 0 and high / low < 1e5:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if low > 0 and high / low < 1e3:
-        wide = high / low > 20
-        round_ones = [ratio for ratio in (_RATIOS_OF_DECADES if wide else _RATIOS) if low <= ratio <= high]
-        enough = len(round_ones) >= 3
-        axes.xaxis.set_major_locator(FixedLocator(round_ones) if enough else MaxNLocator(4))
+        inside = [[ratio for ratio in ratios if low <= ratio <= high] for ratios in _RATIOS]
+        enough = next((found for found in inside[int(high / low <= 20) :] if len(found) >= 3), None)
+        # Steps that divide 1, where equality lies.
+        evenly = MaxNLocator(4, steps=[1, 2, 5, 10])
+        axes.xaxis.set_major_locator(evenly if enough is None else FixedLocator(enough))
         axes.xaxis.set_minor_formatter(NullFormatter())

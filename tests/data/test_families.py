@@ -266,6 +266,19 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
     assert len(answers.effect_plot("sex").y_ticks) == 2
 
 
+def test_an_event_over_a_time_is_predicted_as_a_cumulative_hazard_and_counts_as_their_mean():
+    """A prediction may be above 1, which neither a probability nor a count of one death is."""
+    fields = [{"name": "dead", "type": "boolean"}]
+    fields += [{"name": name, "type": "number", "constraints": {"minimum": 1, "maximum": 9}} for name in "xt"]
+    fields.append({"name": "seen", "type": "integer", "constraints": {"minimum": 0, "maximum": 9}})
+    schema = pmc.Schema.from_dict({"fields": fields})
+    found = {
+        text: design(read_formula(text, schema), schema, family("poisson")).mean
+        for text in ("dead ~ x + offset(log(t))", "dead ~ x", "seen ~ x + offset(log(t))")
+    }
+    assert list(found.values()) == ["cumulative hazard", "mean count", "mean count"]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -181,6 +181,15 @@ def test_the_names_of_series_below_a_chart_of_places_leave_the_name_of_its_axis_
     assert not legend.get_window_extent().overlaps(axis.get_window_extent())
 
 
+@pytest.mark.parametrize(("low", "high"), [(0.63, 2.5), (0.9, 1.25), (0.98, 1.04), (0.4, 1.7), (0.2, 30.0)])
+def test_an_axis_of_ratios_names_the_one_at_which_nothing_differs(low, high):
+    interval = Interval((0.0,), (low,), (1.1,), (high,))
+    (axes,) = figure(Plot("ratios", "ratio", "", (interval,), x_log=True), LIGHT).axes
+    first, last = axes.get_xlim()
+    shown = [tick for tick in axes.get_xticks() if first <= tick <= last]
+    assert 3 <= len(shown) <= 9 and min(abs(tick - 1) for tick in shown) < 1e-9
+
+
 @pytest.mark.parametrize(("shown", "terminal"), [(True, True), (True, False), (False, True)])
 def test_what_is_being_tried_is_said_on_a_terminal_alone(monkeypatch, shown, terminal):
     written = io.StringIO()
