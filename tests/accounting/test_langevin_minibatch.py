@@ -203,9 +203,9 @@ def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
 def test_a_contraction_caps_the_cost_of_a_long_sampled_run():
     curvature = acc.Curvature(strong_convexity=20.0, smoothness=400.0)
     costs = [
-        acc.langevin_statement(
-            schedule(batch=POISSON, num_steps=steps, release="last"), curvature, delta=1e-6
-        ).epsilon(1e-6)
+        acc.langevin_statement(schedule(batch=POISSON, num_steps=steps, release="last"), curvature).epsilon(
+            1e-6
+        )
         for steps in (2_000, 8_000)
     ]
     path = acc.langevin_statement(schedule(batch=POISSON, num_steps=8_000)).epsilon(1e-6)

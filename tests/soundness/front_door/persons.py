@@ -80,7 +80,7 @@ def batches_are_of_persons() -> Attempt:
 
 
 def _file(data: Mapping[str, Any], extra: int, first: str) -> dict[str, np.ndarray]:
-    """Persons ``(n, k)`` as a file: identifiers are text, the differing person's rows come first.
+    """Persons ``(n, k)`` as a file in the order of its identifiers, text; ``first`` is the differing one's.
 
     Persons with all ``k`` rows have ``extra`` more of each of them, at the end of their own.
     """
@@ -92,7 +92,7 @@ def _file(data: Mapping[str, Any], extra: int, first: str) -> dict[str, np.ndarr
         for i in range(len(own))
         for value in [*data["y"][i][own[i]], *(list(data["y"][i]) * extra if own[i].all() else [])]
     ]
-    who, y = zip(*rows, strict=True)
+    who, y = zip(*sorted(rows, key=lambda row: row[0]), strict=True)
     return {"y": np.array(y), "who": np.array(who, dtype=object)}
 
 
