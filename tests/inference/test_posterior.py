@@ -104,13 +104,16 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
 
 
 @pytest.mark.long
-def test_persons_are_told_from_a_path_that_never_left_its_start():
-    """It began 20 sds away, and ended after half a unit of Langevin time."""
+@pytest.mark.parametrize(("time", "widest"), [(0.5, 1.0), (3.0, 4 * 301**-0.5)])
+def test_persons_are_told_from_a_path_that_never_left_its_start(time, widest):
+    """It began 20 sds away. How many rows persons have nothing tells but the path: of half a unit of Langevin
+    time draws are nearly as wide as the prior, of three units nearly as narrow as the data make them.
+    """
     persons, rows, mean = 300, 4, 1.5
     domain = pmc.Rows(y=pmc.Box(-12.0, 12.0), who=pmc.Person(at_most=rows))
     known = read(mean_of_people, domain, n=persons)
     curvature = 1.0 + persons * rows / 4
-    start, time, random = mean + 20 * curvature**-0.5, 0.5, np.random.default_rng(3)
+    start, random = mean + 20 * curvature**-0.5, np.random.default_rng(3)
     states = [start]
     for _ in range(STEPS):
         slope = states[-1] - 0.5 + (curvature - 1.0) * (states[-1] - mean)
@@ -122,9 +125,9 @@ def test_persons_are_told_from_a_path_that_never_left_its_start():
     )  # fmt: skip
     stage = PathStage("run", schedule, np.array([start]))
     drawn = posterior_given(known, [(CompletedStage(stage, np.array(states[1:])[:, None]),)], persons).draws
-    assert abs(np.mean(states) - mean) > 8 * curvature**-0.5
+    assert abs(np.mean(states) - mean) > 5 * curvature**-0.5
     assert abs(drawn.mean() - mean) < 2 * drawn.std()
-    assert 1.5 * curvature**-0.5 < drawn.std() < 12 * curvature**-0.5
+    assert 1.5 * curvature**-0.5 < drawn.std() < widest
 
 
 @pytest.mark.slow
