@@ -33,7 +33,7 @@ from private_mcmc.inference.posterior.people import (
     with_drawn,
     with_outcomes,
 )
-from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
+from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, places, whitened
 from private_mcmc.inference.posterior.tables import covariates_of
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, MomentsStage
@@ -136,7 +136,7 @@ def posterior_given(
 
 def moving(draws: Array) -> bool:
     """Whether every chain, ``(chains, draws, p)``, has been at enough places to tell a width."""
-    return min(len(np.unique(chain, axis=0)) for chain in draws) >= _PLACES
+    return places(draws) >= _PLACES
 
 
 def _draws(

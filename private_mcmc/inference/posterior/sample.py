@@ -104,7 +104,7 @@ def draws(
 ) -> Array:
     """Chains of shape ``(chains, draws, dimensions)``, of a density with mode ``at`` and scale ``root``.
 
-    Independent proposals where one is given or can be fitted to the density, and NUTS elsewhere.
+    Independent proposals where one is given or can be fitted to the density and chains move; NUTS elsewhere.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     with ThreadPoolExecutor() as pool:
@@ -122,12 +122,19 @@ def draws(
         proposal = proposal or fitted_proposal(evaluate, at, root, random)
         if proposal is not None:
             shape = asked.chains, asked.warm_up, asked.draws
-            return independent_draws(evaluate, proposal, shape, random)
+            found = independent_draws(evaluate, proposal, shape, random)
+            if places(found) >= _PLACES * asked.draws:
+                return found
         keys = jax.random.split(key, asked.chains)
         given = data, jnp.asarray(at), jnp.asarray(root)
         chain = _chain.lower(log_density, asked, *given, keys[0]).compile()
         # One processor for each: factors of matrices in batches are slow on CPUs.
         return np.stack(list(pool.map(lambda key: np.asarray(chain(*given, key)), keys)))
+
+
+def places(draws: Array) -> int:
+    """At how many places the chain has been that moves least; ``draws`` are ``(chains, draws, p)``."""
+    return min(len(np.unique(chain, axis=0)) for chain in draws)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -166,6 +173,8 @@ _GOOD, _LEAST, _LAST = 0.4, 0.08, 4
 _PATIENCE, _HOPELESS = 6, 0.2
 # Chains are made longer, and thinned, until so many points count for every draw.
 _ENOUGH, _MOST_THINNING = 0.8, 3
+# Chains at fewer places for every draw stand still in tails that the proposal lacks.
+_PLACES = 0.2
 
 
 @dataclass(frozen=True, eq=False)
