@@ -328,10 +328,11 @@ class LastRun:
         return released[what].value
 
     def posterior(self, also: Sequence[LastRun] = (), rng_key: jax.Array | None = None) -> ReleasedStates:
-        """Draws of the posterior given everything that a plan's run released, in several chains of NUTS.
+        """Draws of the posterior given everything that a plan's run released, in several chains.
 
         Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
-        and the prior are in the width. It is post-processing: free, and a function of what was released.
+        and the prior are in the width. It is post-processing: free, and a function of what was released. Of
+        one run they have the mean of the policy's own estimate where both agree (``posterior.agreed``).
         Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
 
         Args:

@@ -67,3 +67,19 @@ def test_agreement_does_not_depend_on_units(given):
         expected = agreed(path, given).draws @ change.T
         found = agreed(changed, given._replace(draws=given.draws @ change.T)).draws
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("width", [0.5, 3.0])
+def test_one_parameter(width):
+    draws = np.random.default_rng(2).standard_normal((4, 200, 1))
+    path = np.random.default_rng(3).normal(0.1, width, (300, 1))
+    of_path = Conclusion(path, Prediction(0.3, 0.0, 0.3, 0.0), located=True)
+    found = agreed(of_path, GivenReleases(draws, np.ones(1))).draws
+    assert found.mean() == pytest.approx(path.mean())
+    assert found.std(ddof=1) == pytest.approx(max(draws.std(ddof=1), path.std(ddof=1)))
+
+
+def test_draws_without_a_covariance_stay_as_they_are():
+    still = GivenReleases(np.ones((4, 50, 2)), np.ones(2))
+    path = np.random.default_rng(3).normal(1.0, 1.0, (300, 2))
+    assert agreed(Conclusion(path, Prediction(0.3, 0.0, 0.3, 0.0), located=True), still) is still
