@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import signal
 import sys
+import threading
 from typing import Annotated, Any
 
 import typer
@@ -81,6 +83,9 @@ def _root(
 
 def main(group: typer.Typer = app) -> None:
     """Run a command of ``group``; what stops it is one readable message and an exit code that is not 0."""
+    # A scheduler whose time is over ends a run as a person does: what was paid for is kept.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = group(standalone_mode=False, prog_name="private-mcmc" if group is app else None)
     except SystemExit as ended:

@@ -29,6 +29,33 @@ def test_a_closed_pipe_is_no_claim_that_fails(tmp_path, line):
     running.stderr.close()
 
 
+ENDED = """
+import os, signal, typer
+from private_mcmc.cli.main import main
+
+app = typer.Typer()
+
+@app.command()
+def run():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            pass
+    finally:
+        print("kept")
+
+main(app)
+"""
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_ends_a_command_ends_it_as_a_person_does():
+    """By default the process is gone at once, and what it released with it."""
+    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (INTERRUPTED, "kept\n")
+    assert "stays charged" in done.stderr
+
+
 @pytest.mark.long
 def test_an_interrupted_fit_is_charged_and_leaves_no_half_of_a_dossier(tmp_path):
     rng = np.random.default_rng(0)
