@@ -119,7 +119,7 @@ def png(plot: Plot, path: str | Path | None = None, below: str = "") -> bytes:
         textwrap.fill(plot.title, 70), fontsize=11, color=LIGHT.ink, x=0.02, ha="left", weight="bold"
     )
     if below:
-        letters = 66 if plot.y_ticks else 100  # beside names of places there is less room
+        letters = 66 if plot.y_ticks else 92  # beside names of places there is less room
         drawing.axes[0].set_title(textwrap.fill(below, letters), fontsize=8, color=LIGHT.ink, loc="left")
     FigureCanvasAgg(drawing)
     buffer = io.BytesIO()
