@@ -294,6 +294,27 @@ def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise
     assert max(off) < (0.01 if isinstance(domain, pmc.Box) else 0.05) if fine else min(off) > 0.2
 
 
+@pytest.mark.some(2)
+@pytest.mark.parametrize("high", [60.0, 200.0, 2000.0])
+@pytest.mark.parametrize("at", [(0.0, 0.0), (2.0, 0.5), (-2.0, -0.5)])
+def test_heavy_tails_are_summed_finely_whatever_range_is_declared(high, at):
+    def model(x, y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 10.0))
+        sigma = numpyro.sample("sigma", dist.LogNormal(2.3, 1.0))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.StudentT(4.0, 40.0 + mu + x, sigma), obs=y)
+
+    reading = read(model, pmc.Rows(x=pmc.Box(-5.0, 5.0), y=pmc.Box(0.0, high)), n=12_000)
+    theta = np.array([at[0], 2.3 + at[1]])
+    with jax.enable_x64(True):
+        nothing = np.zeros((2, 0))
+        covariates = {"x": np.array([-5.0, 5.0]), "y": np.zeros(2)}
+        everyone = Fitted(covariates, np.full(2, 6000.0), nothing, nothing)
+        around = np.array([theta, theta + 1.0, theta - 1.0])
+        people = with_outcomes(reading, everyone, around)
+        assert people.off_centre(reading, theta) < 0.02
+
+
 SKEWED = {
     "Gamma": (lambda u: dist.Gamma(jnp.exp(u), jnp.exp(u - 5)), pmc.Box(1.0, 5e4)),
     "Exponential": (lambda u: dist.Exponential(jnp.exp(u - 5)), pmc.Box(0.01, 5e4)),

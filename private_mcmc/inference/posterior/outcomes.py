@@ -21,6 +21,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
 
 _ON_THE_LINE = {"Normal", "StudentT", "Laplace", "Logistic", "Cauchy", "Gumbel", "AsymmetricLaplace"}
+_HEAVY_TAILED = {"StudentT", "Cauchy"}
 _COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", "GammaPoisson"}
 # For what reads outcomes: counts up to the first are gone through; then so many nodes, ever further apart.
 _EVERY, _SPARSE, _NODES = 5, 7, 65
@@ -77,6 +78,11 @@ class Outcome:
         return self.families <= _COUNTS
 
     @property
+    def heavy_tailed(self) -> bool:
+        """Whether the law reaches so far that evenly spaced nodes would be sds apart."""
+        return self.families <= _HEAVY_TAILED and not self.integer
+
+    @property
     def scale(self) -> Scale:
         """By the support that all families have."""
         supports = [getattr(getattr(dist, family, None), "support", None) for family in self.families]
@@ -109,7 +115,7 @@ class Outcome:
             return self.scale.back(np.linspace(2 * low - high, 2 * high - low, count))
         if self.scale is UNIT:
             return self.scale.back(np.linspace(-_FARTHEST, _FARTHEST, count))
-        if self.families != {"Normal"}:
+        if not (self.families == {"Normal"} or self.heavy_tailed):
             return inner
         beyond = (self.high - self.low) * np.linspace(1.0, _WIDEST, count // 8)[1:]
         values = np.concatenate([(self.low - beyond)[::-1], inner, self.high + beyond])

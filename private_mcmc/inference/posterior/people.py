@@ -45,6 +45,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _FEW, _NODES, _NODES_OF_SCALES, _NODES_OF_COUNTS, _MOST_NODES, _GRID = 16, 17, 49, 65, 97, 1025
 # Of laws of counts that begin among so many, long tails are followed in ever longer steps.
 _EVERY = 48
+# Of laws with heavy tails, ever further apart.
+_NODES_OF_TAILS = 41
 # Outcomes less likely than exp(−this) times the most likely one are left out.
 _NEGLIGIBLE = 28.0
 
@@ -157,6 +159,9 @@ def _nodes(
         return nodes, _log_widths(nodes)
     if outcome.counted and len(grid) <= most:
         return grid, np.zeros(len(grid))
+    if outcome.heavy_tailed:
+        bulk = _bulk(reading, name, jnp.asarray(np.atleast_2d(thetas)[0]), rows, choices)
+        return _from_bulk(grid, first, last, *(np.asarray(each) for each in bulk))
     nodes = scale.back(
         ends[first][:, None] + np.linspace(0.0, 1.0, most) * (ends[last] - ends[first])[:, None]
     )
@@ -168,6 +173,35 @@ def _nodes(
     short = grid[last] - grid[first] < most
     nodes[short] = grid[first][short][:, None] + np.arange(most)
     return nodes, _log_widths(nodes)
+
+
+def _from_bulk(
+    grid: Array, first: Array, last: Array, middle: Array, low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Nodes that lie ever further apart from where most of a row's law is, and their log widths.
+
+    Evenly they would lie a sd and more apart where tails reach as far as the declared range.
+    """
+    width = np.maximum(grid[high] - grid[low], np.diff(grid).min()) / 2
+    ends = [np.arcsinh((grid[each] - grid[middle]) / width) for each in (first, last)]
+    steps = ends[0][:, None] + np.linspace(0.0, 1.0, _NODES_OF_TAILS) * (ends[1] - ends[0])[:, None]
+    return grid[middle][:, None] + width[:, None] * np.sinh(steps), np.log(np.cosh(steps))
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
+def _bulk(
+    reading: RowModel, name: str, theta: jax.Array, rows: Columns, choices: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Of every row the likeliest choice, and the first and the last that are not an e-th as likely."""
+
+    def of_row(row: Columns) -> tuple[jax.Array, jax.Array, jax.Array]:
+        found = -jax.vmap(lambda y: reading.row_loss(theta, {**row, name: y}))(choices)
+        found = jnp.where(jnp.isfinite(found), found, -jnp.inf)
+        kept = found - found.max() > -1.0
+        return jnp.argmax(found), jnp.argmax(kept), len(choices) - 1 - jnp.argmax(kept[::-1])
+
+    middle, low, high = jax.lax.map(of_row, rows)
+    return middle, low, high
 
 
 def _counts(lowest: float, span: int, most: int) -> Array:
