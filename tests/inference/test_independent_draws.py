@@ -1,5 +1,6 @@
 """Chains of independent proposals: the law that they have, and where they are refused."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 from numpyro.diagnostics import effective_sample_size, gelman_rubin
 from scipy.stats import norm
 
+from private_mcmc.inference.posterior import sample
 from private_mcmc.inference.posterior.given_releases import moving
 from private_mcmc.inference.posterior.sample import (
     Chains,
@@ -103,3 +105,49 @@ def test_a_chain_that_stands_still_tells_no_width():
     assert moving(draws)
     draws[2] = draws[2, :1]
     assert not moving(draws)
+
+
+def _pinched(data, x):
+    """A funnel of two dimensions."""
+    return -(x[0] ** 2) / 2 - x[1] ** 2 * jnp.exp(-2 * x[0]) / 2 - x[0]
+
+
+def _by_nuts(monkeypatch):
+    monkeypatch.setattr(sample, "fitted_proposal", lambda *given: None)
+    with jax.enable_x64(True):
+        given = jnp.zeros(1), np.zeros(2), np.eye(2), jax.random.key(0), Chains(2, 30, 41)
+        # Another function each time: what is compiled knows how often chains look.
+        return sample.draws(lambda data, x: _pinched(data, x), *given)
+
+
+@pytest.mark.slow
+def test_chains_are_the_same_however_often_they_look_whether_they_are_wanted(monkeypatch):
+    often, seldom = [], []
+    for steps, found in ((7, often), (1000, seldom)):
+        monkeypatch.setattr(sample, "_STEPS", steps)
+        found.append(_by_nuts(monkeypatch))
+    assert often[0].shape == (2, 41, 2)
+    np.testing.assert_allclose(often[0], seldom[0])
+
+
+@pytest.mark.slow
+def test_nobody_who_interrupts_waits_for_chains(monkeypatch):
+    """The draws then are the path's, of a release that was paid for: whoever kills the process loses it."""
+    asked = []
+
+    class Stopped(ThreadPoolExecutor):
+        def map(self, *task):
+            asked.append(task)
+            raise KeyboardInterrupt
+
+        def shutdown(self, wait=True, **options):
+            asked.append(wait)
+            super().shutdown(wait, **options)
+
+    monkeypatch.setattr(sample, "ThreadPoolExecutor", Stopped)
+    with pytest.raises(KeyboardInterrupt):
+        _by_nuts(monkeypatch)
+    (chain, starts), waits = asked
+    assert waits is False
+    with pytest.raises(ValueError, match="concatenate"):  # of no steps
+        chain(starts[0])

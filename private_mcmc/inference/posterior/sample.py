@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -29,6 +30,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 LogDensity: TypeAlias = Callable[[Any, jax.Array], jax.Array]
 
 _DEEPEST = 7
+# Steps of NUTS between two looks at whether they are still wanted.
+_STEPS = 20
 _TOGETHER = 64
 _MODE_STEPS = 200
 _ROUNDS, _STEP, _FLATTEST = 8, 0.25, 0.25
@@ -107,7 +110,8 @@ def draws(
     Independent proposals where one is given or can be fitted to the density and chains move; NUTS elsewhere.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    with ThreadPoolExecutor() as pool:
+    pool, stopped = ThreadPoolExecutor(), Event()
+    try:
         first = jnp.asarray(np.repeat(at[None], _TOGETHER, axis=0))
         # Compiled here: other threads do not know of 64 bits.
         compiled = _values.lower(log_density, data, first).compile()
@@ -127,9 +131,23 @@ def draws(
                 return found
         keys = jax.random.split(key, asked.chains)
         given = data, jnp.asarray(at), jnp.asarray(root)
-        chain = _chain.lower(log_density, asked, *given, keys[0]).compile()
+        starts = [_start(log_density, asked.warm_up, *given, each) for each in keys]
+        steps = _steps.lower(log_density, asked.warm_up, *given, starts[0]).compile()
+        length = asked.warm_up + asked.draws
+
+        def chain(state: Any) -> Array:
+            made: list[Array] = []
+            while len(made) * _STEPS < length and not stopped.is_set():
+                state, states = steps(*given, state)
+                made.append(np.asarray(states))
+            return np.concatenate(made)[asked.warm_up : length]
+
         # One processor for each: factors of matrices in batches are slow on CPUs.
-        return np.stack(list(pool.map(lambda key: np.asarray(chain(*given, key)), keys)))
+        return np.stack([at + made @ root.T for made in pool.map(chain, starts)])
+    finally:
+        # Nobody who interrupts waits for chains that nobody needs.
+        stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def places(draws: Array) -> int:
@@ -137,25 +155,38 @@ def places(draws: Array) -> int:
     return min(len(np.unique(chain, axis=0)) for chain in draws)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _chain(
-    log_density: LogDensity, asked: Chains, data: Any, at: jax.Array, root: jax.Array, key: jax.Array
-) -> jax.Array:
+def _kernel(log_density: LogDensity, data: Any, at: jax.Array, root: jax.Array) -> NUTS:
     def potential(z: jax.Array) -> jax.Array:
         value = -log_density(data, at + root @ z)
         return jnp.where(jnp.isfinite(value), value, jnp.inf)
 
+    return NUTS(potential_fn=potential, max_tree_depth=_DEEPEST)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _start(
+    log_density: LogDensity, warm_up: int, data: Any, at: jax.Array, root: jax.Array, key: jax.Array
+) -> Any:
     first, second = jax.random.split(key)
-    kernel = NUTS(potential_fn=potential, max_tree_depth=_DEEPEST)
-    start = kernel.init(second, asked.warm_up, jax.random.normal(first, at.shape), (), {})
+    kernel = _kernel(log_density, data, at, root)
+    return kernel.init(second, warm_up, jax.random.normal(first, at.shape), (), {})
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _steps(
+    log_density: LogDensity, warm_up: int, data: Any, at: jax.Array, root: jax.Array, state: Any
+) -> tuple[Any, jax.Array]:
+    """The next states of a chain: so few that it can be ended between them."""
+    kernel = _kernel(log_density, data, at, root)
+    # A kernel steps once it was begun.
+    kernel.init(state.rng_key, warm_up, state.z, (), {})
 
     def step(state: Any, _: None) -> tuple[Any, jax.Array]:
         state = kernel.sample(state, (), {})
         return state, state.z
 
-    length = asked.warm_up + asked.draws
-    made: jax.Array = jax.lax.scan(step, start, None, length=length)[1][asked.warm_up :]
-    return at + made @ root.T
+    last, made = jax.lax.scan(step, state, None, length=_STEPS)
+    return last, made
 
 
 # Logarithms of the density at points ``(n, p)``, −∞ where there is none.
