@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -64,3 +66,19 @@ def taken(record: object, name: str, *kinds: type) -> Any:
     if name not in record or not isinstance(record[name], kinds):
         raise DeclarationError(f"the record of a statement: {name!r} is missing or of the wrong type.")
     return record[name]
+
+
+# What no font draws, beside the categories Cf and Cc: joiners, fillers and selectors of variants (Unicode's
+# property Default_Ignorable_Code_Point).
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def as_seen(text: str) -> str:
+    """``text`` as its readers tell it from others: in the form NFKC, digits in ASCII, nothing unseen."""
+    if text.isascii() and text.isprintable():
+        return text
+    composed = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
+    kept = [sign for sign in composed if unicodedata.category(sign) not in ("Cf", "Cc")]
+    digits = [str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in kept]
+    # What stood apart may compose now.
+    return unicodedata.normalize("NFKC", "".join(digits))

@@ -8,7 +8,6 @@ nothing whose law depends on the slot may be run.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from jax.typing import ArrayLike, DTypeLike
 from private_mcmc.domains.columns import PRESENT, check_unmasked
 from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.errors import DataSchemaError, construction_checked
-from private_mcmc.records import Record
+from private_mcmc.records import Record, as_seen
 
 Columns = Mapping[str, np.ndarray]
 Numbers = npt.NDArray[np.int64]
@@ -180,12 +179,8 @@ def _composed(value: object) -> str:
             return ""
         return str(int(value)) if value == int(value) else repr(float(value))
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
-    if not text.isascii():
-        # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
-        text = unicodedata.normalize("NFKC", text)
-        text = "".join(sign for sign in text if unicodedata.category(sign) != "Cf")
-    # NumPy drops zeros at the end of a text; two texts that differ in nothing else are one identifier.
-    text = text.strip().rstrip("\0").rstrip()
+    # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
+    text = as_seen(text).strip()
     # One program keeps zeros before a number, another writes some behind it where cells are empty.
     number = _WHOLE.fullmatch(text)
     return text if number is None else number[1] + number[2] if number[2] else "0"

@@ -82,9 +82,24 @@ def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
 @pytest.mark.parametrize(
     "spellings",
     [
-        ["5", "5.0", "05", " 5", "+5", "５", "\ufeff5", "5\u200b", 5, 5.0, b"5"],
+        [
+            "5",
+            "5.0",
+            "05",
+            " 5",
+            "+5",
+            "５",
+            "\ufeff5",
+            "5\u200b",
+            "5\ufe0f",
+            "\u0665",
+            "5\x7f",
+            5,
+            5.0,
+            b"5",
+        ],
         ["0", "00", "0.0", "-0.0", 0],
-        ["Zoë", "Zoe\u0308", "Z\u00adoë "],
+        ["Zoë", "Zoe\u0308", "Z\u00adoë ", "Zoe\u034f\u0308", "Zo\u3164ë"],
         ["12345678901234567890", "012345678901234567890.0"],
     ],
 )

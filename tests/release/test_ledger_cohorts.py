@@ -130,7 +130,7 @@ def test_the_same_rows_are_not_charged_to_waves_that_nobody_can_all_be_in(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "alike", ["2020 ", " 2020", "20 20", "\u200b2020", "２０２０", "2020\n", "2020\x1b[0m"]
+    "alike", ["2020 ", " 2020", "20 20", "\u200b2020", "2020\u034f", "２０２０", "2020\n", "2020\x1b[0m"]
 )
 def test_names_that_look_alike_are_not_two(tmp_path, alike):
     """A person of "2020" who is put into "2020 " next time would be charged once for both."""

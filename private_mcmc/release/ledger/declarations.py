@@ -4,13 +4,13 @@ entries say: each is applied to the state before it, or refused as one that cann
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from private_mcmc.errors import DeclarationError, LedgerError
+from private_mcmc.records import as_seen
 from private_mcmc.release.ledger.file import Columns, Entry, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import (
     Cohorts,
@@ -186,7 +186,7 @@ def check_name(what: str, name: str, known: Iterable[str] = ()) -> None:
 
 
 def _looks(name: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return "".join(as_seen(name).casefold().split())
 
 
 def refuse_second_name(known: str | None) -> None:
