@@ -54,7 +54,7 @@ test-leaks: $(VENV)/.installed
 
 audit: $(VENV)/.installed
 	mkdir -p build
-	$(BIN)/python -m tests.soundness.sweep --html build/audit.html
+	$(BIN)/python -m tests.soundness.sweep --kept build/audit --html build/audit.html
 
 faults: $(VENV)/.installed
 	$(BIN)/python -m tests.soundness.faults --attempts 20

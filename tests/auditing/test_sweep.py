@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.soundness.sweep import kept
+from tests.soundness.sweep import sweep as module
 from tests.soundness.sweep.noised import NOISED
 from tests.soundness.sweep.posteriors import MODELS
 from tests.soundness.sweep.settings import AVERAGES, KERNELS, MECHANISMS, POINTS, settings
@@ -61,3 +63,33 @@ def test_the_report_of_a_sweep_names_every_setting():
     assert part[0].name in text
     assert "sound" in text
     assert found.to_dict()["settings"] == len(POINTS)
+
+
+@pytest.mark.slow
+def test_a_sweep_that_was_stopped_goes_on_and_asks_nothing_twice(tmp_path, monkeypatch):
+    """Results of other code, or of other numbers, are not taken for its own."""
+    part = [one for one in settings() if one.model == "coin"]
+    told = []
+
+    def goes_on(**numbers):
+        told.clear()
+        return sweep(part, kept=tmp_path, on_setting=lambda found, now: told.append(now), **numbers)
+
+    def stopped(*job):
+        if len(list(tmp_path.iterdir())) == len(part) - 1:
+            raise KeyboardInterrupt
+        return audited(*job)
+
+    audited = module._audited
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_audited", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            goes_on(num_runs=400)
+    found = goes_on(num_runs=400)
+    assert told == [False] * (len(part) - 1) + [True]
+    assert found.to_dict() == sweep(part, num_runs=400).to_dict()
+    goes_on(num_runs=401)
+    assert all(told)
+    monkeypatch.setattr(kept, "version", lambda name: "another")
+    goes_on(num_runs=400)
+    assert all(told)

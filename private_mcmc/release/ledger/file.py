@@ -24,6 +24,7 @@ import numpy.typing as npt
 from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
 from private_mcmc.records import Fields, Record
+from private_mcmc.release.ledger.journal import is_of_another
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
 NumericColumn = npt.NDArray[np.generic]
@@ -164,6 +165,13 @@ class LedgerFile:
     def _existing(self) -> sqlite3.Connection:
         if not self.path.is_file():
             raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
+        if is_of_another(self.path):
+            raise LedgerError(
+                f"{self.path}: the journal beside it ({self.path.name}-journal) is of this ledger as it was "
+                "at another time, before it was moved, copied or charged under another name: to undo what a "
+                "killed process began would undo the charges of others. Nothing is run against it. Where no "
+                "later copy of the ledger is, move that journal away, and check: private-mcmc ledger verify."
+            )
         return self._connect(self.path)
 
     def _connect(self, path: Path) -> sqlite3.Connection:

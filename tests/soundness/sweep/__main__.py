@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,8 +13,8 @@ import typer
 from private_mcmc.cli.common import HtmlOption, JsonOption, show
 from private_mcmc.cli.main import main
 from private_mcmc.cli.plan import REFUTED, Failure, NumRuns
-from private_mcmc.report.document import progress
 from tests.soundness.sweep.settings import settings
+from tests.soundness.sweep.sweep import Swept
 from tests.soundness.sweep.sweep import sweep as run_sweep
 
 app = typer.Typer(add_completion=False)
@@ -23,33 +26,57 @@ def sweep(
     num_runs: NumRuns = 4_000,
     failure: Failure = 1e-6,
     workers: Annotated[int | None, typer.Option(help="processes, by default one for each core")] = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(help="folder for what is found: a sweep of the same code that was stopped goes on"),
+    ] = None,
     as_json: JsonOption = False,
     html: HtmlOption = None,
 ) -> None:
     """Run the library against itself: kernels × releases × adjacencies × models × (ε, δ).
 
-    Exit code: 0 sound, 1 a claim was refuted, 3 error.
+    A line on standard error tells of every setting that is done. Exit code: 0 sound, 1 a claim was refuted,
+    3 error.
     """
     chosen = list(settings())[:: max(every, 1)]
-    done = 0
-    with progress("audits", len(chosen), not as_json) as on_progress:
-
-        def on_setting(name: str) -> None:
-            nonlocal done
-            done += 1
-            on_progress(done)
-
-        found = run_sweep(
-            chosen,
-            num_runs=num_runs,
-            failure_probability=failure,
-            workers=workers or min(os.cpu_count() or 1, len(chosen)),
-            on_setting=on_setting,
-        )
+    found = run_sweep(
+        chosen,
+        num_runs=num_runs,
+        failure_probability=failure,
+        workers=workers or min(os.cpu_count() or 1, len(chosen)),
+        kept=kept,
+        on_setting=_told(len(chosen)),
+    )
     show(found.summary, found.to_dict(), as_json)
     if html is not None:
         found.report.to_html(html)
     raise typer.Exit(0 if found.sound else REFUTED)
+
+
+def _told(number: int) -> Callable[[Sequence[Swept], bool], None]:
+    """Says of every setting what was found, and how long the rest takes at the pace so far."""
+    began, done, before, refuted = time.monotonic(), 0, 0, 0
+
+    def tell(found: Sequence[Swept], now: bool) -> None:
+        nonlocal done, before, refuted
+        done += 1
+        before += not now
+        sound = all(one.result.sound for one in found)
+        refuted += not sound
+        gone = time.monotonic() - began
+        left = _minutes(gone / max(1, done - before) * (number - done))
+        word = f"{max(one.result.tightness for one in found):.2f} of its claim" if sound else "REFUTED"
+        typer.echo(
+            f"{done}/{number}, {refuted} refuted, {_minutes(gone)} gone, about {left} left: "
+            f"{found[0].setting}: {word}",
+            err=True,
+        )
+
+    return tell
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min"
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import repeat
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,12 @@ from private_mcmc.report import (
     floats,
     number,
 )
+from tests.soundness.sweep.kept import Kept
 from tests.soundness.sweep.settings import POINTS, Setting, settings
 
 _FEWEST_RUNS = 200
 _CLOSEST = 10
+_TASKS = 100
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,18 @@ def sweep(
     failure_probability: float = 1e-6,
     seed: int = 0,
     workers: int = 1,
-    on_setting: Callable[[str], None] = lambda name: None,
+    kept: Path | None = None,
+    on_setting: Callable[[Sequence[Swept], bool], None] = lambda found, now: None,
 ) -> Sweep:
     """Audit every setting at every one of ``POINTS`` on its worst pair.
 
-    ``failure_probability`` is that of each audit. ``on_setting`` is told the name of each setting once it
-    is done. Most of a setting's time is tracing and compilation, on one core: several ``workers`` are
-    processes, each with settings of its own. Chains and exact draws are reproducible by ``seed``;
-    release noise never is.
+    ``failure_probability`` is that of each audit. ``on_setting`` is told what was found of each setting,
+    and whether now or before. Most of a setting's time is tracing and compilation, on one core: several
+    ``workers`` are processes, each with settings of its own. Chains and exact draws are reproducible by
+    ``seed``; release noise never is.
+
+    In the folder ``kept`` lies what was found of each setting. A sweep of the same code with the same numbers
+    goes on from there: it asks nothing twice, so that stopping and going on chooses among no results.
 
     Raises:
         DeclarationError: without settings.
@@ -118,23 +124,43 @@ def sweep(
     todo = tuple(settings() if chosen is None else chosen)
     if not todo:
         raise DeclarationError("the sweep needs at least one setting.")
-    seeds = np.random.SeedSequence(seed).spawn(len(todo))
-    found: list[Swept] = []
-    with _mapping(workers) as mapped:
-        for swept in mapped(_audited, todo, seeds, repeat(num_runs), repeat(failure_probability)):
-            found += swept
-            on_setting(swept[0].setting)
-    return Sweep(tuple(found), num_runs, failure_probability)
+    # By its name: what is found of a setting is the same whichever others are chosen.
+    jobs = [(one, _seed_of(one, seed), num_runs, failure_probability) for one in todo]
+    store = None if kept is None else Kept.of(kept, num_runs, failure_probability, seed)
+    found = {one.name: store.load(one) for one in todo if store is not None and store.has(one)}
+    for swept in found.values():
+        on_setting(swept, False)
+    with _running([job for job in jobs if job[0].name not in found], workers) as results:
+        for setting, swept in results:
+            if store is not None:
+                store.save(setting, swept)
+            found[setting.name] = swept
+            on_setting(swept, True)
+    return Sweep(tuple(one for each in todo for one in found[each.name]), num_runs, failure_probability)
+
+
+Job = tuple[Setting, np.random.SeedSequence, int, float]
+
+
+def _seed_of(setting: Setting, seed: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence([seed, *setting.name.encode()])
 
 
 @contextmanager
-def _mapping(workers: int) -> Iterator[Callable[..., Iterable[list[Swept]]]]:
-    if workers == 1:
-        yield map
+def _running(jobs: Sequence[Job], workers: int) -> Iterator[Iterator[tuple[Setting, list[Swept]]]]:
+    """Settings and what was found of them, as they are done."""
+    if workers == 1 or len(jobs) < 2:
+        yield ((job[0], _audited(*job)) for job in jobs)
         return
-    # A fresh interpreter each: JAX does not survive a fork.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield pool.map
+    # A fresh interpreter each: JAX does not survive a fork. Compiled programs stay with a process.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, max_tasks_per_child=_TASKS) as pool:
+        settings_of = {pool.submit(_audited, *job): job[0] for job in jobs}
+        try:
+            yield ((settings_of[done], done.result()) for done in as_completed(settings_of))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _audited(
