@@ -12,15 +12,14 @@ from scipy.stats import norm
 
 from private_mcmc.inference.posterior import sample
 from private_mcmc.inference.posterior.given_releases import moving
-from private_mcmc.inference.posterior.sample import (
-    Chains,
+from private_mcmc.inference.posterior.independent import (
     Mixture,
     StudentT,
-    draws,
     fitted_proposal,
     independent_draws,
     places,
 )
+from private_mcmc.inference.posterior.sample import Chains, draws
 
 SHAPE = 4, 100, 300
 

@@ -126,6 +126,20 @@ def test_any_outcome_will_do():
     assert found.draws.mean(axis=(0, 1)) == pytest.approx(np.ones(2), abs=1.0)
 
 
+def apart(x, y=None):
+    numpyro.sample("a", dist.Normal(0, PRIOR_SD))
+    line(x, y)
+
+
+def test_rows_say_nothing_of_a_parameter_that_they_do_not_read():
+    """As the sd of effects in a centred hierarchy: where the path was is no evidence of it."""
+    path = ran("run", 5, np.array([0.0, 60.0]), dim=2)
+    found = given_releases.posterior_given(read(apart, pmc.Rows(**ROWS), n=N), [(path,)], N)
+    a, b = found.draws.reshape(-1, 2).T
+    assert (a.mean(), a.std()) == (pytest.approx(0, abs=0.2), pytest.approx(PRIOR_SD, rel=0.1))
+    assert b.std() < 0.5 * PRIOR_SD
+
+
 def test_only_the_last_path_is_used():
     both = (ran("warm-up", 1), ran("run", 2))
     assert [path.stage.name for path in used_paths(both)] == ["run"]

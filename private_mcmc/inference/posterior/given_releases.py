@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -17,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior import quadratic
 from private_mcmc.inference.posterior.covariates import Released, fitted
+from private_mcmc.inference.posterior.independent import places
 from private_mcmc.inference.posterior.likelihood import (
     HYPERPARAMETERS,
     Likelihood,
@@ -33,7 +35,7 @@ from private_mcmc.inference.posterior.people import (
     with_drawn,
     with_outcomes,
 )
-from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, places, whitened
+from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
 from private_mcmc.inference.posterior.tables import covariates_of
 from private_mcmc.model import RowModel
 from private_mcmc.planning import History, MomentsStage
@@ -48,6 +50,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _WIDEST = 1e3
 _MOST_PARAMETERS = 60
 _ROUNDS, _ROUNDS_OF_DRAWS = 2, 3
+_MOST_SCALES = 6
 # So many pairs of parameters, so many sds out, are ones that outcomes are summed for.
 _DIRECTIONS, _REACH = 8, 2.0
 # What summing over outcomes may move the answer by, in posterior sds.
@@ -190,10 +193,21 @@ def _draws(
     said = unexplained(reading, names, covariates.off, terms, best)
     alike = flat_directions(released[-1].value) if released else ()
     remarks = (*said, *alike, *beyond_range(reading, persons, at))
-    found = draws(density, terms, best, scale, key, asked)
+    scales = (*scales_of(reading), *range(reading.dim, len(best)))
+    found = draws(density, terms, best, scale, key, asked, scales=scales)
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
     return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion, remarks)
+
+
+def scales_of(reading: RowModel) -> tuple[int, ...]:
+    """Coordinates of scalar sites that are not on the line, as the sd of a group's effects; none of many."""
+    found = [
+        site.slice.start
+        for site in reading.sites
+        if site.support != "real" and math.prod(site.unconstrained_shape) == 1
+    ]
+    return tuple(found) if len(found) <= _MOST_SCALES else ()
 
 
 def _by_path(
@@ -207,11 +221,12 @@ def _by_path(
 ) -> GivenReleases:
     """Where nothing tells of the covariates, whatever the model observes."""
     density = _density(quadratic.log_density, reading)
-    given = quadratic.likelihoods(last, prior_scores, every)
+    read = quadratic.in_rows(reading, at)
+    given = quadratic.likelihoods(last, prior_scores, every, read)
     prior_root, slope = _prior_root(reading, at), np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
     likely = quadratic.proposal(given, prior_root, at - prior_root @ (prior_root.T @ slope))
-    found = draws(density, given, at, last.root, key, asked, likely)
-    sds = quadratic.sds(given, prior_root)
+    found = draws(density, given, at, last.root, key, asked, likely, scales_of(reading))
+    sds = quadratic.sds(given, prior_root, read)
     return GivenReleases(found, sds, remarks=(_BY_PATH,))
 
 

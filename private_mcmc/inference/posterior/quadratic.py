@@ -4,11 +4,14 @@ Near a path the rows' gradient is ``G(θ') = H(θ' − θ) + s``, with ``s ~ N(0
 the parameter ``θ``; blocks of paths are noisy means of it (``observations``). ``H`` is unknown: in the metric
 of the last path, on the axes of its states' scatter, every eigenvalue has the posterior that a regression of
 gradients on states leaves under a log-Normal prior. The likelihood of ``θ`` is the mean over draws of ``H``.
+Of parameters that no row reads, as the sd of effects that are drawn with it, rows have no curvature: what
+steps say along them is noise alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -18,26 +21,30 @@ import numpy.typing as npt
 from jax.scipy.special import logsumexp
 from scipy.special import softmax
 
+from private_mcmc.inference.posterior.independent import Mixture, StudentT
 from private_mcmc.inference.posterior.observations import Block, Path, gradients_said
-from private_mcmc.inference.posterior.sample import Mixture, StudentT
 from private_mcmc.model import RowModel
+from private_mcmc.records import RUN_ONCE, Fields
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 # Of what rows add to the curvature in a path's metric, which is 1 or less where the metric was made for as
 # much information as they have: median, and sd of the logarithm, before the path.
 _MEDIAN, _SD_OF_LOG = 0.1, 1.5
 _GRID = np.geomspace(1e-4, 4.0, 200)
 _DRAWS = 128
+# Public rows, and parameters, at which it is seen what rows read.
+_ROWS, _PLACES = 64, 4
 
 
 class Likelihoods(NamedTuple):
-    """For every draw of ``H`` the law ``N(−Hθ, H + N)`` of what blocks say together.
+    """For every draw of ``H`` the law ``N(−Hθ, H + N)`` of what blocks say of the ``k`` parameters in rows.
 
     Attributes:
-        said: the blocks' mean ``Σ_b W_b (y_b − Hθ_b)``, weighted by precision, ``(draws, p)``.
-        hessian: ``H``, ``(draws, p, p)``.
-        whitening: the inverse of a root of the covariance, ``(draws, p, p)``.
+        said: the blocks' mean ``Σ_b W_b (y_b − Hθ_b)``, weighted by precision, ``(draws, k)``.
+        hessian: ``H``, zero for other parameters, ``(draws, k, p)``.
+        whitening: the inverse of a root of the covariance, ``(draws, k, k)``.
         log_sizes: the logarithm of the root's determinant, ``(draws,)``.
     """
 
@@ -55,36 +62,77 @@ def log_density(reading: RowModel, given: Likelihoods, theta: jax.Array) -> jax.
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
-def likelihoods(last: Path, prior_scores: Array, blocks: Sequence[Block]) -> Likelihoods:
+def in_rows(reading: RowModel, at: Array) -> Flags:
+    """Which parameters rows read, ``(p,)``: all of a site of which public rows read some near ``at``."""
+    rows = dict(reading.rows.project(reading.rows.synthetic(7, _ROWS)))
+    places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
+    found = _slopes(reading, jnp.asarray(places), rows)
+    any_row, read = np.any(np.asarray(found) != 0, axis=(0, 1)), np.zeros(len(at), dtype=bool)
+    for site in reading.sites:
+        read[site.slice] = np.any(any_row[site.slice])
+    return read
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _slopes(reading: RowModel, thetas: jax.Array, rows: Fields) -> jax.Array:
+    of_rows = jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))
+    return jnp.asarray(jax.vmap(of_rows, in_axes=(0, None))(thetas, rows))
+
+
+def _seen_alone(said: Array, precision: Array, read: Flags) -> Array:
+    """What was said of parameters that are read, less the noise that the others show: ``(…, k)``.
+
+    Where ``read`` noise has precision ``P`` it is ``P_rr`` then, and ``P_rr^{-1} P_ru`` times the others'
+    is taken off.
+    """
+    inner, outer = precision[np.ix_(read, read)], precision[np.ix_(read, ~read)]
+    found: Array = said[..., read] + said[..., ~read] @ np.linalg.solve(inner, outer).T
+    return found
+
+
+def likelihoods(last: Path, prior_scores: Array, blocks: Sequence[Block], read: Flags) -> Likelihoods:
     """The likelihood of ``θ``.
 
     Args:
         last: the path that tells of the curvature.
         prior_scores: ``∇K`` of the states at which its steps were taken, ``(steps, p)``.
         blocks: of all paths.
+        read: which parameters rows read, ``(p,)``.
     """
-    inverse = np.linalg.inv(last.root)
-    drawn = inverse.T @ curvatures(last, prior_scores) @ inverse / last.stage.schedule.temper
-    precisions = [np.linalg.inv(block.noise) for block in blocks]
+    metric = last.root @ last.root.T
+    # Noise of steps has the precision of the metric.
+    root = np.asarray(np.linalg.cholesky(metric[np.ix_(read, read)]), dtype=np.float64)
+    said, steps = gradients_said(last, prior_scores)
+    seen = _seen_alone(said, metric, read)
+    inverse = np.linalg.inv(root)
+    drawn = inverse.T @ curvatures(root, last.from_start[:-1, read], seen, steps) @ inverse
+    drawn = drawn / last.stage.schedule.temper
+    full = [np.asarray(np.linalg.inv(block.noise), dtype=np.float64) for block in blocks]
+    precisions = [one[np.ix_(read, read)] for one in full]
     noise = np.linalg.inv(np.sum(precisions, axis=0))
     each = [
-        (block.score - drawn @ block.centre) @ (precision @ noise)
-        for block, precision in zip(blocks, precisions, strict=True)
+        (_seen_alone(block.score, whole, read) - drawn @ block.centre[read]) @ (precision @ noise)
+        for block, whole, precision in zip(blocks, full, precisions, strict=True)
     ]
     factor = np.linalg.cholesky(drawn + noise)
     sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-    parts = np.sum(each, axis=0), drawn, np.linalg.inv(factor), sizes
+    parts = np.sum(each, axis=0), drawn @ np.eye(len(read))[read], np.linalg.inv(factor), sizes
     return Likelihoods(*(jnp.asarray(part) for part in parts))
 
 
-def curvatures(path: Path, prior_scores: Array) -> Array:
-    """``wAᵀHA`` as the path allows, drawn with a public key: ``(draws, p, p)``.
+def curvatures(root: Array, states: Array, said: Array, steps: Array) -> Array:
+    """``wAᵀHA`` as the path allows, drawn with a public key: ``(draws, k, k)``.
 
     Along an axis ``u`` of the states' scatter a step of size ``γ`` says ``c u + constant + N(0, 2/γ)``.
+
+    Args:
+        root: ``A``, of the metric.
+        states: where steps were taken, ``(steps, k)``.
+        said: of ``wG``, ``(steps, k)``.
+        steps: their sizes.
     """
-    said, steps = gradients_said(path, prior_scores)
-    said = said @ path.root
-    at = np.linalg.solve(path.root, path.from_start[:-1].T).T
+    said = said @ root
+    at = np.linalg.solve(root, states.T).T
     shares = steps / steps.sum()
     at, said = at - shares @ at, said - shares @ said
     scatter, axes = np.linalg.eigh((at * steps[:, None]).T @ at)
@@ -109,14 +157,15 @@ def proposal(given: Likelihoods, prior_root: Array, prior_mean: Array) -> Mixtur
     off = np.einsum("kij,kj->ki", whitening, said + hessian @ prior_mean)
     means = prior_mean - np.einsum("kij,klj,kl->ki", covariances, seen, off)
     # The evidence of each: what is said has covariance ``H + N + H P^{-1} H``.
-    inner = np.eye(len(prior_mean)) + seen @ prior_root @ prior_root.T @ np.swapaxes(seen, 1, 2)
+    inner = np.eye(seen.shape[1]) + seen @ prior_root @ prior_root.T @ np.swapaxes(seen, 1, 2)
     sizes = np.asarray(given.log_sizes) + np.linalg.slogdet(inner)[1] / 2
     logs = -np.einsum("ki,kij,kj->k", off, np.linalg.inv(inner), off) / 2 - sizes
     parts = [StudentT(*each) for each in zip(means, np.linalg.cholesky(covariances), strict=True)]
     return Mixture(tuple(parts), softmax(logs))
 
 
-def sds(given: Likelihoods, prior_root: Array) -> Array:
+def sds(given: Likelihoods, prior_root: Array, read: Flags) -> Array:
     """Those that the posterior without privacy has, a mean over the draws of ``H``, ``(p,)``."""
-    covariances = np.linalg.inv(np.asarray(given.hessian) + np.linalg.inv(prior_root @ prior_root.T))
+    hessian = np.eye(len(read))[:, read] @ np.asarray(given.hessian)
+    covariances = np.linalg.inv(hessian + np.linalg.inv(prior_root @ prior_root.T))
     return np.asarray(np.sqrt(np.diagonal(covariances, axis1=1, axis2=2).mean(axis=0)))
