@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from private_mcmc.errors import DeclarationError
 
@@ -77,8 +77,27 @@ def as_seen(text: str) -> str:
     """``text`` as its readers tell it from others: in the form NFKC, digits in ASCII, nothing unseen."""
     if text.isascii() and text.isprintable():
         return text
-    composed = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
+    composed = _UNSEEN.sub("", normalized("NFKC", text))
     kept = [sign for sign in composed if unicodedata.category(sign) not in ("Cf", "Cc")]
     digits = [str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in kept]
     # What stood apart may compose now.
-    return unicodedata.normalize("NFKC", "".join(digits))
+    return normalized("NFKC", "".join(digits))
+
+
+# Signs of a text that is taken as it is, and marks on one letter beyond which no language goes.
+_SHORT, _MARKS = 1_000, 30
+
+
+def normalized(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """``unicodedata.normalize`` in a time proportional to the length.
+
+    The marks on one letter are put into order one by one, so that one long cell could hold up everybody:
+    those of a long text get a joiner after every thirtieth (Unicode's Stream-Safe Text Format, UAX 15).
+    """
+    if len(text) > _SHORT:
+        marks, parts = 0, []
+        for sign in text:
+            marks = marks + 1 if unicodedata.combining(sign) else 0
+            parts.append("\u034f" + sign if marks and marks % _MARKS == 0 else sign)
+        text = "".join(parts)
+    return unicodedata.normalize(form, text)

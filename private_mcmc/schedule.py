@@ -18,6 +18,19 @@ BatchScheme = Literal["poisson", "truncated_poisson", "fixed", "cyclic"]
 Storage = Literal["float64", "float32"]
 
 
+# Of a chain: its statement is computed step by step.
+_MOST_STEPS = 10**7
+
+
+def check_steps(num_steps: object) -> None:
+    """Raise ``DeclarationError`` unless this is a number of steps that a statement can be computed for."""
+    check_count("num_steps", num_steps)
+    if num_steps > _MOST_STEPS:  # type: ignore[operator]
+        raise DeclarationError(
+            f"num_steps={num_steps}: at most {_MOST_STEPS:,}. A chain that needs more takes larger steps."
+        )
+
+
 @dataclass(frozen=True)
 class Average:
     """Release noised averages over the states ``first, first + 1, …, num_steps`` and nothing else."""
@@ -138,8 +151,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
-        for name in ("num_rows", "dim", "num_steps", "num_chains"):
+        for name in ("num_rows", "dim", "num_chains"):
             check_count(name, getattr(self, name))
+        check_steps(self.num_steps)
         for name in ("clip", "temper"):
             check_positive(name, getattr(self, name))
         if not (is_number(self.diameter) and self.diameter > 0):

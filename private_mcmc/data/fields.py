@@ -11,12 +11,12 @@ from __future__ import annotations
 import keyword
 import math
 import re
-import unicodedata
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal, TypeAlias, get_args
 
 from private_mcmc.errors import DeclarationError, construction_checked
+from private_mcmc.records import normalized
 
 # Table Schema's own words, and those of most questionnaires.
 TRUE = ("true", "True", "TRUE", "1", "yes", "Yes", "YES")
@@ -25,7 +25,7 @@ FALSE = ("false", "False", "FALSE", "0", "no", "No", "NO")
 
 def composed(text: str) -> str:
     """Letters with accents as one sign each: some systems write them as two, which look the same."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    return text if text.isascii() else normalized("NFC", text)
 
 
 def is_number(text: str) -> bool:

@@ -226,8 +226,6 @@ def _of_table(path: Path, opened: Opener) -> Source:
 
 
 def _of_csv(path: Path, encoding: str) -> Source:
-    # Of a whole process; without it one long cell would refuse a table whose schema gives it a fate.
-    csv.field_size_limit(_LONGEST)
     with _in_words(path, encoding), _opened(path, encoding) as file:
         first = next((line for line in file if line.strip()), "")
     delimiter = max(_DELIMITERS, key=lambda sign: (_outside_quotes(first).count(sign), sign == ","))
@@ -236,12 +234,13 @@ def _of_csv(path: Path, encoding: str) -> Source:
         with _in_words(path, encoding), _opened(path, encoding) as file:
             yield from _without_blank_lines(csv.reader(file, delimiter=delimiter, strict=True))
 
-    header = [composed(name.strip()) for name in next(lines(), [])]
+    with _cells_of_any_length():
+        header = [composed(name.strip()) for name in next(lines(), [])]
     places, width = {name: place for place, name in reversed([*enumerate(header)])}, len(header)
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
         rows = islice(lines(), 1, None)
-        while block := list(islice(rows, _CHUNK)):
+        while block := _block(rows):
             # Which cell is which is unknown in a line with more or fewer cells than the header.
             yield {
                 name: [line[places[name]] if len(line) == width else None for line in block]
@@ -249,6 +248,21 @@ def _of_csv(path: Path, encoding: str) -> Source:
             }
 
     return Source(str(path), tuple(header), chunks)
+
+
+def _block(lines: Iterator[list[str]]) -> list[list[str]]:
+    with _cells_of_any_length():
+        return list(islice(lines, _CHUNK))
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Without it one long cell would refuse a table whose schema gives it a fate; others read as they did."""
+    before = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _without_blank_lines(lines: Iterable[list[str]]) -> Iterator[list[str]]:

@@ -26,7 +26,7 @@ from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
 from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
-from private_mcmc.schedule import Release
+from private_mcmc.schedule import Release, check_steps
 from private_mcmc.target import Guarantee, Target, check_count
 
 
@@ -270,10 +270,10 @@ def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) ->
                 f"num_samples={num_samples}: num_steps={num_steps} is not num_warmup + num_samples; give "
                 "one of the two."
             )
-        return int(num_warmup + num_samples)
+        num_steps = int(num_warmup + num_samples)
     if num_steps is None:
         raise DeclarationError("num_steps=…: the steps of every chain are needed (or num_samples=…).")
-    check_count("num_steps", num_steps)
+    check_steps(num_steps)
     if not num_warmup < num_steps:
         raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")
     return int(num_steps)

@@ -1,5 +1,6 @@
 """Every cell has a declared fate, and none is silently 0."""
 
+import csv
 import math
 import unicodedata
 
@@ -9,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import DeclarationError, Schema
-from private_mcmc.data.fields import Field, Level
+from private_mcmc.data.fields import Field, Level, composed
+from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import field_from_dict, field_to_dict
 from private_mcmc.data.table import encoded, read_table
 from private_mcmc.dossier.record import texts
+from private_mcmc.records import as_seen
 
 AGE = Field("age", "number", minimum=20.0, maximum=60.0, missing_values=("", "NA", "999"))
 SEX = Field("sex", "string", levels=(Level("m", "male"), Level("f", "female")), missing_values=("", "?"))
@@ -152,3 +155,16 @@ def test_letters_with_accents_are_the_same_however_a_system_writes_them(tmp_path
         (name,) = schema.by_name
         (column,) = read_table(path, schema, [name]).values()
         assert column.tolist() == [1.0, 0.0]
+
+
+def test_one_long_cell_holds_nobody_up_and_changes_nothing_for_others(tmp_path):
+    """Marks on one letter were put into order in quadratic time: a million of them took hours."""
+    marks = "a" + "\u0301\u0327" * 500_000
+    for read in (composed, as_seen):
+        assert read(marks)[0] == "\u00e1"
+    spelt = "\u00e9t\u00e9 " * 1_000
+    assert composed(unicodedata.normalize("NFD", spelt)) == spelt
+    (tmp_path / "people.csv").write_text(f"who\n{marks}\n")
+    before = csv.field_size_limit()
+    assert [len(chunk["who"]) for chunk in source_of(tmp_path / "people.csv").chunks(["who"])] == [1]
+    assert csv.field_size_limit() == before

@@ -51,6 +51,11 @@ MISTAKES = {
     "constructor: guarantee": (lambda: driver(guarantee=3.0), "guarantee=3.0"),
     "constructor: steps as text": (lambda: driver(num_steps="2"), "num_steps='2'"),
     "constructor: no steps": (lambda: driver(num_steps=None), "num_samples"),
+    "constructor: too many steps": (lambda: driver(num_steps=10**9), "at most 10,000,000"),
+    "constructor: too many samples": (
+        lambda: driver(num_steps=None, num_warmup=1, num_samples=10**9),
+        "at most 10,000,000",
+    ),
     "constructor: steps that disagree": (lambda: driver(num_samples=5), "num_samples=5"),
     "constructor: samples as text": (lambda: driver(num_samples="5"), "num_samples='5'"),
     "constructor: warm-up as text": (lambda: driver(num_warmup="1"), "num_warmup='1'"),
