@@ -7,7 +7,6 @@ and every stage is priced and enforced as without them.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -122,8 +121,8 @@ class GeneralPlanner(Planner):
         Raises:
             DeclarationError: unless both are there, positive and finite, as a file may not say.
         """
-        if not all(0 < choices.get(name, 0.0) < math.inf for name in ("multiple", "step")):
-            raise DeclarationError("the plan's choices: multiple and step, positive, finite numbers.")
+        if not all(1e-9 < choices.get(name, 0.0) < 1e9 for name in ("multiple", "step")):
+            raise DeclarationError("the plan's choices: multiple and step, positive numbers around 1.")
         facts = _facts(self, budget, n, temper)
         return GeneralPolicy(facts, choices["multiple"], choices["step"], predicted)
 

@@ -73,7 +73,7 @@ def test_a_file_that_says_something_else_is_refused(saved, tmp_path, name, value
         pmc.Plan.load(changed, logistic)
 
 
-@pytest.mark.parametrize("step", [None, float("nan"), float("inf"), 0.0, -1.0])
+@pytest.mark.parametrize("step", [None, float("nan"), float("inf"), 0.0, -1.0, 1e-300, 1e300])
 def test_choices_that_no_search_made_are_refused_before_anything_is_bought(saved, step):
     """With them a run ended after its charge, in an error of Python's."""
     makes = GeneralPlanner(reading=saved[0].reading, target=TARGET, model_args={})

@@ -107,6 +107,9 @@ def test_parts_add_up_unless_declared_disjoint(ledger):
     assert ledger.balance("others").spent == 0
     room = {name: float(ledger.balance(name).remaining) for name in (a, b, young, old, "people")}
     left = LIMIT**2 - 0.11
+    for name in room:
+        balance = ledger.balance(name)
+        assert balance.spent + balance.remaining == balance.dataset.filter.limit
     assert room == pytest.approx(
         {a: left, b: left + 0.09 - 0.04, young: left, old: left + 0.01, "people": left}
     )

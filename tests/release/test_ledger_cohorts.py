@@ -82,6 +82,12 @@ def test_a_run_on_a_wave_is_shown_what_its_persons_paid_before(tmp_path):
     first, second = (standing(ledger.state(), one.identity) for one in ledger.history())
     assert (first["before"], first["after"]) == ("0-GDP", "0.3-GDP")
     assert (second["before"], second["after"]) == ("0.3-GDP", "0.5-GDP")
+    # Of cohort c, who was in neither: the whole registry's number was shown.
+    charge(ledger, "2022", 0.1)
+    third = standing(ledger.state(), ledger.history()[-1].identity)
+    assert (third["before"], third["after"]) == ("0-GDP", "0.1-GDP")
+    shown = {wave: float(ledger.balance(f"registry/{wave}").spent) for wave in ("2020", "2021", "2022")}
+    assert shown == pytest.approx({"2020": 0.25, "2021": 0.25, "2022": 0.01})
 
 
 @pytest.mark.parametrize(

@@ -240,14 +240,14 @@ class LedgerState:
         return dearest
 
     def balance(self, dataset: DataSet) -> Balance:
-        """Spent and remaining, of the whole for a part."""
-        whole = self.whole_of(dataset)
-        spent = self.spent(whole)
+        """What anybody in a data set, a part or a wave may have been charged anywhere, and what is left."""
+        whole, room = self.whole_of(dataset), self.room(dataset)
+        spent = whole.filter.limit - room
         charged = [r for r in self.reservations.values() if r.dataset == dataset.name]
         return Balance(
             dataset,
             spent,
-            self.room(dataset),
+            room,
             whole.filter.epsilon_of(spent),
             len(charged),
             sum(r.outcome == "reserved" for r in charged),
