@@ -9,9 +9,9 @@ from private_mcmc.planning import Conclusion, Prediction
 SDS = np.array([1.0, 0.1, 20.0])
 
 
-def conclusion(centre: np.ndarray, sds: np.ndarray, located: bool = True) -> Conclusion:
+def conclusion(centre: np.ndarray, sds: np.ndarray, located: bool = True, claims: float = 5.0) -> Conclusion:
     draws = centre + np.random.default_rng(1).standard_normal((400, 3)) * sds
-    return Conclusion(draws, Prediction(0.3, 0.0, 0.3, 0.0), located=located)
+    return Conclusion(draws, Prediction(claims, 0.0, claims, 0.0), located=located)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,18 @@ def test_draws_that_agree_have_the_mean_of_the_path_and_are_no_narrower_than_eit
     assert found.error == path.prediction.rms != given.error
 
 
+def test_of_a_path_that_is_wider_than_its_claimed_error_the_shape_is_taken(given):
+    mean, covariance = moments(given.draws)
+    wide = conclusion(mean, SDS * [9.0, 90.0, 9.0], claims=3.0)
+    share = 10.0 / np.mean(np.diag(np.cov(wide.draws.T)) / SDS**2)
+    path = np.cov(wide.draws.T) * share
+    found = moments(agreed(wide, given).draws)[1]
+    for narrower in (covariance, path):
+        assert np.linalg.eigvalsh((found - narrower) / np.outer(SDS, SDS)).min() > -1e-9
+    # Less than both together.
+    assert np.linalg.eigvalsh((covariance + path - found) / np.outer(SDS, SDS)).min() > 0.0
+
+
 def test_where_the_path_claims_less_everywhere_draws_are_only_moved(given):
     mean, _ = moments(given.draws)
     path = conclusion(mean + 0.01 * SDS, 0.05 * SDS)
@@ -60,12 +72,13 @@ def test_only_means_that_the_curvature_implies_are_taken(given):
 
 def test_agreement_does_not_depend_on_units(given):
     mean, _ = moments(given.draws)
-    change = np.array([[2.0, 0.0, 0.0], [300.0, 0.01, 0.0], [0.0, -4.0, 1.0]])
+    units = np.array([2.0, -300.0, 0.01])
     for far in (0.1, 0.6):
-        path = conclusion(mean + far * SDS, 1.5 * SDS)
-        changed = Conclusion(path.draws @ change.T, path.prediction, located=True)
-        expected = agreed(path, given).draws @ change.T
-        found = agreed(changed, given._replace(draws=given.draws @ change.T)).draws
+        path = conclusion(mean + far * SDS, 1.5 * SDS, claims=1.0)
+        changed = Conclusion(path.draws * units, path.prediction, located=True)
+        expected = agreed(path, given).draws * units
+        in_units = given._replace(draws=given.draws * units, sds=given.sds * np.abs(units))
+        found = agreed(changed, in_units).draws
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
 
 
@@ -73,7 +86,7 @@ def test_agreement_does_not_depend_on_units(given):
 def test_one_parameter(width):
     draws = np.random.default_rng(2).standard_normal((4, 200, 1))
     path = np.random.default_rng(3).normal(0.1, width, (300, 1))
-    of_path = Conclusion(path, Prediction(0.3, 0.0, 0.3, 0.0), located=True)
+    of_path = Conclusion(path, Prediction(5.0, 0.0, 5.0, 0.0), located=True)
     found = agreed(of_path, GivenReleases(draws, np.ones(1))).draws
     assert found.mean() == pytest.approx(path.mean())
     assert found.std(ddof=1) == pytest.approx(max(draws.std(ddof=1), path.std(ddof=1)))

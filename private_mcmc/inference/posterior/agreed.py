@@ -25,9 +25,11 @@ _AGREE = 0.15
 def agreed(conclusion: Conclusion | None, given: GivenReleases) -> GivenReleases:
     """Draws around the path's mean, as wide as the wider of the two in every direction, where both agree.
 
-    With ``Σ = LLᵀ`` and ``S`` the covariances of ``given`` and of the conclusion and
-    ``L^{-1} S L^{-T} = U diag(λ) Uᵀ``, draws are mapped by ``L U diag(max(λ, 1))^{1/2} Uᵀ L^{-1}``, which
-    keeps their chains and their shape. Elsewhere ``given`` is returned as it is.
+    Of the conclusion's covariance the shape counts, and as much of its size as its claimed error tells: its
+    draws also allow for curvatures that hardly any people have. With ``Σ = LLᵀ`` and ``S`` the covariances of
+    ``given`` and of the conclusion, so reduced, and ``L^{-1} S L^{-T} = U diag(λ) Uᵀ``, draws are mapped by
+    ``L U diag(max(λ, 1))^{1/2} Uᵀ L^{-1}``, which keeps their chains and their shape. Elsewhere ``given`` is
+    returned as it is.
     """
     if conclusion is None or not conclusion.located:
         return given
@@ -37,11 +39,13 @@ def agreed(conclusion: Conclusion | None, given: GivenReleases) -> GivenReleases
         root = np.linalg.cholesky(_covariance(draws))
     except np.linalg.LinAlgError:
         return given
-    inverse = np.linalg.inv(root)
-    wider, axes = np.linalg.eigh(inverse @ _covariance(conclusion.draws) @ inverse.T)
+    inverse, covariance = np.linalg.inv(root), _covariance(conclusion.draws)
+    wider, axes = np.linalg.eigh(inverse @ covariance @ inverse.T)
     apart = axes.T @ inverse @ (located - mean) / np.sqrt(np.maximum(wider, 1e-300))
     if not np.mean(apart**2) <= _AGREE:
         return given
+    claimed = 1 + conclusion.prediction.rms**2
+    wider = wider * min(1.0, claimed / float(np.mean(np.diag(covariance) / given.sds**2)))
     stretched = root @ (axes * np.sqrt(np.maximum(wider, 1.0))) @ axes.T @ inverse
     moved = located + (given.draws - mean) @ stretched.T
     return given._replace(draws=moved, told=conclusion.prediction.rms)
