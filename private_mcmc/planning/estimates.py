@@ -155,14 +155,19 @@ def query_share(
 
 
 def query(
-    gdp: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float | None = None
+    gdp: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float | None = None, vectors: int = 1
 ) -> SecondMomentsPlan:
-    """Moments in a metric in which rows have mean square norm ``trace/n``, ``p/n`` if left out."""
+    """Moments in a metric in which rows have mean square norm ``trace/n``, ``p/n`` if left out.
+
+    ``vectors`` is how many one row adds at most; the ball holds them together.
+    """
     trace = float(dim) if trace is None else trace
     factor = _factor(dim, adjacency)
     multiple = math.sqrt(NOISE * gdp * num_rows / (factor * trace * math.sqrt(2.0 * dim)))
     radius = min(max(multiple, LEAST_MULTIPLE), LARGEST_MULTIPLE) * math.sqrt(trace / num_rows)
-    return plan_second_moments(gdp, radius=radius, dim=dim, num_rows=num_rows, adjacency=adjacency)
+    return plan_second_moments(
+        gdp, radius=radius, dim=dim, num_rows=num_rows, adjacency=adjacency, vectors=vectors
+    )
 
 
 def _factor(dim: int, adjacency: Adjacency) -> float:

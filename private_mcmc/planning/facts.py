@@ -17,12 +17,12 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.tracing import ONE_AT_A_TIME
-from private_mcmc.planning.estimates import spectral_norm
+from private_mcmc.planning.estimates import query, spectral_norm
 from private_mcmc.planning.stages import Array
 from private_mcmc.planning.synthetic import Columns
 from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.records import RUN_ONCE, PublicArguments
-from private_mcmc.release import SecondMomentsPlan, plan_second_moments
+from private_mcmc.release import SecondMomentsPlan
 from private_mcmc.target import Adjacency
 
 PRIOR_DRAWS = 400
@@ -166,8 +166,6 @@ def _cut_off(likelihood: Likelihood, thetas: jax.Array, rows: Columns) -> jax.Ar
 
 
 INFORMATION_SHARE = 0.05  # of the squared budget, for each query
-# Of the mean square of a row's vectors: room for rows that say more than others.
-_ROOM = 6.0
 _SYNTHETIC_ROWS = 512
 _WIDEST = 200
 # Parameters that the information is averaged over.
@@ -213,12 +211,12 @@ class Facts:
         """The information of all rows in ``metric``, or ``None`` where its noise would hide it."""
         if self.dim > _WIDEST:
             return None
-        mechanism = plan_second_moments(
+        mechanism = query(
             self.budget * math.sqrt(INFORMATION_SHARE),
-            radius=math.sqrt(_ROOM * metric.trace / self.num_rows),
             dim=self.dim,
             num_rows=self.num_rows,
             adjacency=self.adjacency,
+            trace=metric.trace,
             vectors=references * self.likelihood.vectors,
         )
         stated = accounting.of_unit(mechanism.statement, self.reading.unit)
