@@ -82,7 +82,7 @@ _FATES = ("refuse", "indicator", "marginal", "middle", "drop")
 _MOST_LEVELS = 10_000
 # Names that a model's source or a driver's `run` has for something else.
 _TAKEN = re.compile(
-    r"jnp|numpyro|dist|model|piecewise|eta|present|rng_key|(b|sd|raw|cor)\d+|(mean|sd|shares)_of_.*"
+    r"jax|jnp|numpyro|dist|model|piecewise|eta|present|rng_key|__debug__|(b|sd|raw|cor)\d+|(mean|sd|shares)_of_.*"
 )
 
 
@@ -322,9 +322,9 @@ def boolean_levels(true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE)
 
 
 def identifier(name: str) -> str:
-    """``name`` as a Python name, for arguments of a model."""
-    word = re.sub(r"\W", "_", name)
-    if not word or word[0].isdigit():
+    """``name`` as a Python name, for arguments of a model: as Python itself reads it (NFKC)."""
+    word = "".join(sign if f"_{sign}".isidentifier() else "_" for sign in normalized("NFKC", name))
+    if not word.isidentifier():
         word = f"_{word}"
     return f"{word}_" if keyword.iskeyword(word) or _TAKEN.fullmatch(word) else word
 

@@ -176,8 +176,9 @@ def number_of(word: str, schema: Schema) -> Expression:
         return Expression.of_field(field.name, field.transform)
     found = Expression.parse(word, _numbers(schema))
     shown = word
-    for plain, own in found.fields.items():
-        shown = re.sub(rf"\b{plain}\b", own, shown)
+    if found.fields:
+        words = re.compile(rf"\b({'|'.join(found.fields)})\b")
+        shown = words.sub(lambda match: found.fields[match[1]], shown)
     return replace(found, text=shown)
 
 

@@ -14,6 +14,7 @@ from private_mcmc.data.expressions import PIECEWISE
 from private_mcmc.data.families import Prior, marginal, ordered_start
 from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import Term
+from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Model, Record
 
 _HEAD = '''"""{formula}
@@ -41,6 +42,7 @@ def model_source(design: Design) -> str:
     trials = formula.trials and (formula.trials if formula.trials.isdigit() else identifier(formula.trials))
     columns += [trials] if trials and not trials.isdigit() and trials not in columns else []
     who = identifier(design.schema.person) if any(term.own for term in formula.terms) else ""
+    _refuse_taken(design, {outcome, *columns[:1]} - {trials})
     unknown = [name for name in formula.fields if design.schema[name].missing == "marginal"]
     columns += [identifier(f"{name}_missing") for name in unknown]
     middle, half = design.outcome_scale
@@ -80,7 +82,7 @@ def model_source(design: Design) -> str:
     ]
     lines = [line for name in unknown for line in _unknown(design.schema[name])] + lines
     head = _HEAD.format(
-        formula=formula.text.replace("\\", "").replace('"', "'"),
+        formula=_one_line(formula.text).replace("\\", "").replace('"', "'"),
         arguments=", ".join([*columns, *([who, count_of(who)] if who else []), f"{outcome}=None"]),
     )
     body = "".join(f"    {line}\n" for line in lines)
@@ -89,12 +91,24 @@ def model_source(design: Design) -> str:
     return (head if "jax." in body else head.replace("import jax\n", "")) + body
 
 
+def _refuse_taken(design: Design, columns: set[str]) -> None:
+    """Refuse the outcome, or the column that tells the number of rows, by the name of something else."""
+    own = {*design.parameters, *(["mu"] if design.family.is_linear else [])}
+    own |= {"thresholds", "start"} if design.thresholds else set()
+    own |= {"trials"} if design.formula.trials else set()
+    if both := sorted(columns & own):
+        raise DeclarationError(
+            f"formula {design.formula.text!r}: a model of this family calls something else {both[0]!r}: "
+            "rename the field, in the table and in its schema."
+        )
+
+
 def _unknown(field: Field) -> list[str]:
     """A field's missing values, which are integrated over, or summed where it is a category."""
-    word, site = identifier(field.name), field.name
+    word, mask, site = identifier(field.name), identifier(f"{field.name}_missing"), field.name
     if field.is_category:
         count = len(field.all_levels)
-        lines = [f'shares_of_{word} = numpyro.sample("shares({site})", dist.Dirichlet(jnp.ones({count})))']
+        lines = [f"shares_of_{word} = {_sample(f'shares({site})')}, dist.Dirichlet(jnp.ones({count})))"]
         law = f"dist.Categorical(shares_of_{word})"
     elif field.marginal:
         lines, law = [], marginal(field.name, field.marginal).source()
@@ -102,16 +116,21 @@ def _unknown(field: Field) -> list[str]:
         low, high = field.range
         centre, half = (low + high) / 2, (high - low) / 2
         lines = [
-            f'mean_of_{word} = numpyro.sample("mean({site})", dist.Normal({centre!r}, {half!r}))',
-            f'sd_of_{word} = numpyro.sample("sd({site})", dist.LogNormal({math.log(half / 2)!r}, 0.7))',
+            f"mean_of_{word} = {_sample(f'mean({site})')}, dist.Normal({centre!r}, {half!r}))",
+            f"sd_of_{word} = {_sample(f'sd({site})')}, dist.LogNormal({math.log(half / 2)!r}, 0.7))",
         ]
         law = f"dist.Normal(mean_of_{word}, sd_of_{word})"
     return [
         _comment(f"Where {field.name} is missing, every value counts as probable as this says."),
         *lines,
         f'with numpyro.plate("rows", {word}.shape[0]):',
-        f'    {word} = numpyro.sample("{site} of all", {law}, obs={word}, obs_mask={word}_missing == 0)',
+        f"    {word} = {_sample(f'{site} of all')}, {law}, obs={word}, obs_mask={mask} == 0)",
     ]
+
+
+def _sample(site: str) -> str:
+    """The beginning of a site's line. Whatever its name is, it is a text: names are those of a table."""
+    return f"numpyro.sample({site!r}"
 
 
 def _thresholds(design: Design) -> list[str]:
@@ -247,7 +266,12 @@ def _index(term: Term, design: Design) -> str:
 
 
 def _comment(words: str) -> str:
-    return "# " + " ".join(words.split())
+    return f"# {_one_line(words)}"
+
+
+def _one_line(words: str) -> str:
+    """Words that end no line, and hold nothing that Python takes for no source."""
+    return "".join(sign if sign.isprintable() else " " for sign in " ".join(words.split()))
 
 
 def shown_source(model: Model) -> str:
