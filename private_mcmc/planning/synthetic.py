@@ -187,14 +187,17 @@ def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarr
         return np.asarray(random.standard_normal((count, *domain.event_shape)))
     if isinstance(domain, Binary):
         return _indicator(count, random)
-    size = max(math.prod(domain.event_shape), 1)
-    shares = np.column_stack([_shares(count, random) for _ in range(size)])
+    # A number of a table is seldom two-valued; what fills a vector often is.
+    one = _skewed if domain.event_shape == () else _shares
+    shares = np.column_stack([one(count, random) for _ in range(max(math.prod(domain.event_shape), 1))])
     return np.asarray(low + (high - low) * shares.reshape(count, *domain.event_shape))
 
 
 def _shares(count: int, random: np.random.Generator) -> Array:
-    if random.random() < 0.5:
-        return _indicator(count, random)
+    return _indicator(count, random) if random.random() < 0.5 else _skewed(count, random)
+
+
+def _skewed(count: int, random: np.random.Generator) -> Array:
     mean = random.choice(_MEANS)
     return np.asarray(random.beta(_SPREAD * mean, _SPREAD * (1 - mean), size=count))
 

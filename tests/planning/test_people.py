@@ -36,6 +36,19 @@ def test_indicators_are_rare_in_some_data_sets_and_common_in_others():
     assert min(prevalences) < 0.04 and max(prevalences) > 0.4
 
 
+def test_a_number_of_a_table_is_not_two_valued_and_elements_of_a_vector_may_be():
+    """Two-valued ages tell nothing of a curve: its sd without privacy would be several times too large."""
+    two_valued = 0
+    for seed in range(20):
+        drawn = people(ROWS, 2000, seed)
+        for name in ("age", "visits"):
+            # No value, rounded, that nearly everybody has, nor two.
+            shares = np.sort(np.unique(drawn[name].round(), return_counts=True)[1] / 2000)
+            assert shares[-2:].sum() < 0.9
+        two_valued += sum(len(np.unique(column)) == 2 for column in drawn["scores"].T)
+    assert 10 <= two_valued <= 30  # of 40, each with probability 1/2: 5 sds are 16
+
+
 def test_the_same_seed_draws_the_same_people():
     for first, again in zip(people(ROWS, 50, 1).values(), people(ROWS, 50, 1).values(), strict=True):
         np.testing.assert_array_equal(first, again)
