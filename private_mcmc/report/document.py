@@ -164,7 +164,7 @@ def _verdict(block: Verdict) -> Panel:
 def _facts(block: Facts) -> RichTable:
     from rich.table import Table as RichTable
 
-    title = block.title or None
+    title = _text(block.title) if block.title else None
     grid = RichTable(box=None, show_header=False, pad_edge=False, title=title, title_justify="left")
     grid.add_column(style="bright_black", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -181,7 +181,7 @@ def _table(block: Table) -> RichTable:
     for index, name in enumerate(block.columns):
         justify: Literal["left", "right"] = "right" if right_aligned(block, index) else "left"
         longest = max([_HEADING, *(len(cell(row[index])) for row in block.rows)])
-        table.add_column(textwrap.fill(name, longest), justify=justify, overflow="fold")
+        table.add_column(_text(textwrap.fill(name, longest)), justify=justify, overflow="fold")
     for row in block.rows:
         table.add_row(*(_text(cell(value)) for value in row))
     return table

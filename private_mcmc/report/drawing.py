@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,27 @@ _INK, _FAINT, _CARD, *_SERIES, _GOOD, _BAD = _SENTINELS
 _CSS = Palette(_INK, _FAINT, _CARD, tuple(_SERIES), _GOOD, _BAD)
 
 
+def _worded(plot: Plot) -> Plot:
+    """``plot`` with words as they are: between two dollars matplotlib reads formulas."""
+    drawn = []
+    for one in plot.drawn:
+        words = {name: _dollars(getattr(one, name)) for name in ("label", "text") if hasattr(one, name)}
+        drawn.append(replace(one, **words))  # type: ignore[arg-type]
+    return replace(
+        plot,
+        title=_dollars(plot.title),
+        x_label=_dollars(plot.x_label),
+        y_label=_dollars(plot.y_label),
+        drawn=tuple(drawn),
+        x_ticks=tuple((at, _dollars(name)) for at, name in plot.x_ticks),
+        y_ticks=tuple((at, _dollars(name)) for at, name in plot.y_ticks),
+    )
+
+
+def _dollars(text: str) -> str:
+    return text.replace("$", r"\$")
+
+
 def tall(plot: Plot, size: tuple[float, float]) -> tuple[float, float]:
     """``size``, higher where named places would not have room."""
     lines = sum(name.count("\n") + 1 for _, name in _places(plot, size))
@@ -76,7 +97,7 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
     """A matplotlib figure of ``plot``; ``size`` in inches, at least."""
     from matplotlib.figure import Figure
 
-    size = tall(plot, size)
+    size, plot = tall(plot, size), _worded(plot)
     result = Figure(figsize=size, layout="constrained", facecolor="none")
     axes = result.add_subplot(facecolor="none")
     _prepare_axes(axes, plot, palette)
@@ -116,11 +137,17 @@ def png(plot: Plot, path: str | Path | None = None, below: str = "") -> bytes:
 
     drawing = figure(plot)
     drawing.suptitle(
-        textwrap.fill(plot.title, 70), fontsize=11, color=LIGHT.ink, x=0.02, ha="left", weight="bold"
+        _dollars(textwrap.fill(plot.title, 70)),
+        fontsize=11,
+        color=LIGHT.ink,
+        x=0.02,
+        ha="left",
+        weight="bold",
     )
     if below:
         letters = 66 if plot.y_ticks else 92  # beside names of places there is less room
-        drawing.axes[0].set_title(textwrap.fill(below, letters), fontsize=8, color=LIGHT.ink, loc="left")
+        words = _dollars(textwrap.fill(below, letters))
+        drawing.axes[0].set_title(words, fontsize=8, color=LIGHT.ink, loc="left")
     FigureCanvasAgg(drawing)
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=150, facecolor=LIGHT.ground)
