@@ -103,7 +103,7 @@ class Planned:
         # Charged before the table is looked at, and once for all.
         with charge as reserved:
             outer = self.asked.schema
-            asked = self.asked.on(self.bounds.buy(outer, self.read(self.bounds.marked(outer))))
+            asked = _of_bought(self.asked, self.bounds.buy(outer, self.read(self.bounds.marked(outer))))
             made = plan(
                 asked.model,
                 asked.rows,
@@ -133,6 +133,19 @@ class Planned:
             warnings=self.warnings(books.ledger),
         )
         return driver.kept(about)
+
+
+def _of_bought(asked: Question, bought: Schema) -> Question:
+    """The question in the bought ranges; they are paid for, so that in one that it cannot be asked in
+    (its knots lie outside) it is asked in the outer ones.
+    """
+    try:
+        return asked.on(bought)
+    except DeclarationError as error:
+        kept = f"The declared ranges are kept: in those that were bought the model cannot be asked ({error})."
+        outer = tuple(replace(field, bounds="") for field in asked.schema.fields)
+        again = asked.on(replace(asked.schema, fields=outer))
+        return replace(again, notes=(*again.notes, kept))
 
 
 def plan_fit(

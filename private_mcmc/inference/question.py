@@ -249,7 +249,10 @@ def plan_bounds(
     mechanisms = tuple(plan_counts(each, cells=cells, adjacency=target.adjacency) for _ in fields)
     # Slightly less, so that rounding upwards keeps everything within the budget.
     rest = accounting.gdp.epsilon(budget * math.sqrt(1 - share), target.delta) * (1 - 1e-6)
-    return BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest), share)
+    found = BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest), share)
+    # The table is read so after the charge: what this schema refuses is refused now.
+    found.marked(schema)
+    return found
 
 
 def _edges(field: Field, cells: int) -> npt.NDArray[np.float64]:

@@ -224,3 +224,24 @@ def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_pat
     with pytest.raises(pmc.ReleaseError, match="has paid for a run"):
         run(ledger.history("people")[-1])
     assert ledger.history("people")[-1].outcome == "reserved"
+
+
+def test_what_the_schema_for_the_histograms_refuses_is_refused_before_the_charge():
+    """A field of the name that tells what is missing: the whole budget was charged for nothing."""
+    clash = {"name": "wage_missing", "type": "number", "constraints": {"minimum": "0", "maximum": "1"}}
+    schema = schema_of(private("wage", 0, 1000, missing="middle"), clash, AGE)
+    with pytest.raises(pmc.DeclarationError, match="wage_missing"):
+        plan_bounds(schema, ["wage", "wage_missing"], pmc.Target(1.0, 1e-6), 1000)
+
+
+def test_a_question_that_bought_ranges_do_not_fit_is_asked_in_the_declared_ones():
+    """Knots outside ended a run whose whole budget was charged."""
+    schema = schema_of(WAGE, AGE)
+    asked = question(schema, "age ~ ns(wage, knots=[100, 900])", family="gaussian")
+    bounds = plan_bounds(schema, ["wage"], pmc.Target(1.0, 1e-6), 20_000)
+    bought = bounds.buy(schema, {"wage": COLUMNS["wage"]})
+    assert bought["wage"].maximum < 900
+    found = fitting._of_bought(asked, bought)
+    assert found.rows == asked.rows and "knots increase" in found.notes[-1]
+    assert found.schema["wage"].bounds == ""
+    assert fitting._of_bought(question(schema, "age ~ wage", family="gaussian"), bought).rows != found.rows
