@@ -21,7 +21,7 @@ from benchmarks.datasets.tables import TABLES
 from private_mcmc import Ball, Binary, Box, Categories, Counts, Rows
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.posterior import agreed, posterior_given
+from private_mcmc.inference.posterior import averaged, posterior_given
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel, read
@@ -157,7 +157,7 @@ class Problem:
             policy, lambda stage: self._chain(policy, stage), *_distinct(self.reading, people), seed
         )
         given = posterior_given(self.reading, [history], self.n, jax.random.key(seed), _CHAINS)
-        return agreed(policy.conclude(history), given).draws.reshape(-1, self.reading.dim)
+        return averaged(policy.conclude(history), given).draws.reshape(-1, self.reading.dim)
 
 
 def _distinct(reading: RowModel, people: Columns) -> tuple[dict[str, Any], Array]:

@@ -12,7 +12,7 @@ from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs, seeds
 from private_mcmc import NotPrivate, NotYetSupported, Plan, PrivateMCMC, Target, plan
 from private_mcmc.inference.last_run import path_says_more
-from private_mcmc.inference.posterior import agreed, posterior_given
+from private_mcmc.inference.posterior import averaged, posterior_given
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.planning.simulate import simulate
@@ -67,7 +67,7 @@ class Simulated:
             )
             conclusion = asked.policy.conclude(history)
             try:
-                known = agreed(conclusion, posterior_given(asked.reading, [history], dataset.n))
+                known = averaged(conclusion, posterior_given(asked.reading, [history], dataset.n))
             except NotYetSupported:
                 draws.append(conclusion.draws)
                 continue

@@ -25,7 +25,7 @@ from private_mcmc.errors import LedgerError, NotYetSupported, ReleaseError, warn
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.posterior import GivenReleases, agreed, posterior_given
+from private_mcmc.inference.posterior import GivenReleases, averaged, posterior_given
 from private_mcmc.inference.processes import releases
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.planning.policy import mark_of
@@ -332,7 +332,7 @@ class LastRun:
 
         Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
         and the prior are in the width. It is post-processing: free, and a function of what was released. Of
-        one run they have the mean of the policy's own estimate where both agree (``posterior.agreed``).
+        one run they are averaged with the policy's own estimate (``posterior.averaged``).
         Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
 
         Args:
@@ -356,7 +356,7 @@ class LastRun:
             found = self._known
         else:
             given = posterior_given(plan.reading, histories, plan.n, rng_key)
-            found = agreed(first.conclusion, given)
+            found = averaged(first.conclusion, given)
             self._known = found if rng_key is None else self._known
         return _released(plan, known, found.draws)
 

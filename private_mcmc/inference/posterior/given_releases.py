@@ -72,7 +72,7 @@ class GivenReleases(NamedTuple):
         sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
         dispersion: how many times as much people vary as the model says.
         remarks: what the fit does not explain of the releases, in words.
-        told: the error of the draws' mean as another estimate tells it, which they have the mean of.
+        told: the error of the draws' mean, where it is an average with another estimate's.
     """
 
     draws: Array
