@@ -1,0 +1,158 @@
+"""What leaves a command, besides what its mechanisms release, is the same whoever is in the table.
+
+Mechanisms are shown public rows in place of the private ones, and all randomness is fixed. Whatever differs
+then between two tables went past them: a word, an exit code, a file, the size of one.
+"""
+
+import datetime
+import json
+import secrets
+import sys
+from types import SimpleNamespace
+
+import arviz.data.base
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from private_mcmc.cli.main import main
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.inference import execute_plan, fitting, last_run
+from private_mcmc.release import ledger, noise
+
+SCHEMA = """fields:
+- {name: died, type: boolean, private_mcmc: {missing: 'false', otherwise: missing}}
+- {name: age, type: number, constraints: {minimum: 0, maximum: 100}, missingValues: ['', '-9'],
+   private_mcmc: {missing: indicator, otherwise: missing}}
+- {name: region, type: string, constraints: {enum: [n, s, é]},
+   private_mcmc: {missing: indicator, otherwise: other}}
+- {name: id, type: string, private_mcmc: {role: %s}}
+%s
+"""
+QUESTION = ("--schema", "schema.yaml", "--formula", "died ~ age + region")
+ROWS = [f"{k % 2},{20 + k},{'ns'[k % 3 // 2]},p{k // 2}" for k in range(48)]
+OF_ONE = {
+    "extreme": "1,1e308,é,x",
+    "no number": "nan,inf,\x00,x",
+    "code": "0,-9.0,,x",
+    "words": "maybe,old,zzz," + "x" * 10_000,
+    "accents": "1,٣٣,e\u0301,x",
+    "quoted": '"1"," 50 ","n\ns","x"',
+    "long": "1," + "9" * 6_000 + "," + "e\u0301" * 200_000 + ",x",
+    "other width": "1,2,3,4,5,6,7",
+}
+PERSON = "private_mcmc: {person: {field: id, at_most: 3}}"
+OTHERS = [row for row in ROWS if not row.endswith("p7")]
+OF_A_PERSON = {
+    "who did not come": OTHERS,
+    "of many rows": [*OTHERS, *["1,50,n,p7"] * 40],
+    "without an identifier": [*OTHERS, "1,50,n,", "0,50,s, "],
+    "spelt oddly": [*OTHERS, "1,50,n,\u200bP７.0", "1,50,n," + "7" * 5_000],
+    "in another order": OTHERS[::-1],
+    "nobody": [],
+}
+
+
+class Now(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime(2026, 1, 1, tzinfo=tz)
+
+
+@pytest.fixture
+def fixed(monkeypatch):
+    """All randomness and times fixed, from the start when called; mechanisms see rows of zeros, all there."""
+    state = SimpleNamespace(random=np.random.RandomState(7))
+
+    def again():
+        state.random = np.random.RandomState(7)
+
+    def on_device(rows, columns, n, *where):
+        found, present = shown(rows, columns, n, *where)
+        with jax.enable_x64(True):
+            public = {name: jnp.zeros(column.shape, column.dtype) for name, column in found.items()}
+            return public, jnp.ones_like(present)
+
+    def drawn(self, values):
+        return np.asarray(values, float).reshape(-1) + self.sd * state.random.normal(size=self.size)
+
+    def no_posterior(*_):
+        raise NotYetSupported("only what the path says, which is quicker")
+
+    shown, seeded = execute_plan.on_device, np.random.default_rng
+    monkeypatch.setattr(execute_plan, "on_device", on_device)
+    monkeypatch.setattr(noise._Noise, "drawn", drawn)
+    monkeypatch.setattr(last_run, "posterior_given", no_posterior)
+    monkeypatch.setattr(secrets, "token_bytes", lambda size=32: state.random.bytes(size))
+    monkeypatch.setattr(execute_plan, "run_name", lambda: state.random.bytes(8).hex())
+    monkeypatch.setattr(ledger.ledger.uuid, "uuid4", lambda: SimpleNamespace(hex=state.random.bytes(8).hex()))
+    monkeypatch.setattr(np.random, "default_rng", lambda *seed: seeded(*seed) if seed else seeded(7))
+    monkeypatch.setattr(last_run, "datetime", Now)
+    monkeypatch.setattr(
+        arviz.data.base, "datetime", SimpleNamespace(datetime=Now, timezone=datetime.timezone)
+    )
+    for module in (ledger.ledger, ledger.declarations):
+        monkeypatch.setattr(module, "now", lambda: "2026-01-01")
+    return again
+
+
+def call(*line):
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
+        patched.setattr(sys, "argv", ["private-mcmc", *line])
+        main()
+    return ended.value.code
+
+
+def leaving(place, schema, rows, options, again, capfd):
+    """Codes, words, warnings, files and the ledger's charges of a fit to these rows."""
+    again()
+    place.mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(place)
+        (place / "schema.yaml").write_text(schema, encoding="utf-8")
+        (place / "people.csv").write_text("\n".join(["died,age,region,id", *rows]) + "\n", encoding="utf-8")
+        unit = ("--unit", "id") if "at_most" in schema else ()
+        adjacency = ("--adjacency", "add_remove") if unit else ()
+        budget = ("--dataset", "people", "--epsilon", "3", "--delta", "1e-6")
+        codes = [call("ledger", "init", "books.db", *budget, *adjacency, *unit)]
+        charged = ("--ledger", "books.db", "--dataset", "people")
+        codes += [call("fit", "people.csv", *QUESTION, *options, "--yes", "--out", "study", *charged)]
+        codes += [call("ledger", "history", "books.db", "--json"), call("verify", "study", *charged[:2])]
+    files = {path.name: path.read_bytes() for path in sorted((place / "study").glob("*"))}
+    return codes, *capfd.readouterr(), files, (place / "books.db").stat().st_size
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("persons", [False, True])
+def test_only_mechanisms_tell_who_is_in_a_table(tmp_path, fixed, capfd, recwarn, monkeypatch, persons):
+    schema = SCHEMA % (("person", PERSON) if persons else ("ignored", ""))
+    (tmp_path / "schema.yaml").write_text(schema, encoding="utf-8")
+    about = ("--adjacency", "add_remove") if persons else ()
+    plan, size = str(tmp_path / "plan.json"), "30" if persons else str(len(ROWS))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path)
+        assert call("plan", *QUESTION, "--epsilon", "2", "--n", size, *about, "--save", plan) == 0
+    tables = OF_A_PERSON if persons else {name: [*ROWS[1:], row] for name, row in OF_ONE.items()}
+
+    def seen(name, rows):
+        recwarn.clear()
+        found = leaving(tmp_path / name, schema, rows, ("--plan", plan), fixed, capfd)
+        return *found, [str(one.message) for one in recwarn]
+
+    seen("once", ROWS)
+    expected = seen("base", ROWS)
+    assert expected[0] == [0, 0, 0, 0] and len(expected[3]) > 4, expected[2]
+    record = json.loads(expected[3]["study.json"])
+    assert record["draws"] and record["ledger"]
+    for name, rows in tables.items():
+        assert seen(name, rows) == expected, name
+    # The planted fault: a remark that looks at the columns.
+    remarks = fitting.Planned.warnings
+
+    def told(self, books):
+        there = self.columns["age"].sum() > 0
+        return (*remarks(self, books), f"Some are older than others: {there}.")
+
+    monkeypatch.setattr(fitting.Planned, "warnings", told)
+    assert seen("told", ROWS) != seen("told of others", ["1,0,n,p1"] * (3 if persons else len(ROWS)))
