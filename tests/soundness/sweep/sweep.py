@@ -33,7 +33,6 @@ from tests.soundness.sweep.settings import POINTS, Setting, settings
 
 _FEWEST_RUNS = 200
 _CLOSEST = 10
-_TASKS = 100
 
 
 @dataclass(frozen=True)
@@ -152,9 +151,9 @@ def _running(jobs: Sequence[Job], workers: int) -> Iterator[Iterator[tuple[Setti
     if workers == 1 or len(jobs) < 2:
         yield ((job[0], _audited(*job)) for job in jobs)
         return
-    # A fresh interpreter each: JAX does not survive a fork. Compiled programs stay with a process.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, max_tasks_per_child=_TASKS) as pool:
+    # A fresh interpreter each: JAX does not survive a fork. Never replaced after so many settings: a pool
+    # whose processes all end at once waits for ever (Python 3.11).
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         settings_of = {pool.submit(_audited, *job): job[0] for job in jobs}
         try:
             yield ((settings_of[done], done.result()) for done in as_completed(settings_of))
