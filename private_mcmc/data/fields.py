@@ -99,6 +99,8 @@ class Level:
     label: str
 
 
+# Control signs other than white space.
+_OBEYED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 _LEVELS = "string, with its levels as constraints.enum"
 # Types of other programs.
 _SAME_TYPES = {
@@ -189,6 +191,10 @@ class Field:
             if getattr(self, word) not in get_args(allowed):
                 choices = ", ".join(choice for choice in get_args(allowed) if choice)
                 raise self._wrong(f"{word} {getattr(self, word)!r} is not one of {choices}")
+        words = (self.name, self.title, self.unit, self.bounds_from)
+        labels = (word for level in self.levels for word in (level.value, level.label))
+        if any(_OBEYED.search(word) for word in (*words, *labels)):
+            raise self._wrong("has control signs in its words, which terminals obey: leave them out")
         if not self.is_used:
             return
         if self.marginal and (self.is_category or self.missing != "marginal"):

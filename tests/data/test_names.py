@@ -127,3 +127,14 @@ def test_a_field_with_the_name_of_something_else_in_the_model_is_refused(outcome
     schema = pmc.Schema.from_dict({"fields": [{"name": name, **number} for name in (outcome, "age")]})
     with pytest.raises(pmc.DeclarationError, match="rename"):
         model_source(design(read_formula(formula, schema), schema, family(kind)))
+
+
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\x00", "\x9b2J", "\x7f"])
+@pytest.mark.parametrize("word", ["name", "title", "unit", "bounds_from"])
+def test_terminals_are_told_nothing_by_the_words_of_a_field(word, sign):
+    words = {"name": "age", word: f"age{sign}"}
+    with pytest.raises(pmc.DeclarationError, match="control signs") as refused:
+        pmc.Field(type="number", minimum=0.0, maximum=9.0, **words)
+    assert sign not in str(refused.value)
+    with pytest.raises(pmc.DeclarationError, match="control signs"):
+        pmc.Field("sex", "string", levels=(pmc.Level("f", "female"), pmc.Level("m", f"male{sign}")))
