@@ -140,6 +140,32 @@ def test_rows_say_nothing_of_a_parameter_that_they_do_not_read():
     assert b.std() < 0.5 * PRIOR_SD
 
 
+def wards(form):
+    """Effects of four wards; ``sigma``, the sd of the outcome, comes first."""
+
+    def model(ward, y=None):
+        sigma = numpyro.sample("sigma", dist.HalfNormal(2.0))
+        if form == "stated":
+            effects = numpyro.sample("effects", dist.Normal(0, 1.0).expand([4]).to_event(1))
+        else:
+            sd = numpyro.sample("sd", dist.HalfNormal(1.0))
+            spread = 1.0 if form == "non-centred" else sd
+            effects = numpyro.sample("effects", dist.Normal(0, spread).expand([4]).to_event(1))
+            effects = effects * (sd if form == "non-centred" else 1.0)
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(effects[ward], sigma), obs=y)
+
+    return read(model, pmc.Rows(ward=pmc.Categories(4), y=ROWS["y"]), n=N)
+
+
+@pytest.mark.parametrize("form", ["stated", "centred", "non-centred"])
+def test_who_estimates_an_sd_of_groups_by_a_path_alone_is_warned(form):
+    reading = wards(form)
+    path = ran("run", 6, 60.0, dim=reading.dim)
+    found = given_releases.posterior_given(reading, [(path,)], N, asked=Chains(2, 20, 50))
+    assert any("sd of groups" in remark for remark in found.remarks) == (form != "stated")
+
+
 def test_only_the_last_path_is_used():
     both = (ran("warm-up", 1), ran("run", 2))
     assert [path.stage.name for path in used_paths(both)] == ["run"]

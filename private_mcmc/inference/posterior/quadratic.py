@@ -73,6 +73,22 @@ def in_rows(reading: RowModel, at: Array) -> Flags:
     return read
 
 
+def scales_effects(reading: RowModel, at: Array, scale: int) -> bool:
+    """Whether a parameter is the sd of effects: rows do not read it, or not where some site's elements are 0.
+
+    So it is in a hierarchy, centred or not; the sd of an outcome is read wherever effects are.
+    """
+    rows = dict(reading.rows.project(reading.rows.synthetic(7, _ROWS)))
+    places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
+    for site in reading.sites:
+        without = places.copy()
+        without[:, site.slice] = 0.0
+        several = site.slice.stop - site.slice.start > 1
+        if several and not np.any(np.asarray(_slopes(reading, jnp.asarray(without), rows))[..., scale]):
+            return True
+    return False
+
+
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _slopes(reading: RowModel, thetas: jax.Array, rows: Fields) -> jax.Array:
     of_rows = jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))
