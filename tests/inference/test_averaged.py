@@ -53,7 +53,7 @@ def test_the_error_to_expect_is_between_the_claims_and_no_less_than_the_paths(gi
 def test_of_a_path_that_is_wider_than_its_claimed_error_the_shape_is_taken(given):
     mean, covariance = moments(given.draws)
     wide = conclusion(mean, SDS * [9.0, 90.0, 9.0], claims=3.0)
-    share = 10.0 / np.mean(np.diag(np.cov(wide.draws.T)) / SDS**2)
+    share = (1 + 3.75**2) / np.mean(np.diag(np.cov(wide.draws.T)) / SDS**2)
     path = np.cov(wide.draws.T) * share
     found = moments(averaged(wide, given).draws)[1]
     for narrower in (covariance, path):
