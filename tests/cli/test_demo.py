@@ -47,7 +47,7 @@ def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
     assert by_name["sex[male]"].ratio == pytest.approx(3.11, rel=0.25)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_answer_without_privacy_is_the_mode_where_the_search_begins_at_a_predictor_of_zero(tmp_path):
     """Shares of .1 and .15; the derivative of NumPyro's density at logits of 0 is no slope."""
     schema = Schema.from_dict(

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 import private_mcmc as pmc
-from private_mcmc.inference.posterior import given_releases
+from private_mcmc.inference.posterior import given_releases, quadratic
 from private_mcmc.inference.posterior.covariates import conditioned
 from private_mcmc.inference.posterior.observations import used_paths
 from private_mcmc.inference.posterior.sample import Chains
@@ -159,6 +159,17 @@ def wards(form):
 
 
 @pytest.mark.parametrize("form", ["stated", "centred", "non-centred"])
+def test_an_sd_of_effects_is_told_from_that_of_an_outcome(form):
+    reading = wards(form)
+    scales = {site.name: site.slice.start for site in reading.sites if site.name != "effects"}
+    found = {
+        name: quadratic.scales_effects(reading, np.zeros(reading.dim), at) for name, at in scales.items()
+    }
+    assert found == {"sigma": False} | ({} if form == "stated" else {"sd": True})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", ["stated", "non-centred"])
 def test_who_estimates_an_sd_of_groups_by_a_path_alone_is_warned(form):
     reading = wards(form)
     path = ran("run", 6, 60.0, dim=reading.dim)
