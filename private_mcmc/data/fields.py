@@ -99,8 +99,9 @@ class Level:
     label: str
 
 
-# Control signs other than white space.
-_OBEYED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+# Control signs other than white space; of the second block those that begin a sequence: the others are quotes
+# and letters of Windows, read in another encoding, which terminals pass over.
+_OBEYED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\x90\x98\x9b\x9d-\x9f]")
 _LEVELS = "string, with its levels as constraints.enum"
 # Types of other programs.
 _SAME_TYPES = {

@@ -203,4 +203,7 @@ def _skewed(count: int, random: np.random.Generator) -> Array:
 
 
 def _indicator(count: int, random: np.random.Generator) -> Array:
-    return np.asarray(random.random(count) < random.choice(_PREVALENCES), dtype=np.float64)
+    """Somebody has it, however few people there are: what nobody has, a table tells nothing of."""
+    drawn, prevalence = random.random(count), random.choice(_PREVALENCES)
+    fewest = max(round(prevalence * count) // 2, 1)
+    return np.asarray(drawn <= max(prevalence, np.sort(drawn)[fewest - 1]), dtype=np.float64)

@@ -129,7 +129,7 @@ def test_a_field_with_the_name_of_something_else_in_the_model_is_refused(outcome
         model_source(design(read_formula(formula, schema), schema, family(kind)))
 
 
-@pytest.mark.parametrize("sign", ["\x1b[2J", "\x00", "\x9b2J", "\x7f"])
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\x00", "\x9b2J", "\x90$q", "\x9d0;", "\x7f"])
 @pytest.mark.parametrize("word", ["name", "title", "unit", "bounds_from"])
 def test_terminals_are_told_nothing_by_the_words_of_a_field(word, sign):
     words = {"name": "age", word: f"age{sign}"}
@@ -138,3 +138,8 @@ def test_terminals_are_told_nothing_by_the_words_of_a_field(word, sign):
     assert sign not in str(refused.value)
     with pytest.raises(pmc.DeclarationError, match="control signs"):
         pmc.Field("sex", "string", levels=(pmc.Level("f", "female"), pmc.Level("m", f"male{sign}")))
+
+
+def test_quotes_of_windows_in_another_encoding_are_taken():
+    """As codebooks of old have them; they begin no sequence."""
+    assert pmc.Field("age", "number", title="person\x92s age", minimum=0.0, maximum=9.0).title

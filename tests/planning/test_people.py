@@ -36,6 +36,11 @@ def test_indicators_are_rare_in_some_data_sets_and_common_in_others():
     assert min(prevalences) < 0.04 and max(prevalences) > 0.4
 
 
+def test_somebody_has_every_indicator_of_a_small_table():
+    """Its sd without privacy would be the prior's."""
+    assert min(people(ROWS, count, seed)["sex"].sum() for count in (32, 128) for seed in range(60)) >= 1
+
+
 def test_a_number_of_a_table_is_not_two_valued_and_elements_of_a_vector_may_be():
     """Two-valued ages tell nothing of a curve: its sd without privacy would be several times too large."""
     two_valued = 0

@@ -64,10 +64,7 @@ def log_density(reading: RowModel, given: Likelihoods, theta: jax.Array) -> jax.
 
 def in_rows(reading: RowModel, at: Array) -> Flags:
     """Which parameters rows read, ``(p,)``: all of a site of which public rows read some near ``at``."""
-    rows = dict(reading.rows.project(reading.rows.synthetic(7, _ROWS)))
-    places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
-    found = _slopes(reading, jnp.asarray(places), rows)
-    any_row, read = np.any(np.asarray(found) != 0, axis=(0, 1)), np.zeros(len(at), dtype=bool)
+    any_row, read = _have_slopes(reading, at), np.zeros(len(at), dtype=bool)
     for site in reading.sites:
         read[site.slice] = np.any(any_row[site.slice])
     return read
@@ -78,15 +75,17 @@ def scales_effects(reading: RowModel, at: Array, scale: int) -> bool:
 
     So it is in a hierarchy, centred or not; the sd of an outcome is read wherever effects are.
     """
+    several = [site.slice for site in reading.sites if site.slice.stop - site.slice.start > 1]
+    return any(not _have_slopes(reading, at, elements)[scale] for elements in several)
+
+
+def _have_slopes(reading: RowModel, at: Array, zero: slice = slice(0)) -> Flags:
+    """Along which parameters some public row's loss changes near ``at``, where those of ``zero`` are 0."""
     rows = dict(reading.rows.project(reading.rows.synthetic(7, _ROWS)))
     places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
-    for site in reading.sites:
-        without = places.copy()
-        without[:, site.slice] = 0.0
-        several = site.slice.stop - site.slice.start > 1
-        if several and not np.any(np.asarray(_slopes(reading, jnp.asarray(without), rows))[..., scale]):
-            return True
-    return False
+    places[:, zero] = 0.0
+    found = np.asarray(_slopes(reading, jnp.asarray(places), rows))
+    return np.asarray(np.any(found != 0, axis=(0, 1)))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
