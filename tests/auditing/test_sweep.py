@@ -65,7 +65,7 @@ def test_the_report_of_a_sweep_names_every_setting():
     assert found.to_dict()["settings"] == len(POINTS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_that_was_stopped_goes_on_and_asks_nothing_twice(tmp_path, monkeypatch):
     """Results of other code, or of other numbers, are not taken for its own."""
     part = [one for one in settings() if one.model == "coin"]

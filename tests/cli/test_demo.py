@@ -68,7 +68,7 @@ def test_the_answer_without_privacy_is_the_mode_where_the_search_begins_at_a_pre
     assert found["late[true]"] == pytest.approx(logit(0.15) - logit(0.1), abs=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_answer_without_privacy_is_that_of_its_density_where_an_sd_of_groups_is_estimated(tmp_path):
     """Eight wards of ten, of outcomes with sd 1; the mode of sd and effects together is another answer."""
     random, wards = np.random.default_rng(6), "abcdefgh"

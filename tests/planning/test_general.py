@@ -142,6 +142,7 @@ def test_a_direction_without_information_keeps_the_prior_s_width():
     assert metric.trace == pytest.approx(0.99)
 
 
+@pytest.mark.long
 def test_a_matrix_is_bought_in_the_ball_that_the_budget_affords():
     """In a small one where a larger one's noise would hide it, in a large one where noise is no matter."""
     facts = planned("multinomial").policy.facts
