@@ -118,7 +118,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Study(StudyRecord):
     """One released run: a fit, a plan or a declared kernel. Every value in it is public or released.
 

@@ -42,7 +42,7 @@ _VERSION = 2
 _SEAL = ("fingerprint", "files")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class StudyRecord:
     """What is kept of one released run. Every value in it is public or released.
 
@@ -111,6 +111,10 @@ class StudyRecord:
     chains: int
     draws: Fields
     expectations: Fields
+
+    def __repr__(self) -> str:
+        asked = self.formula or "a model of the user's own"
+        return f"<{type(self).__name__} of {self.table}: {asked}; ε = {self.epsilon:g} at δ = {self.delta:g}>"
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

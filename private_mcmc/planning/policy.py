@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -167,17 +167,17 @@ class Plan:
     """
 
     model: Model
-    reading: RowModel
+    reading: RowModel = field(repr=False)
     rows: Rows
     target: Target
     n: int
     model_args: PublicArguments
     guarantee: Guarantee
     temper: float
-    policy: Policy
-    certificate: Statement | None
+    policy: Policy = field(repr=False)
+    certificate: Statement | None = field(repr=False)
     prediction: Prediction
-    planner: Planner
+    planner: Planner = field(repr=False)
     choices: Choices
     before: tuple[Statement, ...] = ()
 

@@ -15,7 +15,7 @@ from tests.dossier.studies import books_in, study_of
 PROGRAM = [sys.executable, "-c", "from private_mcmc.cli import main; main()"]
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize("line", ["--help", "verify study", "ledger show books.db"])
 def test_a_closed_pipe_is_no_claim_that_fails(tmp_path, line):
     """`verify | head` ended with 1, which says that a dossier is not what ran."""

@@ -95,6 +95,10 @@ def at(record, path):
 
 
 @pytest.mark.slow
+def test_a_study_is_short_where_it_is_typed(folder):
+    assert len(repr(Study.load(folder))) < 200
+
+
 def test_a_dossier_is_verified_anywhere_without_the_table(folder, books):
     found = verify_dossier(folder, books)
     assert found and found.ok

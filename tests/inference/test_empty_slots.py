@@ -70,7 +70,7 @@ def mean_of_people(y=None):
         numpyro.sample("y", dist.Normal(mu, 2.0), obs=y)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_posterior_is_as_wide_as_people_are_few():
     """A quarter of the slots are full: the sd that everybody would leave is half of theirs."""
     slots, people, time, steps = 1600, 400, 80.0, 160

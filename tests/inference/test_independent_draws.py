@@ -79,7 +79,7 @@ def test_where_there_is_no_density_there_are_no_draws(thin):
     assert draws[..., 0].mean() == pytest.approx(np.sqrt(2 / np.pi), abs=0.15)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_independent_chains_stand_still_others_take_their_place():
     """A hierarchy: chains at 83 of 1,000 places had a scale reduction of 1.21, and held .68 of truths."""
 
@@ -119,7 +119,7 @@ def _by_nuts(monkeypatch):
         return sample.draws(lambda data, x: _pinched(data, x), *given)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_chains_are_the_same_however_often_they_look_whether_they_are_wanted(monkeypatch):
     often, seldom = [], []
     for steps, found in ((7, often), (1000, seldom)):

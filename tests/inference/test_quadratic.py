@@ -101,6 +101,7 @@ def test_little_more_than_the_prior_is_known_where_rows_add_no_curvature():
     assert found.draws.std() > 0.5 * PRIOR_SD
 
 
+@pytest.mark.long
 def test_a_remark_says_that_no_matrix_was_bought():
     few, history = Chains(1, 20, 50), (ran("run", 0),)
     with_x = read(line, pmc.Rows(**ROWS), n=N)

@@ -36,6 +36,10 @@ def people():
     return {"X": X, "y": y.astype(int)}
 
 
+def test_a_plan_is_short_where_it_is_typed(planned):
+    assert len(repr(planned)) < 1000 and "epsilon=3.0" in repr(planned)
+
+
 def test_a_plan_takes_no_private_data():
     assert set(inspect.signature(pmc.plan).parameters) == {
         "model",

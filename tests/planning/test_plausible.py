@@ -31,7 +31,7 @@ def facts(n=600):
     return facts_of(reading, n, "replace_one", accounting.gdp.budget(3.0, 1e-6), {})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_truth_of_a_plan_puts_outcomes_out_of_their_range():
     rows = facts().reading.rows.project(people(facts().reading.rows, 256, 0))
     predicted = np.abs(
