@@ -315,6 +315,27 @@ def test_heavy_tails_are_summed_finely_whatever_range_is_declared(high, at):
         assert people.off_centre(reading, theta) < 0.02
 
 
+@pytest.mark.some(2)
+@pytest.mark.parametrize("concentration", [0.3, 1.0, 10.0])
+@pytest.mark.parametrize("high", [12, 100])
+def test_counts_that_few_people_have_most_of_are_summed_finely(concentration, high):
+    """Much of their mean is beyond the declared range, where the law is cut off."""
+
+    def model(x, y):
+        u = numpyro.sample("u", dist.Normal(0.0, 1.0))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(u + x), concentration), obs=y)
+
+    reading = read(model, pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Counts(high)), n=3000)
+    theta = np.array([np.log(0.3 * high)])
+    with jax.enable_x64(True):
+        nothing = np.zeros((3, 0))
+        covariates = {"x": np.array([-1.0, 0.0, 1.0]), "y": np.zeros(3)}
+        everyone = Fitted(covariates, np.full(3, 1000.0), nothing, nothing)
+        around = np.array([theta, theta + 0.5, theta - 0.5])
+        assert with_outcomes(reading, everyone, around).off_centre(reading, theta) < 0.03
+
+
 SKEWED = {
     "Gamma": (lambda u: dist.Gamma(jnp.exp(u), jnp.exp(u - 5)), pmc.Box(1.0, 5e4)),
     "Exponential": (lambda u: dist.Exponential(jnp.exp(u - 5)), pmc.Box(0.01, 5e4)),

@@ -109,7 +109,11 @@ class Outcome:
         """As :meth:`evenly`, and far beyond where a law that is cut off has another mean."""
         inner = self.evenly(count)
         if self.endless and inner[-1] - inner[0] < count // 4:
-            return np.asarray(inner[0] + np.arange(count // 4 + 1))
+            inner = np.asarray(inner[0] + np.arange(count // 4 + 1))
+        if self.families <= _COUNTS - {"Poisson"}:
+            # Few people have most of the count: what is cut off is a small part of the law, and not of its mean.
+            far = np.geomspace(inner[-1], _WIDEST * inner[-1], count // 8)[1:]
+            return np.concatenate([inner, far.round()])
         if self.scale is POSITIVE and not self.counted:
             low, high = self.scale.to(inner[[0, -1]])
             return self.scale.back(np.linspace(2 * low - high, 2 * high - low, count))
