@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +22,14 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]
 
 _ON_THE_LINE = {"Normal", "StudentT", "Laplace", "Logistic", "Cauchy", "Gumbel", "AsymmetricLaplace"}
-_HEAVY_TAILED = {"StudentT", "Cauchy"}
-_COUNTS = {"Poisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", "GammaPoisson"}
+_HEAVY_TAILED = {"StudentT", "Cauchy", "Logistic", "Gumbel"}
+_POISSON = {"Poisson", "ZeroInflatedPoisson"}
+_DISPERSED = {
+    *("NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", "GammaPoisson"),
+    *("GeometricProbs", "GeometricLogits"),
+}
+# What laws of more zeros are called, around another's name.
+_ZERO_INFLATED = re.compile(r"ZeroInflated(?:Probs|Logits)\((\w+)\)")
 # For what reads outcomes: counts up to the first are gone through; then so many nodes, ever further apart.
 _EVERY, _SPARSE, _NODES = 5, 7, 65
 # In widths of the declared range; and the least share of it that a logarithm is taken of.
@@ -75,7 +82,16 @@ class Outcome:
     @property
     def endless(self) -> bool:
         """Whether the law is one of all whole numbers, whatever range is declared."""
-        return self.families <= _COUNTS
+        return self._with_fewer_zeros <= _POISSON | _DISPERSED
+
+    @property
+    def _with_fewer_zeros(self) -> set[str]:
+        return {_ZERO_INFLATED.sub(r"\1", family) for family in self.families}
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether the law is continuous on an interval of the line, and need not vanish at its ends."""
+        return self.scale is LINE and not (self.integer or self.families <= _ON_THE_LINE)
 
     @property
     def heavy_tailed(self) -> bool:
@@ -110,8 +126,8 @@ class Outcome:
         inner = self.evenly(count)
         if self.endless and inner[-1] - inner[0] < count // 4:
             inner = np.asarray(inner[0] + np.arange(count // 4 + 1))
-        if self.families <= _COUNTS - {"Poisson"}:
-            # Few people have most of the count: what is cut off is a small part of the law, and not of its mean.
+        if self._with_fewer_zeros <= _DISPERSED:
+            # Few people have most of the count: a small part of the law is a large part of its mean.
             far = np.geomspace(inner[-1], _WIDEST * inner[-1], count // 8)[1:]
             return np.concatenate([inner, far.round()])
         if self.scale is POSITIVE and not self.counted:

@@ -159,6 +159,8 @@ def _nodes(
         return nodes, _log_widths(nodes)
     if outcome.counted and len(grid) <= most:
         return grid, np.zeros(len(grid))
+    if outcome.has_ends:
+        return _between(grid[first], grid[last], most)
     if outcome.heavy_tailed:
         bulk = _bulk(reading, name, jnp.asarray(np.atleast_2d(thetas)[0]), rows, choices)
         return _from_bulk(grid, first, last, *(np.asarray(each) for each in bulk))
@@ -173,6 +175,13 @@ def _nodes(
     short = grid[last] - grid[first] < most
     nodes[short] = grid[first][short][:, None] + np.arange(most)
     return nodes, _log_widths(nodes)
+
+
+def _between(first: Array, last: Array, most: int) -> tuple[Array, Array]:
+    """Gauss–Legendre nodes and log weights; evenly spaced ones are exact only where a law vanishes."""
+    at, weights = np.polynomial.legendre.leggauss(most)
+    nodes = (first + last)[:, None] / 2 + (last - first)[:, None] / 2 * at
+    return nodes, np.broadcast_to(np.log(weights), nodes.shape)
 
 
 def _from_bulk(
@@ -221,7 +230,8 @@ def _log_widths(nodes: Array) -> Array:
 
 def _how_many(outcome: Outcome, spans: Array) -> int:
     """So many that they lie as closely as for the law of one parameter; ``spans`` are its reach and all."""
-    most = _NODES_OF_COUNTS if outcome.counted else _NODES if outcome.scale is LINE else _NODES_OF_SCALES
+    on_the_line = outcome.scale is LINE and not outcome.has_ends
+    most = _NODES_OF_COUNTS if outcome.counted else _NODES if on_the_line else _NODES_OF_SCALES
     wider = float((spans[1] / np.maximum(spans[0], 1e-12)).max())
     # Few sizes: what is compiled is kept.
     return min(1 + (most - 1) * max(math.ceil(wider - 0.1), 1), max(most, _MOST_NODES))
