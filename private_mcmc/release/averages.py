@@ -75,11 +75,16 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
     slopes = np.where(slopes >= 0, slopes, math.inf)
     # A constant value moves by nothing, however far the chains are apart.
     moves = np.where(slopes == 0, 0.0, np.where(slopes > 0, slopes, 1.0) * distance)
+    if isinstance(part, Slopes):
+        # Where floats lose more than a share of what moves, the slope is that of real arithmetic alone.
+        kept = (moves == 0) | (part.lost <= ROUNDING_SHARE / 2 * moves)
+        slopes, moves = np.where(kept, slopes, math.inf), np.where(kept, moves, math.inf)
     bounds = np.minimum(moves, ranges)
     if not np.all(bounds < math.inf):
         raise DeclarationError(
-            "nothing bounds how far one row moves this expectation: the chain has no proved contraction or "
-            "the function no Lipschitz constant. Give bounds=(a, b): the value is clamped to them."
+            "nothing bounds how far one row moves this expectation: the chain has no proved contraction, "
+            "the function no Lipschitz constant, or it adds numbers so large that floats lose what moves. "
+            "Give bounds=(a, b): the value is clamped to them."
         )
     units = np.where(bounds > 0, bounds, max(float(bounds.max()), np.finfo(float).tiny ** 0.5))
     capped = ranges < moves

@@ -35,34 +35,62 @@ _SLOPES: Mapping[str, float] = {
     "erf": 2 / math.sqrt(math.pi) * (1 + 1e-12),
     "erfc": 2 / math.sqrt(math.pi) * (1 + 1e-12),
 }
-_ONE_LIPSCHITZ_IN_EACH = frozenset(["add", "sub", "max", "min", "clamp"])
+# What they are at zero, where that is not zero.
+_AT_ZERO: Mapping[str, float] = {"logistic": 0.5, "cos": 1.0, "erfc": 1.0}
+_SUMS = ("add", "sub")
+_ONE_LIPSCHITZ_IN_EACH = frozenset([*_SUMS, "max", "min", "clamp"])
 _SAME_ENTRIES = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_in_dim"])
+# They round nothing.
+_PICK = _SAME_ENTRIES | {"slice", "rev", "transpose", "gather", "dynamic_slice", "concatenate", "copy", "neg"}
+
+
+_UNIT = 2.0**-53
+# Of two values, by an operation of four units in the last place at most.
+_ROUNDINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """``value_j = g_j(inner_j)`` with ``inner`` affine and ``g_j`` of slope at most ``factors_j``."""
+    """``value_j = g_j(inner_j)`` with ``inner`` affine and ``g_j`` of slope at most ``factors_j``.
+
+    ``added_j``: the sizes of all constants that ``g_j``, of so many ``steps``, adds, each times the slope of
+    what follows it.
+    """
 
     inner: Variable
     factors: FloatArray
+    added: FloatArray
+    steps: int
 
 
 def chain(program: Program, levels: Mapping[Variable, Level], target: Variable) -> Chain | None:
     """Walk from ``target`` back to an affine variable through functions of single entries; ``None`` if
     anything else is met.
     """
-    variable, factors = target, np.ones(program.shape(target))
+    variable, factors, steps = target, np.ones(program.shape(target)), 0
+    added = np.zeros(program.shape(target))
     while levels[variable] is Level.UNKNOWN:
         producer = next(e for e in reversed(program.equations) if variable in e.outputs)
         step = _step(program, levels, producer)
         if step is None:
             return None
         variable, slope = step
-        if math.prod(program.shape(variable)) != factors.size:
+        shape = program.shape(variable)
+        if math.prod(shape) != factors.size:
             return None
         with np.errstate(all="ignore"):
-            factors = factors.reshape(program.shape(variable)) * slope
-    return Chain(variable, factors) if bool(np.all(np.isfinite(factors))) else None
+            added = (added + factors * _constant(program, producer, variable)).reshape(shape)
+            factors = factors.reshape(shape) * slope
+        steps += 1
+    return Chain(variable, factors, added, steps) if bool(np.all(np.isfinite(factors))) else None
+
+
+def _constant(program: Program, equation: Equation, operand: Variable) -> float | FloatArray:
+    """What an equation adds to what moves, in size."""
+    if equation.name not in _SUMS:
+        return _AT_ZERO.get(equation.name, 0.0)
+    other = [v for v in equation.inputs if v != operand]
+    return np.abs(np.asarray(program.run(other, {})[0], dtype=np.float64))
 
 
 def _step(
@@ -109,10 +137,12 @@ def _largest(program: Program, variable: Variable) -> FloatArray:
 class Slopes:
     """Values with ``|f_j(θ) − f_j(θ')| ≤ |A_j·(θ − θ')|``: affine maps, and 1-Lipschitz functions of them.
 
-    ``matrix`` is ``A``, shape ``(d, p)``.
+    ``matrix`` is ``A``, shape ``(d, p)``. In floats two values may be ``lost_j`` further apart, shape
+    ``(d,)``: constants that are added round what moves, as ``w + 1e16`` does.
     """
 
     matrix: FloatArray
+    lost: FloatArray | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -124,6 +154,8 @@ class Lipschitz:
 
 
 Sites = Mapping[str, jax.Array]
+# From the unconstrained vector to the variables of a program that are known then.
+Start = Callable[[jax.Array], dict[Variable, jax.Array]]
 SiteFunction = Callable[[Sites], ArrayLike]
 What = str | SiteFunction
 Bounds = tuple[float, float]
@@ -199,7 +231,8 @@ def _bind(
         return jnp.ravel(value(theta)).astype(theta.dtype)
 
     program = trace(lambda theta: {"value": flat(theta)}, theta=abstract((model.dim,), np.float64))
-    slopes: Slopes | Lipschitz | None = _slopes(program, model.dim)
+    slopes: Slopes | Lipschitz | None
+    slopes, start = _slopes(program, model.dim)
     low, high = _range(program, math.prod(shape), bounds)
     assumption = None
     if slopes is None and constant is not None:
@@ -217,7 +250,7 @@ def _bind(
         slopes = Lipschitz(math.prod(shape), math.inf)
 
     def evaluate(theta: jax.Array) -> jax.Array:
-        (found,) = program.run([program.outputs["value"]], {program.inputs["theta"]: theta})
+        (found,) = program.run([program.outputs["value"]], start(theta))
         return jnp.asarray(found)
 
     return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
@@ -233,18 +266,27 @@ def site_function(model: RowModel, what: What) -> SiteFunction:
     return lambda sites: sites[what]
 
 
-def _slopes(program: Program, dim: int) -> Slopes | None:
-    """``A`` where each value is proved to be a 1-Lipschitz function of an entry of ``Aθ + b``."""
+def _slopes(program: Program, dim: int) -> tuple[Slopes | None, Start]:
+    """``A`` where each value is proved to be a 1-Lipschitz function of an entry of ``Aθ + b``, and where the
+    program begins: behind ``Aθ + b``, whose own way of adding it up may lose what moves (``θ + c − c``).
+    """
     steps = chain(program, affinity(program, "theta"), program.outputs["value"])
     if steps is None:
-        return None
+        return None, lambda theta: {program.inputs["theta"]: theta}
+    inner = steps.inner
 
-    def inner(theta: jax.Array) -> jax.Array:
-        (value,) = program.run([steps.inner], {program.inputs["theta"]: theta})
+    def affine(theta: jax.Array) -> jax.Array:
+        (value,) = program.run([inner], {program.inputs["theta"]: theta})
         return jnp.ravel(value)
 
-    matrix = np.asarray(jax.jacfwd(inner)(jnp.zeros(dim)), dtype=np.float64)
-    return Slopes(steps.factors.reshape(-1, 1) * matrix)
+    origin = jnp.zeros(dim)
+    matrix = np.asarray(jax.jacfwd(affine)(origin), dtype=np.float64)
+    offset = np.asarray(affine(origin), dtype=np.float64)
+    added = steps.added.ravel() + steps.factors.ravel() * np.abs(offset)
+    found = Slopes(steps.factors.reshape(-1, 1) * matrix, _ROUNDINGS * (steps.steps + 2) * _UNIT * added)
+    if all(equation.name in _PICK for equation in program.slice([inner])):
+        return found, lambda theta: {program.inputs["theta"]: theta}
+    return found, lambda theta: {inner: matrix @ theta + offset}
 
 
 def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArray, FloatArray]:
@@ -257,8 +299,8 @@ def _range(program: Program, size: int, bounds: Bounds | None) -> tuple[FloatArr
     return np.where(bounded, low, -math.inf), np.where(bounded, high, math.inf)
 
 
-_UNIT = 2.0**-53
-# Share of a value's own sensitivity that rounding of the running sums may add; it sets the window.
+# Share of a value's own sensitivity that rounding may add: of the function, half, and of the running sums,
+# half, which sets the window.
 ROUNDING_SHARE = 2.0**-14
 
 
@@ -326,4 +368,4 @@ def _window(schedule: Schedule) -> float:
     first = schedule.release.first if isinstance(schedule.release, Average) else 1
     additions = (schedule.num_steps - first + 1) * schedule.num_chains + 16
     load = additions * _UNIT
-    return ROUNDING_SHARE * (1 - load) / (2 * load)
+    return ROUNDING_SHARE / 2 * (1 - load) / (2 * load)

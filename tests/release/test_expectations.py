@@ -20,7 +20,7 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import read
 from private_mcmc.release import Expectations, plan_expectations
 from private_mcmc.release.averages import monte_carlo_sd
-from private_mcmc.release.site_functions import Lipschitz, bind_functions
+from private_mcmc.release.site_functions import ROUNDING_SHARE, Lipschitz, bind_functions
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
@@ -333,3 +333,30 @@ def test_no_slope_is_claimed_where_none_is_proved(function):
     (bound,) = bind_functions(row_model(), (("f", function),), {}, {"f": (0.0, 1.0)}, {})
     assert isinstance(bound.slopes, Lipschitz)
     assert bound.slopes.constant == math.inf
+
+
+FAR = 1e16
+
+
+@pytest.mark.parametrize("bounds", [None, (-3.0, 3.0)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda s: s["w"][0],
+        lambda s: jnp.sin(s["w"][0] + FAR),
+        lambda s: jnp.clip(s["w"][0], -1, 1) + FAR,
+        lambda s: jnp.stack([s["w"][0], jnp.asarray(FAR), jnp.asarray(-FAR)]) @ jnp.ones(3),
+        lambda s: jnp.cumsum(jnp.stack([s["w"][0], FAR * s["w"][1], -FAR * s["w"][1]]))[-1],
+    ],
+)
+def test_floats_move_no_value_further_than_it_is_charged_for(function, bounds):
+    """Numbers so large that what moves is rounded beside them: such a value jumps, or stands still."""
+    expectations = Expectations({"f": function}, bounds=None if bounds is None else {"f": bounds})
+    plan = planned(expectations)
+    distance = average_sensitivity(schedule(expectations), CURVATURE)
+    theta = np.random.default_rng(0).uniform(-3, 3, (20_000, 6))
+    with jax.enable_x64(True):
+        observe = jax.jit(jax.vmap(plan.observable))
+        moved = np.abs(observe(theta) - observe(theta + distance * np.eye(6)[0]))
+    assert moved.max() <= 1 + ROUNDING_SHARE
+    assert plan.units[0] == pytest.approx(distance) or plan.units[0] >= 1
