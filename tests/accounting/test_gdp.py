@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mpmath
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from private_mcmc.accounting.curves import gdp
@@ -48,6 +48,16 @@ def test_delta_is_rounded_up_and_close(m, epsilon):
     assert found >= exact
     if exact > 1e-300:
         assert found <= exact * (1 + mpmath.mpf(1e-9))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(60.0, 3000.0), st.floats(-6.0, 6.0))
+@example(2226.3370388533913, -1.4107012396183833)
+@example(2202.482763938963, 0.0037747091176525416)
+def test_delta_of_levels_that_promise_nothing_is_rounded_up_too(m, away):
+    epsilon = m * (m / 2 + away)
+    exact = exact_delta(m, epsilon)
+    assert exact <= gdp.delta(m, epsilon) <= exact * (1 + mpmath.mpf(1e-6))
 
 
 @pytest.mark.parametrize(("m", "epsilon"), [(1.0, 36.5), (0.3, 11.0), (27.0, 1300.0), (5e-4, 0.018)])

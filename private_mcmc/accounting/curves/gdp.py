@@ -58,7 +58,8 @@ def delta(m: float, epsilon: float) -> float:
     if not low < 39:  # Φ(−39) is below the smallest double
         return _TINY
     # With low = ε/m − m/2 and high = ε/m + m/2 one has e^ε φ(high) = φ(low): no factor overflows.
-    exponent_error = 4 * _UNIT * (abs(low) * (ratio + m / 2) + 16)
+    # The difference low loses what ratio rounds: a part of Φ(−low) in proportion to high.
+    exponent_error = 4 * _UNIT * (abs(low) * high + max(16.0, high))
     scale = 0.5 * math.exp(-0.5 * low * low)
     if m < 0.5:
         return min(1.0, scale * _mills_difference(low, m) * (1 + exponent_error) + _TINY)
@@ -68,7 +69,7 @@ def delta(m: float, epsilon: float) -> float:
         value = scale * ((upper_tail - lower_tail) + 8 * _UNIT * (upper_tail + lower_tail))
         return min(1.0, value * (1 + exponent_error) + _TINY)
     value = float(ndtr(-low)) - scale * lower_tail * (1 - min(1.0, exponent_error))
-    return min(1.0, value + 16 * _UNIT)
+    return min(1.0, value + max(16.0, 8 + 2 * high) * _UNIT)
 
 
 def _mills_difference(low: float, m: float) -> float:
