@@ -9,6 +9,7 @@ from functools import cached_property
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
+from private_mcmc.accounting.langevin.moduli import noise_sd
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
@@ -123,6 +124,7 @@ def decide(declared: Declaration, n: int) -> Decision:
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
             "statement is what holds: guarantee='run'."
         )
+    _check_rounding(schedule)
     report = examine(
         reading,
         declared.target,
@@ -155,6 +157,17 @@ def decide(declared: Declaration, n: int) -> Decision:
     if not statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
     return Decision(reading, schedule, report, statement, priced, declared.layout, test)
+
+
+def _check_rounding(schedule: Schedule) -> None:
+    """Statements of hidden states rest on a box, in which float64 rounds little beside what a row moves."""
+    size, noise = accounting.rounding_box(schedule), noise_sd(schedule, max(schedule.step_sizes))
+    if schedule.release != "path" and not size >= noise:
+        raise DeclarationError(
+            f"the noise of a step, {noise:.3g}, takes hidden states out of |θ| ≤ {size:.3g}, where float64 "
+            "rounds off little beside what one row moves: nothing would be proved. Take a larger product of "
+            "clip, temper and step_size, or release='path'."
+        )
 
 
 def _check_contraction(schedule: Schedule, proved: Curvature) -> None:
