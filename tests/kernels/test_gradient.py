@@ -28,10 +28,18 @@ def shifted(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w + 0.7 * X[:, 0]), obs=y)
 
 
+def beside(X, z, y=None):
+    """The same, and a site whose density no latent is in."""
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("z", dist.Normal(0, 1), obs=z)
+    shifted(X, y)
+
+
 MATRIX = ((2.0, 0.3, 0.0), (0.3, 1.0, 0.1), (0.0, 0.1, 0.5))
 CASES = {
     "affine": (logistic, Rows(X=Ball(2.0, dim=P), y=Binary())),
     "affine with an offset": (shifted, Rows(X=Ball(2.0, dim=P), y=Binary())),
+    "affine beside a site without latents": (beside, Rows(X=Ball(2.0, dim=P), z=Box(-1.0, 1.0), y=Binary())),
     "general": (bent, Rows(X=Ball(2.0, dim=P), y=Box(-3.0, 3.0))),
 }
 

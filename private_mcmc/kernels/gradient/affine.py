@@ -216,15 +216,19 @@ def offsets(predictor: Predictor, columns: Columns) -> jax.Array | None:
 
 
 def read_by_slope(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
-    """The columns that the slope reads; the design, as a rule the widest, is seldom one of them."""
+    """The columns that the slope reads; the design, as a rule the widest, is seldom one of them.
+
+    The loss is evaluated on the way to it, also a part of the loss that is free of the predictor.
+    """
 
     def slope(**row: jax.Array) -> dict[str, jax.Array]:
-        return {"slope": jax.grad(predictor.loss)(jnp.zeros(()), row)}
+        loss, slope = jax.value_and_grad(predictor.loss)(jnp.zeros(()), row)
+        return {"slope": slope, "loss": loss}
 
     program = trace(
         slope, **{name: abstract(column.shape[1:], column.dtype) for name, column in columns.items()}
     )
-    names = program.reads([program.outputs["slope"]])
+    names = program.reads(program.outputs.values())
     return {name: column for name, column in columns.items() if name in names}
 
 
