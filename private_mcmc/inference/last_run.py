@@ -156,11 +156,6 @@ def _argument(value: object) -> object:
         return repr(value)
 
 
-# Times the error that the plan expects, and the largest such error, in sds, at which a path is believed: with
-# a larger one its intervals held 11 of 20 means (marks of 200 pupils, ε = 1), the wider posterior's all.
-_WIDE, _BELIEVED = 1.5, 4.0
-
-
 class LastRun:
     """The last run of a driver; everything here was released or is public, but for ``curator``."""
 
@@ -200,7 +195,7 @@ class LastRun:
         error is that of its mean, as its width tells; its parts are in the policy's proportions.
         """
         found = None if self._outcome is None else self._outcome.conclusion
-        if found is None or self._known is None or path_says_more(found, self._known):
+        if found is None or self._known is None or found.beyond:
             return found
         return replace(found, prediction=found.prediction.scaled_to(self._known.error))
 
@@ -368,10 +363,7 @@ class LastRun:
                     self._outcome.draws, "persons' summed gradients are longer than the model says"
                 )
             try:
-                found = self.posterior()
-                if path_says_more(conclusion, self._known):
-                    return _of_the_path(self._outcome.draws, "the posterior given the releases is wider")
-                return found
+                return self.posterior()
             except NotYetSupported as reason:
                 return _of_the_path(self._outcome.draws, str(reason))
         if not isinstance(self.released, ReleasedStates):
@@ -380,14 +372,6 @@ class LastRun:
                 "Another run with release='path' is another mechanism, charged again."
             )
         return self.released
-
-
-def path_says_more(conclusion: Conclusion | None, known: GivenReleases | None) -> bool:
-    """Of few people, whether what is not known of their covariates leaves a posterior far too wide."""
-    if conclusion is None or known is None:
-        return conclusion is not None and conclusion.beyond
-    believed = conclusion.few and conclusion.prediction.rms <= _BELIEVED
-    return conclusion.beyond or (believed and known.error > _WIDE * conclusion.prediction.rms)
 
 
 def _released(plan: Plan, outcomes: Sequence[Outcome], found: Array) -> ReleasedStates:

@@ -196,7 +196,7 @@ class AffinePolicy(Releases):
         draws = calibrated_draws(states[1:], mean, covariance, share * schedule.total_time)
         found = Prediction(rms, bias, monte_carlo, step / 4)
         found = found.scaled_to(max(rms, predicted)) if counts.synthetic else found
-        return Conclusion(draws, found, few=counts.synthetic, located=self.temper == 1)
+        return Conclusion(draws, found, located=self.temper == 1)
 
     def _located(self, average: ScoreAverage, curvature: Array, hessian: Array) -> tuple[Array, Array, Array]:
         """Covariance and mean of the parameter by the score's mean, and the mode that it implies.

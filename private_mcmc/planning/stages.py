@@ -211,14 +211,12 @@ class Conclusion:
     Attributes:
         draws: of the flat unconstrained parameter, shape ``(draws, p)``.
         prediction: the error to expect of them, from releases and public facts.
-        few: whether rows are so few that noise hides how they are distributed.
         beyond: whether persons reach further than the model says, which a likelihood of releases is made of.
         located: whether the mean of the draws is an estimate from the path's mean score and the curvature.
     """
 
     draws: Array
     prediction: Prediction
-    few: bool = False
     beyond: bool = False
     located: bool = False
 
