@@ -24,6 +24,7 @@ from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
+from private_mcmc.records import blas_of_one_thread
 from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release, check_steps
@@ -180,7 +181,7 @@ class PrivateMCMC(LastRun):
         keys = run_keys(rng_key, self._execution.generator)
         keys.provenance.check_releasable(self._execution.unsafe_seed)
         checked, n = self._run.columns(args, columns, present)
-        with no_value_checks():
+        with no_value_checks(), blas_of_one_thread():
             charged = self._charged(checked, n)
             charged.check_new()
             steps = self._run.ready(checked, n, keys.provenance.generator)
@@ -199,7 +200,7 @@ class PrivateMCMC(LastRun):
         if self._books.checkpoint is None:
             raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
         checked, n = self._run.columns(args, columns, present)
-        with no_value_checks():
+        with no_value_checks(), blas_of_one_thread():
             job = self._charged(checked, n).resumed(self._books.checkpoint)
             job.provenance.check_releasable(self._execution.unsafe_seed)
             self._charge = job.charge

@@ -57,13 +57,18 @@ _HEAP = 0.3
 _NEWTON_STEPS = 60
 
 
-def in_parallel(function: Callable[[T], U], items: Sequence[T]) -> list[U]:
-    """``function`` of every item, on all processors; the first one alone, which compiles what they share."""
+def in_parallel(function: Callable[[T], U], items: Sequence[T], at_once: bool = True) -> list[U]:
+    """``function`` of every item, on all processors; the first one alone, which compiles what they share.
+
+    One after the other where not ``at_once``: see :func:`private_mcmc.model.linear_algebra.calls_lapack`.
+    """
 
     def one(item: T) -> U:
         with jax.enable_x64(True):
             return function(item)
 
+    if not at_once:
+        return [one(item) for item in items]
     first = one(items[0])
     # What is said goes to the line of whoever asked.
     with ThreadPoolExecutor() as pool:

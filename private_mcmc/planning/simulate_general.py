@@ -21,6 +21,7 @@ import numpy as np
 
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
+from private_mcmc.model.linear_algebra import calls_lapack
 from private_mcmc.planning.facts import Facts, next_metric
 from private_mcmc.planning.frontier import Coefficients
 from private_mcmc.planning.general import RUN, GeneralPolicy, burn_in, widened
@@ -36,7 +37,7 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, people
 from private_mcmc.planning.synthetic_outcomes import coarse, likelihood_of
-from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE
+from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 from private_mcmc.report.document import say
 
 CHAIN_STEPS = 2000
@@ -261,9 +262,10 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
 
     Errors are those of losses on all of them where ``θ`` is not identified on one: they have one unit.
     """
-    with jax.enable_x64(True):
+    with blas_of_one_thread(), jax.enable_x64(True):
         simulator = Simulator(_coarse(facts))
-        sets = in_parallel(lambda each: simulator.synthetic(*each), [*enumerate(_DISTANCES * 2)])
+        at_once = not calls_lapack(facts.reading)
+        sets = in_parallel(lambda each: simulator.synthetic(*each), [*enumerate(_DISTANCES * 2)], at_once)
         unit = OF_PARAMETERS
         if not all(data.identified for data in sets):
             sets, unit = [simulator.by_losses(data) for data in sets], OF_LOSSES
@@ -274,7 +276,7 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
             say(f"planning: clip {draft.multiple:g}, step {draft.step:g} on {len(on)} synthetic tables")
             seeds = range(noise, noise + len(on))
             outcomes = in_parallel(
-                lambda one: simulator.error(draft, *one), list(zip(on, seeds, strict=True))
+                lambda one: simulator.error(draft, *one), list(zip(on, seeds, strict=True)), at_once
             )
             errors, times, runs = (list(each) for each in zip(*outcomes, strict=True))
             return errors, min(times), runs
@@ -284,7 +286,7 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
             for multiple, step in itertools.product(CLIP_MULTIPLES, STEPS)
         ]
         of_drafts = in_parallel(
-            lambda draft: _typical_error(tried(draft, sets[: len(_DISTANCES)])[0]), drafts
+            lambda draft: _typical_error(tried(draft, sets[: len(_DISTANCES)])[0]), drafts, at_once
         )
         draft = widest(drafts, of_drafts)
         # Data sets that chose it are looked at with other noise.

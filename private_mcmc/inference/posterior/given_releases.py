@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import block_diag
 from scipy.stats import chi2
-from threadpoolctl import threadpool_limits
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior import quadratic
@@ -38,9 +37,10 @@ from private_mcmc.inference.posterior.people import (
 from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, mode, whitened
 from private_mcmc.inference.posterior.tables import covariates_of
 from private_mcmc.model import RowModel
+from private_mcmc.model.linear_algebra import calls_lapack
 from private_mcmc.planning import History, MomentsStage
 from private_mcmc.planning.estimates import spectral_norm
-from private_mcmc.records import RUN_ONCE
+from private_mcmc.records import RUN_ONCE, blas_of_one_thread
 from private_mcmc.release import SecondMoments
 from private_mcmc.report import number
 
@@ -123,8 +123,7 @@ def posterior_given(
         raise NotYetSupported(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
         )
-    # Matrices are small, and points are taken side by side: threads of the BLAS wait for one another.
-    with threadpool_limits(1, user_api="blas"), jax.enable_x64(True):
+    with blas_of_one_thread(), jax.enable_x64(True):
         try:
             found = _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
         except NotYetSupported:
@@ -198,7 +197,7 @@ def _draws(
     alike = flat_directions(released[-1].value) if released else ()
     remarks = (*said, *alike, *beyond_range(reading, persons, at))
     scales = (*scales_of(reading), *range(reading.dim, len(best)))
-    found = draws(density, terms, best, scale, key, asked, scales=scales)
+    found = draws(density, terms, best, scale, key, asked, None, scales, at_once=not calls_lapack(reading))
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
     return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion, remarks)

@@ -1,0 +1,68 @@
+"""Models whose rows call LAPACK are planned on one thread, and no plan of theirs waits for itself."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from threadpoolctl import threadpool_info
+
+import private_mcmc as pmc
+from private_mcmc.model import read
+from private_mcmc.model.linear_algebra import calls_lapack
+from private_mcmc.planning.simulate import in_parallel
+from private_mcmc.records import blas_of_one_thread
+from tests.examples_of_models import logistic
+
+ROWS = pmc.Rows(y=pmc.Box(np.full(2, -5.0), np.full(2, 5.0)))
+
+
+def pairs(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 2).expand([2]).to_event(1))
+    sds = numpyro.sample("sds", dist.HalfNormal(2.0).expand([2]).to_event(1))
+    root = numpyro.sample("root", dist.LKJCholesky(2, 2.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.MultivariateNormal(mean, scale_tril=sds[:, None] * root), obs=y)
+
+
+def test_a_density_that_solves_for_a_triangle_calls_lapack_and_one_of_a_line_does_not():
+    assert calls_lapack(read(pairs, ROWS, n=100))
+    line = read(logistic, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary()), n=100)
+    assert not calls_lapack(line)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_items_are_worked_on_in_the_callers_thread_where_they_must_not_be_at_once(at_once):
+    threads = in_parallel(lambda _: threading.current_thread(), range(3), at_once)
+    assert all(thread is threading.current_thread() for thread in threads) == (not at_once)
+
+
+def test_the_blas_is_left_as_it_was():
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = threads()
+    with blas_of_one_thread():
+        assert before and set(threads()) == {1}
+    assert threads() == before
+
+
+@pytest.mark.long
+def test_a_plan_of_pairs_is_made_where_xla_has_one_thread():
+    """It stood still before: each program waited for the thread that the other was on."""
+    program = (
+        "import private_mcmc as pmc; from tests.planning.test_linear_algebra import pairs, ROWS; "
+        "print(pmc.plan(pairs, ROWS, pmc.Target(3.0, 1e-6), n=5000, guarantee='run').prediction.rms)"
+    )
+    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "XLA_FLAGS": flags},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-500:]
+    assert 0 < float(done.stdout) < 10
