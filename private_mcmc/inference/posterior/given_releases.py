@@ -29,6 +29,7 @@ from private_mcmc.inference.posterior.observations import Block, Path, blocks, g
 from private_mcmc.inference.posterior.outcomes import outcome_of
 from private_mcmc.inference.posterior.people import (
     People,
+    bounded_outcome,
     dispersion,
     likelihood_to_draw,
     with_drawn,
@@ -165,10 +166,16 @@ def _draws(
     at = last.states[len(last.states) // 2 :].mean(axis=0)
     if not released and covariates_of(reading):
         return _by_path(reading, last, priors[-1], every, at, key, asked)
-    root = last.root
+    root, likelihood_of_draws = last.root, likelihood_to_draw(reading)
+    if likelihood_of_draws is None:
+        bounded_outcome(reading)  # before minutes are spent on covariates
+    if calls_lapack(reading):
+        raise NotYetSupported(
+            "the density of a row solves linear systems: programs of many such rows wait for themselves."
+        )
     covariates = fitted(reading, released, n, at, last.stage.schedule.adjacency)
     prior_root = _prior_root(reading, at)
-    density, likelihood_of_draws = _density(log_density, reading), likelihood_to_draw(reading)
+    density = _density(log_density, reading)
     # Normal draws, far out: what the law of outcomes has to be summed for.
     around = _REACH * np.random.default_rng(0).standard_normal((_DIRECTIONS, reading.dim + 2))
     around = np.concatenate([np.zeros_like(around[:1]), around, -around])
@@ -197,7 +204,7 @@ def _draws(
     alike = flat_directions(released[-1].value) if released else ()
     remarks = (*said, *alike, *beyond_range(reading, persons, at))
     scales = (*scales_of(reading), *range(reading.dim, len(best)))
-    found = draws(density, terms, best, scale, key, asked, None, scales, at_once=not calls_lapack(reading))
+    found = draws(density, terms, best, scale, key, asked, scales=scales)
     precision = np.linalg.inv(prior_root @ prior_root.T) + persons.information(reading, at)
     sds = np.sqrt(np.diag(np.linalg.inv(precision)))
     return GivenReleases(found[..., : reading.dim], sds, likelihood.dispersion, remarks)

@@ -113,6 +113,20 @@ def _scores(reading: RowModel, columns: Columns, theta: jax.Array) -> jax.Array:
     return jnp.asarray(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))(theta, columns))
 
 
+def bounded_outcome(reading: RowModel) -> Outcome:
+    """The outcome, that can be gone through.
+
+    Raises:
+        NotYetSupported: for outcomes of several columns, or of vectors, or without bounds.
+    """
+    outcome = outcome_of(reading)
+    if outcome is None:
+        raise NotYetSupported("the posterior given releases needs an outcome of one scalar column.")
+    if not math.isfinite(outcome.high - outcome.low):
+        raise NotYetSupported(f"column {outcome.name!r} is unbounded: no outcomes to go through.")
+    return outcome
+
+
 def with_outcomes(reading: RowModel, covariates: Fitted, thetas: Array) -> People:
     """Every outcome of few, or nodes of a rule of integration that reach as far as outcomes do at ``thetas``.
 
@@ -122,12 +136,8 @@ def with_outcomes(reading: RowModel, covariates: Fitted, thetas: Array) -> Peopl
     Raises:
         NotYetSupported: for outcomes of several columns, or of vectors.
     """
-    outcome, rows = outcome_of(reading), covariates.rows
-    if outcome is None:
-        raise NotYetSupported("the posterior given releases needs an outcome of one scalar column.")
+    outcome, rows = bounded_outcome(reading), covariates.rows
     name = outcome.name
-    if not math.isfinite(outcome.high - outcome.low):
-        raise NotYetSupported(f"column {name!r} is unbounded: no outcomes to go through.")
     grid = outcome.all(_GRID)
     count = len(next(iter(rows.values())))
     if len(grid) <= _FEW:

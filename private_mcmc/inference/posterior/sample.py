@@ -119,16 +119,14 @@ def draws(
     asked: Chains,
     proposal: Mixture | None = None,
     scales: Sequence[int] = (),
-    at_once: bool = True,
 ) -> Array:
     """Chains of shape ``(chains, draws, dimensions)``, of a density with mode ``at`` and scale ``root``.
 
     Independent proposals where one is given or can be fitted to the density and chains move; then in the
     coordinates of a funnel, if ``scales`` are what the width of other parameters depends on; NUTS elsewhere.
-    Points are taken ``at_once`` by as many threads as there are.
     """
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    pool, stopped = ThreadPoolExecutor(None if at_once else 1), Event()
+    pool, stopped = ThreadPoolExecutor(), Event()
     try:
         first = jnp.asarray(np.repeat(at[None], _TOGETHER, axis=0))
 
