@@ -27,7 +27,7 @@ def design(row):
     return jnp.stack([1.0, (row["read"] - 50.0) / 50.0])
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("mean", "sd"), [(52.0, 10.0), (20.0, 6.0), (50.0, 30.0)])
 def test_a_mark_is_as_spread_as_was_released(mean, sd):
     """Evenly spread from 0 to 100 it would tell nine times as much of its effect as marks around 52 do."""

@@ -78,6 +78,7 @@ def ranks_of_decompositions(jaxpr):
                 yield from ranks_of_decompositions(inner)
 
 
+@pytest.mark.long
 def test_curvatures_of_rows_are_decomposed_one_after_the_other(reading):
     """LAPACK's call for many matrices at once deadlocks where as many programs as processors run."""
     likelihood = likelihood_of(reading, 1.0)

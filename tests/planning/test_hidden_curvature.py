@@ -36,7 +36,7 @@ def test_the_first_curvature_is_that_of_counts_as_the_model_has_them():
     assert 0.8 * SHAPE < policy(1.0).curvature_bound <= SHAPE * (1 + 1e-6)
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_no_draws_of_a_path_are_narrower_than_without_privacy(seed):
     """They were a tenth as wide: a released curvature that was noise counted as information."""

@@ -29,6 +29,7 @@ def pairs(y):
         numpyro.sample("y", dist.MultivariateNormal(mean, scale_tril=sds[:, None] * root), obs=y)
 
 
+@pytest.mark.slow
 def test_a_density_that_solves_for_a_triangle_calls_lapack_and_one_of_a_line_does_not():
     assert calls_lapack(read(pairs, ROWS, n=100))
     line = read(logistic, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary()), n=100)
