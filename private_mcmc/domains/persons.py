@@ -132,8 +132,8 @@ def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
 def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 
-    Of objects and text, the text counts: ``5``, ``"5"``, ``"05"`` and ``"5.0"`` are one identifier. Spellings
-    that may be one person's are taken for one: who is split in two is protected half.
+    Of objects and text, the text counts: ``5``, ``"5"``, ``"05"``, ``"5.0"`` and ``"5e+00"`` are one
+    identifier. Spellings that may be one person's are taken for one: who is split in two is protected half.
     """
     check_unmasked(name, column)
     plain = isinstance(getattr(column, "dtype", None), np.dtype)
@@ -182,10 +182,24 @@ def _composed(value: object) -> str:
     # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
     text = as_seen(text).strip()
     # One program keeps zeros before a number, another writes some behind it where cells are empty.
+    text = _written_out(text)
     number = _WHOLE.fullmatch(text)
     return text if number is None else number[1] + number[2] if number[2] else "0"
 
 
+def _written_out(text: str) -> str:
+    """A whole number in powers of ten without them: R writes 100000 as ``1e+05``, Python ``1e+16``."""
+    found = _POWERS.fullmatch(text)
+    if found is None:
+        return text
+    sign, whole, rest, power = found[1], found[2], (found[3] or "").rstrip("0"), int(found[4])
+    if power < len(rest):
+        # ``1500e-2`` is whole too, but no program writes it.
+        return text
+    return sign + whole + rest + "0" * (power - len(rest))
+
+
+_POWERS = re.compile(r"\+?(-?)(\d++)(?:\.(\d*+))?[eE]\+?(\d{1,3})", re.ASCII)
 _WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+)?", re.ASCII)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 

@@ -292,6 +292,10 @@ def _inside(low: ArrayLike, high: ArrayLike, storage: np.dtype, what: str) -> tu
     least, most = low.astype(storage), high.astype(storage)
     least = np.where(least < low, np.nextafter(least, storage.type(np.inf)), least)
     most = np.where(most > high, np.nextafter(most, storage.type(-np.inf)), most)
+    # Compiled code may take subnormal numbers for 0, which lies outside.
+    tiny = np.finfo(storage).tiny
+    least = np.where((least > 0) & (least < tiny), tiny, least)
+    most = np.where((most < 0) & (most > -tiny), -tiny, most)
     if not np.all(least <= most):
         raise DeclarationError(f"{what}: no {storage} lies between the bounds; widen them.")
     return least, most

@@ -20,7 +20,16 @@ from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model.ir.program import Output
-from private_mcmc.model.sites import Message, ModelSites, Site, describe, masks, parameters, unwrap
+from private_mcmc.model.sites import (
+    Message,
+    ModelSites,
+    Site,
+    describe,
+    masks,
+    parameters,
+    refuse_replaced_methods,
+    unwrap,
+)
 from private_mcmc.records import Model, PublicArguments
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
@@ -258,6 +267,7 @@ def _trace(
         with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:
             model(**rows, **model_args)
         _check_undisturbed(whole)
+        refuse_replaced_methods(messages)
     except UnsupportedModel:
         raise
     except jax.errors.ConcretizationTypeError as error:

@@ -101,11 +101,31 @@ def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
         ["0", "00", "0.0", "-0.0", 0],
         ["Zoë", "Zoe\u0308", "Z\u00adoë ", "Zoe\u034f\u0308", "Zo\u3164ë"],
         ["12345678901234567890", "012345678901234567890.0"],
+        # R writes 100000 so, Python 10¹⁶ where it is a float.
+        ["100000", "1e+05", "1E5", "1.0e05", 100_000, 1e5, "10e+04", "+1e5"],
+        ["12345600000000000", "1.23456e+16", 1.23456e16, "1.2345600E+16"],
+        ["-200", "-2e+02", "-2e2"],
     ],
 )
 def test_spellings_of_one_identifier_are_one_person(spellings):
     """Tables of several years, one after the other: who is split in two is protected half."""
-    others = ["50", "5.5", "-5", "5.0.0", "5a", ".", "-", "a", "A", "1234567890123456789", "5e0"]
+    others = [
+        "50",
+        "5.5",
+        "-5",
+        "5.0.0",
+        "5a",
+        ".",
+        "-",
+        "a",
+        "A",
+        "1234567890123456789",
+        "1e",
+        "e5",
+        "1e-05",
+        "1.5e0",
+        "1e9999",
+    ]
     codes = identified("who", np.array([*spellings, *others], dtype=object))
     assert len(set(codes[: len(spellings)])) == 1
     assert len(set(codes)) == 1 + len(others) and min(codes) == 0

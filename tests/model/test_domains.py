@@ -176,6 +176,15 @@ def test_a_declaration_that_makes_no_sense_is_refused(declare):
         declare()
 
 
+@pytest.mark.parametrize("storage", [None, np.float32, np.float16])
+@pytest.mark.parametrize("ends", [(1e-310, 1.0), (-1.0, -1e-42), (1e-42, 1.0), (-1e-6, 0.0)])
+def test_bounds_that_compiled_code_takes_for_zero_are_moved_inside(ends, storage):
+    """Logarithms and quotients of such values are proved to be finite."""
+    with jax.enable_x64(True):
+        column = np.array([-np.inf, -2.0, -1e-320, 0.0, np.nan, 1e-320, 2.0])
+        assert inside(Box(*ends), jax.jit(lambda x: Box(*ends).project(x, storage) * 1.0)(column))
+
+
 @pytest.mark.slow
 def test_a_box_without_a_float32_inside_is_refused_for_that_storage():
     with jax.enable_x64(True):
