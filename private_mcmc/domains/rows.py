@@ -157,9 +157,10 @@ class Rows:
             raise DataSchemaError(f"columns: missing {[name]}, the identifiers that Rows declares.")
         columns = self.validate({each: data[each] for each in data if each != name}, None)
         persons = identified(name, data[name])
-        if persons.shape != (count := len(next(iter(columns.values()))),):
+        if persons.shape != (len(next(iter(columns.values()))),):
+            # How many rows there are is private: it is not said.
             raise DataSchemaError(
-                f"column {name!r}: one identifier for every row is needed, shape ({count},)."
+                f"column {name!r}: one identifier for every row is needed, as many as the others have rows."
             )
         if persons.max(initial=-1) >= n:
             raise DataSchemaError(f"column {name!r}: more identifiers than the declared n={n} persons.")
