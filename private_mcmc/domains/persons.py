@@ -172,7 +172,8 @@ def _text(value: object) -> str:
 
 
 def _composed(value: object) -> str:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    # Whatever is no number, of decimals and NumPy's dates too, is not even equal to itself.
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return ""
     if isinstance(value, float | np.floating):
         if not np.isfinite(value):
@@ -181,6 +182,8 @@ def _composed(value: object) -> str:
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
     text = as_seen(text).strip()
+    if text in _NOBODY:
+        return ""
     # One program keeps zeros before a number, another writes some behind it where cells are empty.
     text = _written_out(text)
     number = _WHOLE.fullmatch(text)
@@ -199,6 +202,8 @@ def _written_out(text: str) -> str:
     return sign + whole + rest + "0" * (power - len(rest))
 
 
+# A missing value as Python, NumPy and pandas write it, by `column.astype(str)` say.
+_NOBODY = frozenset(["nan", "NaN", "None", "<NA>", "NaT"])
 _POWERS = re.compile(r"\+?(-?)(\d++)(?:\.(\d*+))?[eE]\+?(\d{1,3})", re.ASCII)
 _WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+)?", re.ASCII)
 _ODD = np.uint64(0x9E3779B97F4A7C15)

@@ -1,6 +1,7 @@
 """Persons with several rows: grouped by any identifiers, run and stated as one row each, refused by name."""
 
 import math
+from decimal import Decimal
 from unicodedata import normalize
 
 import jax
@@ -138,6 +139,10 @@ def test_spellings_of_one_identifier_are_one_person(spellings):
         pd.Series([None, "a", "", " ", np.nan, "b", None, None], dtype=object),
         np.array([np.nan, 1.0, np.inf, np.nan, -np.inf, 2.0, np.nan, np.nan]),
         pd.Series([None, 2**60, None, None, None, 2**60 + 1, None, None], dtype="Int64"),
+        np.array(
+            [Decimal("nan"), "a", np.datetime64("NaT"), "nan", " NaN", "b", "<NA>", "None"], dtype=object
+        ),
+        np.array([np.nan, 1.0, np.nan, np.nan, np.nan, 2.0, np.nan, np.nan]).astype(str),
     ],
 )
 def test_rows_without_an_identifier_belong_to_nobody(column):
