@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
+import pyarrow
 import pytest
 
 import private_mcmc as pmc
@@ -101,6 +103,36 @@ def test_a_part_of_the_private_table_is_not_taken_for_public_rows():
             check_apart({"wage": wages}, public)
     check_apart({"wage": wages[:3]}, {"wage": wages[3:]})
     check_apart({"wage": wages}, {"wage": wages.copy(), "age": wages})
+
+
+def test_what_a_frame_shows_of_another_is_a_part_of_it():
+    frame = pd.DataFrame({"wage": np.arange(6.0), "died": np.arange(6) % 2, "name": list("abcdef")})
+    arrow = pyarrow.table({"wage": [1.0, 2.0, 3.0], "name": ["a", "b", "c"]})
+    parts = [(frame, frame.iloc[2:]), (frame, frame[["wage"]]), (frame, {"died": frame["died"].to_numpy()})]
+    for private, public in [*parts, (arrow, arrow.slice(1)), (arrow, {"name": arrow["name"]})]:
+        with pytest.raises(pmc.DeclarationError, match="private table itself"):
+            check_apart(private, public)
+    check_apart(frame, frame.copy())
+    check_apart(arrow, pyarrow.table({"wage": [1.0, 2.0, 3.0]}))
+
+
+def test_a_part_of_a_frame_is_no_public_argument():
+    def shifted(y, known):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(mu + known.mean(), 1), obs=y)
+
+    column = pd.DataFrame({"y": np.linspace(-1, 1, 6)})["y"]
+    driver = pmc.PrivateMCMC(
+        pmc.PrivateULA(shifted, 0.02, 1.0, model_args={"known": column.to_numpy()[:3]}),
+        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
+        target=pmc.Target(9.0, 1e-6),
+        release="path",
+        num_steps=2,
+        guarantee="run",
+    )
+    with pytest.raises(pmc.DeclarationError, match="private column"):
+        driver.run(y=column)
 
 
 @pytest.mark.parametrize("told", [True, False])
