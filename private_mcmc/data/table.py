@@ -368,7 +368,8 @@ def data_marks(table: Any) -> Marks:
         with suppress(DataSchemaError), cells_in_words(source.where):
             for chunk in source.chunks([name]):
                 for cell in chunk[name]:
-                    hashed.update(f"{len(cell or '')}:{cell}".encode())
+                    # Half a pair of surrogates is no UTF-8: such a cell is a cell of the table all the same.
+                    hashed.update(f"{len(cell or '')}:{cell}".encode(errors="surrogatepass"))
             marks[name] = np.frombuffer(hashed.digest(), np.uint8)
             whole.update(f"{len(name)}:{name}".encode() + hashed.digest())
     return Marks(marks, whole.digest())

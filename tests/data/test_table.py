@@ -224,6 +224,9 @@ def test_marks_of_a_table_do_not_depend_on_what_is_read_of_it_and_change_with_an
     assert other["parity"].tobytes() != first["parity"].tobytes()
     # Where one cell ends and the next begins is part of it.
     assert data_marks({"a": ["ab", "c"]}).digest != data_marks({"a": ["a", "bc"]}).digest
+    # A cell that is no UTF-8 does not take its column out of the table.
+    odd, other = data_marks({"a": ["\ud800", "c"]}), data_marks({"a": ["\ud800", "d"]})
+    assert odd.known_by.keys() == {"a"} and odd.digest != other.digest
 
 
 def test_files_are_read_in_chunks_without_a_seam(tmp_path, monkeypatch):
