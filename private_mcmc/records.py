@@ -85,15 +85,31 @@ def taken(record: object, name: str, *kinds: type) -> Any:
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
+# What programs put in the place of a typed apostrophe or quote; dashes are told by their category.
+_TYPED = str.maketrans(dict.fromkeys("‘’‛ʹʻʼ′´", "'") | dict.fromkeys("“”„‟″", '"'))
+
+
 def as_seen(text: str) -> str:
-    """``text`` as its readers tell it from others: in the form NFKC, digits in ASCII, nothing unseen."""
-    if text.isascii() and text.isprintable():
-        return text
-    composed = _UNSEEN.sub("", normalized("NFKC", text))
-    kept = [sign for sign in composed if unicodedata.category(sign) not in ("Cf", "Cc")]
-    digits = [str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in kept]
-    # What stood apart may compose now.
-    return normalized("NFKC", "".join(digits))
+    """``text`` as its readers tell it from others: in the form NFKC, with digits, dashes, quotes and spaces
+    of ASCII, one space where there are several, nothing unseen.
+    """
+    if not (text.isascii() and text.isprintable()):
+        composed = _UNSEEN.sub("", normalized("NFKC", text.translate(_TYPED)))
+        # What stood apart may compose now.
+        text = normalized("NFKC", "".join(map(_typed, composed)))
+    return " ".join(text.split())
+
+
+def _typed(sign: str) -> str:
+    """A sign as a keyboard has it; empty for what nobody sees."""
+    category = unicodedata.category(sign)
+    if sign.isspace():
+        return " "
+    if category == "Pd" or sign == "\u2212":
+        return "-"
+    if category in ("Cf", "Cc"):
+        return ""
+    return str(unicodedata.decimal(sign)) if sign.isdecimal() else sign
 
 
 # Signs of a text that is taken as it is, and marks on one letter beyond which no language goes.

@@ -181,7 +181,7 @@ def _composed(value: object) -> str:
         return str(int(value)) if value == int(value) else repr(float(value))
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
-    text = as_seen(text).strip()
+    text = as_seen(text)
     if text in _NOBODY:
         return ""
     # One program keeps zeros before a number, another writes some behind it where cells are empty.

@@ -101,6 +101,9 @@ def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
         ],
         ["0", "00", "0.0", "-0.0", 0],
         ["Zoë", "Zoe\u0308", "Z\u00adoë ", "Zoe\u034f\u0308", "Zo\u3164ë"],
+        ["12-345", "12\u2010345", "12\u2011345", "12\u2013345", "12\u2212345", "12－345"],
+        ["O'Brien", "O\u2019Brien", "O\u02bcBrien", "O\u00b4Brien", "O＇Brien"],
+        ["ward 3", "ward\u00a03", "ward  3", "ward\t3", " ward\u20093\n"],
         ["12345678901234567890", "012345678901234567890.0"],
         # R writes 100000 so, Python 10¹⁶ where it is a float.
         ["100000", "1e+05", "1E5", "1.0e05", 100_000, 1e5, "10e+04", "+1e5"],

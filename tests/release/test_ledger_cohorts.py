@@ -141,13 +141,15 @@ def test_the_same_rows_are_not_charged_to_waves_that_nobody_can_all_be_in(tmp_pa
 def test_names_that_look_alike_are_not_two(tmp_path, alike):
     """A person of "2020" who is put into "2020 " next time would be charged once for both."""
     ledger = registry(tmp_path)
-    ledger.cohorts("registry", ("2020", "Zoë"), membership="public")
+    ledger.cohorts("registry", ("2020", "Zoë", "2020-21", "St. John's"), membership="public")
     ledger.declare("2020", Target(3.0, 1e-6))
     before = ledger.verify()
     for declared in (
         lambda: ledger.cohorts("registry", (alike,), membership="public"),
         lambda: ledger.cohorts("registry", ("z", "Z"), membership="public"),
         lambda: ledger.cohorts("registry", ("zoe\u0308",), membership="public"),
+        lambda: ledger.cohorts("registry", ("2020\u201321",), membership="public"),
+        lambda: ledger.cohorts("registry", ("St. John\u2019s",), membership="public"),
         lambda: ledger.declare(alike, Target(3.0, 1e-6)),
         lambda: ledger.declare("Registry", Target(3.0, 1e-6)),
         lambda: ledger.wave("registry", alike, ("2020",)),
