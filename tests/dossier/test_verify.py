@@ -147,6 +147,13 @@ def lower(value):
     return json.loads(json.dumps(value).replace(re.search(r'"m": ([\d.]+)', json.dumps(value))[1], "0.01"))
 
 
+def without_stages(study):
+    """A budget that nothing is said to have been spent of: of itself it follows from its constants."""
+    smaller = accounting.capped(accounting.adaptive(0.01, study.adjacency, ()), study.n)
+    numbers = privacy_numbers(smaller, study.epsilon, study.delta)
+    return {"statement": smaller.to_dict(), "stages": (), "privacy": numbers}
+
+
 def seeded(record):
     """The statement of a run whose seed the caller chose."""
     argument = record["argument"]
@@ -175,6 +182,7 @@ def seeded(record):
             "ε, δ and the risk at the target",
         ),
         (lambda s: {"stages": tuple({**x, "gdp": 0.01} for x in s.stages)}, "the stages' prices"),
+        (lambda s: without_stages(s), "the stages' prices"),
         (lambda s: {"guarantee": "posterior"}, "the posterior's certificate"),
         (lambda s: {"certificate": s.statement}, "the posterior's certificate"),
         (lambda s: {"formula": "died ~ age + sex - 1"}, "formula, schema, model and row bounds"),
