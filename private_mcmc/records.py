@@ -86,7 +86,9 @@ _UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\
 
 
 # What programs put in the place of a typed apostrophe or quote; dashes are told by their category.
-_TYPED = str.maketrans(dict.fromkeys("‘’‛ʹʻʼ′´", "'") | dict.fromkeys("“”„‟″", '"'))
+_TYPED = dict.fromkeys("‘’‛ʹʻʼ′", "'") | dict.fromkeys("“”„‟″", '"')
+# An acute accent by itself, in the form NFKC.
+_ACCENT = " \u0301"
 
 
 def as_seen(text: str) -> str:
@@ -94,7 +96,7 @@ def as_seen(text: str) -> str:
     of ASCII, one space where there are several, nothing unseen.
     """
     if not (text.isascii() and text.isprintable()):
-        composed = _UNSEEN.sub("", normalized("NFKC", text.translate(_TYPED)))
+        composed = _UNSEEN.sub("", normalized("NFKC", text)).replace(_ACCENT, "'")
         # What stood apart may compose now.
         text = normalized("NFKC", "".join(map(_typed, composed)))
     return " ".join(text.split())
@@ -109,7 +111,7 @@ def _typed(sign: str) -> str:
         return "-"
     if category in ("Cf", "Cc"):
         return ""
-    return str(unicodedata.decimal(sign)) if sign.isdecimal() else sign
+    return str(unicodedata.decimal(sign)) if sign.isdecimal() else _TYPED.get(sign, sign)
 
 
 # Signs of a text that is taken as it is, and marks on one letter beyond which no language goes.

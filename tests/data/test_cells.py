@@ -168,3 +168,12 @@ def test_one_long_cell_holds_nobody_up_and_changes_nothing_for_others(tmp_path):
     before = csv.field_size_limit()
     assert [len(chunk["who"]) for chunk in source_of(tmp_path / "people.csv").chunks(["who"])] == [1]
     assert csv.field_size_limit() == before
+
+
+def test_what_is_seen_is_the_same_whichever_system_wrote_it():
+    """A system that composes letters, or writes quotes its own way, makes no second person of anybody."""
+    for sign in filter(unicodedata.decomposition, map(chr, range(0x110000))):
+        seen = as_seen(f"a{sign}b")
+        for form in ("NFC", "NFD", "NFKC", "NFKD"):
+            assert as_seen(f"a{unicodedata.normalize(form, sign)}b") == seen, ascii(sign)
+        assert as_seen(seen) == seen, ascii(sign)
