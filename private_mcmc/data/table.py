@@ -40,7 +40,7 @@ from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
-from private_mcmc.records import Fields
+from private_mcmc.records import Fields, as_seen
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -196,13 +196,9 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
     source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
     _check_names(source, [field.name])
     # Rows with a code of missing values are those of nobody, and not all of one person.
-    marks = {composed(mark.strip()) for mark in field.missing_values}
+    marks = {as_seen(mark) for mark in field.missing_values}
     with cells_in_words(source.where):
-        cells = (
-            composed((cell or "").strip())
-            for chunk in source.chunks([field.name])
-            for cell in chunk[field.name]
-        )
+        cells = (as_seen(cell or "") for chunk in source.chunks([field.name]) for cell in chunk[field.name])
         # Without a ".0", as elsewhere: identifiers may begin with zeros.
         return np.array(
             ["" if cell in marks or re.sub(r"\.0+$", "", cell) in marks else cell for cell in cells],
