@@ -3,7 +3,9 @@
 Near a path the rows' gradient is ``G(θ') = H(θ' − θ) + s``, with ``s ~ N(0, H)`` the sample's deviation at
 the parameter ``θ``; blocks of paths are noisy means of it (``observations``). ``H`` is unknown: in the metric
 of the last path, on the axes of its states' scatter, every eigenvalue has the posterior that a regression of
-gradients on states leaves under a log-Normal prior. The likelihood of ``θ`` is the mean over draws of ``H``.
+gradients on states leaves under a log-Normal prior, times a log-Normal factor: between the path and ``θ``
+outcomes level off and rows are clipped otherwise than near the path. The likelihood of ``θ`` is the mean over
+draws of ``H``.
 Of parameters that no row reads, as the sd of effects that are drawn with it, rows have no curvature: what
 steps say along them is noise alone.
 """
@@ -32,6 +34,8 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 # Of what rows add to the curvature in a path's metric, which is 1 or less where the metric was made for as
 # much information as they have: median, and sd of the logarithm, before the path.
 _MEDIAN, _SD_OF_LOG = 0.1, 1.5
+# Of the curvature between a path and the parameter over that near the path: sd of the logarithm.
+_SECANT = 1.2
 _GRID = np.geomspace(1e-4, 4.0, 200)
 _DRAWS = 128
 # Public rows, and parameters, at which it is seen what rows read.
@@ -160,7 +164,8 @@ def curvatures(root: Array, states: Array, said: Array, steps: Array) -> Array:
         _GRID[np.searchsorted(one, one[-1] * random.permutation(even)).clip(max=len(_GRID) - 1)]
         for one in below.T
     ]
-    return np.asarray(np.einsum("ij,jk,lj->kil", axes, np.stack(drawn), axes))
+    factors = np.exp(_SECANT * random.standard_normal((len(axes), _DRAWS)))
+    return np.asarray(np.einsum("ij,jk,lj->kil", axes, np.stack(drawn) * factors, axes))
 
 
 def proposal(given: Likelihoods, prior_root: Array, prior_mean: Array) -> Mixture:
@@ -180,7 +185,7 @@ def proposal(given: Likelihoods, prior_root: Array, prior_mean: Array) -> Mixtur
 
 
 def sds(given: Likelihoods, prior_root: Array, read: Flags) -> Array:
-    """Those that the posterior without privacy has, a mean over the draws of ``H``, ``(p,)``."""
+    """Those that the posterior without privacy has, a geometric mean over the draws of ``H``, ``(p,)``."""
     hessian = np.eye(len(read))[:, read] @ np.asarray(given.hessian)
     covariances = np.linalg.inv(hessian + np.linalg.inv(prior_root @ prior_root.T))
-    return np.asarray(np.sqrt(np.diagonal(covariances, axis1=1, axis2=2).mean(axis=0)))
+    return np.asarray(np.exp(np.log(np.diagonal(covariances, axis1=1, axis2=2)).mean(axis=0) / 2))
