@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike
+from scipy.stats import chi2
 
 from private_mcmc.inference.posterior.outcomes import Columns, Law, law
 from private_mcmc.inference.posterior.tables import (
@@ -44,6 +45,8 @@ Functions: TypeAlias = tuple[tuple[Callable[..., jax.Array], bool], ...]
 
 # Shapes are not known better than this share of a typical row's curvature.
 _DISCREPANCY = 0.02
+# One table of people alone is used where its squared deviations are not above this quantile.
+_EXPLAINED = 0.99
 # Prior sds, in the spread of the domain: of ``m``; of the logarithms of ``B``'s diagonal; of its other
 # entries over the diagonal's.
 _PLACE, _WIDTH, _SLOPE = 3.0, 1.0, 0.5
@@ -138,14 +141,18 @@ def fitted(
         weights = np.concatenate([share * part[1] for share, part in zip(shares, parts, strict=True)])
         of_each = [_of_rows(reading, ask, *one, at, rows) for ask, one in zip(asked, given, strict=True)]
         scales = [np.sqrt(sd**2 + weights @ varies) for sd, (_, varies) in zip(known, of_each, strict=True)]
-    functions = np.concatenate(
-        [np.hstack([np.asarray(one.features), squares(np.asarray(one.shapes))]) for one in made]
-    )
     seen = [means / scale for (means, _), scale in zip(of_each, scales, strict=True)]
     released_entries = [
         np.asarray(_upper(matrix, len(matrix))) / scale
         for matrix, scale in zip(matrices, scales, strict=True)
     ]
+    count = len(parts[-1][1])
+    if len(made) > 1 and _explained(parts[-1][1], [one[-count:] for one in seen], released_entries):
+        # Smooth columns are never constant, nor those of a flat direction that noise hides.
+        made, (rows, weights), seen = made[-1:], parts[-1], [one[-count:] for one in seen]
+    functions = np.concatenate(
+        [np.hstack([np.asarray(one.features), squares(np.asarray(one.shapes))]) for one in made]
+    )
     # By how much the number of people may be off, before it was released.
     total_sd = 0.0 if adjacency == "replace_one" else FULL_SD * max(1 - float(weights.sum()) / n, 0.0)
     weights, deviations = conditioned(
@@ -153,6 +160,14 @@ def fitted(
     )
     off = tuple(found - weights @ one for found, one in zip(released_entries, seen, strict=True))
     return Fitted(rows, weights, functions, deviations, off)
+
+
+def _explained(weights: Array, seen: Sequence[Array], released: Sequence[Array]) -> bool:
+    """Whether rows of these weights would give what was released but for noise, as ``χ²`` tells."""
+    if not released:
+        return False
+    off = np.concatenate([found - weights @ one for found, one in zip(released, seen, strict=True)])
+    return bool(off @ off < chi2.ppf(_EXPLAINED, len(off)))
 
 
 def _people(reading: RowModel, asked: Functions, data: Target) -> tuple[Columns, Array]:
