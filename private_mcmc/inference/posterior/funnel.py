@@ -25,10 +25,12 @@ AtPoints: TypeAlias = Callable[[Array], Array]
 
 # Nodes are so many sds of a scale apart, outer ones further, and end where the density is so much lower.
 _APART, _GROWING, _MOST_NODES, _LOWEST = 0.7, 1.2, 9, 8.0
+# In the steep part of a funnel scales seem to have sds next to nothing.
+_NARROWEST = 0.05
 _NEWTON_STEPS, _SETTLED, _SETTLED_WIDTHS, _SHARES = 8, 0.02, 0.2, 0.5 ** np.arange(6)
 # Steps of difference quotients in sds; the flattest and the steepest curvature, over that at a neighbour.
 _STEP, _FLATTEST, _STEEPEST = 0.25, 0.05, 1e4
-_CHUNK, _FINE, _ROUNDS = 256, 400, 2
+_CHUNK, _FINE, _ROUNDS, _ALONE = 256, 400, 2, 0.1
 
 
 class Node(NamedTuple):
@@ -127,10 +129,12 @@ class Funnel:
 
 def funnel(values: AtPoints, slopes: AtPoints, at: Array, root: Array, scales: Sequence[int]) -> Funnel:
     """The coordinates of a density about ``at``, where ``root`` is about one of its covariance."""
-    chosen, covariance = list(scales), root @ root.T
+    chosen = list(scales)
     others = np.setdiff1d(np.arange(len(at)), chosen)
-    # Given the scales effects are narrower than together with them.
-    precision = np.linalg.inv(covariance)[np.ix_(others, others)]
+    # Given the scales effects are narrower: they move as ``root z`` where no scale does, and a little alone,
+    # since in the steep part of a funnel the root is nearly singular.
+    unmoved = np.linalg.qr(root[chosen].T, mode="complete")[0][:, len(chosen) :]
+    alone = _ALONE * np.diag(np.linalg.norm(root[others], axis=1))
 
     def settled(s: Array, node: Node) -> Node:
         def given(x: Array) -> Array:
@@ -140,8 +144,8 @@ def funnel(values: AtPoints, slopes: AtPoints, at: Array, root: Array, scales: S
 
         return _settled(lambda x: values(given(x)), lambda x: slopes(given(x))[:, others], node)
 
-    sds, centre = np.sqrt(np.diag(covariance)[chosen]), at[chosen]
-    node = Node(at[others], np.linalg.cholesky(np.linalg.inv(precision)), 0.0)
+    sds, centre = np.maximum(np.linalg.norm(root[chosen], axis=1), _NARROWEST), at[chosen]
+    node = Node(at[others], _lower(np.hstack([root[others] @ unmoved, alone])), 0.0)
     for _ in range(_ROUNDS):
         node, axes = settled(centre, node), []
         for side, sd in zip(np.eye(len(chosen)), sds, strict=True):
@@ -198,7 +202,7 @@ def _settled(values: AtPoints, slopes: AtPoints, node: Node) -> Node:
         curvatures = np.clip(np.abs(curvatures), _FLATTEST, _STEEPEST)
         gradient = vectors.T @ found[0]
         step = factor @ (vectors @ (gradient / curvatures))
-        factor = np.linalg.cholesky(factor @ (vectors / curvatures) @ vectors.T @ factor.T)
+        factor = _lower(factor @ (vectors / np.sqrt(curvatures)))
         tried = values(x + _SHARES[:, None] * step)
         best = int(np.argmax(tried))
         moved = float(tried[best]) - value
@@ -207,3 +211,9 @@ def _settled(values: AtPoints, slopes: AtPoints, node: Node) -> Node:
         if moved < _SETTLED and np.all(np.abs(np.log(curvatures)) < _SETTLED_WIDTHS):
             break
     return Node(x, factor, value + float(np.log(np.diag(factor)).sum()))
+
+
+def _lower(root: Array) -> Array:
+    """The lower triangular root of the same covariance, without its squares: of steep ones none are left."""
+    upper = np.linalg.qr(root.T, mode="r")
+    return np.asarray((upper * np.sign(np.diag(upper))[:, None]).T)
