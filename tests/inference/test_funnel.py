@@ -81,3 +81,17 @@ def test_volumes_grow_as_the_coordinates_say():
         up, down = (found.points(np.asarray(at) + side)[0] for side in (sides, -sides))
         size = np.linalg.slogdet((up - down) / 2e-6)[1]
         assert found.points(np.asarray([at]))[1] == pytest.approx([size], abs=1e-5)
+
+
+def test_a_nearly_singular_root_is_no_hindrance():
+    """As that at the mode of a centred hierarchy, in the steep part of its funnel."""
+
+    def values(points):
+        return -(points[:, 0] ** 2) / 2 - np.sum((points[:, 1:] / [0.5, 2.0]) ** 2, axis=1) / 2
+
+    def slopes(points):
+        return -points / [1.0, 0.25, 4.0]
+
+    root = np.array([[1e-3, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0 + 1e-13]])
+    found = funnel(values, slopes, np.zeros(3), root, [0])
+    assert np.sqrt(np.diag(found.root @ found.root.T)) == pytest.approx([0.5, 2.0], rel=0.1)

@@ -89,8 +89,17 @@ class Funnel:
         nothing, ones = np.zeros(len(self.mean)), np.ones(len(self.mean))
         return np.concatenate([means, nothing]), np.diag(np.concatenate([sds, ones]))
 
+    @property
+    def near(self) -> tuple[Array, Array]:
+        """About the mean of the parameters, and a root of their covariance given the scales or the others."""
+        means, root = self.start
+        whole, count = np.zeros((len(means), len(means))), len(self.scales)
+        whole[np.ix_(self.scales, self.scales)] = root[:count, :count]
+        whole[np.ix_(self.others, self.others)] = self.root
+        return self.points(means[None])[0][0], whole
+
     @cached_property
-    def others(self) -> Array:
+    def others(self) -> npt.NDArray[np.intp]:
         """Indices of ``x``."""
         return np.setdiff1d(np.arange(len(self.scales) + len(self.mean)), self.scales)
 

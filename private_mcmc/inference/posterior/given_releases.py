@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from numpyro.diagnostics import split_gelman_rubin
 from scipy.linalg import block_diag
 from scipy.stats import chi2
 
@@ -64,8 +65,8 @@ _OF_GROUPS = (
     "An sd of groups is estimated, of which a path alone tells too little: in simulations 90 % intervals of "
     "such runs held seven of ten parameters. State the sd, or have more rows or a larger ε."
 )
-# A chain that has been at fewer places than this is stuck.
-_PLACES = 10
+# A chain that has been at fewer places than this is stuck, or where its R-hat with others is above this.
+_PLACES, _APART = 10, 1.5
 CHAINS = Chains()
 
 
@@ -142,8 +143,8 @@ def posterior_given(
 
 
 def moving(draws: Array) -> bool:
-    """Whether every chain, ``(chains, draws, p)``, has been at enough places to tell a width."""
-    return places(draws) >= _PLACES
+    """Whether every chain, ``(chains, draws, p)``, has been at enough places, and at those of others."""
+    return places(draws) >= _PLACES and bool(np.all(split_gelman_rubin(draws) < _APART))
 
 
 def _draws(

@@ -40,6 +40,8 @@ _STEPS = 20
 _TOGETHER = 64
 _MODE_STEPS = 200
 _ROUNDS, _STEP, _FLATTEST = 8, 0.25, 0.25
+# Where a sd of the curvature is so little of a fall it is doubled, so often at most.
+_LEAST_FALL, _DOUBLINGS = 0.05, 40
 # Chains at fewer places for every draw stand still in tails that the proposal lacks.
 _PLACES = 0.2
 # Times that chains in a funnel's coordinates are thinned at most.
@@ -86,6 +88,9 @@ def whitened(log_density: LogDensity, data: Any, at: Array, largest: Array) -> A
     def slope(x: Array) -> Array:
         return np.asarray(_value_and_slope(log_density, data, jnp.asarray(x))[1])
 
+    def value(x: Array) -> float:
+        return float(_value_and_slope(log_density, data, jnp.asarray(x))[0])
+
     root = largest
     # Differences over steps as long as what the prior thinks of, then over ever more typical ones.
     for _ in range(_ROUNDS):
@@ -97,6 +102,15 @@ def whitened(log_density: LogDensity, data: Any, at: Array, largest: Array) -> A
         root = root / np.maximum(1.0, np.linalg.norm(np.linalg.solve(largest, root), axis=0))
         if np.all(np.abs(np.log(np.maximum(np.abs(values), _FLATTEST))) < 0.2):
             break
+    # Beside a fold of the density curvature is of the fold: a sd off, it would be as high as here.
+    height = value(at)
+    for _ in range(_DOUBLINGS):
+        falls = np.array([height - max(value(at + side), value(at - side)) for side in root.T])
+        within = np.linalg.norm(np.linalg.solve(largest, root), axis=0) < 0.5
+        narrow = (falls < _LEAST_FALL) & within
+        if not np.any(narrow):
+            break
+        root = np.where(narrow, 2.0, 1.0) * root
     return np.asarray(root)
 
 
@@ -162,6 +176,7 @@ def draws(
                 found = independent_draws(there, proposal, shape, random, _MOST_THINNING)
                 if places(found) >= _PLACES * asked.draws:
                     return change.points(found.reshape(-1, len(at)))[0].reshape(found.shape)
+            at, root = change.near
         keys = jax.random.split(key, asked.chains)
         given = data, jnp.asarray(at), jnp.asarray(root)
         starts = [_start(log_density, asked.warm_up, *given, each) for each in keys]
