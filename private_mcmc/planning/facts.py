@@ -166,6 +166,9 @@ def _cut_off(likelihood: Likelihood, thetas: jax.Array, rows: Columns) -> jax.Ar
 
 
 INFORMATION_SHARE = 0.05  # of the squared budget, for each query
+# Its noise may be as large as the information that the metric is made for, twice over: what it says of
+# directions that have more is worth it, most for intervals, which without a matrix are the path's alone.
+_MOST_NOISE = 2.0
 _SYNTHETIC_ROWS = 512
 _WIDEST = 200
 # Parameters that the information is averaged over.
@@ -220,7 +223,7 @@ class Facts:
             vectors=references * self.likelihood.vectors,
         )
         stated = accounting.of_unit(mechanism.statement, self.reading.unit)
-        useful = spectral_norm(mechanism.noise.sd, self.dim) < 1.0
+        useful = spectral_norm(mechanism.noise.sd, self.dim) < _MOST_NOISE
         return replace(mechanism, statement=stated) if useful else None
 
 
