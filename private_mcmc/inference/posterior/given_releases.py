@@ -63,7 +63,7 @@ _BY_PATH = (
 )
 _OF_GROUPS = (
     "An sd of groups is estimated, of which a path alone tells too little: in simulations 90 % intervals of "
-    "such runs held seven of ten parameters. State the sd, or have more rows or a larger ε."
+    "such runs held three of four parameters. State the sd, or have more rows or a larger ε."
 )
 # A chain that has been at fewer places than this is stuck, or where its R-hat with others is above this.
 _PLACES, _APART = 10, 1.5
