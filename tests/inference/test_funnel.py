@@ -95,3 +95,15 @@ def test_a_nearly_singular_root_is_no_hindrance():
     root = np.array([[1e-3, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0 + 1e-13]])
     found = funnel(values, slopes, np.zeros(3), root, [0])
     assert np.sqrt(np.diag(found.root @ found.root.T)) == pytest.approx([0.5, 2.0], rel=0.1)
+
+
+def test_roots_are_as_wide_as_values_say_where_slopes_jump():
+    """Slopes of an integral by Laplace's method lack how its mode moves: here they jump by 2,000 at 0."""
+
+    def jumping(data, x):
+        jump = data * jnp.abs(x[0])
+        return -jnp.sum(x**2) / 2 - (jump - jax.lax.stop_gradient(jump))
+
+    with jax.enable_x64(True):
+        root = whitened(jumping, jnp.asarray(1e3), np.zeros(2), 3 * np.eye(2))
+    assert np.all(np.sqrt(np.diag(root @ root.T)) > 0.3)

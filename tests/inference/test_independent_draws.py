@@ -106,6 +106,12 @@ def test_a_chain_that_stands_still_tells_no_width():
     assert not moving(draws)
 
 
+def test_chains_at_different_places_are_told_from_chains_of_one_law():
+    draws = np.random.default_rng(0).standard_normal((4, 200, 2))
+    assert moving(draws)
+    assert not moving(draws + 3 * np.arange(4)[:, None, None])
+
+
 def _pinched(data, x):
     """A funnel of two dimensions."""
     return -(x[0] ** 2) / 2 - x[1] ** 2 * jnp.exp(-2 * x[0]) / 2 - x[0]

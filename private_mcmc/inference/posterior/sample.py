@@ -102,7 +102,8 @@ def whitened(log_density: LogDensity, data: Any, at: Array, largest: Array) -> A
         root = root / np.maximum(1.0, np.linalg.norm(np.linalg.solve(largest, root), axis=0))
         if np.all(np.abs(np.log(np.maximum(np.abs(values), _FLATTEST))) < 0.2):
             break
-    # Beside a fold of the density curvature is of the fold: a sd off, it would be as high as here.
+    # Where slopes jump, as those of integrals by Laplace's method may, curvature is of the jump: a sd off the
+    # density would be as high as here.
     height = value(at)
     for _ in range(_DOUBLINGS):
         falls = np.array([height - max(value(at + side), value(at - side)) for side in root.T])
