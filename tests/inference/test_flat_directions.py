@@ -59,6 +59,6 @@ def test_an_intercept_beside_all_groups_is_constant():
 
 @pytest.mark.slow
 def test_columns_that_people_of_the_table_cannot_have_are_fitted_all_the_same():
-    """Concentrated around .8, far from the end that columns of the table begin at."""
-    _, made, exact = people(lambda random: random.normal(0.8, 0.01, N), 10.0)
+    """Below zero, where people of the table have nothing: the smooth one is used beside them."""
+    _, made, exact = people(lambda random: random.normal(-0.3, 0.1, N), 10.0)
     assert np.abs(made - exact).max() < 0.5
