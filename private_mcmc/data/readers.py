@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -47,12 +49,14 @@ _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 class Source:
     """A table: where it is, the names of its columns, and ``chunks(names)``, which reads some of them.
 
-    ``path`` is empty for one in memory.
+    ``path`` is empty for one in memory. ``kind`` is the type that a column has there, ``None`` where none
+    is told.
     """
 
     path: str
     names: tuple[str, ...]
     chunks: Callable[[Sequence[str]], Iterator[Chunk]]
+    kind: Callable[[str], object] = lambda name: None
 
     @property
     def where(self) -> str:
@@ -61,7 +65,26 @@ class Source:
 
 
 def source_of(table: Any, encoding: str = "") -> Source:
-    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns."""
+    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns.
+
+    Libraries warn of cells (pandas of a text in a Stata file that is no UTF-8): whether they do is not heard.
+    """
+    found = _source_of(table, encoding)
+    return replace(found, chunks=lambda names: _unheard(found.chunks(names)))
+
+
+def _unheard(chunks: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        # Only while a chunk is made: whoever asked for it has warnings of their own.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        yield chunk
+
+
+def _source_of(table: Any, encoding: str) -> Source:
     if not isinstance(table, str | Path):
         return _in_memory(table)
     path = Path(table)
@@ -133,7 +156,11 @@ def _in_memory(table: Any) -> Source:
             raise DataSchemaError("the table: its columns have different numbers of rows.")
         yield {name: _texts(column) for name, column in columns.items()}
 
-    return Source("", tuple(str(name) for name in names), chunks)
+    return Source("", tuple(str(name) for name in names), chunks, lambda name: _kind(table[name]))
+
+
+def _kind(column: Any) -> object:
+    return getattr(column, "dtype", None) or getattr(column, "type", None)
 
 
 def _one_each(column: Any) -> Any:
@@ -170,7 +197,12 @@ def _text_of_scalar(scalar: Any) -> str | None:
         return None
 
 
-def _of_frames(path: Path, names: Sequence[str], frames: Callable[[list[str]], Iterator[Any]]) -> Source:
+def _of_frames(
+    path: Path,
+    names: Sequence[str],
+    frames: Callable[[list[str]], Iterator[Any]],
+    kind: Callable[[str], object] = lambda name: None,
+) -> Source:
     """Of a reader of pandas frames, or of Arrow's batches."""
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
@@ -178,7 +210,7 @@ def _of_frames(path: Path, names: Sequence[str], frames: Callable[[list[str]], I
             for frame in frames(list(wanted)):
                 yield {name: _texts(frame[name]) for name in wanted}
 
-    return Source(str(path), tuple(str(name) for name in names), chunks)
+    return Source(str(path), tuple(str(name) for name in names), chunks, kind)
 
 
 def _of_stata(path: Path) -> Source:
@@ -192,7 +224,13 @@ def _of_stata(path: Path) -> Source:
         with StataReader(path, convert_categoricals=False, columns=wanted, chunksize=_CHUNK) as reader:
             yield from reader
 
-    return _of_frames(path, names, frames)
+    def kind(name: str) -> object:
+        # Of the type in the file's header, whatever the cells are.
+        read = partial(StataReader, path, convert_categoricals=False, columns=[name], chunksize=1)
+        with _in_words(path), read() as reader:
+            return next((frame[name].dtype for frame in _unheard(reader)), None)
+
+    return _of_frames(path, names, frames, kind)
 
 
 def _of_statistical(path: Path, function: str) -> Source:
@@ -216,13 +254,13 @@ def _of_statistical(path: Path, function: str) -> Source:
 def _of_table(path: Path, opened: Opener) -> Source:
     """Of a Parquet or Arrow file."""
     with opened(path) as table:
-        names = tuple(table.types)
+        types = dict(table.types)
 
     def batches(wanted: list[str]) -> Iterator[Any]:
         with opened(path) as table:
             yield from table.batches(wanted, _CHUNK)
 
-    return _of_frames(path, names, batches)
+    return _of_frames(path, tuple(types), batches, lambda name: types[name])
 
 
 def _of_csv(path: Path, encoding: str) -> Source:

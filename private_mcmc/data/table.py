@@ -39,6 +39,7 @@ from private_mcmc.data.fields import (
 from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT
+from private_mcmc.domains.persons import check_wide
 from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields, as_seen
 
@@ -195,6 +196,7 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
     """
     source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
     _check_names(source, [field.name])
+    check_wide(field.name, source.kind(field.name))
     # Rows with a code of missing values are those of nobody, and not all of one person.
     marks = {as_seen(mark) for mark in field.missing_values}
     with cells_in_words(source.where):

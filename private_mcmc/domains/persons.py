@@ -36,8 +36,8 @@ class Person:
 
     Of a person with more rows, ``at_most`` are kept: the choice looks at the contents of that person's rows
     and at nothing else, so that it is the same in whichever order a file has them. Identifiers may be whole
-    numbers, text or floats (which tell whole numbers apart up to ``2^53``), in any order; rows without one
-    (missing, blank) are left out. The type of the column is public.
+    numbers, text or floats of 64 bits (which tell whole numbers apart up to ``2^53``), in any order; rows
+    without one (missing, blank) are left out. The type of the column is public.
 
     Raises:
         DeclarationError: unless ``at_most`` is a whole number from 1 to 2^31 − 1.
@@ -136,6 +136,7 @@ def identified(name: str, column: object) -> Numbers:
     identifier. Spellings that may be one person's are taken for one: who is split in two is protected half.
     """
     check_unmasked(name, column)
+    check_wide(name, getattr(column, "dtype", None))
     plain = isinstance(getattr(column, "dtype", None), np.dtype)
     try:
         array = np.asarray(column if plain else column.to_numpy(dtype=object))  # type: ignore[attr-defined]
@@ -160,6 +161,19 @@ def identified(name: str, column: object) -> Numbers:
     codes = np.full(len(array), -1, np.int64)
     codes[there] = np.unique(array[there], return_inverse=True)[1]
     return codes
+
+
+def check_wide(name: str, dtype: object) -> None:
+    """Raise ``DataSchemaError`` for floats of less than 64 bits, the usual type of numbers in Stata.
+
+    Of two persons whose digits were dropped one is not protected by himself where it counts who is there.
+    """
+    narrow = isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize < 8
+    if narrow or str(dtype).lower().partition("[")[0] in _NARROW:
+        raise DataSchemaError(
+            f"column {name!r}: identifiers are floats of less than 64 bits, which tell whole numbers apart "
+            "up to 2^24 at most: several persons may have become one. Make them text or integers."
+        )
 
 
 def _text(value: object) -> str:
@@ -202,6 +216,8 @@ def _written_out(text: str) -> str:
     return sign + whole + rest + "0" * (power - len(rest))
 
 
+# Types of floats, as pandas, Arrow and others call them; Arrow's of 64 bits is ``double``.
+_NARROW = frozenset(["bfloat16", "float16", "halffloat", "float32", "float"])
 # A missing value as Python, NumPy and pandas write it, by `column.astype(str)` say.
 _NOBODY = frozenset(["nan", "NaN", "None", "<NA>", "NaT"])
 _POWERS = re.compile(r"\+?(-?)(\d++)(?:\.(\d*+))?[eE]\+?(\d{1,3})", re.ASCII)

@@ -3,6 +3,7 @@
 import csv
 import math
 import unicodedata
+import warnings
 
 import numpy as np
 import pytest
@@ -177,3 +178,17 @@ def test_what_is_seen_is_the_same_whichever_system_wrote_it():
         for form in ("NFC", "NFD", "NFKC", "NFKD"):
             assert as_seen(f"a{unicodedata.normalize(form, sign)}b") == seen, ascii(sign)
         assert as_seen(seen) == seen, ascii(sign)
+
+
+def test_no_cell_is_told_of_by_a_warning(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "t.dta"
+    pandas.DataFrame({"who": ["ae", "b"]}).to_stata(path, write_index=False, version=118)
+    content = path.read_bytes()
+    assert content.count(b"ae") == 1
+    path.write_bytes(content.replace(b"ae", b"a\xe9"))  # Latin-1, where the format has UTF-8
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        assert [chunk["who"] for chunk in source_of(path).chunks(["who"])] == [["aé", "b"]]
+        warnings.warn("of the caller", stacklevel=1)
+    assert [str(each.message) for each in heard] == ["of the caller"]

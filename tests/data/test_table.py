@@ -244,6 +244,36 @@ def test_an_empty_cell_is_a_row_where_there_is_one_column_too(tmp_path, empty):
     assert found["y"].tolist() == [1, 0, 1]
 
 
+NARROW = {
+    "t.dta": lambda table, path: table.to_stata(path, write_index=False),
+    "t.parquet": lambda table, path: table.to_parquet(path),
+    "t.feather": lambda table, path: table.to_feather(path),
+}
+
+
+@pytest.mark.parametrize("name", [*NARROW, "frame", "Arrow"])
+def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name):
+    """In 32 bits 2^24 and 2^24 + 1 are one number, and two persons are one."""
+    schema = pmc.Schema.from_dict({
+        "fields": [{"name": "who", "private_mcmc": {"role": "person"}}],
+        "private_mcmc": {"person": {"field": "who", "at_most": "2"}},
+    })  # fmt: skip
+    for kind, refused in ((np.float32, True), (np.float64, False), (np.int32, False)):
+        table = pandas.DataFrame({"who": np.array([2**24, 2**24 + 1], kind)})
+        if name in NARROW:
+            NARROW[name](table, tmp_path / name)
+            table = tmp_path / name
+        elif name == "Arrow":
+            table = pyarrow.Table.from_pandas(table)
+        if refused:
+            with pytest.raises(
+                pmc.DataSchemaError, match="'who': identifiers are floats of less than 64 bits"
+            ):
+                read_identifiers(table, schema)
+        else:
+            assert read_identifiers(table, schema).tolist() == ["16777216", "16777217"]
+
+
 def test_codes_of_missing_identifiers_are_nobody():
     """As an identifier such a code made one person of all who have none."""
     fields = [

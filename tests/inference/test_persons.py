@@ -154,7 +154,18 @@ def test_rows_without_an_identifier_belong_to_nobody(column):
 
 
 @pytest.mark.parametrize(
-    "column", [[1, 2], np.zeros((2, 1), int), np.array([1j, 2]), np.ma.array([1, 2], mask=[0, 1])]
+    "column",
+    [
+        [1, 2],
+        np.zeros((2, 1), int),
+        np.array([1j, 2]),
+        np.ma.array([1, 2], mask=[0, 1]),
+        np.array([2**24, 2**24 + 1], np.float32),
+        np.array([1, 2], ">f4"),
+        np.array([1, 2], np.float16),
+        pd.Series([1, 2], dtype="Float32"),
+        pd.Series([1, 2], dtype="float[pyarrow]"),
+    ],
 )
 def test_what_is_no_column_of_identifiers_is_refused(column):
     with pytest.raises(pmc.DataSchemaError):
