@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.report import Block, Code, Details, Facts, Line, Mark, Plot, Report, Text, Verdict, number
+from private_mcmc.report import Block, Code, Details, Facts, Line, Mark, Plot, Report, Text, Verdict, at_most
 from private_mcmc.report.blocks import Tone
 from private_mcmc.target import Adjacency, Unit
 
@@ -168,14 +168,14 @@ def curve(statement: _Priced, target: tuple[float, float], tone: Tone = "good") 
 def report(statement: _Priced, delta: float) -> Report:
     """A statement as a page: the price, the risk in words and as a picture, and the argument folded away."""
     found = risk(statement, delta)
-    price = f"ε = {number(statement.epsilon(delta))} at δ = {number(delta)}"
+    price = f"ε = {at_most(statement.epsilon(delta))} at δ = {at_most(delta)}"
     if math.isfinite(pure := statement.epsilon(0.0)):
-        price = f"ε = {number(pure)}, pure"
+        price = f"ε = {at_most(pure)}, pure"
     items: list[tuple[str, str | float | None]] = [
         ("who is protected", whom(statement.adjacency, statement.unit))
     ]
     if statement.gdp is not None:
-        items.append(("Gaussian differential privacy", f"{number(statement.gdp)}-GDP"))
+        items.append(("Gaussian differential privacy", f"{at_most(statement.gdp)}-GDP"))
     items.append(("recomputed from its constants", "yes" if statement.verify() else "no: NOT VERIFIED"))
     blocks: tuple[Block, ...] = (
         Verdict("What this release costs", price, "plain"),

@@ -192,12 +192,14 @@ class Statement:
         return self.report()._repr_html_()
 
     def _lines(self, delta: float) -> list[str]:
-        gdp = "" if self.gdp is None else f", {self.gdp:.6g}-GDP"
+        from private_mcmc.report import rounded_up
+
+        gdp = "" if self.gdp is None else f", {rounded_up(self.gdp, 6):.6g}-GDP"
         pure = self.epsilon(0.0)
         price = (
-            f"ε = {pure:.6g} (pure)"
+            f"ε = {rounded_up(pure, 6):.6g} (pure)"
             if math.isfinite(pure)
-            else f"ε = {self.epsilon(delta):.6g} at δ = {delta:g}"
+            else f"ε = {rounded_up(self.epsilon(delta), 6):.6g} at δ = {rounded_up(delta, 6):g}"
         )
         whom = "" if self.unit is None else f" of {self.unit}"
         lines = [f"{price}{gdp} under {self.adjacency}{whom}", f"  by {self.argument.theorem}"]

@@ -76,11 +76,13 @@ def _show(record: Record) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from private_mcmc.report import rounded_up
+
     table = Table(show_header=False)
     level = record["epsilon"]
-    table.add_row("ε", f"{level:.7g}" if isinstance(level, float) else "∞: no ε at this δ")
-    table.add_row("δ", f"{record['delta']:.7g}")
-    table.add_row("GDP", "not Gaussian" if record["gdp"] is None else f"{record['gdp']:.8g}")
+    table.add_row("ε", f"{rounded_up(level, 7):.7g}" if isinstance(level, float) else "∞: no ε at this δ")
+    table.add_row("δ", f"{rounded_up(record['delta'], 7):.7g}")
+    table.add_row("GDP", "not Gaussian" if record["gdp"] is None else f"{rounded_up(record['gdp'], 8):.8g}")
     table.add_row("adjacency", record["adjacency"])
     table.add_row("argument", record["argument"])
     table.add_row("given that", "\n".join(record["assumptions"]))

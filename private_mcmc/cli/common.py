@@ -276,13 +276,16 @@ def confirm(
     """Show what a plan is expected to err and what to know of it; go on only if that is confirmed."""
     from rich.console import Console
 
+    from private_mcmc.report import rounded_up
+
     made.report(units).show(Console(stderr=as_json))
     tell(said)
     if ledger is not None and dataset is not None:
         typer.echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
     if yes:
         return
-    typer.echo(f"This spends ε = {made.target.epsilon:g} at δ = {made.target.delta:g}.", err=True)
+    epsilon, delta = made.target.epsilon, made.target.delta
+    typer.echo(f"This spends ε = {rounded_up(epsilon, 6):g} at δ = {rounded_up(delta, 6):g}.", err=True)
     try:
         agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
     except EOFError:

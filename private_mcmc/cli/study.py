@@ -193,7 +193,7 @@ def _page(what: Path, key: Path | None) -> Report:
 def _plan(what: Path) -> Report:
     """A saved plan, as it stands in its file: only its model could make it again."""
     from private_mcmc.planning.policy import saved_plan
-    from private_mcmc.report import Facts, Note, Report, number
+    from private_mcmc.report import Facts, Note, Report, at_most, number
 
     try:
         saved = saved_plan(what)
@@ -202,7 +202,7 @@ def _plan(what: Path) -> Report:
     target, expected = saved["target"], saved["prediction"]
     items = (
         ("guarantee", saved["guarantee"]),
-        ("target", f"ε = {target.epsilon:g} at δ = {target.delta:g}, {target.adjacency}"),
+        ("target", f"ε = {at_most(target.epsilon)} at δ = {at_most(target.delta)}, {target.adjacency}"),
         ("rows", f"{saved['n']:,}"),
         ("columns", ", ".join(name for name, _ in saved["rows"].items)),
         ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),

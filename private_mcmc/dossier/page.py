@@ -32,7 +32,9 @@ from private_mcmc.report import (
     Table,
     Text,
     Verdict,
+    at_most,
     number,
+    rounded_up,
 )
 from private_mcmc.report.blocks import Cell
 from private_mcmc.target import check_adjacency
@@ -86,7 +88,7 @@ def _whom(study: StudyRecord) -> str:
 
 
 def _verdict(study: StudyRecord) -> Verdict:
-    target = f"ε = {number(study.epsilon)} at δ = {number(study.delta)}"
+    target = f"ε = {at_most(study.epsilon)} at δ = {at_most(study.delta)}"
     if study.seeded:
         return Verdict(
             "Not private",
@@ -152,7 +154,7 @@ def _question(study: StudyRecord) -> Facts:
         items += [("its public arguments", "; ".join(given))] if study.arguments else []
     items += [
         ("who is protected", _whom(study)),
-        ("target", f"ε = {number(study.epsilon)}, δ = {number(study.delta)}, {study.adjacency}"),
+        ("target", f"ε = {at_most(study.epsilon)}, δ = {at_most(study.delta)}, {study.adjacency}"),
     ]
     certified = study.guarantee == "posterior"
     items += [("guarantee", "the run and the posterior" if certified else "the run, with its noise")]
@@ -210,16 +212,16 @@ def _ledger(study: StudyRecord) -> list[Block]:
     books = study.ledger
     if books is None:
         return [Note("Nothing keeps count: what other runs tell about the same people adds up.", "unsure")]
-    budget = f"ε = {books['epsilon']:g} at δ = {books['delta']:g}"
+    budget = f"ε = {rounded_up(books['epsilon'], 6):g} at δ = {rounded_up(books['delta'], 6):g}"
     return [
         Facts(
             (
                 ("ledger, data set", f"{books['file']}, {books['dataset']}"),
                 ("budget of everything, ever", f"{budget} ({books['budget']})"),
-                ("spent before", f"ε = {number(books['epsilon_before'])} ({books['before']})"),
+                ("spent before", f"ε = {at_most(books['epsilon_before'])} ({books['before']})"),
                 ("this release", as_epsilon(books["cost"], books["delta"])),
-                ("spent with it", f"ε = {number(books['epsilon_after'])} ({books['after']})"),
-                ("left", as_epsilon(books["left"], books["delta"])),
+                ("spent with it", f"ε = {at_most(books['epsilon_after'])} ({books['after']})"),
+                ("left", as_epsilon(books["left"], books["delta"], left=True)),
                 ("purpose", books["purpose"] or "not stated"),
             )
         )
@@ -287,7 +289,7 @@ def _of_two(study: StudyRecord) -> str:
         found = group(replace(study.price, parts=(), unit=None), 2).epsilon(study.delta)
     except (DeclarationError, NotYetSupported):
         return "more than twice this ε"
-    return f"ε = {number(found)} (same δ)"
+    return f"ε = {at_most(found)} (same δ)"
 
 
 def _versions(study: StudyRecord) -> tuple[tuple[str, Cell], ...]:

@@ -49,7 +49,7 @@ from private_mcmc.dossier.record import (
 )
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields
-from private_mcmc.report import Report, Table, Verdict
+from private_mcmc.report import Report, Table, Verdict, at_most
 from private_mcmc.report.blocks import Tone
 from private_mcmc.target import Target, Unit
 
@@ -176,7 +176,7 @@ def _numbers(study: StudyRecord) -> str:
     need(not wrong, f"recomputed, {said}.")
     remarks = warnings_of(Target(study.epsilon, study.delta, study.price.adjacency), study.n, study.ledger)
     need(set(remarks) <= set(study.warnings), f"what is to be known of this target is {list(remarks)}.")
-    return f"ε = {again['epsilon_at_delta']:.6g} at δ = {study.delta:g}"
+    return f"ε = {at_most(again['epsilon_at_delta'])} at δ = {at_most(study.delta)}"
 
 
 def close(found: Any, wanted: Any) -> bool:

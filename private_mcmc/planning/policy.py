@@ -44,7 +44,7 @@ from private_mcmc.planning.planners import (
 )
 from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.records import Fields, Model, PublicArguments, Record
-from private_mcmc.report import Facts, Note, Report, number
+from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import telling
 from private_mcmc.target import Guarantee, Target, checked_guarantee
 
@@ -289,9 +289,9 @@ class Plan:
         whom = self.target.adjacency if unit is None else f"{self.target.adjacency} of {unit}"
         items: list[tuple[str, str]] = [
             ("guarantee", self.guarantee),
-            ("target", f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, {whom}"),
+            ("target", f"ε = {at_most(self.target.epsilon)} at δ = {at_most(self.target.delta)}, {whom}"),
             ("rows" if unit is None else "persons", f"{self.n:,}"),
-            ("budget of all stages", f"{number(self.budget)}-GDP"),
+            ("budget of all stages", f"{at_most(self.budget)}-GDP"),
             ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
             ("of it, bounding rows' influence", number(expected.bias, 2)),
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),

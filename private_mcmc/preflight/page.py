@@ -28,6 +28,7 @@ from private_mcmc.report import (
     Table,
     Text,
     Verdict,
+    at_most,
     floats,
     json_types,
     number,
@@ -194,14 +195,14 @@ def _proved(found: PreflightReport) -> list[Block]:
     rows = tuple(
         (
             statement.argument.theorem,
-            statement.gdp,
-            statement.epsilon(found.target.delta),
-            statement.delta(found.target.epsilon),
+            None if statement.gdp is None else at_most(statement.gdp),
+            at_most(statement.epsilon(found.target.delta)),
+            at_most(statement.delta(found.target.epsilon)),
             bool(statement.delta(found.target.epsilon) <= found.target.delta),
         )
         for statement in found.certificates
     )
-    at = (f"ε at δ = {number(found.target.delta)}", f"δ at ε = {number(found.target.epsilon)}")
+    at = (f"ε at δ = {at_most(found.target.delta)}", f"δ at ε = {at_most(found.target.epsilon)}")
     blocks: list[Block] = [
         Heading("Certificates"),
         Text("Upper bounds on what one exact draw reveals, for every data set in the row domain."),
@@ -221,7 +222,7 @@ def _argument(statement: Statement, found: PreflightReport, title: str = "") -> 
         if isinstance(value, int | float | str) and not isinstance(value, bool)
     ]
     given = tuple(("given that", line) for line in statement.argument.assumptions)
-    price = f"ε = {number(statement.epsilon(found.target.delta))} at δ = {number(found.target.delta)}"
+    price = f"ε = {at_most(statement.epsilon(found.target.delta))} at δ = {at_most(found.target.delta)}"
     items = (("price", price), ("theorem", statement.argument.theorem), *given)
     return Facts((*items, ("with", ", ".join(constants))), title)
 
@@ -342,10 +343,10 @@ def _own(found: PreflightReport) -> list[Block]:
     """The posterior without clipping, where that is private and what clipping leaves is not known."""
     if found.unclipped is None:
         return []
-    epsilon = number(found.unclipped.epsilon(found.target.delta))
+    epsilon = at_most(found.unclipped.epsilon(found.target.delta))
     words = (
         f"One exact draw from the posterior that the model states has ε = {epsilon} at "
-        f"δ = {number(found.target.delta)}, by {found.unclipped.argument.theorem}."
+        f"δ = {at_most(found.target.delta)}, by {found.unclipped.argument.theorem}."
     )
     clipped = "Whether what clipping leaves of it is private is not decided."
     return [Verdict("the posterior, unclipped: private", words, "good", (clipped,))]
@@ -353,7 +354,7 @@ def _own(found: PreflightReport) -> list[Block]:
 
 def _line(found: PreflightReport) -> str:
     target = (
-        f"({number(found.target.epsilon)}, {number(found.target.delta)})-DP under {found.target.adjacency}"
+        f"({at_most(found.target.epsilon)}, {at_most(found.target.delta)})-DP under {found.target.adjacency}"
         + ("" if found.unit is None else f" of {found.unit}")
     )
     if found.verdict == "private":

@@ -22,7 +22,7 @@ from private_mcmc.preflight.conjugates import normal_facts
 from private_mcmc.preflight.refute.pairs import extreme_rows, stacked
 from private_mcmc.preflight.refute.quadrature_1d import Array
 from private_mcmc.preflight.refute.refutation import Refutation
-from private_mcmc.report import number
+from private_mcmc.report import at_most, number
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
 
@@ -229,7 +229,7 @@ def run_part(
 
 
 def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
-    price = f"ε = {number(statement.epsilon(target.delta))} at δ = {number(target.delta)}"
+    price = f"ε = {at_most(statement.epsilon(target.delta))} at δ = {at_most(target.delta)}"
     if verdict == "private" and not fine:
         return f"posterior private, this run not: it costs {price} (a finite run is a mechanism of its own)"
     if not fine:

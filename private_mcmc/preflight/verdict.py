@@ -15,7 +15,7 @@ from private_mcmc.preflight.page import PreflightReport
 from private_mcmc.preflight.refute.refutation import Search, refute
 from private_mcmc.preflight.run_statement import VerdictWord, run_advice, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
-from private_mcmc.report import number
+from private_mcmc.report import at_most, number
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive
 
@@ -212,8 +212,8 @@ def _reasons(
     reasons = []
     if proved:
         best = proved[0]
-        shown = f"{number(best.gdp)}-GDP, " if best.gdp is not None else ""
-        price = f"ε = {number(best.epsilon(target.delta))} at δ = {number(target.delta)}"
+        shown = f"{at_most(best.gdp)}-GDP, " if best.gdp is not None else ""
+        price = f"ε = {at_most(best.epsilon(target.delta))} at δ = {at_most(target.delta)}"
         reasons.append(f"the {known.subject} is {shown}{price}, by {best.argument.theorem}")
     else:
         reasons.append(f"no certificate: {_missing(row_model, known)}")

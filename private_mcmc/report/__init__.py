@@ -17,8 +17,11 @@ from private_mcmc.report.blocks import Rule as Rule
 from private_mcmc.report.blocks import Table as Table
 from private_mcmc.report.blocks import Text as Text
 from private_mcmc.report.blocks import Verdict as Verdict
+from private_mcmc.report.blocks import at_most as at_most
 from private_mcmc.report.blocks import floats as floats
 from private_mcmc.report.blocks import number as number
+from private_mcmc.report.blocks import rounded_down as rounded_down
+from private_mcmc.report.blocks import rounded_up as rounded_up
 from private_mcmc.report.document import Report as Report
 from private_mcmc.report.document import json_types as json_types
 from private_mcmc.report.drawing import png as png

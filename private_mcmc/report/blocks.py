@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Literal, TypeAlias
 
 from private_mcmc.errors import DeclarationError
@@ -199,6 +200,34 @@ def number(value: float, digits: int = 4) -> str:
         mantissa, exponent = text.split("e")
         text = f"{mantissa}e{int(exponent)}"
     return text.replace("-", "−", 1) if value < 0 else text
+
+
+# What bounds are rounded up by while they are computed; no digit more is shown for it.
+_COMPUTED = 1e-9
+
+
+def rounded_up(value: float, digits: int) -> float:
+    """The least number of so many significant digits that is not below ``value``, but for 1e-9 of it."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def rounded_down(value: float, digits: int) -> float:
+    """The largest number of so many significant digits that is not above ``value``, but for 1e-9 of it."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, side: str) -> float:
+    if not math.isfinite(value):
+        return value
+    nearest = float(f"{value:.{digits}g}")
+    if math.isclose(nearest, value, rel_tol=_COMPUTED, abs_tol=0.0):
+        return nearest
+    return float(Context(digits, side).create_decimal_from_float(value))
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """As ``number``, rounded up: a loss that is claimed is never shown smaller than it is."""
+    return number(rounded_up(value, digits), digits)
 
 
 def cell(value: Cell) -> str:

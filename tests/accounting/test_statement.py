@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 
@@ -100,3 +101,27 @@ def test_summary_names_the_mechanism_price_at_the_asked_delta():
     text = ALL["path"].summary(delta=1e-9)
     assert f"{ALL['path'].epsilon(1e-9):.6g}" in text
     assert "(pure)" in str(ALL["laplace"])
+
+
+NUMBER = re.compile(r"ε = ([\d.e−+-]+\d)|([\d.e−+-]+\d)-GDP")
+
+
+def printed(text):
+    """Every ε, and every GDP parameter, in a text."""
+    found = NUMBER.findall(text)
+    return [float(level) for level, _ in found if level], [float(m) for _, m in found if m]
+
+
+@pytest.mark.parametrize("m", [0.123449, 0.2, 0.64812345, 1.23449, 3.33333, 12.34444])
+def test_no_price_is_printed_below_what_is_proved(m):
+    """Digits that are left out are rounded up: half of all prices were said to be smaller than they are."""
+    delta = 1.0000049e-6
+    noised = acc.gaussian(adjacency="replace_one", sensitivity=m, scale=1.0)
+    pure = acc.laplace(m, adjacency="replace_one", sensitivity=m, scale=1.0)
+    for text in (noised.summary(delta), json.dumps(noised.report(delta).to_dict(), ensure_ascii=False)):
+        levels, parameters = printed(text)
+        assert levels and all(level >= noised.epsilon(1.00001e-6) * (1 - 1e-9) for level in levels)
+        assert parameters and all(each >= m * (1 - 1e-9) for each in parameters)
+        assert "δ = 1e-06" not in text
+    for text in (pure.summary(0.0), json.dumps(pure.report(0.0).to_dict(), ensure_ascii=False)):
+        assert all(level >= pure.epsilon(0.0) * (1 - 1e-9) for level in printed(text)[0])

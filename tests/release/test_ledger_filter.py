@@ -1,6 +1,7 @@
 """The ledger's filter: what it lets through is within the budget, also against an adaptive adversary."""
 
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -139,3 +140,17 @@ def test_an_adaptive_adversary_stays_within_the_budget():
     assert max(gains) > 0.8 * target.delta
     # The same attack sees through a filter that lets too much pass.
     assert max(attack(1.5 * limit, target.epsilon, stop) for stop in stops) > target.delta
+
+
+@given(targets, st.sampled_from(["gdp", "rdp", "basic"]), st.fractions(0, 1))
+def test_what_was_spent_is_shown_rounded_up_and_what_is_left_down(target, kind, share):
+    kept = filter_for(target, kind)
+    spent, left = share * kept.limit, (1 - share) * kept.limit
+
+    def shown(words):
+        numbers = re.findall(r"\d[\d.]*(?:e-?\d+)?", words)
+        level = Fraction(numbers[-1 if kind == "rdp" else 0])
+        return level**2 if kind == "gdp" else level if kind == "rdp" else level / Fraction(target.epsilon)
+
+    assert shown(kept.describe(spent)) >= spent * (1 - Fraction(1, 10**8))
+    assert shown(kept.describe(left, left=True)) <= left * (1 + Fraction(1, 10**8))

@@ -158,6 +158,21 @@ def test_numbers_are_written_short(value: float, words: str) -> None:
     assert report.number(value) == words
 
 
+@given(st.floats(1e-300, 1e300), st.integers(1, 12))
+def test_what_is_claimed_at_most_is_shown_at_its_least_number_above(value: float, digits: int) -> None:
+    up, down = report.rounded_up(value, digits), report.rounded_down(value, digits)
+    assert down * (1 - 1e-9) <= value <= up * (1 + 1e-9)
+    assert up - down <= 1.01 * 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    assert float(f"{up:.{digits}g}") == up and float(report.at_most(value, digits)) == up
+
+
+def test_a_claim_that_is_said_in_full_has_no_digit_more() -> None:
+    """Bounds are rounded up while they are computed, by less."""
+    assert report.at_most(0.2 * (1 + 1e-12)) == "0.2"
+    assert report.at_most(0.20000001) == "0.2001"
+    assert report.at_most(math.inf) == "∞"
+
+
 def test_matplotlib_and_rich_are_not_imported_until_needed() -> None:
     code = (
         "import sys, private_mcmc.report; print(sum(m in sys.modules for m in ('matplotlib', 'rich', 'jax')))"

@@ -17,7 +17,7 @@ from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.records import Record
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
-from private_mcmc.report import Block, Heading, Report, Table, number
+from private_mcmc.report import Block, Heading, Report, Table, at_most, number, rounded_down, rounded_up
 from private_mcmc.report.blocks import Cell
 
 _COLUMNS = (
@@ -40,8 +40,8 @@ def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
     room, kept = state.room(dataset), dataset.filter
     message = (
         f"the budget of {dataset.name!r} (ε = {kept.epsilon:g}, δ = {kept.delta:g}) has "
-        f"{kept.describe(room)} left; this release costs {kept.describe(cost)} "
-        f"(ε = {number(kept.epsilon_of(cost))}). Nothing was run. "
+        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
+        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. "
     )
     if not room > 0:
         return message + "Nothing more fits."
@@ -56,19 +56,22 @@ def what_fits(kept: Filter, room: Fraction) -> str:
     """What is left of a budget: as the ε of one more release, rounded down, and in its own currency."""
     if not room > 0:
         return "nothing"
-    return f"ε = {_epsilon_left(kept, room)} ({kept.describe(room)})"
+    return f"ε = {_epsilon_left(kept, room)} ({kept.describe(room, left=True)})"
 
 
 def _epsilon_left(kept: Filter, room: Fraction) -> str:
     """Of a budget that is whole its own ε; one Rényi order gives no release of that ε."""
     whole = room == kept.limit and kept.kind != "rdp"
-    return f"{kept.epsilon:g}" if whole else _shown_below(kept.epsilon_of(room))
+    return f"{rounded_down(kept.epsilon, 6):g}" if whole else _shown_below(kept.epsilon_of(room))
 
 
-def as_epsilon(amount: str, delta: float) -> str:
-    """An amount in words with the ε of one such release, where it is Gaussian."""
+def as_epsilon(amount: str, delta: float, left: bool = False) -> str:
+    """An amount in words with the ε of one such release, where it is Gaussian; rounded as ``describe``."""
     level, dash, _ = amount.partition("-GDP")
-    return f"about ε = {number(gdp.epsilon(float(level), delta), 2)} ({amount})" if dash else amount
+    rounded = rounded_down if left else rounded_up
+    return (
+        f"about ε = {number(rounded(gdp.epsilon(float(level), delta), 2), 2)} ({amount})" if dash else amount
+    )
 
 
 def record(state: LedgerState, reservation: Reservation) -> Record:
@@ -114,7 +117,7 @@ def standing(state: LedgerState, identity: str) -> Record:
         "cost": kept.describe(charge.cost),
         "after": kept.describe(after.spent),
         "epsilon_after": after.spent_epsilon,
-        "left": kept.describe(after.remaining),
+        "left": kept.describe(after.remaining, left=True),
         **({"whole": state.whole_of(dataset).name, "claimed": claimed} if claimed else {}),
     }
 
@@ -127,9 +130,9 @@ def balances_table(balances: Iterable[Balance]) -> Table:
         rows.append(
             (
                 found.dataset.name,
-                f"ε = {kept.epsilon:g} at δ = {kept.delta:g}",
+                f"ε = {rounded_up(kept.epsilon, 6):g} at δ = {rounded_up(kept.delta, 6):g}",
                 found.dataset.adjacency,
-                f"ε = {number(found.spent_epsilon)} ({kept.describe(found.spent)})",
+                f"ε = {at_most(found.spent_epsilon)} ({kept.describe(found.spent)})",
                 what_fits(kept, found.remaining),
                 f"{found.reservations} ({found.open} open)",
             )
@@ -173,7 +176,7 @@ def _exposure(state: LedgerState, dataset: DataSet) -> tuple[Block, ...]:
         waves = [
             one.name for one in state.datasets.values() if one.whole == dataset.name and name in one.cohorts
         ]
-        rows.append((name, ", ".join(waves), f"ε = {number(kept.epsilon_of(cost))} ({kept.describe(cost)})"))
+        rows.append((name, ", ".join(waves), f"ε = {at_most(kept.epsilon_of(cost))} ({kept.describe(cost)})"))
     who = "one of these" if declared.at_most == 1 else f"up to {declared.at_most} of these"
     return (
         Heading(

@@ -16,6 +16,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.rdp import check_order, delta_at_order
 from private_mcmc.errors import DeclarationError, LedgerError, ReleaseError
+from private_mcmc.report import rounded_down, rounded_up
 from private_mcmc.target import Adjacency, Target
 
 Membership = Literal["public", "exclusive"]
@@ -191,15 +192,15 @@ class Filter:
 
         return _threshold(meets, spent + 1.0, 1e-9)[1]
 
-    def describe(self, amount: Fraction) -> str:
-        """An amount of this currency in words; one below nothing is nothing."""
-        amount = max(amount, Fraction(0))
+    def describe(self, amount: Fraction, left: bool = False) -> str:
+        """An amount of this currency in words, rounded up, what is ``left`` down; below 0 as 0."""
+        amount, rounded = max(amount, Fraction(0)), rounded_down if left else rounded_up
         if self.kind == "gdp":
-            return f"{math.sqrt(amount):.6g}-GDP"
+            return f"{rounded(math.sqrt(amount), 6):.6g}-GDP"
         if self.kind == "rdp":
-            return f"({self.order:.4g}, {float(amount):.6g})-RDP"
-        shown = f"ε = {float(amount) * self.epsilon:.6g}"
-        return shown if self.delta == 0 else f"({shown}, δ = {float(amount) * self.delta:.3g})"
+            return f"({self.order:.4g}, {rounded(float(amount), 6):.6g})-RDP"
+        shown = f"ε = {rounded(float(amount) * self.epsilon, 6):.6g}"
+        return shown if self.delta == 0 else f"({shown}, δ = {rounded(float(amount) * self.delta, 3):.3g})"
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""

@@ -100,7 +100,7 @@ class Balance:
             **({} if self.dataset.unit is None else {"unit": self.dataset.unit}),
             "filter": self.dataset.filter.to_dict(),
             "spent": self.dataset.filter.describe(self.spent),
-            "remaining": self.dataset.filter.describe(self.remaining),
+            "remaining": self.dataset.filter.describe(self.remaining, left=True),
             "spent_epsilon": self.spent_epsilon,
             "reservations": self.reservations,
             "open": self.open,
