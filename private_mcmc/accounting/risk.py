@@ -105,7 +105,7 @@ def in_words(found: Risk, adjacency: Adjacency, unit: Unit | None = None) -> str
     after = (
         "whatever is released"
         if found.chance == 0
-        else f"in all but one of {round(1 / found.chance):,} releases"
+        else f"in all but one of {_releases(found.chance):,} releases"
     )
     return (
         f"Suppose somebody knows every {known} but yours, and finds it as likely as not (50 %) "
@@ -121,7 +121,7 @@ def picture(found: Risk) -> Plot:
     """Belief before against belief after."""
     before = [0.005] + [step / 100 for step in range(1, 100)] + [0.995]
     x = tuple(100 * each for each in before)
-    rare = "whatever is released" if found.chance == 0 else f"all but 1 in {round(1 / found.chance):,}"
+    rare = "whatever is released" if found.chance == 0 else f"all but 1 in {_releases(found.chance):,}"
     usual, most = (tuple(100 * found.belief(each, usually) for each in before) for usually in (True, False))
     return Plot(
         title="What can be learnt about one person: belief before and after",
@@ -195,6 +195,11 @@ def argument(statement: _Priced, delta: float) -> Details:
 def shown_delta(statement: _Priced) -> float:
     """The δ that a page speaks of where no target is known."""
     return 0.0 if math.isfinite(statement.epsilon(0.0)) else gdp.check_delta(1e-6)
+
+
+def _releases(chance: float) -> int:
+    """In all but one of how many releases: not more than the chance says."""
+    return math.floor(1 / chance * (1 + 1e-9))
 
 
 def _percent(share: float) -> str:

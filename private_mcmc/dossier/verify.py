@@ -25,7 +25,7 @@ from private_mcmc.accounting.assumptions import no_more_rows
 from private_mcmc.data.answers import arviz_module
 from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.source import model_source
+from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.dossier.folder import (
     DRAWS,
     FILES,
@@ -51,7 +51,7 @@ from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields
 from private_mcmc.report import Report, Table, Verdict, at_most
 from private_mcmc.report.blocks import Tone
-from private_mcmc.target import Target, Unit
+from private_mcmc.target import Target, Unit, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger
@@ -187,6 +187,8 @@ def close(found: Any, wanted: Any) -> bool:
             and found.keys() == wanted.keys()
             and all(close(found[key], wanted[key]) for key in wanted)
         )
+    if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
+        return len(found) == len(wanted) and all(map(close, found, wanted))
     if isinstance(wanted, float):
         return type(found) in (int, float) and math.isclose(found, wanted, rel_tol=_CLOSE, abs_tol=1e-300)
     return type(found) is type(wanted) and found == wanted
@@ -219,7 +221,28 @@ def _certificate(study: StudyRecord) -> str:
     weight = made.argument.constants.get("temper", study.temper)
     need(close(weight, study.temper), f"the certificate is for temper {weight}, not {study.temper}.")
     need(made.delta(study.epsilon) <= study.delta, "the certificate does not meet the target.")
-    return found.reason
+    if not study.formula or study.library != version("private-mcmc"):
+        return found.reason
+    proved = _proved_of_formula(study)
+    need(any(close(study.certificate, one) for one in proved), "no such certificate is proved of the model.")
+    return "what is proved of the model that the formula gives"
+
+
+def _proved_of_formula(study: StudyRecord) -> list[Fields]:
+    """The certificates of a formula's posterior at the record's weight, proved anew: no row is needed.
+
+    Of the model that formula and schema give, and never of a program that the record holds.
+    """
+    from private_mcmc.model import read
+    from private_mcmc.preflight.certificates import certificates, constants
+
+    made, schema = study.design, Schema.from_dict(texts(study.schema))
+    model, rows = compile_model(model_source(made)), schema.rows(made.formula.fields)
+    target = Target(study.epsilon, study.delta, check_adjacency(study.adjacency))
+    reading = read(model, rows, n=study.n, model_args=study.arguments)
+    known = constants(reading, None, None)
+    found = certificates(reading, known, n=study.n, temper=study.temper, target=target)
+    return [json.loads(json.dumps(one.to_dict())) for one in found]
 
 
 def _question(study: StudyRecord) -> str:

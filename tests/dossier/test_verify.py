@@ -25,11 +25,14 @@ from private_mcmc.dossier.verify import (
     checked,
     recomputed,
 )
+from private_mcmc.inference.question import question
+from private_mcmc.model import read
+from private_mcmc.planning.planners import certified_temper
 from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import Text
 from private_mcmc.schedule import Batch, Schedule
 from private_mcmc.target import Unit
-from tests.dossier.studies import books_in, statement_of, study_of
+from tests.dossier.studies import SCHEMA, books_in, statement_of, study_of
 
 
 @pytest.mark.parametrize(
@@ -229,10 +232,34 @@ CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 10
 )
 def test_a_certificate_is_for_the_rows_of_the_record(certificate, why):
     """One of fewer rows, or of another temper, was believed: its own numbers followed from its constants."""
-    study = study_of(target=Target(1.0, 1e-6, certificate.adjacency))
+    study = study_of(target=Target(1.0, 1e-6, certificate.adjacency), formula="")
     made = replace(study, guarantee="posterior", certificate=certificate.to_dict())
     (found,) = (one for one in recomputed(made) if one.what == "the posterior's certificate")
     assert found.result == ("agrees" if why is None else "differs") and (why or "") in found.why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_a_certificate_of_a_formula_is_proved_anew(adjacency):
+    """One with constants of another model was believed: its own numbers followed from them."""
+    target = Target(1.0, 1e-6, adjacency)
+    asked, study = question(SCHEMA, "died ~ age + sex"), study_of(target=target)
+    temper, proved = certified_temper(read(asked.model, asked.rows, n=1000), target, 1000, "posterior")
+    honest = replace(study, guarantee="posterior", temper=temper, certificate=proved.to_dict())
+
+    def certified(claimed):
+        # The weight of the run's own statement is no part of these.
+        (found,) = (one for one in recomputed(claimed) if one.what == "the posterior's certificate")
+        return found.result
+
+    constants = proved.argument.constants
+    stronger = accounting.posterior_strongly_log_concave(
+        constants["sensitivity"], 100 * constants["strong_convexity"], adjacency, 1000
+    )
+    assert certified(honest) == "agrees"
+    assert certified(replace(honest, certificate=stronger.to_dict())) == "differs"
+    assert certified(replace(honest, temper=2 * temper)) == "differs"
+    assert certified(replace(honest, priors=("age ~ normal(0, 9)",))) == "differs"
 
 
 @pytest.mark.long
