@@ -18,6 +18,8 @@ BatchScheme = Literal["poisson", "truncated_poisson", "fixed", "cyclic"]
 Storage = Literal["float64", "float32"]
 
 
+# The share of what one row moves that rounding after the sum of rows may move a step, if nothing is said.
+ROUNDING = 1e-9
 # Of a chain: its statement is computed step by step.
 _MOST_STEPS = 10**7
 
@@ -115,6 +117,9 @@ class Schedule:
             ``inf`` without projection.
         box: half-widths of the box around the origin (coordinates of ``θ``, diagonal ``M``) that the
             states are clipped to; with ``None``, a finite ``diameter`` is that of a ball around the origin.
+        within: half-width of the box around the origin, in whitened coordinates, that hidden states are kept
+            in, where rounding is small; ``inf`` where that they stay in one is an assumption.
+        rounding: the share of what one row moves that rounding after the sum of rows may move a step.
         storage: the type that real numbers of rows are stored in, inside their bounds; products, sums, states
             and noise are float64 with either.
         release: what leaves the curator's side: ``"last"``, ``"path"``, a tuple of steps, ``Average``.
@@ -145,6 +150,8 @@ class Schedule:
     batch: Batch | None = None
     diameter: float = math.inf
     box: tuple[float, ...] | None = None
+    within: float = math.inf
+    rounding: float = ROUNDING
     storage: Storage = "float64"
     release: Release = "path"
     unit: Unit | None = None
@@ -158,6 +165,8 @@ class Schedule:
             check_positive(name, getattr(self, name))
         if not (is_number(self.diameter) and self.diameter > 0):
             raise DeclarationError(f"diameter={self.diameter!r}: must be a positive number.")
+        if not (is_number(self.within) and self.within > 0 and ROUNDING <= self.rounding < 1):
+            raise DeclarationError("within, rounding: a positive number, and a share of at least 1e-9.")
         steps = self.step_size if isinstance(self.step_size, tuple) else (self.step_size,)
         if isinstance(self.step_size, tuple) and len(steps) != self.num_steps:
             raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")

@@ -22,6 +22,7 @@ from private_mcmc.accounting.langevin.langevin_statement import average_sensitiv
 from private_mcmc.accounting.langevin.langevin_statement import langevin_statement as langevin_statement
 from private_mcmc.accounting.langevin.langevin_statement import noised_average as noised_average
 from private_mcmc.accounting.langevin.moduli import Curvature as Curvature
+from private_mcmc.accounting.langevin.moduli import kept_rounding as kept_rounding
 from private_mcmc.accounting.langevin.sensitivity import gradient_limit as gradient_limit
 from private_mcmc.accounting.langevin.sensitivity import rounding_box as rounding_box
 from private_mcmc.accounting.langevin.sensitivity import row_sensitivity as row_sensitivity

@@ -120,6 +120,14 @@ def rounding(release: object, shown: str) -> str:
     return f"{start}, as it does while |θ|_∞ + 4γ|∇U|_∞ ≤ {shown} in whitened coordinates"
 
 
+def kept_within(share: float, half: float) -> str:
+    """The same where hidden states are kept in a box."""
+    return (
+        f"rounding after the sum moves a step by at most {share:.3g} of its sensitivity, because states are "
+        f"kept in |θ|_∞ ≤ {half:.12g} in whitened coordinates"
+    )
+
+
 def missing(needed: Iterable[Line], given: Iterable[str]) -> str | None:
     """A sentence that a rule needs and a record does not quote."""
     quoted = tuple(given)
@@ -185,6 +193,8 @@ def _of_chain(adjacency: Adjacency, c: Constants) -> list[str]:
 
 def _rounding_of(c: Constants, moved: float) -> Line:
     release = c.get("release")
+    if "within" in c:
+        return exactly(kept_within(c["rounding"], c["within"]))[0]
     if "dim" not in c:
         # Records that do not say the dimension do not determine the number.
         before, after = rounding(release, "|").rsplit("|", 1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.accounting.langevin.moduli import noise_sd
+from private_mcmc.accounting.langevin.sensitivity import noise_ratio
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
@@ -18,10 +19,11 @@ from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.kernels.streamed_chain import StreamedRunner, streamed_runner
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
+from private_mcmc.preflight.certificates import reach_of_prior
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
 from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
-from private_mcmc.schedule import Release, Schedule
+from private_mcmc.schedule import ROUNDING, Release, Schedule
 from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
 
 
@@ -124,7 +126,6 @@ def decide(declared: Declaration, n: int) -> Decision:
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
             "statement is what holds: guarantee='run'."
         )
-    _check_rounding(schedule)
     report = examine(
         reading,
         declared.target,
@@ -144,6 +145,7 @@ def decide(declared: Declaration, n: int) -> Decision:
             )
         test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
         proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
+    schedule, proved = _kept(schedule, proved, reading)
     if expectations is not None:
         _check_contraction(schedule, proved)
         priced = plan_expectations(expectations, reading, schedule, proved, declared.target)
@@ -159,15 +161,48 @@ def decide(declared: Declaration, n: int) -> Decision:
     return Decision(reading, schedule, report, statement, priced, declared.layout, test)
 
 
+# The largest share of what one row moves that rounding may move a step.
+_LARGEST_SHARE = 1e-3
+
+
+def _kept(schedule: Schedule, proved: Curvature, reading: RowModel) -> tuple[Schedule, Curvature]:
+    """The schedule with a box that hidden states are kept in, so that what rounding moves is charged.
+
+    Where nothing says how wide, states are assumed to stay in a box that the statement names; such chains are
+    not known to contract either, and are charged as paths.
+    """
+    if schedule.release == "path":
+        return schedule, proved
+    half, slope = reach_of_prior(reading, schedule)
+    half = min(half, schedule.diameter / 2)
+    smooth = math.isfinite(proved.prior_smoothness) and math.isfinite(slope)
+    if not (smooth and math.isfinite(half) and noise_ratio(schedule)[1] and schedule.clips is None):
+        _check_rounding(schedule)
+        return schedule, proved
+    proved, kept = replace(proved, prior_slope=slope), replace(schedule, within=half)
+    share = accounting.kept_rounding(kept, proved)
+    if not share <= _LARGEST_SHARE:
+        raise _rounded_away(
+            f"float64 rounds off {share:.3g} of what one row moves a step, where |θ| ≤ {half:.3g}"
+        )
+    return replace(kept, rounding=max(share, ROUNDING)), proved
+
+
 def _check_rounding(schedule: Schedule) -> None:
     """Statements of hidden states rest on a box, in which float64 rounds little beside what a row moves."""
     size, noise = accounting.rounding_box(schedule), noise_sd(schedule, max(schedule.step_sizes))
-    if schedule.release != "path" and not size >= noise:
-        raise DeclarationError(
+    if not size >= noise:
+        raise _rounded_away(
             f"the noise of a step, {noise:.3g}, takes hidden states out of |θ| ≤ {size:.3g}, where float64 "
-            "rounds off little beside what one row moves: nothing would be proved. Take a larger product of "
-            "clip, temper and step_size, or release='path'."
+            "rounds off little beside what one row moves"
         )
+
+
+def _rounded_away(why: str) -> DeclarationError:
+    return DeclarationError(
+        f"{why}: nothing would be proved. Take a larger product of clip, temper and step_size, or "
+        "release='path'."
+    )
 
 
 def _check_contraction(schedule: Schedule, proved: Curvature) -> None:

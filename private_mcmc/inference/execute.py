@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import uuid
@@ -201,7 +202,8 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Arra
     if schedule.release != "path":
         with jax.enable_x64(True):
             whitened = np.asarray(whitening(schedule.preconditioner, dim).from_parameter(jnp.asarray(start)))
-        limit = accounting.rounding_box(schedule) / 2
+        kept = math.isfinite(schedule.within)
+        limit = schedule.within if kept else accounting.rounding_box(schedule) / 2
         if not np.max(np.abs(whitened)) <= limit:
             raise DeclarationError(
                 f"init_params: with hidden states, at most {limit:.3g} in whitened coordinates."

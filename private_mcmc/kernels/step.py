@@ -266,8 +266,18 @@ def projection(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
     coordinate of ``θ`` is clipped to its half-width, which under diagonal ``M`` is the nearest point in
     ``‖M^{-1/2}·‖`` too. A state that is not a number becomes the origin.
 
+    A box in whitened coordinates, in which rounding is small, is added where the schedule has one.
+
     **Guarantee**: all states it returns are within ``schedule.diameter`` of each other.
     """
+    declared = _declared_set(schedule)
+    if not math.isfinite(schedule.within):
+        return declared
+    # The nearest point of a box around the origin too, and no further from it.
+    return lambda u: jnp.clip(_finite(declared(u)), -schedule.within, schedule.within)
+
+
+def _declared_set(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
     if schedule.box is None and not math.isfinite(schedule.diameter):
         return lambda u: u
     if schedule.noise is not None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import jax
 import numpy as np
 
 from private_mcmc.accounting import (
@@ -20,6 +21,8 @@ from private_mcmc.accounting import (
 )
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.model import RowModel
+from private_mcmc.model.ir.evaluate import evaluate
+from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.likelihoods.family import times
 from private_mcmc.preflight.conjugates import conjugate_certificates
 from private_mcmc.schedule import Matrix, Schedule
@@ -90,6 +93,35 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * _UP,
         source=rows.why,
     )
+
+
+# No data that a prior is meant for take a chain so many of its sds away from its mode.
+_SDS = 100.0
+
+
+def reach_of_prior(row_model: RowModel, schedule: Schedule) -> tuple[float, float]:
+    """A half-width of a box, in whitened coordinates, that chains have no reason to leave; and ``|∇K(0)|_*``.
+
+    ``inf`` where no strong convexity of the prior is proved. The slope is an upper bound; any box would do.
+    """
+    prior, metric = row_model.prior, schedule.preconditioner
+    program = trace(
+        lambda theta: {"slope": jax.grad(row_model.neg_log_prior)(theta)},
+        theta=abstract((row_model.dim,), np.float64),
+    )
+    slopes = np.abs(evaluate(program, ["slope"], theta=np.zeros(row_model.dim))[0])
+    mu = prior.in_metric(metric)[0]
+    scales = np.ones(row_model.dim) if metric is None else np.asarray(metric, dtype=np.float64)
+    if scales.ndim == 1:
+        steepest = float(np.linalg.norm(np.sqrt(scales) * slopes))
+    else:
+        steepest = float(np.linalg.norm(slopes)) * math.sqrt(largest_eigenvalue(metric))
+    if not mu > 0:
+        return math.inf, steepest * _UP
+    if scales.ndim == 1 and prior.factorised:
+        far = (slopes / prior.lower + _SDS / np.sqrt(prior.lower)) / np.sqrt(scales)
+        return float(np.max(far)), steepest * _UP
+    return steepest / mu + _SDS / math.sqrt(mu), steepest * _UP
 
 
 def clip_is_idle(row_model: RowModel, schedule: Schedule) -> bool:

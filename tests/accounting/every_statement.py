@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
@@ -22,6 +23,13 @@ from private_mcmc.target import Unit
 
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
 BOUNDED = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=1.0, smoothness=9.0, gradient_bound=3.0)
+
+
+# Of a box so wide that rounding in it counts, and of a prior whose slopes are known there.
+KEPT = {"within": 1e5, "rounding": 2e-7}
+SLOPES = acc.Curvature(
+    strong_convexity=1.0, smoothness=50.0, prior_strong_convexity=1.0, prior_smoothness=2.0, prior_slope=3.0
+)
 
 
 def schedule(**changes) -> Schedule:
@@ -209,6 +217,10 @@ def statements() -> dict[str, acc.Statement]:
     found["minimum of moduli, states"] = acc.langevin_statement(
         schedule(release=(300, 900), num_steps=900), BOUNDED
     )
+    for name in ("last", "states, varying, projected", "cyclic last", "poisson last, replaced"):
+        item = replace(SCHEDULES[name], **KEPT)
+        found[f"{name}, kept in a box"] = acc.langevin_statement(item, SLOPES)
+    found["average, kept in a box"] = average(proved=SLOPES, **KEPT)
     found["nothing proved"] = acc.langevin_statement(schedule(release="last"))
     found["laplace"] = acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4)
     found["laplace, grid"] = acc.laplace(

@@ -311,10 +311,10 @@ def _run(adjacency: Any, c: Mapping[str, Any], unit: Unit | None) -> acc.Stateme
     schedule = _schedule(adjacency, c, c["release"], unit)
     proved, of_prior = _facts(c)
     # What follows from some of the facts is true; some bounds are only looked for next to few facts.
-    found = [
-        acc.langevin_statement(schedule, acc.Curvature(**facts)) for facts in (proved | of_prior, proved)
-    ]
-    return replace(found[0], curves=found[0].curves + found[1].curves)
+    # How far states that are kept in a box are rounded follows from all of them.
+    enough = (proved | of_prior,) if "within" in c else (proved | of_prior, proved)
+    found = [acc.langevin_statement(schedule, acc.Curvature(**facts)) for facts in enough]
+    return replace(found[0], curves=tuple(curve for one in found for curve in one.curves))
 
 
 def _average(adjacency: Any, c: Mapping[str, Any], noise: acc.Statement, unit: Unit | None) -> acc.Statement:
@@ -350,6 +350,8 @@ def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any, unit: Unit | N
         clips=c.get("clips"),
         batch=None if c["batch"] is None else Batch(**c["batch"]),
         diameter=c["diameter"],
+        within=c.get("within", math.inf),
+        rounding=c.get("rounding", 1e-9),
         storage=c.get("storage", "float64"),
         release=release,
         unit=unit,
@@ -361,4 +363,5 @@ def _facts(c: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     proved = {key: c[key] for key in ("strong_convexity", "smoothness", "convex", "gradient_bound")}
     of_prior = {key: c[key] for key in ("prior_strong_convexity", "prior_smoothness")}
     of_prior["prior_convex"] = c.get("prior_convex", False)
+    of_prior |= {key: c[key] for key in ("prior_slope",) if key in c}
     return proved, of_prior

@@ -32,6 +32,8 @@ SHORT = (
     "states",
     "states, varying, projected",
     "last, add remove",
+    "cyclic last, kept in a box",
+    "average, kept in a box",
     "cyclic states",
     "poisson path, varying",
     "poisson last, replaced",

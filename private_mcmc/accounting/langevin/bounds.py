@@ -24,7 +24,6 @@ from private_mcmc.accounting.langevin.moduli import (
     period,
 )
 from private_mcmc.accounting.langevin.sensitivity import (
-    ROUNDING_SLACK,
     coordinate_changes,
     dense,
     farthest_corner,
@@ -85,9 +84,10 @@ def last_released(schedule: Schedule) -> int:
     return schedule.release[-1] if isinstance(schedule.release, tuple) else schedule.num_steps
 
 
-def for_chains(square: float, chains: int) -> Gaussian:
-    """The curve of ``chains`` independent chains, with the slack for rounding after the sum."""
-    return Gaussian(product_up(root_up(product_up(square, float(chains))), 1 + ROUNDING_SLACK))
+def for_chains(square: float, schedule: Schedule) -> Gaussian:
+    """The curve of all independent chains, with the slack for rounding after the sum."""
+    whole = root_up(product_up(square, float(schedule.num_chains)))
+    return Gaussian(product_up(whole, 1 + schedule.rounding))
 
 
 def whole_path(schedule: Schedule) -> Bound:
@@ -103,7 +103,7 @@ def whole_path(schedule: Schedule) -> Bound:
     except OverflowError:
         raise DeclarationError("step_size: the sum of all steps overflows; take smaller ones.") from None
     square = product_up(math.nextafter(time, math.inf), change, change, 0.5, over=(noise_ratio(schedule)[0],))
-    return Bound(for_chains(square, schedule.num_chains), PATH, (), {"kind": "path"})
+    return Bound(for_chains(square, schedule), PATH, (), {"kind": "path"})
 
 
 def box_path(schedule: Schedule) -> Bound:
@@ -118,7 +118,7 @@ def box_path(schedule: Schedule) -> Bound:
     corner = farthest_corner(widths, np.asarray(noise, dtype=np.float64))
     time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
     record: Constants = {"kind": "box path", "metric": tuple(scales), "noises": noise}
-    curve = for_chains(product_up(time, 0.5, corner), schedule.num_chains)
+    curve = for_chains(product_up(time, 0.5, corner), schedule)
     return Bound(curve, BOX, (assumptions.BOXED_ROWS,), record)
 
 
@@ -156,7 +156,7 @@ def sampled_pair(schedule: Schedule) -> str:
 def row_ratio(schedule: Schedule, step_size: float) -> float:
     """``r/σ``: what one present row, with the rounding of two sums, moves a step, over its noise."""
     change, noise = row_change(schedule), noise_sd(schedule, step_size)
-    return product_up(step_size, change, 1 + ROUNDING_SLACK, over=(noise,))
+    return product_up(step_size, change, 1 + schedule.rounding, over=(noise,))
 
 
 def _coarsened(counts: Counter[float]) -> Counter[float]:
@@ -191,7 +191,7 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
     if math.isfinite(schedule.diameter):
         proved.append(assumptions.NEAREST_POINT)
     record = {"kind": "stretches", "stretches": tuple(records)}
-    curve = for_chains(sum_up(squares), schedule.num_chains)
+    curve = for_chains(sum_up(squares), schedule)
     return Bound(curve, SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)
 
 

@@ -14,9 +14,15 @@ from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import ExceptWithProbability
 from private_mcmc.accounting.langevin import bounds
-from private_mcmc.accounting.langevin.moduli import Curvature, check_scheme, largest_change, modulus, period
+from private_mcmc.accounting.langevin.moduli import (
+    Curvature,
+    check_scheme,
+    kept_rounding,
+    largest_change,
+    modulus,
+    period,
+)
 from private_mcmc.accounting.langevin.sensitivity import (
-    ROUNDING_SLACK,
     condition_number,
     gradient_limit,
     noise_ratio,
@@ -44,6 +50,7 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     bounds.check_states(schedule)
     check_scheme(schedule)
     curvature = curvature or Curvature()
+    _check_kept(schedule, curvature)
     best = bounds.whole_path(schedule) if schedule.clips is None else bounds.box_path(schedule)
     shifted = bounds.shifted(schedule, curvature)
     if shifted is not None and shifted.curve.zcdp < best.curve.zcdp:
@@ -75,8 +82,19 @@ def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:
         lines.append(assumptions.RELATION[schedule.adjacency])
     if schedule.storage != "float64":
         lines.append(assumptions.NARROW)
+    if schedule.within < math.inf:
+        return (*lines, assumptions.kept_within(schedule.rounding, schedule.within))
     number = gradient_limit(schedule) if schedule.release == "path" else rounding_box(schedule)
     return (*lines, assumptions.rounding(schedule.release, f"{number:.3g}"))
+
+
+def _check_kept(schedule: Schedule, curvature: Curvature) -> None:
+    """Refuse a box in which float64 may round off more than the schedule says."""
+    if schedule.within < math.inf and not kept_rounding(schedule, curvature) <= schedule.rounding:
+        raise DeclarationError(
+            f"within={schedule.within:g}: in this box rounding moves a step by more than "
+            f"{schedule.rounding:g} of what one row does, or no slope of the prior is proved there."
+        )
 
 
 def _expansion(schedule: Schedule, curvature: Curvature) -> str:
@@ -94,7 +112,10 @@ def _expansion(schedule: Schedule, curvature: Curvature) -> str:
 def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Constant]:
     """The numbers of a chain from which ``verify`` recomputes its moduli."""
     batch, release = schedule.batch, schedule.release
-    proved = {key: value for key, value in asdict(curvature).items() if key != "source"}
+    proved = {key: value for key, value in asdict(curvature).items() if key not in ("source", "prior_slope")}
+    if schedule.within < math.inf:
+        kept = {"within": schedule.within, "rounding": schedule.rounding}
+        proved |= {**kept, "prior_slope": curvature.prior_slope}
     return {
         "step_size": schedule.step_size,
         "num_steps": schedule.num_steps,
@@ -152,7 +173,7 @@ def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
     kept = schedule.num_steps - release.first + 1
     worst = product_up(float(np.max(total)), over=(float(kept),))
     # Summing T positive terms errs by at most T units in the last place.
-    return product_up(worst, 1 + ROUNDING_SLACK + kept * 2.0**-52)
+    return product_up(worst, 1 + schedule.rounding + kept * 2.0**-52)
 
 
 def _average(schedule: Schedule) -> Average:
@@ -243,6 +264,7 @@ def noised_average(
         stated: what a caller assumes beyond this.
     """
     first, chosen = _average(schedule).first, tuple(dict.fromkeys(values))
+    _check_kept(schedule, curvature)
     mechanism = noise.argument
     fit = mechanism.rule == _MECHANISM[norm] and noise.adjacency == schedule.adjacency
     fit = fit and noise.unit in (None, schedule.unit)

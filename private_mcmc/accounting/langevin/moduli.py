@@ -17,13 +17,22 @@ from numpy.typing import NDArray
 
 from private_mcmc.accounting.langevin.sensitivity import (
     CLIP_SLACK,
+    UNIT_ROUNDOFF,
     batch_factor,
     noise_ratio,
     rounding_allowance,
+    row_change,
     rows_summed,
     sensitivity,
 )
-from private_mcmc.accounting.rounding import FloatArray, product_down, product_up, root_down, sum_up
+from private_mcmc.accounting.rounding import (
+    FloatArray,
+    product_down,
+    product_up,
+    root_down,
+    root_up,
+    sum_up,
+)
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_positive
@@ -222,6 +231,7 @@ class Curvature:
         gradient_bound: ``B ≥ |w Σ ∇v_i|_*``.
         prior_convex: ``K`` is convex; implied by ``prior_strong_convexity > 0``.
         source: where the proof is, in words.
+        prior_slope: ``|∇K(0)|_*``, of which only the size of rounding errors makes use.
 
     ``DeclarationError`` for negative or contradictory constants.
     """
@@ -234,8 +244,11 @@ class Curvature:
     gradient_bound: float = math.inf
     prior_convex: bool = False
     source: str = ""
+    prior_slope: float = math.inf
 
     def __post_init__(self) -> None:
+        if not self.prior_slope >= 0:
+            raise DeclarationError(f"prior_slope={self.prior_slope}: must be a number in [0, ∞].")
         if not self.gradient_bound >= 0:
             raise DeclarationError(f"gradient_bound={self.gradient_bound}: must be a number in [0, ∞].")
         for low, high in (("strong_convexity", "smoothness"), ("prior_strong_convexity", "prior_smoothness")):
@@ -351,3 +364,25 @@ def gradient_bound(schedule: Schedule, curvature: Curvature) -> float:
 def modulus(schedule: Schedule, curvature: Curvature, step_size: float, change: float) -> Modulus:
     """The least modulus of a step that the constants prove; data change its gradient by ``change``."""
     return langevin(step_size, change, replace(curvature, gradient_bound=gradient_bound(schedule, curvature)))
+
+
+# Noise of float64 is at most so many standard deviations.
+_FARTHEST = 8.5
+
+
+def kept_rounding(schedule: Schedule, curvature: Curvature) -> float:
+    """The share of what one row moves that rounding may move a step of states that are kept ``within``.
+
+    Two computed steps ``u + (√(2γ)ξ − γg)`` differ from those of real arithmetic by at most
+    ``2u(6γ‖g‖ + √p(b + 2σ_max))`` together, ``b`` the half-width and ``‖g‖ ≤ |∇K(0)|_* + L_K√p b + B``.
+    In a pass of cyclic batches every step rounds, and one has the row; a sampled chain may round as often
+    as it makes steps. A part is left to clips. The gradient of ``K`` itself is taken as exact.
+    """
+    size, root = min(schedule.step_sizes), root_up(float(schedule.dim))
+    reach = product_up(curvature.prior_smoothness, root, schedule.within)
+    slope = sum_up((curvature.prior_slope, reach, gradient_bound(schedule, curvature)))
+    noise = product_up(_FARTHEST, root_up(product_up(2.0, size, noise_ratio(schedule)[0])), 1 + 1e-9)
+    moved = sum_up((product_up(6.0, size, slope), product_up(root, sum_up((schedule.within, 2 * noise)))))
+    often = schedule.num_steps if schedule.batch is not None and schedule.batch.rate else period(schedule)
+    share = product_up(2 * UNIT_ROUNDOFF, moved, float(often), over=(size, row_change(schedule)))
+    return sum_up((share, CLIP_SLACK))

@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Matrix, Schedule
+from private_mcmc.schedule import ROUNDING, Matrix, Schedule
 from private_mcmc.target import Adjacency, check_adjacency
 
 
@@ -82,7 +82,7 @@ def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
 
 
 UNIT_ROUNDOFF = 2.0**-53
-ROUNDING_SLACK = 1e-9
+ROUNDING_SLACK = ROUNDING
 # The part of it that is left to rows of several predictors: a clip at their proved bound then never acts.
 CLIP_SLACK = 1e-10
 

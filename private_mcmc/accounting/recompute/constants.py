@@ -164,8 +164,9 @@ _CHAIN: Fields = {
 LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(_is_bound_record)}
 # Fields that older records lack; what they do not say is not relied on.
 LANGEVIN_LATER: Fields = {"prior_convex": is_flag, "dim": is_count, "storage": one_of(*get_args(Storage))}
-# Only of runs whose rows are clipped coordinate by coordinate.
-LANGEVIN_CLIPS: Fields = {**LANGEVIN_LATER, "clips": some(is_positive)}
+# Only of runs that keep hidden states in a box, and of those whose rows are clipped coordinate by coordinate.
+KEPT: Fields = {"within": is_positive, "rounding": is_positive, "prior_slope": is_non_negative}
+LANGEVIN_CLIPS: Fields = {**LANGEVIN_LATER, **KEPT, "clips": some(is_positive)}
 AVERAGE: Fields = {
     **_CHAIN,
     **LANGEVIN_LATER,

@@ -45,11 +45,11 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Cons
     if (kind == "box path") != ("clips" in c):
         raise ValueError("rows clipped by coordinates have the bound of their box and no other")
     if kind == "box path":
-        return _gaussian(c["num_chains"] * _box_square(adjacency, c, record["metric"], record["noises"]))
+        return _gaussian(c["num_chains"] * _box_square(adjacency, c, record["metric"], record["noises"]), c)
     if kind == "path":
-        return _gaussian(c["num_chains"] * _path_square(c, change))
+        return _gaussian(c["num_chains"] * _path_square(c, change), c)
     if kind == "stretches":
-        return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]))
+        return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]), c)
     if kind == "sampled path":
         return _sampled_path(adjacency, c, row, record)
     if kind == "truncated path":
@@ -65,7 +65,7 @@ def average(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     (noise,) = parts
     change, _ = changes(adjacency, c)
     fit = math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12)
-    fit = fit and c["distance"] >= _mean_distance(c, change) * (1 + _SLACK) * (1 - _loss(c["num_steps"]))
+    fit = fit and c["distance"] >= _mean_distance(c, change) * (1 + _slack(c)) * (1 - _loss(c["num_steps"]))
     coupled = False
     for slope, limit, bound, unit in c["values"]:
         move = min(slope * c["distance"], limit) if slope > 0 else 0.0
@@ -102,8 +102,31 @@ def _mean_distance(c: Constants, change: float) -> float:
     return worst
 
 
-def _gaussian(square: float) -> Record:
-    return {"kind": "gaussian", "m": math.sqrt(square) * (1 + _SLACK)}
+def _gaussian(square: float, c: Constants) -> Record:
+    return {"kind": "gaussian", "m": math.sqrt(square) * (1 + _slack(c))}
+
+
+def _slack(c: Constants) -> float:
+    """What rounding after the sum of rows may move a step, of what one row moves."""
+    if "within" not in c:
+        return _SLACK
+    if c.get("release") == "path" or c["rounding"] < max(_kept(c), _SLACK) * (1 - 1e-9):
+        raise ValueError("in this box rounding moves a step by more than the record says")
+    return float(c["rounding"])
+
+
+def _kept(c: Constants) -> float:
+    """``2u(6γ(|∇K(0)| + L_K√p b + B) + √p(b + 17σ))/(γwCf)``, ``b`` the half-width, as often as it counts.
+
+    ``B`` is no more than what is proved or clipped of all rows together. Clips may take 1e-10 besides.
+    """
+    size, root, half = min(step_sizes(c)), math.sqrt(c["dim"]), c["within"]
+    rows = min(c["gradient_bound"], exact_row(c) * (1 + 1e-10) * rows_summed(c)) + rounding(c) / 2
+    gradient = c["prior_slope"] + c["prior_smoothness"] * root * half + rows
+    moved = 6 * size * gradient + root * (half + 17 * math.sqrt(2 * size * c["noise_ratio"]))
+    batch = c["batch"]
+    often = c["num_steps"] if batch is not None and batch["rate"] else pass_length(c)
+    return float(2 * 2.0**-53 * moved * often / (size * (exact_row(c) + rounding(c)))) + 1e-10
 
 
 def _path_square(c: Constants, change: float) -> float:
@@ -293,7 +316,7 @@ def _straight(line: Sequence[Line], variances: Sequence[float], start: float) ->
 
 
 def _row_ratio(c: Constants, row: float, size: float) -> float:
-    return math.sqrt(size / (2 * c["noise_ratio"])) * row * (1 + _SLACK)
+    return math.sqrt(size / (2 * c["noise_ratio"])) * row * (1 + _slack(c))
 
 
 def _pair(adjacency: str, c: Constants) -> tuple[str, float]:

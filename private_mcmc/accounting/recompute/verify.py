@@ -255,7 +255,9 @@ RULES: Mapping[str, Rule] = {
     "langevin": Rule(
         rules_langevin.langevin, fields.LANGEVIN, quoted.of_langevin, later=fields.LANGEVIN_CLIPS
     ),
-    "average": Rule(rules_langevin.average, fields.AVERAGE, quoted.of_average, parts=(1, 1)),
+    "average": Rule(
+        rules_langevin.average, fields.AVERAGE, quoted.of_average, later=fields.KEPT, parts=(1, 1)
+    ),
     "composition": Rule(_composition, fields.COMPOSITION, _plainly(quoted.INDEPENDENT), parts=(1, math.inf)),
     "group": Rule(
         _group,

@@ -1,0 +1,101 @@
+"""Hidden states stay where rounding is small, and what it moves there is charged."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.accounting.langevin.moduli import largest_change, modulus
+from private_mcmc.kernels import langevin_program
+from private_mcmc.kernels.batches import StepKeys
+
+ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
+STEPS = 300
+
+
+def decided(far: float, **changes):
+    """A Normal mean whose prior is that far from the start, in units of its sd; one row is there or not."""
+
+    def model(y=None):
+        mu = numpyro.sample("mu", dist.Normal(far, 1.0))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    usual = {"release": "last", "num_steps": STEPS, "n": 1, "guarantee": "run"}
+    return pmc.PrivateMCMC(
+        pmc.PrivateULA(model, step_size=1e-3, clip=1.0),
+        rows=ROWS,
+        target=pmc.Target(50.0, 1e-6, "zero_out"),
+        **(usual | changes),
+    ).decide()
+
+
+def apart(decision) -> tuple[np.ndarray, np.ndarray]:
+    """How far two computed chains are apart after every step, with the row and without; how far at most."""
+    schedule = decision.schedule
+    program = langevin_program(decision.reading, schedule)
+    keys = StepKeys(jax.random.key(1))
+    phi = modulus(schedule, pmc.accounting.Curvature(
+        strong_convexity=1.0, smoothness=2.0, source="a Normal prior and a row"
+    ), 1e-3, largest_change(schedule))  # fmt: skip
+    with jax.enable_x64(True):
+        rows = {"y": jnp.ones(1)}
+        both = [program.prepare(rows, jnp.asarray([there])) for there in (True, False)]
+        step = jax.jit(program.step)
+        states, found, bounds, bound = [jnp.zeros((1, 1))] * 2, [], [], np.zeros(1)
+        for k in range(STEPS):
+            states = [step(u, jnp.asarray(k), keys, data) for u, data in zip(states, both, strict=True)]
+            bound = phi.value(bound)
+            found.append(abs(float(states[0][0, 0] - states[1][0, 0])))
+            bounds.append(float(bound[0]))
+    return np.array(found), np.array(bounds)
+
+
+def test_two_chains_are_no_further_apart_than_is_charged_where_rounding_counts():
+    """A slack of 1e-9 was charged whatever was rounded off: here a thousand times as much."""
+    decision = decided(-1e9)
+    found, bounds = apart(decision)
+    assert np.max(found / bounds) > 1 + 1e-7
+    assert np.all(found <= bounds * (1 + decision.schedule.rounding))
+    assert decision.schedule.rounding < 1e-3 and decision.statement.verify()
+    near = decided(0.0)
+    assert near.schedule.rounding == 1e-9 and near.statement.gdp < decision.statement.gdp
+
+
+@pytest.mark.parametrize("release", ["last", (1, 2), pmc.Expectations("mu", epsilon=1.0), "path"])
+def test_no_statement_of_hidden_states_is_made_where_rounding_takes_what_a_row_moves(release):
+    if release == "path":
+        assert decided(-1e13, release=release).statement.verify()
+        return
+    with pytest.raises(pmc.DeclarationError, match="float64 rounds"):
+        decided(-1e13, release=release)
+
+
+def test_no_hidden_state_leaves_its_box():
+    """Rows that would take the chain three times as far, step by step."""
+
+    def model(y=None):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 0.01))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(mu, 1e-3), obs=y)
+
+    mcmc = pmc.PrivateMCMC(
+        pmc.PrivateULA(model, step_size=2e-8, clip=1e4, temper=1.0),
+        rows=pmc.Rows(y=pmc.Box(-9.0, 9.0)),
+        target=pmc.Target(1e4, 1e-6),
+        release=(2000, 4000),
+        num_steps=4000,
+        n=5,
+        guarantee="run",
+        progress_bar=False,
+    )
+    half = mcmc.decide(5).schedule.within
+    mcmc.run(y=np.full(5, 9.0))
+    states = mcmc.get_samples()["mu"]
+    assert half == pytest.approx(1.0) and np.all(np.abs(states) <= half * (1 + 1e-6))
+    assert np.max(states) > 0.999 * half
