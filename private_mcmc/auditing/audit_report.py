@@ -20,6 +20,8 @@ from private_mcmc.report import (
     Rule,
     Table,
     Verdict,
+    at_least,
+    at_most,
     floats,
     number,
 )
@@ -187,7 +189,7 @@ def _word(quantity: str, result: AuditResult) -> str:
 
 def _verdict(result: AuditResult) -> Verdict:
     reasons = tuple(
-        f"{c.quantity}: at least {number(c.lower)} is proved, at most {number(c.upper)} was claimed"
+        f"{c.quantity}: at least {at_least(c.lower)} is proved, at most {at_most(c.upper)} was claimed"
         for c in result.violations
     )
     if result.sound:

@@ -22,7 +22,7 @@ from private_mcmc.preflight.conjugates import normal_facts
 from private_mcmc.preflight.refute.pairs import extreme_rows, stacked
 from private_mcmc.preflight.refute.quadrature_1d import Array
 from private_mcmc.preflight.refute.refutation import Refutation
-from private_mcmc.report import at_most, number
+from private_mcmc.report import at_least, at_most, number
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
 
@@ -202,7 +202,7 @@ def run_part(
     known = curvature(row_model, schedule)
     if isinstance(schedule.release, Average):
         moved = accounting.average_sensitivity(schedule, known)
-        size = f"at most {number(moved)}·ℓ" if math.isfinite(moved) else "by an amount that is not bounded"
+        size = f"at most {at_most(moved)}·ℓ" if math.isfinite(moved) else "by an amount that is not bounded"
         text = f"an average of hidden states, moved by one row {size}: its noise decides its price"
         return RunPart(None, math.isfinite(moved), text)
     statement = accounting.langevin_statement(schedule, known)
@@ -214,12 +214,12 @@ def run_part(
         text = "the posterior without clipping is private, " + text.replace(" either", "")
     if distance is not None:
         text += (
-            f"; for one of two adjacent data sets its last state is more than {number(distance)} in total "
+            f"; for one of two adjacent data sets its last state is more than {at_least(distance)} in total "
             "variation away from the posterior"
         )
     refuted = interim is not None and interim > target.epsilon
     if interim:
-        shown = f"({number(interim)}, {number(target.delta)})-DP"
+        shown = f"({at_least(interim)}, {at_least(target.delta)})-DP"
         text += (
             f"; on two explicit data sets a released state of it is provably not {shown}"
             if refuted

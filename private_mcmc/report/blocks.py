@@ -230,6 +230,11 @@ def at_most(value: float, digits: int = 4) -> str:
     return number(rounded_up(value, digits), digits)
 
 
+def at_least(value: float, digits: int = 4) -> str:
+    """As ``number``, rounded down: of what is proved at least."""
+    return number(rounded_down(value, digits), digits)
+
+
 def cell(value: Cell) -> str:
     """The words for one cell: ``—`` for nothing, yes/no for truth values, short numbers."""
     if value is None:
