@@ -196,10 +196,10 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
     """
     source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
     _check_names(source, [field.name])
-    check_wide(field.name, source.kind(field.name))
     # Rows with a code of missing values are those of nobody, and not all of one person.
     marks = {as_seen(mark) for mark in field.missing_values}
     with cells_in_words(source.where):
+        check_wide(field.name, source.kind(field.name))
         cells = (as_seen(cell or "") for chunk in source.chunks([field.name]) for cell in chunk[field.name])
         # Without a ".0", as elsewhere: identifiers may begin with zeros.
         return np.array(
