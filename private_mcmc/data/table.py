@@ -203,7 +203,7 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
         cells = (as_seen(cell or "") for chunk in source.chunks([field.name]) for cell in chunk[field.name])
         # Without a ".0", as elsewhere: identifiers may begin with zeros.
         return np.array(
-            ["" if cell in marks or re.sub(r"\.0+$", "", cell) in marks else cell for cell in cells],
+            ["" if cell in marks or re.sub(r"(\.0+|,00?)$", "", cell) in marks else cell for cell in cells],
             dtype=np.object_,
         )
 

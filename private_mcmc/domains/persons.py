@@ -132,8 +132,9 @@ def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
 def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 
-    Of objects and text, the text counts: ``5``, ``"5"``, ``"05"``, ``"5.0"`` and ``"5e+00"`` are one
-    identifier. Spellings that may be one person's are taken for one: who is split in two is protected half.
+    Of objects and text, the text counts: ``5``, ``"5"``, ``"05"``, ``"5.0"``, ``"5,0"`` and ``"5e+00"`` are
+    one identifier. Spellings that may be one person's are taken for one: who is split in two is protected
+    half.
     """
     check_unmasked(name, column)
     check_wide(name, getattr(column, "dtype", None))
@@ -220,8 +221,9 @@ def _written_out(text: str) -> str:
 _NARROW = frozenset(["bfloat16", "float16", "halffloat", "float32", "float"])
 # A missing value as Python, NumPy and pandas write it, by `column.astype(str)` say.
 _NOBODY = frozenset(["nan", "NaN", "None", "<NA>", "NaT"])
-_POWERS = re.compile(r"\+?(-?)(\d++)(?:\.(\d*+))?[eE]\+?(\d{1,3})", re.ASCII)
-_WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+)?", re.ASCII)
+_POWERS = re.compile(r"\+?(-?)(\d++)(?:[.,](\d*+))?[eE]\+?(\d{1,3})", re.ASCII)
+# Behind a comma one or two zeros are decimals, as in ``5,0``; three are thousands.
+_WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+|,00?)?", re.ASCII)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -86,6 +86,8 @@ def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
         [
             "5",
             "5.0",
+            "5,0",
+            "05,00",
             "05",
             " 5",
             "+5",
@@ -107,7 +109,7 @@ def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
         ["12345678901234567890", "012345678901234567890.0"],
         # R writes 100000 so, Python 10¹⁶ where it is a float.
         ["100000", "1e+05", "1E5", "1.0e05", 100_000, 1e5, "10e+04", "+1e5"],
-        ["12345600000000000", "1.23456e+16", 1.23456e16, "1.2345600E+16"],
+        ["12345600000000000", "1.23456e+16", "1,23456E+16", 1.23456e16, "1.2345600E+16"],
         ["-200", "-2e+02", "-2e2"],
     ],
 )
@@ -116,6 +118,9 @@ def test_spellings_of_one_identifier_are_one_person(spellings):
     others = [
         "50",
         "5.5",
+        "5,5",
+        "5,000",
+        "5,",
         "-5",
         "5.0.0",
         "5a",
