@@ -197,6 +197,9 @@ def _composed(value: object) -> str:
     text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
     # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
     text = as_seen(text)
+    if shown := _AS_TEXT.fullmatch(text):
+        # A spreadsheet is kept from taking digits for a number so.
+        text = (shown[1] or shown[2]).strip()
     if text in _NOBODY:
         return ""
     # One program keeps zeros before a number, another writes some behind it where cells are empty.
@@ -221,6 +224,7 @@ def _written_out(text: str) -> str:
 _NARROW = frozenset(["bfloat16", "float16", "halffloat", "float32", "float"])
 # A missing value as Python, NumPy and pandas write it, by `column.astype(str)` say.
 _NOBODY = frozenset(["nan", "NaN", "None", "<NA>", "NaT"])
+_AS_TEXT = re.compile(r"'(\d+)|=\"([^\"]+)\"")
 _POWERS = re.compile(r"\+?(-?)(\d++)(?:[.,](\d*+))?[eE]\+?(\d{1,3})", re.ASCII)
 # Behind a comma one or two zeros are decimals, as in ``5,0``; three are thousands.
 _WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+|,00?)?", re.ASCII)
