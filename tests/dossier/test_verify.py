@@ -486,7 +486,8 @@ def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
     page = (tmp_path / "noised" / "dossier.html").read_text()
     assert "0.25" in page and "whatever is released" in page
     assert not (tmp_path / "noised" / "draws.nc").exists()
-    own = study_of(**common, draws={"w": [[0.5, 1.5]] * 20}, chains=2)
+    planned = {name: value for name, value in common.items() if name != "stages"}
+    own = study_of(**planned, draws={"w": [[0.5, 1.5]] * 20}, chains=2)
     assert verify_dossier(own.save(tmp_path / "own"))
     assert own.to_arviz().posterior["w"].shape == (2, 10, 2)
 
