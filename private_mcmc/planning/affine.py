@@ -12,7 +12,7 @@ posterior, whose mean score tells the mode as well as a long path of the posteri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -62,7 +62,9 @@ from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
 # Shares of the squared budget. Queries take what they need; what is not asked for is left to the run.
-FIRST_SHARE, COUNTS_SHARE, WARM_UP_SHARE = 0.02, 0.01, 0.05
+FIRST_SHARE, WARM_UP_SHARE = 0.02, 0.05
+# Of slopes few are long, and noise may pass for them: a clip too wide by it errs several times as much.
+COUNTS_SHARE: Mapping[Bound, float] = {"weights": 0.01, "clip": 0.03}
 # The warm-up clips at half a row's typical norm: bought time grows faster than speed falls.
 _WARM_UP_CLIP, _MOST_WARM_UP_STEPS = 0.5, 30
 _RUN_STEP, _SKEWED = 0.5, 0.13
@@ -103,7 +105,7 @@ class AffinePolicy(Releases):
         if len(curvatures) < len(warm_ups):
             root = root_of(self.balanced(estimate, hessian) + self.precision)
             return self._query(CURVATURE, partial(self.influence.curvature, self.temper, centre, root))
-        if len(warm_ups) < self._plan.paths - self.start_holds(estimate, warm_ups):
+        if len(warm_ups) < self._plan.paths and not self.settled(estimate, warm_ups, curvatures):
             return self._warm_up(hessian, centre)
         root = root_of(hessian + self.precision)
         for bound in self.influence.bounds:
@@ -233,7 +235,8 @@ class AffinePolicy(Releases):
 
     def _count(self, centre: Array, root: Array, bound: Bound) -> CountsStage:
         """How many rows have how much influence at ``centre``, in units of their typical norm."""
-        mechanism = plan_counts(math.sqrt(COUNTS_SHARE) * self.budget, cells=CELLS, adjacency=self.adjacency)
+        budget = math.sqrt(COUNTS_SHARE[bound]) * self.budget
+        mechanism = plan_counts(budget, cells=CELLS, adjacency=self.adjacency)
         return CountsStage(COUNTS[bound], mechanism, self.influence.cells(bound, centre, root / self.unit))
 
     def _schedule(

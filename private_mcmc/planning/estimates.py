@@ -213,6 +213,13 @@ def score_average(
     return ScoreAverage(centre, score, np.asarray(schedule.preconditioner) * (time * weight**2 / 2))
 
 
+def same_mode(early: ScoreAverage, late: ScoreAverage, curvature: Array) -> bool:
+    """Whether both imply one mode, up to their noise."""
+    moved = late.root(curvature) - early.root(curvature)
+    both = inverse_of(early.information(curvature)) + inverse_of(late.information(curvature))
+    return bool(moved @ inverse_of(both) @ moved <= _SAME * len(moved))
+
+
 def settled_average(
     states: Array, schedule: Schedule, temper: float, prior_score: Callable[[Array], Array], curvature: Array
 ) -> ScoreAverage:
@@ -225,9 +232,7 @@ def settled_average(
             score_average(part, schedule, temper, prior_score)
             for part in (states[first : middle + 1], states[middle:])
         )
-        moved = late.root(curvature) - early.root(curvature)
-        both = inverse_of(early.information(curvature)) + inverse_of(late.information(curvature))
-        if moved @ inverse_of(both) @ moved <= _SAME * len(moved):
+        if same_mode(early, late, curvature):
             break
     return score_average(states[first:], schedule, temper, prior_score)
 

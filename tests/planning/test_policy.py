@@ -182,6 +182,41 @@ def test_wide_clips_are_preferred_where_time_is_cheap():
     assert influence.bias(dear) > influence.bias(cheap)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("intercept", "warm_ups"), [(0.0, 1), (-9.0, 2)])
+def test_another_warm_up_follows_where_the_first_was_slow(intercept, warm_ups):
+    """Of outcomes one in two the first metric has the right curvature, of rare ones many times too much."""
+    n, random = 20_000, np.random.default_rng(3)
+    rich = replace(policy(), num_rows=n, budget=1.0)
+    X = np.column_stack([np.ones(n), random.uniform(-1, 1, (n, 2))]) / np.sqrt(3)
+    y = (random.random(n) < 1 / (1 + np.exp(-X @ np.array([intercept, 1.0, -1.0])))).astype(int)
+    chains = lambda stage: _chain(stage.reading or rich.reading)  # noqa: E731
+    history = simulate(rich, chains, {"X": X, "y": y}, np.ones(n), 0)
+    assert [completed.stage.name for completed in history].count("warm-up") == warm_ups
+
+
+@pytest.mark.long
+def test_another_warm_up_follows_where_the_first_is_still_on_its_way():
+    """The curvature of a linear model is the same everywhere, and says nothing of the way that is left."""
+
+    def far(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 50).expand([3]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.Normal(X @ w, 0.5), obs=y)
+
+    n, random = 20_000, np.random.default_rng(3)
+    domains = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(-40.0, 40.0))
+    chosen = affine_policy(read(far, domains, n=n), n, "replace_one", 1.0)
+    X = np.column_stack([np.ones(n), random.uniform(-1, 1, (n, 2))]) / np.sqrt(3)
+    chains = lambda stage: _chain(stage.reading or chosen.reading)  # noqa: E731
+    counts = []
+    for away in (0.0, 50.0):
+        y = X @ np.array([away, 0.0, 0.0]) + 0.5 * random.standard_normal(n)
+        history = simulate(chosen, chains, {"X": X, "y": y}, np.ones(n), 0)
+        counts.append([completed.stage.name for completed in history].count("warm-up"))
+    assert counts == [1, 2]
+
+
 @pytest.mark.long
 def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
     """Least squares with weights ``ω`` has variance ``Σω²x²/(Σωx²)²``, and without them ``1/Σx²``."""
