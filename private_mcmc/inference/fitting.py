@@ -396,7 +396,7 @@ def fit(
         ...     {"name": "died", "type": "boolean"},
         ... ]})
         >>> rng = np.random.default_rng(0)
-        >>> table = {"age": rng.uniform(20, 90, 400), "died": rng.random(400) < 0.3}
+        >>> table = {"age": rng.uniform(20, 90, 2000), "died": rng.random(2000) < 0.3}
         >>> books = pmc.Ledger.create("books.db")
         >>> _ = books.declare("people", pmc.Target(epsilon=5.0, delta=1e-6))
         >>> study = pmc.fit(
