@@ -69,9 +69,8 @@ def as_epsilon(amount: str, delta: float, left: bool = False) -> str:
     """An amount in words with the ε of one such release, where it is Gaussian; rounded as ``describe``."""
     level, dash, _ = amount.partition("-GDP")
     rounded = rounded_down if left else rounded_up
-    return (
-        f"about ε = {number(rounded(gdp.epsilon(float(level), delta), 2), 2)} ({amount})" if dash else amount
-    )
+    # Few digits would make 1.1 of the 1.000004 that a rounded amount of ε = 1 comes to.
+    return f"about ε = {number(rounded(gdp.epsilon(float(level), delta), 4))} ({amount})" if dash else amount
 
 
 def record(state: LedgerState, reservation: Reservation) -> Record:
