@@ -221,8 +221,9 @@ def _certificate(study: StudyRecord) -> str:
     weight = made.argument.constants.get("temper", study.temper)
     need(close(weight, study.temper), f"the certificate is for temper {weight}, not {study.temper}.")
     need(made.delta(study.epsilon) <= study.delta, "the certificate does not meet the target.")
-    if not study.formula or study.library != version("private-mcmc"):
+    if not study.formula:
         return found.reason
+    same_library(study)
     proved = _proved_of_formula(study)
     need(any(close(study.certificate, one) for one in proved), "no such certificate is proved of the model.")
     return "what is proved of the model that the formula gives"

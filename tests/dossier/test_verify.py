@@ -258,6 +258,8 @@ def test_a_certificate_of_a_formula_is_proved_anew(adjacency):
     )
     assert certified(honest) == "agrees"
     assert certified(replace(honest, certificate=stronger.to_dict())) == "differs"
+    # Nor is it by saying that another version proved it.
+    assert certified(replace(honest, certificate=stronger.to_dict(), library="0.0.1")) != "agrees"
     assert certified(replace(honest, temper=2 * temper)) == "differs"
     assert certified(replace(honest, priors=("age ~ normal(0, 9)",))) == "differs"
 
