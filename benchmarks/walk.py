@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from private_mcmc.cli.demo import without_privacy
+from benchmarks.without_privacy import without_privacy
 from private_mcmc.dossier import Study
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ COMMANDS = {
     "preflight": "private_mcmc.cli.plan:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
-    "account": "private_mcmc.cli.account:app",
     "audit": "private_mcmc.cli.plan:audit",
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.demo:demo",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.account import released_states
 from private_mcmc.cli.common import (
     AdjacencyOption,
     ArgsOption,
@@ -35,6 +34,7 @@ from private_mcmc.cli.common import (
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import check_writable
+from private_mcmc.schedule import Release
 from private_mcmc.target import Target, check_adjacency, check_count, checked_guarantee
 
 if TYPE_CHECKING:
@@ -222,6 +222,18 @@ def run(
         failure_probability=failure,
     )
     finish(result.sound, result.report, result.to_dict(), as_json, html)
+
+
+def released_states(text: str) -> Release:
+    """``last``, ``path``, or steps separated by commas."""
+    if text == "last":
+        return "last"
+    if text == "path":
+        return "path"
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise DeclarationError(f"--release {text!r}: last, path, or steps such as 10,20,50.") from None
 
 
 def finish(sound: bool, report: Report, record: dict[str, object], as_json: bool, html: Path | None) -> None:

@@ -9,8 +9,6 @@ from tests.cli.test_commands import COMMON, MODEL, ROWS, call
 from tests.dossier.studies import SCHEMA, books_in, study_of
 from tests.golden.commands import leaves
 
-CHAIN = "--step-size 0.01 --num-steps 100 --sensitivity 2 --strong-convexity 1 --smoothness 50"
-ADDED = "--prior-strong-convexity 1 --prior-smoothness 1"
 # Arguments, and the exit code; `None` where its own tests read its JSON, of a run or of more than a line.
 CASES = {
     "init": ("people.csv --no-ask", 0),
@@ -18,10 +16,6 @@ CASES = {
     "verify": ("study --ledger books.db", 0),
     "report": ("study", 0),
     "preflight": ("model.py:model --rows rows.toml --n 800 --epsilon 2 --delta 1e-6", 1),
-    "account ula": (f"{CHAIN} --release last", 0),
-    "account sgld": (f"{CHAIN} --num-rows 1000 --batch-size 100", None),
-    "account posterior": ("", None),
-    "account expectation": ("", None),
     "ledger init": ("new.db --dataset others --epsilon 1 --delta 1e-6", 0),
     "ledger show": ("books.db", 0),
     "ledger history": ("books.db", 0),
@@ -86,7 +80,6 @@ def test_init_tells_as_json_what_a_person_has_to_confirm(folder, monkeypatch, ca
         ("summary study --profile age=old", 3),
         ("summary study --prob 2", 3),
         ("ledger show nowhere.db", 3),
-        ("account ula --step-size 0", 3),
         ("fit people.csv --schema nowhere.yaml --formula y~x --epsilon 1 --out s", 3),
         (f"plan {' '.join(COMMON)} --n 0", 3),
         ("preflight nowhere.py:model --rows rows.toml --n 8 --epsilon 1 --delta 1e-6", 3),
