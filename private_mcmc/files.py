@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and whose place is taken before the work they will hold."""
+"""Files: written whole or not at all, their place taken before the work they will hold; read with a limit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,40 @@ PathLike = str | os.PathLike[str]
 
 # Set aside on the disk before a run; what a release needs beyond it may still find the disk full.
 _ROOM = 16 * 2**20
+
+
+# Bytes: of what a person writes by hand or keeps as a secret, and of a record with all of its draws.
+DECLARED, RECORDED = 8 * 2**20, 256 * 2**20
+
+
+def read_whole(path: PathLike, most: int = DECLARED, links: bool = True) -> bytes:
+    """The content of a regular file of at most ``most`` bytes.
+
+    Whoever sent a file may have put a pipe, a device or a link there, or more than memory holds.
+
+    Args:
+        path: of the file.
+        most: bytes.
+        links: whether a link to a regular file will do; not in a folder that somebody else made.
+
+    Raises:
+        OSError: with the reason in words, for what is none or cannot be read.
+    """
+    if b"\0" in os.fsencode(path):
+        raise OSError(errno.EINVAL, "no name for a file", str(path))
+    if not links and Path(path).is_symlink():
+        raise OSError(errno.ELOOP, "a link, where a file is needed", str(path))
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
+    with os.fdopen(descriptor, "rb") as file:
+        kind = os.fstat(descriptor)
+        if stat.S_ISDIR(kind.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind.st_mode):
+            raise OSError(errno.EINVAL, "a device or a pipe, where a file is needed", str(path))
+        content = file.read(most + 1) if kind.st_size <= most else b""
+    if kind.st_size > most or len(content) > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes, the most that is read here", str(path))
+    return content
 
 
 def write_whole(path: PathLike, content: str | bytes) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
-from private_mcmc.files import check_writable
+from private_mcmc.files import check_writable, read_whole
 from private_mcmc.records import Record
 
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the ledger owner's secret key")]
 
 
+_SECRET = 2**16
+
+
 def with_options(record: Callable[..., T]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function whose first argument is a ``record``: its fields become options."""
     shared = signature(record, eval_str=True).parameters
@@ -116,7 +119,7 @@ def open_ledger(path: Path, key: Path | None, create: bool = False) -> Ledger:
     """The ledger in a file, with its owner's key from another if there is one."""
     from private_mcmc.release import Ledger
 
-    secret = None if key is None else key.read_bytes().strip()
+    secret = None if key is None else read_whole(key, _SECRET).strip()
     return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 

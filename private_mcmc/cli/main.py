@@ -54,7 +54,7 @@ class _Lazy(TyperGroup):
 
 
 _CODES = (
-    "Exit codes: 0 done; 1 a claim fails (preflight: not private, audit: refuted, verify: not verified); "
+    "Exit codes: 0 done; 1 a claim fails (preflight: not private, audit: refuted, verify: not consistent); "
     "2 preflight: unknown; 3 error, in one line; 130 interrupted; 141 nobody reads the output."
 )
 

@@ -212,21 +212,26 @@ def _plan(what: Path) -> Report:
     return Report("A plan", (Facts(items), note))
 
 
-NOT_VERIFIED = 1
+NOT_CONSISTENT = 1
 
 
 def verify(
     dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
     ledger: Annotated[Path | None, typer.Option(help="also compare with the charge in this ledger")] = None,
     key: KeyOption = None,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="also compare with the one on the page that was signed")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute every privacy number of a dossier from its folder alone, and compare its files.
 
-    Exit code: 0 verified, 1 not verified, 3 error.
+    Alone this shows that a dossier is consistent, not that it is what ran: the first line says what it was
+    compared with. Exit code: 0 consistent, 1 not consistent, 3 error.
     """
     from private_mcmc.dossier import verify_dossier
 
-    found = verify_dossier(dossier, None if ledger is None else open_ledger(ledger, key))
+    books = None if ledger is None else open_ledger(ledger, key)
+    found = verify_dossier(dossier, books, fingerprint)
     show(found.report(), found.to_dict(), as_json)
-    raise typer.Exit(0 if found else NOT_VERIFIED)
+    raise typer.Exit(0 if found else NOT_CONSISTENT)

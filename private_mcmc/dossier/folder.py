@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from private_mcmc.dossier.page import page
-from private_mcmc.dossier.record import RECORD, StudyRecord
+from private_mcmc.dossier.record import RECORD, StudyRecord, read_raw
 from private_mcmc.errors import OutputError, PrivateMCMCError
 from private_mcmc.files import new_file, write_whole
 from private_mcmc.report import Report
@@ -56,6 +55,9 @@ def new_dossier(folder: str | Path) -> Iterator[Callable[[StudyRecord], None]]:
 def finish(folder: Path, study: StudyRecord) -> None:
     """Write what is made from the record, and their hashes into it; may be done again if interrupted."""
     try:
+        for name in (RECORD, *FILES):
+            if (folder / name).is_symlink():  # in somebody else's folder it may lead anywhere
+                raise OutputError(f"{name} is a link, which is not followed")
         files = contents(study)
         for name, content in files.items():
             write_whole(folder / name, content)
@@ -70,17 +72,14 @@ def finish(folder: Path, study: StudyRecord) -> None:
 
 def is_complete(folder: Path) -> bool:
     """Whether the record has the hashes of what is made from it, which is written last."""
-    try:
-        return "files" in json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
+    return "files" in read_raw(folder)
 
 
 def contents(study: StudyRecord) -> dict[str, bytes]:
     """All files but the record, by name."""
     found = {PAGE: page(study).to_html().encode()}
     if study.draws:
-        found[DRAWS] = _netcdf(study)
+        found[DRAWS] = netcdf(study)
     if study.model:
         found[MODEL] = study.model.encode()
     if study.schema:
@@ -106,10 +105,11 @@ def schema_text(study: StudyRecord) -> str:
     return str(yaml.safe_dump(dict(study.schema), sort_keys=False, allow_unicode=True, width=100))
 
 
-def _netcdf(study: StudyRecord) -> bytes:
+def netcdf(study: StudyRecord) -> bytes:
+    """The draws for ArviZ, not packed: a reader sees how large they are before any memory is taken."""
     with tempfile.TemporaryDirectory(prefix="private-mcmc-") as scratch:
         place = Path(scratch) / DRAWS
-        study.to_arviz().to_netcdf(str(place), engine="h5netcdf")
+        study.to_arviz().to_netcdf(str(place), engine="h5netcdf", compress=False)
         return place.read_bytes()
 
 

@@ -23,6 +23,7 @@ from private_mcmc.data.effects import Array
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
+from private_mcmc.dossier.shape import check_types, check_values, read_text
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.target import Target
@@ -33,12 +34,18 @@ if TYPE_CHECKING:
 RECORD = "study.json"
 
 
-def no_dossier(place: object) -> str:
-    """An error's words."""
-    return f"{place}: no dossier; name the folder that fit or run wrote."
+def read_raw(path: str | Path) -> Record:
+    """The record as it stands in ``study.json``, or in the folder that it is in: whatever it holds."""
+    place = Path(path) / RECORD if Path(path).is_dir() else Path(path)
+    try:
+        return read_text(place)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DeclarationError(f"{path}: no dossier; name the folder that fit or run wrote.") from None
+    except OSError as error:
+        raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
 
 
-_VERSION = 2
+_VERSION = 1
 _SEAL = ("fingerprint", "files")
 
 
@@ -118,20 +125,25 @@ class StudyRecord:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read ``study.json``, or the folder that it is in."""
-        place = Path(path) / RECORD if Path(path).is_dir() else Path(path)
+        """Read ``study.json``, or the folder that it is in.
+
+        Raises:
+            DeclarationError: for what is no record, or whose fields are not of their types.
+        """
+        return cls.from_raw(read_raw(path), path)
+
+    @classmethod
+    def from_raw(cls, raw: Record, place: object) -> Self:
+        """The record of what ``read_raw`` gives; ``place`` is for the words of errors."""
+        record = {name: value for name, value in raw.items() if name not in _SEAL}
         try:
-            record = json.loads(place.read_text(encoding="utf-8"))
-            if record["version"] != _VERSION:
-                raise DeclarationError(f"{place}: of version {record['version']}; this reads {_VERSION}.")
-            record = {name: value for name, value in record.items() if name not in _SEAL}
-            return cls(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
-        except (FileNotFoundError, NotADirectoryError):
-            raise DeclarationError(no_dossier(path)) from None
-        except OSError as error:
-            raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
-        except (TypeError, KeyError, AttributeError, json.JSONDecodeError, UnicodeDecodeError):
-            raise DeclarationError(f"{place}: is not the record of a study.") from None
+            if record.get("version") != _VERSION:
+                raise DeclarationError(f"is not of the form that this library reads, version {_VERSION}.")
+            check_types(StudyRecord, record)
+            check_values(record)
+        except DeclarationError as error:
+            raise DeclarationError(f"{place}: is not the record of a study: {error}") from None
+        return cls(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
 
     def to_dict(self) -> Record:
         """Plain data."""
@@ -183,7 +195,12 @@ class StudyRecord:
         """Coefficients, ratios, predictions and plots in the user's units."""
         if not 0 < prob < 1:
             raise DeclarationError(f"prob={prob}: must be between 0 and 1.")
-        return Answers(self.design, self.arrays, prob)
+        found = Answers(self.design, self.arrays, prob)
+        try:
+            found.summary()
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise DeclarationError("draws: not those of the formula's terms.") from None
+        return found
 
     @property
     def arrays(self) -> dict[str, Array]:

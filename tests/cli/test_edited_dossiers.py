@@ -9,9 +9,10 @@ import pytest
 
 from private_mcmc import Ledger, Study, Target, accounting
 from private_mcmc.cli.main import main
+from private_mcmc.dossier.claims import checked
 from private_mcmc.dossier.folder import finish
-from private_mcmc.dossier.record import StudyRecord, warnings_of
-from private_mcmc.dossier.verify import _charge, checked
+from private_mcmc.dossier.record import StudyRecord
+from private_mcmc.dossier.verify import _charge
 from tests.dossier.studies import books_in, study_of
 
 SCHEMA = (
@@ -98,16 +99,3 @@ def test_every_field_of_a_record_is_bound_to_its_charge(tmp_path):
         )
         assert edited.fingerprint != study.fingerprint, name
         assert checked("", lambda: _charge(edited, books)).result == "differs", name  # noqa: B023
-
-
-def test_a_charge_of_an_earlier_version_is_compared_as_far_as_it_tells(tmp_path, monkeypatch):
-    """It has no fingerprints: what it says is compared, and a certificate that it does not tell of is not."""
-    books = books_in(tmp_path)
-    study = study_of(books)
-    earlier = books.state()
-    old = {name: replace(charge, dossiers=None) for name, charge in earlier.reservations.items()}
-    monkeypatch.setattr(books, "state", lambda: replace(earlier, reservations=old))
-    certified = replace(study, certificate=study.statement)
-    results = [checked("", lambda one=one: _charge(one, books)).result for one in (study, certified)]
-    assert results == ["agrees", "not checked"]
-    assert warnings_of(Target(1.0, 1e-6), 1000, books) == ()

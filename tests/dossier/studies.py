@@ -1,5 +1,8 @@
 """Studies without a run: a statement, a charge and draws of a formula's model."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 
 from private_mcmc import Ledger, Schema, Study, Target, accounting
@@ -7,6 +10,7 @@ from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import json_types
+from private_mcmc.schedule import Schedule
 
 SCHEMA = Schema.from_dict(
     {
@@ -43,15 +47,26 @@ PREDICTED = {
 
 
 def statement_of(target):
-    """A plan of two stages, within the target."""
+    """A plan of three stages that spend the whole budget: a query, and two paths on 1,000 rows."""
     budget = accounting.gdp.budget(target.epsilon, target.delta)
-    parts = tuple(
-        accounting.gaussian(
-            adjacency=target.adjacency, sensitivity=1.0, scale=1 / (share * budget), what=what
-        ).of(what)
-        for what, share in (("moments", 0.3), ("path", 0.9))
+    query = accounting.gaussian(
+        adjacency=target.adjacency, sensitivity=1.0, scale=1 / (0.3 * budget), what="s"
     )
+    rest = math.sqrt(1 - 0.3**2 - 0.4**2)
+    paths = [
+        path_of(share * budget, target.adjacency).of(name) for name, share in (("warm", 0.4), ("run", rest))
+    ]
+    parts = (query.of("moments"), *paths)
     return accounting.capped(accounting.adaptive(budget, target.adjacency, parts), 1000)
+
+
+def path_of(price, adjacency, num_rows=1000, dim=2):
+    """The statement of a path that costs ``price``-GDP."""
+    schedule = Schedule(
+        adjacency=adjacency, num_rows=num_rows, dim=dim, step_size=1.0, num_steps=10, clip=1.0, release="path"
+    )
+    unit = accounting.langevin_statement(schedule).gdp
+    return accounting.langevin_statement(replace(schedule, step_size=(price / unit) ** 2 * (1 - 1e-6)))
 
 
 def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008

@@ -1,0 +1,269 @@
+"""What a record claims, recomputed from its constants: statement, stages, certificate, question, budget."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting import verify as verify_statement
+from private_mcmc.accounting.assumptions import no_more_rows
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.data.fields import count_of, identifier
+from private_mcmc.data.schema import Schema
+from private_mcmc.data.source import compile_model, model_source
+from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts, warnings_of
+from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.records import Fields
+from private_mcmc.release.ledger.filter import filter_for
+from private_mcmc.report import at_most
+from private_mcmc.target import Target, Unit, check_adjacency
+
+Result = Literal["agrees", "differs", "not checked"]
+
+_CLOSE = 1e-9
+# Of the squared budget: what every policy's last path leaves unspent is rounding.
+_SPENT = 0.999
+# Amounts in a ledger's words have six digits.
+_SHOWN = 1e-5
+_BOUGHT = {"langevin", "noise.gaussian", "noise.second_moments"}
+
+
+class Skipped(Exception):
+    """A check that cannot be made here."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at, and what was found."""
+
+    what: str
+    result: Result
+    why: str = ""
+
+
+def recomputed(study: StudyRecord) -> tuple[Check, ...]:
+    """What a record claims, recomputed from its constants; not whether it is the record that was written."""
+    return (
+        checked("the privacy statement", lambda: _statement(study)),
+        checked("ε, δ and the risk at the target", lambda: _numbers(study)),
+        checked("the stages' prices", lambda: _stages(study)),
+        checked("the posterior's certificate", lambda: _certificate(study)),
+        checked("formula, schema, model and row bounds", lambda: _question(study)),
+        checked("the budget that the record tells of", lambda: _books(study)),
+    )
+
+
+def checked(what: str, check: Callable[[], str]) -> Check:
+    """What a check found; it never raises."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers that are out of all range
+            return Check(what, "agrees", check())
+    except Skipped as reason:
+        return Check(what, "not checked", str(reason))
+    except (PrivateMCMCError, OSError) as error:
+        return Check(what, "differs", str(error))
+    except Exception as error:  # a record may hold anything, and libraries raise anything for it
+        return Check(what, "differs", f"makes no sense here ({type(error).__name__}: {error})")
+
+
+def need(holds: bool, words: str) -> None:
+    """Raise ``DeclarationError`` unless it holds."""
+    if not holds:
+        raise DeclarationError(words)
+
+
+def _statement(study: StudyRecord) -> str:
+    found = verify_statement(study.statement)
+    need(bool(found), found.reason)
+    need(study.price.adjacency == study.adjacency, "the statement speaks of another adjacency.")
+    need(not study.seeded, "the caller chose the randomness: not private.")
+    known = study.randomness.get("source") == "operating system"
+    need(known, "the record does not say that the operating system chose the randomness.")
+    _is_for(study, study.price, "the statement")
+    stated = [] if study.price.unit is None else [study.price.unit]
+    need(_units(study) == stated, "the statement protects another unit than the rows declare.")
+    price = study.price
+    own = price.argument.constants.get("temper")
+    weight = 1.0 if study.stages and study.guarantee == "run" else study.temper if own is None else own
+    need(close(study.temper, float(weight)), f"the weight of the likelihood is {weight}, not {study.temper}.")
+    meets = price.delta(study.epsilon) <= study.delta or price.epsilon(study.delta) <= study.epsilon
+    need(meets, f"the statement does not meet ε = {study.epsilon:g} at δ = {study.delta:g}.")
+    return found.reason
+
+
+def _units(study: StudyRecord) -> list[Unit]:
+    """Whose rows were put together, as the row declaration of a record says."""
+    found = [(name, one["person"]) for name, one in study.rows.items() if "person" in one]
+    return [Unit(name, person["at_most"]) for name, person in found]
+
+
+def _is_for(study: StudyRecord, made: Statement, what: str) -> None:
+    """Raise ``DeclarationError`` unless a statement is for the record's number of rows."""
+    counts = set(_counts(made))
+    need(counts <= {study.n}, f"{what} is for {sorted(counts)} rows, not for {study.n}.")
+    # A bounded log-likelihood alone needs no number of rows.
+    if study.adjacency == "add_remove" and made.argument.rule != "posterior.bounded":
+        capped = no_more_rows(study.n) in _sentences(made)
+        need(capped, f"{what} is not for at most {study.n} rows.")
+
+
+def _sentences(statement: Statement) -> Iterator[str]:
+    yield from statement.argument.assumptions
+    for part in statement.parts:
+        yield from _sentences(part)
+
+
+def _counts(statement: Statement) -> Iterator[int]:
+    """The numbers of rows that its runs were for."""
+    known = statement.argument.constants
+    yield from (known[name] for name in ("num_rows", "n") if name in known)
+    for part in statement.parts:
+        yield from _counts(part)
+
+
+def _numbers(study: StudyRecord) -> str:
+    again, found = privacy_numbers(study.price, study.epsilon, study.delta), dict(study.privacy)
+    wrong = [name for name in {**again, **found} if not close(found.get(name), again.get(name))]
+    said = "; ".join(f"{name} is {again.get(name)}, not {found.get(name)}" for name in wrong)
+    need(not wrong, f"recomputed, {said}.")
+    remarks = warnings_of(Target(study.epsilon, study.delta, study.price.adjacency), study.n, study.ledger)
+    need(set(remarks) <= set(study.warnings), f"what is to be known of this target is {list(remarks)}.")
+    return f"ε = {at_most(again['epsilon_at_delta'])} at δ = {at_most(study.delta)}"
+
+
+def close(found: Any, wanted: Any) -> bool:
+    """Equal, up to rounding on another machine."""
+    if isinstance(wanted, Mapping):
+        return (
+            isinstance(found, Mapping)
+            and found.keys() == wanted.keys()
+            and all(close(found[key], wanted[key]) for key in wanted)
+        )
+    if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
+        return len(found) == len(wanted) and all(map(close, found, wanted))
+    if isinstance(wanted, float):
+        return type(found) in (int, float) and math.isclose(found, wanted, rel_tol=_CLOSE, abs_tol=1e-300)
+    return type(found) is type(wanted) and found == wanted
+
+
+def _stages(study: StudyRecord) -> str:
+    """That a policy can have bought what the record says, and that its last purchase gave the draws."""
+    parts, budget = study.price.parts, study.price.argument.constants.get("budget")
+    if study.price.argument.rule != "adaptive":
+        need(not study.stages, "stages, and a statement that is not of a plan.")
+        if study.price.argument.rule == "langevin":
+            _path(study, study.price)
+        raise Skipped("not a plan")
+    prices, shown = [part.gdp for part in parts], [stage["gdp"] for stage in study.stages]
+    # Without a stage any budget follows from its constants.
+    need(bool(prices), "the statement names no stage that could have released anything.")
+    need(len(prices) == len(shown) and all(map(close, shown, prices)), f"{shown} are not {prices}.")
+    whole = gdp.budget(study.epsilon, study.delta)
+    need(close(budget, whole), f"the budget is {budget}-GDP, and the largest within the target is {whole}.")
+    spent = sum(price**2 for price in prices if price is not None) / whole**2
+    need(spent >= _SPENT, f"the stages cost {spent:.4f} of the squared budget: a policy spends all of it.")
+    kinds = [part.argument.rule for part in parts]
+    need(set(kinds) <= _BOUGHT, f"no policy buys {sorted(set(kinds) - _BOUGHT)}.")
+    need(kinds[-1] == "langevin", "the last stage is no path, which every policy ends with.")
+    for part in parts:
+        if part.argument.rule == "langevin":
+            need(part.argument.constants["release"] == "path", "a stage of a plan releases its whole path.")
+            _path(study, part)
+    return f"{len(shown)} stages"
+
+
+def _path(study: StudyRecord, made: Statement) -> None:
+    """Raise ``DeclarationError`` unless a chain ran on the record's rows, in no more numbers than drawn."""
+    known = made.argument.constants
+    rows, dim = known["num_rows"], known["dim"]
+    need(rows == study.n, f"a chain ran on {rows} rows, and the record is of {study.n}.")
+    # A simplex of k levels has k - 1 free coordinates: never more than are drawn.
+    drawn = sum(math.prod(each.shape[1:]) for each in study.arrays.values())
+    need(
+        not study.draws or dim <= drawn, f"a chain moved in {dim} dimensions, and {drawn} numbers are drawn."
+    )
+
+
+def _certificate(study: StudyRecord) -> str:
+    if study.guarantee == "run":
+        need(study.certificate is None, "a certificate that the guarantee does not speak of.")
+        raise Skipped("guarantee 'run': the posterior is not claimed to be private")
+    need(study.guarantee == "posterior", f"guarantee {study.guarantee!r} is unknown.")
+    need(study.certificate is not None, "guarantee 'posterior' without a certificate.")
+    found = verify_statement(study.certificate or {})
+    need(bool(found), found.reason)
+    made = Statement.from_dict(study.certificate or {})
+    need(made.adjacency == study.adjacency, "the certificate speaks of another adjacency.")
+    need(made.unit == study.price.unit, "the certificate protects another unit than the statement.")
+    _is_for(study, made, "the certificate")
+    weight = made.argument.constants.get("temper", study.temper)
+    need(close(weight, study.temper), f"the certificate is for temper {weight}, not {study.temper}.")
+    need(made.delta(study.epsilon) <= study.delta, "the certificate does not meet the target.")
+    if not study.formula:
+        return found.reason
+    proved = _proved_of_formula(study)
+    need(any(close(study.certificate, one) for one in proved), "no such certificate is proved of the model.")
+    return "what is proved of the model that the formula gives"
+
+
+def _proved_of_formula(study: StudyRecord) -> list[Fields]:
+    """The certificates of a formula's posterior at the record's weight, proved anew: no row is needed.
+
+    Of the model that formula and schema give, and never of a program that the record holds.
+    """
+    from private_mcmc.model import read
+    from private_mcmc.preflight.certificates import certificates, constants
+
+    made, schema = study.design, Schema.from_dict(texts(study.schema))
+    model, rows = compile_model(model_source(made)), schema.rows(made.formula.fields)
+    target = Target(study.epsilon, study.delta, check_adjacency(study.adjacency))
+    reading = read(model, rows, n=study.n, model_args=study.arguments)
+    known = constants(reading, None, None)
+    found = certificates(reading, known, n=study.n, temper=study.temper, target=target)
+    return [json.loads(json.dumps(one.to_dict())) for one in found]
+
+
+def _question(study: StudyRecord) -> str:
+    if not study.formula:
+        raise Skipped("a model of the user's own: the fingerprint covers it")
+    schema, made = Schema.from_dict(texts(study.schema)), study.design
+    need(model_source(made) == study.model, "the model is not the one that formula and schema give.")
+    own = any(effect.term.own for effect in made.effects)
+    given = {count_of(identifier(schema.person)): study.n} if own else {}
+    need(study.arguments == given, f"public arguments {study.arguments} are not the formula's, {given}.")
+    rows = json.loads(json.dumps(schema.rows(made.formula.fields).to_dict()))
+    need(rows == study.rows, "the row bounds are not those of the schema.")
+    need(close(study.norm, made.norm), f"norm {study.norm} is not {made.norm}.")
+    return "the model is the one that the formula gives"
+
+
+def _books(study: StudyRecord) -> str:
+    """The charge that the record tells of, against the price of what was released."""
+    books = study.ledger
+    if books is None:
+        raise Skipped("nothing kept count of this run")
+    kept = filter_for(Target(books["epsilon"], books["delta"], study.price.adjacency))
+    if kept.describe(kept.limit) != books["budget"]:
+        raise Skipped(f"a budget of another currency: {books['budget']}")
+    cost = kept.describe(kept.cost(study.price))
+    need(books["cost"] == cost, f"the release costs {cost}, not {books['cost']}.")
+    if kept.kind == "gdp":
+        before, paid, after, left = (
+            float(books[name].removesuffix("-GDP")) for name in ("before", "cost", "after", "left")
+        )
+        added = math.hypot(before, paid)
+        need(math.isclose(after, added, rel_tol=_SHOWN), f"{before} and {paid} come to {added:.6g}-GDP.")
+        rest = math.sqrt(max(float(kept.limit) - after**2, 0.0))
+        # Squares, since next to nothing is left of a budget that is spent.
+        near = math.isclose(left**2, rest**2, abs_tol=_SHOWN * float(kept.limit))
+        need(near, f"{rest:.6g}-GDP is left, not {left}.")
+        for name, level in (("epsilon_before", before), ("epsilon_after", after)):
+            told = gdp.epsilon(level, books["delta"])
+            need(math.isclose(books[name], told, rel_tol=1e-3, abs_tol=1e-6), f"{name} is {told:.6g}.")
+    return f"{cost} of {books['budget']}"

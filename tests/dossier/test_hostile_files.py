@@ -1,0 +1,219 @@
+"""A dossier may come from anybody: whatever its folder holds, checking it ends soon and in little memory."""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from private_mcmc import DeclarationError, OutputError, Study
+from private_mcmc.dossier import verify_dossier
+from private_mcmc.dossier.folder import digest, finish
+from private_mcmc.files import read_whole
+from tests.dossier.studies import study_of
+
+# What checking takes beside the dossier itself.
+_MEMORY = 300 * 2**20
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    return study_of().save(tmp_path_factory.mktemp("dossiers") / "study")
+
+
+@pytest.fixture
+def folder(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "copy")
+
+
+def put(folder, name, content):
+    """A file, and its hash in the record."""
+    (folder / name).write_bytes(content)
+    record = json.loads((folder / "study.json").read_text())
+    record["files"][name] = digest(content)
+    (folder / "study.json").write_text(json.dumps(record))
+
+
+def pipe(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+
+
+def device(folder, name):
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/zero")
+
+
+def large(folder, name):
+    """Three gigabytes that take no room on the disk."""
+    with (folder / name).open("r+b") as file:
+        file.truncate(3 * 2**30)
+
+
+@pytest.mark.parametrize("fault", [pipe, device, large])
+@pytest.mark.parametrize("name", ["study.json", "dossier.html", "draws.nc", "model.py", "forest.png"])
+def test_what_is_no_file_or_too_large_is_not_read(folder, fault, name):
+    """A pipe hung for ever, a link to /dev/zero took 8.6 GB."""
+    fault(folder, name)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if name == "study.json":
+        with pytest.raises(DeclarationError):
+            Study.load(folder)
+        with contextlib.suppress(DeclarationError):
+            assert not verify_dossier(folder)
+    else:
+        found = verify_dossier(folder)
+        assert [check.what for check in found.checks if check.result == "differs"] == ["hashes of the files"]
+        # Nothing is opened once a hash is not that of its file.
+        assert sum("hash" in check.why for check in found.checks if check.result == "not checked") == 4
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < _MEMORY
+
+
+def packed(folder, change):
+    """``draws.nc`` with a change in it, whose hash is that of the record."""
+    place = folder / "draws.nc"
+    with h5py.File(place, "r+") as file:
+        change(file["posterior"])
+    put(folder, "draws.nc", place.read_bytes())
+
+
+def zeros(group):
+    """A few kilobytes that unpack to gigabytes."""
+    del group["age"]
+    group.create_dataset("age", (1, 2**29), "f8", chunks=(1, 2**24), compression="gzip", fillvalue=0.0)
+
+
+def same_shape(group):
+    """The released numbers, packed: how much they unpack to nobody knows before."""
+    values = group["age"][()]
+    attributes = dict(group["age"].attrs)
+    del group["age"]
+    made = group.create_dataset("age", data=values, compression="gzip")
+    for name in attributes:
+        if name == "_FillValue":
+            made.attrs[name] = attributes[name]
+
+
+def elsewhere(group):
+    del group["age"]
+    group["age"] = h5py.ExternalLink("/dev/zero", "/age")
+
+
+def scaled(group):
+    group["age"].attrs["scale_factor"] = 0.5
+
+
+def moved(group):
+    group["age"][0, 0] += 1
+
+
+@pytest.mark.parametrize("change", [zeros, same_shape, elsewhere, scaled, moved])
+def test_draws_are_compared_part_by_part_before_they_are_unpacked(folder, change):
+    """A file of 135 kB took 5 GB."""
+    assert verify_dossier(folder)
+    packed(folder, change)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = verify_dossier(folder)
+    assert {one.what for one in found.checks if one.result == "differs"} == {"draws.nc against the record"}
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < _MEMORY
+
+
+def test_a_picture_is_never_decoded(folder):
+    """A small PNG took 1.4 GB."""
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (60_000).to_bytes(4, "big") * 2 + b"\x08\x02\x00\x00\x00"
+    put(folder, "forest.png", head)
+    assert verify_dossier(folder)
+    assert "forest.png was drawn elsewhere" in verify_dossier(folder).report().to_html()
+
+
+def test_a_record_of_many_lists_is_refused_before_they_are_made(folder):
+    (folder / "study.json").write_text("[" + "[]," * 5_000_000 + "[]]")
+    with pytest.raises(DeclarationError, match="too many lists"):
+        Study.load(folder)
+
+
+def test_a_dossier_is_not_completed_through_a_link(folder, tmp_path):
+    """`report` of an unfinished dossier wrote wherever a link in it led."""
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (folder / "dossier.html").unlink()
+    (folder / "dossier.html").symlink_to(mine)
+    with pytest.raises(OutputError, match="is a link"):
+        finish(folder, Study.load(folder))
+    assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("key", ["/dev/full", "/dev/zero", "pipe"])
+def test_a_key_is_read_from_a_file(tmp_path, key):
+    """`--key /dev/full` never ended."""
+    os.mkfifo(tmp_path / "pipe")
+    program = [sys.executable, "-c", "from private_mcmc.cli import main; main()"]
+    line = ["ledger", "init", "l.db", "--dataset", "d", "--epsilon", "1", "--delta", "1e-6", "--key", key]
+    done = subprocess.run([*program, *line], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 3 and "a device or a pipe" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path):
+    place = tmp_path / "file"
+    place.write_bytes(b"x" * 100)
+    assert read_whole(place, 100) == b"x" * 100
+    (tmp_path / "link").symlink_to(place)
+    assert read_whole(tmp_path / "link", 100) == b"x" * 100
+    with pytest.raises(OSError, match="larger than 99 bytes"):
+        read_whole(place, 99)
+    with pytest.raises(OSError, match="a link"):
+        read_whole(tmp_path / "link", 100, links=False)
+    for no_file in ("/dev/zero", tmp_path, Path("a\0b")):
+        with pytest.raises(OSError):
+            read_whole(no_file)
+
+
+WRONG = (
+    ("n", "many"),
+    ("n", 0),
+    ("n", 10**400),
+    ("epsilon", None),
+    ("delta", "1e-6"),
+    ("chains", 0),
+    ("chains", 7),
+    ("draws", {"age": "words"}),
+    ("draws", {"age": [[1.0], [1.0, 2.0]]}),
+    ("draws", []),
+    ("stages", {}),
+    ("stages", [{"name": 3, "gdp": 0.1}]),
+    ("privacy", {"gdp": 0.1}),
+    ("predicted", {"rms": "x"}),
+    ("ledger", {"cost": 3}),
+    ("expectations", {"mean": [1]}),
+    ("expectations", {"mean": {"value": [1.0, 2.0], "noise_sd": [1.0, 2.0, 3.0]}}),
+    ("priors", "age ~ normal(0, 1)"),
+    ("warnings", [1]),
+    ("schema", []),
+    ("statement", []),
+    ("temper", True),
+    ("guarantee", "both"),
+    ("versions", {"jax": 1}),
+)
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_value_of_another_type_is_refused_when_the_record_is_read(folder, name, value):
+    """Some twenty of them ended in a traceback, each somewhere else."""
+    record = json.loads((folder / "study.json").read_text())
+    (folder / "study.json").write_text(json.dumps(record | {name: value}))
+    with pytest.raises(DeclarationError, match=name):
+        Study.load(folder)
+    assert not verify_dossier(folder)
+
+
+def test_numbers_that_json_lacks_are_read_where_a_run_released_them(tmp_path):
+    study = study_of(formula="", draws={"w": [[float("inf"), 1.0]] * 40}, model="")
+    (tmp_path / "study.json").write_text(study.to_json())
+    assert np.isinf(Study.load(tmp_path).arrays["w"]).any()
