@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 Arguments = ParamSpec("Arguments")
@@ -24,6 +27,9 @@ class PrivateMCMCError(Exception):
         ...     print(error)
         epsilon=-1: must be a positive, finite number.
     """
+
+    # Files, lines and functions that an error came through, where :func:`clean_errors` took its frames away.
+    places: tuple[str, ...] = ()
 
 
 class DeclarationError(PrivateMCMCError, ValueError):
@@ -93,6 +99,10 @@ class DoThisInstead(UnsupportedModel):
             ...
         private_mcmc.errors.DoThisInstead: site 'y' is a numpyro.factor outside every plate: ...
     """
+
+
+class Unforeseen(PrivateMCMCError):
+    """The library or what it rests on failed in a way that nobody foresaw; the message has type and place."""
 
 
 class Unprotected(UserWarning):
@@ -179,6 +189,60 @@ class OutputError(PrivateMCMCError, OSError):
             ...
         private_mcmc.errors.OutputError: no such folder/page.html: ...
     """
+
+
+_PACKAGE = Path(__file__).parent
+_ELSEWHERE = re.compile(r"site-packages|[/\\]lib[/\\]python3|private_mcmc[/\\]errors\.py:")
+
+
+def places_of(error: BaseException) -> tuple[str, ...]:
+    """Where an error came through: files of this package by their names in it, and no values."""
+    found = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
+        name = file.relative_to(_PACKAGE.parent) if file.is_relative_to(_PACKAGE) else file
+        found.append(f"{name}:{line} in {frame.f_code.co_name}")
+    return (*found, *getattr(error, "places", ()))
+
+
+def foreseen(error: BaseException) -> BaseException:
+    """The error as it may be shown: of what nobody foresaw, whose message may quote a row, type and place."""
+    called_wrongly = isinstance(error, TypeError) and error.__traceback__ and not error.__traceback__.tb_next
+    ours = isinstance(error, PrivateMCMCError | Warning) or not isinstance(error, Exception)
+    if ours or called_wrongly:
+        return error
+    if isinstance(error, OSError) and error.errno is not None:
+        return type(error)(error.errno, error.strerror, error.filename)
+    places = places_of(error)
+    # Of this package or of a model of the user's own, and not of what they call.
+    own = (place for place in reversed(places) if not _ELSEWHERE.search(place))
+    where = next(own, places[-1])
+    return Unforeseen(
+        f"stopped by {type(error).__name__} at {where.partition(' in ')[0]}. Its message is not shown, since "
+        "it could quote a row."
+    )
+
+
+def clean_errors(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """``function``, which receives private rows, with errors that lead to no frame of the library.
+
+    A traceback keeps the frames that an error came through, and frames keep what their names stood for: rows
+    among them, which a logger, Sentry or ``rich`` with locals would print. Causes and contexts keep theirs.
+    """
+
+    @functools.wraps(function)
+    def entry(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            places, clean = places_of(error), foreseen(error)
+        del args, kwargs
+        if isinstance(clean, PrivateMCMCError):
+            clean.places = places
+        clean.__cause__ = clean.__context__ = None
+        raise clean.with_traceback(None)
+
+    return entry
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

@@ -114,6 +114,27 @@ def _typed(sign: str) -> str:
     return str(unicodedata.decimal(sign)) if sign.isdecimal() else _TYPED.get(sign, sign)
 
 
+# Controls of terminals, marks that turn the direction of writing, and what nobody sees.
+_STEERING = re.compile("[^\\n\\t -~\u00a1-\u00ac\u00ae-\u05ff]")
+_JOINERS = "\u00ad\u200c\u200d"  # which words of some languages need
+
+
+def visible(text: str) -> str:
+    """``text`` for a terminal or a page: what would steer it, or turn or hide what is read, as ``\\u001b``.
+
+    Of JSON it is the same JSON, since a sign within a string may be written so.
+    """
+    return _STEERING.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    sign = found[0]
+    if sign in _JOINERS or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return sign
+    units = sign.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 # Signs of a text that is taken as it is, and marks on one letter beyond which no language goes.
 _SHORT, _MARKS = 1_000, 30
 

@@ -8,8 +8,7 @@ import math
 import os
 import sys
 import tokenize
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import ModuleType
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
 from private_mcmc.files import check_writable, read_whole
-from private_mcmc.records import Record
+from private_mcmc.records import Record, visible
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Rows
@@ -107,7 +106,7 @@ def show(report: Report | PreflightReport, record: object, as_json: bool, html: 
     from private_mcmc.report import json_types
 
     if as_json:
-        typer.echo(json.dumps(json_types(record), ensure_ascii=False))
+        echo(json.dumps(json_types(record), ensure_ascii=False))
     else:
         report.show()
     # Last, so that what was found is told even if the disk has filled up meanwhile.
@@ -225,41 +224,32 @@ def read_profile(text: str) -> dict[str, str]:
     return found
 
 
-ERROR = 3
+def echo(words: str, err: bool = False, nl: bool = True) -> None:
+    """Words on standard output, or on standard error: without what would steer the terminal."""
+    typer.echo(visible(words), err=err, nl=nl)
+
+
+ERROR, UNFORESEEN = 3, 4
 # As shells say of programs ended by Ctrl-C, and of those whose output nobody reads any more.
 INTERRUPTED, UNREAD = 130, 141
 
 
-def in_words(error: PrivateMCMCError | OSError | ArithmeticError) -> str:
-    """An error of the library, of the operating system, or of numbers too large, as one line."""
-    if isinstance(error, PrivateMCMCError):
-        return f"{type(error).__name__}: {error}"
+def in_words(error: Exception) -> str:
+    """An error of the library, of the operating system, of numbers too large, or unforeseen, as one line."""
     if isinstance(error, ArithmeticError):
         return f"{type(error).__name__}: these numbers are too large or too small to compute with."
+    if isinstance(error, PrivateMCMCError) or not isinstance(error, OSError):
+        shown = foreseen(error)
+        return " ".join(f"{type(shown).__name__}: {shown}".split("\n"))
     what = error.strerror or type(error).__name__
     if error.filename is None:
         return f"OSError: reading or writing failed ({what})."
     return f"OSError: {error.filename}: {what}."
 
 
-@contextlib.contextmanager
-def near_private_rows() -> Iterator[None]:
-    """Where rows are read and used: an unforeseen error's message could quote them, so it is not shown."""
-    try:
-        yield
-    except (PrivateMCMCError, OSError):
-        raise
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise PrivateMCMCError(
-            f"stopped by {type(error).__name__} at {place.filename}:{place.lineno}. Its message is not "
-            "shown, since it could quote a row."
-        ) from None
-
-
 def ask(words: str) -> str:
     """A line from standard input, asked for on standard error: standard output is for results."""
-    sys.stderr.write(f"{words} ")
+    sys.stderr.write(f"{visible(words)} ")
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
@@ -284,11 +274,11 @@ def confirm(
     made.report(units).show(Console(stderr=as_json))
     tell(said)
     if ledger is not None and dataset is not None:
-        typer.echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
+        echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
     if yes:
         return
     epsilon, delta = made.target.epsilon, made.target.delta
-    typer.echo(f"This spends ε = {rounded_up(epsilon, 6):g} at δ = {rounded_up(delta, 6):g}.", err=True)
+    echo(f"This spends ε = {rounded_up(epsilon, 6):g} at δ = {rounded_up(delta, 6):g}.", err=True)
     try:
         agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
     except EOFError:
@@ -300,7 +290,7 @@ def confirm(
 def tell(said: Sequence[str]) -> None:
     """Remarks, on standard error."""
     for words in said:
-        typer.echo(f"Note: {words}", err=True)
+        echo(f"Note: {words}", err=True)
 
 
 def quiet_end() -> None:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from private_mcmc.cli.common import JsonOption
+from private_mcmc.cli.common import JsonOption, echo
 from private_mcmc.errors import OutputError
 from private_mcmc.target import Target
 
@@ -36,7 +36,7 @@ def demo(
             _story(epsilon)
     if as_json:
         files = {path.name: str(path) for path in sorted(folder.iterdir())}
-        typer.echo(json.dumps({"folder": str(folder), "files": files}))
+        echo(json.dumps({"folder": str(folder), "files": files}))
 
 
 def _prepared(output: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import ERROR, JsonOption, KeyOption, in_words, open_ledger
+from private_mcmc.cli.common import ERROR, JsonOption, KeyOption, echo, in_words, open_ledger
 from private_mcmc.cli.common import show as show_report
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
@@ -114,7 +114,7 @@ def history(
     with _errors(as_json):
         ledger = open_ledger(path, key)
         if csv:
-            typer.echo(ledger.export("csv"), nl=False)
+            echo(ledger.export("csv"), nl=False)
             return
         state, charges = ledger.state(), ledger.history(dataset)
         page = Report("Charges", (charges_table(state, charges),))
@@ -132,9 +132,9 @@ def verify(
     with _errors(as_json):
         head_now = open_ledger(path, key).verify(head)
         if as_json:
-            typer.echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
+            echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
         else:
-            typer.echo(f"{head_now.number} entries, all sound. Head: {head_now}")
+            echo(f"{head_now.number} entries, all sound. Head: {head_now}")
 
 
 def _show(ledger: Ledger, dataset: str | None, as_json: bool) -> None:
@@ -155,7 +155,7 @@ def _errors(as_json: bool) -> Iterator[None]:
     except (PrivateMCMCError, OSError) as error:
         if as_json:
             name, _, message = in_words(error).partition(": ")
-            typer.echo(json.dumps({"ok": False, "error": name, "message": message}))
+            echo(json.dumps({"ok": False, "error": name, "message": message}))
         else:
-            typer.echo(in_words(error), err=True)
+            echo(in_words(error), err=True)
         raise typer.Exit(ERROR) from error

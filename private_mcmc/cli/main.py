@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from private_mcmc.cli.common import ERROR, INTERRUPTED, UNREAD, in_words, quiet_end
-from private_mcmc.errors import PrivateMCMCError
+from private_mcmc.cli.common import ERROR, INTERRUPTED, UNFORESEEN, UNREAD, echo, in_words, quiet_end
+from private_mcmc.errors import PrivateMCMCError, Unforeseen, places_of
 
 # Typer brings its own copy of click, whose usage errors have no public name.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -55,7 +55,8 @@ class _Lazy(TyperGroup):
 
 _CODES = (
     "Exit codes: 0 done; 1 a claim fails (preflight: not private, audit: refuted, verify: not consistent); "
-    "2 preflight: unknown; 3 error, in one line; 130 interrupted; 141 nobody reads the output."
+    "2 preflight: unknown; 3 error, in one line; 4 an unforeseen error; 130 "
+    "interrupted; 141 nobody reads the output."
 )
 
 app = typer.Typer(
@@ -67,7 +68,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(version("private-mcmc"))
+        echo(version("private-mcmc"))
         raise typer.Exit
 
 
@@ -75,6 +76,9 @@ def _version(asked: bool) -> None:
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="print the version", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="after an error, the files and lines that it came through")
     ] = False,
 ) -> None:
     """Differentially private Bayesian inference for NumPyro models."""
@@ -94,16 +98,19 @@ def main(group: typer.Typer = app) -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             error.show()
         else:
-            typer.echo(in_a_line(error), err=True)
+            echo(in_a_line(error), err=True)
         sys.exit(ERROR)
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except (PrivateMCMCError, OSError, ArithmeticError) as error:
-        typer.echo(in_words(error), err=True)
+    except Exception as error:
+        echo(in_words(error), err=True)
+        if "--debug" in sys.argv[1:]:
+            echo("\n".join(f"  {place}" for place in places_of(error)), err=True)
         quiet_end()
-        sys.exit(ERROR)
+        foreseen = isinstance(error, PrivateMCMCError | OSError | ArithmeticError)
+        sys.exit(ERROR if foreseen and not isinstance(error, Unforeseen) else UNFORESEEN)
     if code == INTERRUPTED:  # Typer makes an exit of most interruptions
-        typer.echo("Interrupted. What was charged to a ledger stays charged.", err=True)
+        echo("Interrupted. What was charged to a ledger stays charged.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
 
 

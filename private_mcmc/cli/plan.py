@@ -25,6 +25,7 @@ from private_mcmc.cli.common import (
     PriorOption,
     PublicRowsOption,
     RowsOption,
+    echo,
     load_model,
     read_arguments,
     read_max_error,
@@ -144,10 +145,10 @@ def plan(
     elsewhere = made.frontier() if frontier else None
     if as_json:
         extra = {} if elsewhere is None else {"frontier": elsewhere.to_dict()["points"]}
-        typer.echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
+        echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
         return
     made.report(units).show()
-    typer.echo(str(made.statement.summary(made.target.delta)))
+    echo(str(made.statement.summary(made.target.delta)))
     if elsewhere is not None:
         elsewhere.show()
 

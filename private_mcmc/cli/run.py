@@ -25,8 +25,8 @@ from private_mcmc.cli.common import (
     ProfileOption,
     PublicRowsOption,
     confirm,
+    echo,
     load_model,
-    near_private_rows,
     open_ledger,
     read_arguments,
     read_max_error,
@@ -37,7 +37,7 @@ from private_mcmc.cli.common import (
     with_options,
 )
 from private_mcmc.cli.study import show_answers
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, clean_errors
 from private_mcmc.records import Model
 from private_mcmc.target import Adjacency, Guarantee, Target, check_adjacency, checked_guarantee
 
@@ -141,11 +141,9 @@ class RunOptions:
         from private_mcmc.dossier import new_dossier
 
         with new_dossier(out) as write:
-            with near_private_rows():
-                made, remarks, units, run = prepare()
+            made, remarks, units, run = clean_errors(prepare)()
             confirm(made, remarks, self.yes, self.as_json, books, self.dataset, units)
-            with near_private_rows():
-                study = run()
+            study = clean_errors(run)()
             write(study)
         tell(study.warnings[len(remarks) :])
         show_answers(study, profiles, 0.9, self.as_json, out)
@@ -282,7 +280,7 @@ def fit(
         )
     asked = read_question(schema, formula, model, family, prior or [])
     if show_model:
-        typer.echo(asked.source, nl=False)
+        echo(asked.source, nl=False)
         return
     out, epsilon = options.out, options.epsilon
     if out is None or (epsilon is None) == (options.saved is None):

@@ -183,6 +183,8 @@ def _page(what: Path, key: Path | None) -> Report:
         raise DeclarationError(
             f"{what}: there is nothing. Name a dossier's folder, a ledger, or a saved plan."
         )
+    if not what.is_file():
+        raise DeclarationError(f"{what}: a device or a pipe, where a file is needed.")
     with what.open("rb") as file:
         first = file.read(len(_SQLITE))
     if first == _SQLITE:

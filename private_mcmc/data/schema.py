@@ -29,7 +29,8 @@ from private_mcmc.data.fields import (
     plain_number,
     truth_of,
 )
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, clean_errors
+from private_mcmc.files import read_whole
 from private_mcmc.records import Fields, Record
 
 if TYPE_CHECKING:
@@ -276,6 +277,7 @@ class Schema:
             raise DeclarationError(f"schema: at_most={self.at_most}: at least 1, of a person's field.")
 
     @classmethod
+    @clean_errors
     def load(cls, path: str | Path) -> Schema:
         """Read a schema from YAML or JSON.
 
@@ -432,7 +434,7 @@ def read_declaration(path: str | Path) -> Any:
     import yaml
 
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = read_whole(path).decode("utf-8-sig")
         return yaml.load(text, yaml.BaseLoader)
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read ({error.strerror}).") from None

@@ -20,7 +20,8 @@ from private_mcmc.domains.columns import PRESENT, numeric_column
 from private_mcmc.domains.domain import Binary, Categories, Counts, Domain, whole
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
 from private_mcmc.domains.real import Ball, Box, Ratio, Real
-from private_mcmc.errors import DataSchemaError, DeclarationError, construction_checked
+from private_mcmc.errors import DataSchemaError, DeclarationError, clean_errors, construction_checked
+from private_mcmc.files import read_whole
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
 
@@ -28,7 +29,7 @@ from private_mcmc.target import Unit
 def read_toml(path: str | Path) -> Record:
     """What a TOML file declares."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(read_whole(path).decode().replace("\r\n", "\n"))
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read ({error.strerror}).") from None
     except UnicodeDecodeError:
@@ -141,6 +142,7 @@ class Rows:
         object.__setattr__(found, "unit", None)
         return found
 
+    @clean_errors
     def grouped(self, data: Fields, n: int) -> dict[str, np.ndarray]:
         """The columns of ``data`` grouped by the declared identifiers into ``n`` persons: see ``persons``.
 
@@ -166,6 +168,7 @@ class Rows:
             raise DataSchemaError(f"column {name!r}: more identifiers than the declared n={n} persons.")
         return grouped(columns, persons, n, self.unit.rows)
 
+    @clean_errors
     def validate(self, data: Fields, n: int | None) -> dict[str, np.ndarray]:
         """Return the columns as arrays of ``n`` rows, or say what is wrong with their schema.
 
@@ -201,6 +204,7 @@ class Rows:
             raise DataSchemaError(f"columns {sorted(lengths)} differ in their number of rows.")
         return arrays
 
+    @clean_errors
     def project(self, data: Fields, dtype: DTypeLike | None = None) -> dict[str, jax.Array]:
         """Every column mapped silently into its domain; ``dtype`` narrows the storage of real columns."""
         return {name: domain.project(data[name], dtype) for name, domain in self.items}
@@ -227,6 +231,7 @@ class Rows:
         return cls(**{name: _column(record[name]) for name in record})
 
     @classmethod
+    @clean_errors
     def from_toml(cls, path: str | Path) -> Rows:
         """Read one line per column: ``X = {ball = {radius = 1.0, dim = 9}}``, ``y = "binary"``.
 

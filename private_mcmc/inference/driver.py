@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError, ReleaseError, arguments_checked, check_kind, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
@@ -157,6 +157,7 @@ class PrivateMCMC(LastRun):
         """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
         return self._run.decide(n)
 
+    @clean_errors
     def run(self, /, *args: object, rng_key: Any = None, present: object = None, **columns: object) -> None:
         """Run on the private ``columns``: the model's row arguments, by position or by name.
 
@@ -189,6 +190,7 @@ class PrivateMCMC(LastRun):
                 self._charge = job.charge
                 steps(job, self._keep)
 
+    @clean_errors
     def resume(self, /, *args: object, present: object = None, **columns: object) -> None:
         """Go on with the run in the checkpoint, on the same rows: the same run, charged when it began.
 

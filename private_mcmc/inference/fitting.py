@@ -31,6 +31,7 @@ from private_mcmc.errors import (
     DeclarationError,
     NotYetSupported,
     arguments_checked,
+    clean_errors,
     warn_of_what_was_paid,
 )
 from private_mcmc.inference.bookkeeping import Bookkeeping
@@ -334,6 +335,7 @@ def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
     return tuple(found)
 
 
+@clean_errors
 @arguments_checked
 def fit(
     table: object,

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
-from private_mcmc.files import PathLike, write_whole
+from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning.affine_releases import Public
@@ -70,7 +69,7 @@ def _digest(record: Fields) -> str:
 def saved_plan(path: PathLike) -> Record:
     """The record of a plan in a file; nothing in it has been checked against a model."""
     try:
-        record: Record = json.loads(Path(path).read_text(encoding="utf-8"))
+        record: Record = json.loads(read_whole(path, RECORDED).decode())
         if record["format"] != _FORMAT:
             raise _refused(path, f"its format is {record['format']!r}, this library reads {_FORMAT}.")
         if record.pop(_DIGEST) != _digest(record):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from private_mcmc.files import write_whole
+from private_mcmc.records import visible
 from private_mcmc.report import html
 from private_mcmc.report.blocks import (
     Block,
@@ -117,7 +118,7 @@ def _text(text: str, style: str = "") -> RichText:
     from rich.text import Text as RichText
 
     result = RichText(style=style)
-    for index, part in enumerate(re.split(r"`([^`]+)`", text)):
+    for index, part in enumerate(re.split(r"`([^`]+)`", visible(text))):
         result.append(part, style="bold cyan" if index % 2 else "")
     return result
 

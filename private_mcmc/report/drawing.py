@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from private_mcmc.files import write_whole
-from private_mcmc.records import Record
+from private_mcmc.records import Record, visible
 from private_mcmc.report.blocks import Band, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _worded(plot: Plot) -> Plot:
 
 
 def _dollars(text: str) -> str:
-    return text.replace("$", r"\$")
+    return visible(text).replace("$", r"\$")
 
 
 def tall(plot: Plot, size: tuple[float, float]) -> tuple[float, float]:

@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from private_mcmc import Ledger
-from private_mcmc.cli.common import near_private_rows
+from private_mcmc.cli import study
 from private_mcmc.cli.main import main
-from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.records import visible
+from tests.dossier.studies import study_of
 
 MODEL = """
 import numpyro, numpyro.distributions as dist
@@ -163,14 +165,40 @@ def test_a_model_file_that_leaves_python_is_an_error(folder, monkeypatch, capsys
     assert "SystemExit" in told(monkeypatch, capsys, "plan", *COMMON, "--n", "60")
 
 
-def test_an_unforeseen_error_near_private_rows_is_told_by_its_type_and_place_alone():
-    with pytest.raises(PrivateMCMCError) as raised, near_private_rows():
-        float("Rosalind")
-    assert "ValueError" in str(raised.value) and "test_messages.py" in str(raised.value)
-    assert not [secret for secret in SECRETS if secret in str(raised.value)]
-    assert raised.value.__suppress_context__
-    with pytest.raises(DeclarationError, match="ours"), near_private_rows():
-        raise DeclarationError("ours")
+def test_an_unforeseen_error_is_one_line_with_its_type_and_place(folder, monkeypatch, capsys):
+    """Whatever a library raised for a file ended in a traceback, some with what the file held."""
+
+    def broken(*_, **__):
+        raise RuntimeError(f"of {SECRETS[0]}\nand others")
+
+    monkeypatch.setattr(study, "open_ledger", broken)
+    assert call(monkeypatch, "verify", ".", "--ledger", "people.csv") == 4
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and "RuntimeError at " in said and "test_messages.py:" in said
+    assert call(monkeypatch, "--debug", "verify", ".", "--ledger", "people.csv") == 4
+    more = capsys.readouterr().err
+    assert "test_messages.py" in more and "cli/study.py" in more and "in verify" in more
+    assert not [secret for secret in SECRETS if secret in said + more]
+
+
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\x9b31m", "\x07", "\u202e", "\u2066", "\u061c", "\U000e0041"])
+def test_nothing_that_steers_a_terminal_reaches_it(folder, monkeypatch, capsys, sign):
+    """Escapes and marks of direction came from records, purposes and names of columns."""
+    told = {"table": f"t{sign}", "warnings": (f"w{sign}",), "arguments": {f"a{sign}": 1}}
+    study_of(**told, formula="", draws={"s": [[0.5, 1.0]] * 40}, predicted=None).save("s")
+    for line in (["ledger", "show", f"no{sign}"], ["report", "s"], ["report", f"no{sign}"]):
+        for options in ((), ("--json",)):
+            call(monkeypatch, *line, *options)
+            said = capsys.readouterr()
+            assert sign not in said.out + said.err and (said.out + said.err)
+            assert "\\u" in said.out + said.err
+    page = Path("s/dossier.html").read_text()
+    assert sign not in page
+
+
+def test_words_of_languages_that_need_joiners_are_shown_as_they_are():
+    for words in ("می‌خواهم", "naïve – ε ≤ 1, µg/m³", "क्‍ष", "日本"):
+        assert visible(words) == words
 
 
 @pytest.mark.slow
