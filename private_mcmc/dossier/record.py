@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -130,20 +130,7 @@ class StudyRecord:
         Raises:
             DeclarationError: for what is no record, or whose fields are not of their types.
         """
-        return cls.from_raw(read_raw(path), path)
-
-    @classmethod
-    def from_raw(cls, raw: Record, place: object) -> Self:
-        """The record of what ``read_raw`` gives; ``place`` is for the words of errors."""
-        record = {name: value for name, value in raw.items() if name not in _SEAL}
-        try:
-            if record.get("version") != _VERSION:
-                raise DeclarationError(f"is not of the form that this library reads, version {_VERSION}.")
-            check_types(StudyRecord, record)
-            check_values(record)
-        except DeclarationError as error:
-            raise DeclarationError(f"{place}: is not the record of a study: {error}") from None
-        return cls(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
+        return checked_record(cls, read_raw(path), path)
 
     def to_dict(self) -> Record:
         """Plain data."""
@@ -229,6 +216,26 @@ class StudyRecord:
             fingerprint=self.fingerprint,
         )
         return made
+
+
+Kind = TypeVar("Kind", bound=StudyRecord)
+
+
+def checked_record(kind: type[Kind], raw: Record, place: object) -> Kind:
+    """The record of what ``read_raw`` gives; ``place`` is for the words of errors.
+
+    Raises:
+        DeclarationError: unless every field is there and of its type.
+    """
+    record = {name: value for name, value in raw.items() if name not in _SEAL}
+    try:
+        if record.get("version") != _VERSION:
+            raise DeclarationError(f"is not of the form that this library reads, version {_VERSION}.")
+        check_types(StudyRecord, record)
+        check_values(record)
+    except DeclarationError as error:
+        raise DeclarationError(f"{place}: is not the record of a study: {error}") from None
+    return kind(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
 
 
 def mark_of_claims(rows: Fields, temper: float, certificate: Fields | None) -> str:

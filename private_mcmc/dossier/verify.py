@@ -28,7 +28,7 @@ from private_mcmc.dossier.folder import (
     schema_text,
 )
 from private_mcmc.dossier.page import page
-from private_mcmc.dossier.record import RECORD, StudyRecord, mark_of_claims, read_raw
+from private_mcmc.dossier.record import RECORD, StudyRecord, checked_record, mark_of_claims, read_raw
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import RECORDED, read_whole
 from private_mcmc.records import Fields
@@ -127,7 +127,7 @@ def verify_dossier(
         raise DeclarationError(f"{folder}: no dossier; name the folder that fit or run wrote.")
     try:
         raw = read_raw(place)
-        study = StudyRecord.from_raw(raw, place / RECORD)
+        study = checked_record(StudyRecord, raw, place / RECORD)
     except DeclarationError as error:
         return DossierCheck(str(folder), (Check("the record", "differs", str(error)),))
     made = cache(lambda: page(study).to_html())
