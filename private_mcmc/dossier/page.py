@@ -367,7 +367,7 @@ def _of_each(study: StudyRecord, predicted: list[Fields]) -> Table:
     draws = study.answers().by_name if study.formula else elements(study.arrays)
     rows: list[tuple[Cell, ...]] = []
     for one in predicted:
-        both = math.hypot(one["error"], one["sd"])
+        both = math.hypot(float(one["error"]), float(one["sd"]))
         released = draws.get(one["name"])
         shown = None if released is None or len(released) < 2 else number(float(released.std(ddof=1)), 2)
         rows.append((one["name"], _two(one, "error"), _two(one, "sd"), number(both, 2), shown))

@@ -182,11 +182,11 @@ class StudyRecord:
         """Coefficients, ratios, predictions and plots in the user's units."""
         if not 0 < prob < 1:
             raise DeclarationError(f"prob={prob}: must be between 0 and 1.")
-        found = Answers(self.design, self.arrays, prob)
         try:
+            found = Answers(self.design, self.arrays, prob)
             found.summary()
         except (KeyError, IndexError, ValueError, TypeError):
-            raise DeclarationError("draws: not those of the formula's terms.") from None
+            raise DeclarationError("formula, schema and draws of the record do not fit.") from None
         return found
 
     @property
@@ -233,9 +233,14 @@ def checked_record(kind: type[Kind], raw: Record, place: object) -> Kind:
             raise DeclarationError(f"is not of the form that this library reads, version {_VERSION}.")
         check_types(StudyRecord, record)
         check_values(record)
+        made = kind(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
+        try:
+            passes(made.price)
+        except (TypeError, LookupError, ArithmeticError):
+            raise DeclarationError("statement: its constants are not those of a run.") from None
     except DeclarationError as error:
         raise DeclarationError(f"{place}: is not the record of a study: {error}") from None
-    return kind(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
+    return made
 
 
 def mark_of_claims(rows: Fields, temper: float, certificate: Fields | None) -> str:

@@ -27,8 +27,8 @@ def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
     assert {"study", "changed", "schema.yaml"} <= set(json.loads(captured.out)["files"])
     for words in (
         "$ private-mcmc init",
-        "VERIFIED",
-        "NOT VERIFIED",
+        "CONSISTENT; COMPARED WITH: THE LEDGER",
+        "NOT CONSISTENT",
         "epsilon 1 becomes 0.5",
         "dossier.html",
     ):

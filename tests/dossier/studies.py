@@ -60,10 +60,16 @@ def statement_of(target):
     return accounting.capped(accounting.adaptive(budget, target.adjacency, parts), 1000)
 
 
-def path_of(price, adjacency, num_rows=1000, dim=2):
+def path_of(price, adjacency, num_rows=1000, dim=2, clip=1.0):
     """The statement of a path that costs ``price``-GDP."""
     schedule = Schedule(
-        adjacency=adjacency, num_rows=num_rows, dim=dim, step_size=1.0, num_steps=10, clip=1.0, release="path"
+        adjacency=adjacency,
+        num_rows=num_rows,
+        dim=dim,
+        step_size=1.0,
+        num_steps=10,
+        clip=clip,
+        release="path",
     )
     unit = accounting.langevin_statement(schedule).gdp
     return accounting.langevin_statement(replace(schedule, step_size=(price / unit) ** 2 * (1 - 1e-6)))

@@ -13,9 +13,10 @@ import h5py
 import numpy as np
 import pytest
 
-from private_mcmc import DeclarationError, OutputError, Study
+from private_mcmc import DeclarationError, OutputError, PrivateMCMCError, Study
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.dossier.folder import digest, finish
+from private_mcmc.dossier.page import page
 from private_mcmc.files import read_whole
 from tests.dossier.studies import study_of
 
@@ -211,6 +212,40 @@ def test_a_value_of_another_type_is_refused_when_the_record_is_read(folder, name
     with pytest.raises(DeclarationError, match=name):
         Study.load(folder)
     assert not verify_dossier(folder)
+
+
+def places(record, path=()):
+    """Of every value in a record; of long lists the first two."""
+    if path:
+        yield path
+    items = (
+        record.items()
+        if isinstance(record, dict)
+        else enumerate(record[:2] if isinstance(record, list) else ())
+    )
+    for key, value in items:
+        yield from places(value, (*path, key))
+
+
+@pytest.mark.slow
+def test_no_value_anywhere_in_a_record_ends_in_another_error_than_ours(folder):
+    rng, text = np.random.default_rng(0), (folder / "study.json").read_text()
+    values = (None, True, -1, 1e308, "x", "²", "9" * 5000, [], {}, [1], {"a": 1}, 10**30, "inf", [[]], "`")
+    every = list(places(json.loads(text)))
+    refused = 0
+    for _ in range(150):
+        record = json.loads(text)
+        *inside, last = every[rng.integers(len(every))]
+        holder = record
+        for key in inside:
+            holder = holder[key]
+        holder[last] = values[rng.integers(len(values))]
+        (folder / "study.json").write_text(json.dumps(record))
+        try:
+            page(Study.load(folder)).to_dict()
+        except PrivateMCMCError:
+            refused += 1
+    assert 30 < refused < 150
 
 
 def test_numbers_that_json_lacks_are_read_where_a_run_released_them(tmp_path):

@@ -287,6 +287,19 @@ def test_a_record_made_anew_around_stages_that_no_policy_buys_is_seen(tmp_path, 
         assert STAGES in differences(edited), number
 
 
+def test_clips_and_noise_made_anew_with_everything_else_are_seen_by_the_ledger_and_a_signature(folder, books):
+    """Nothing else can see it, and the first line says that nothing was compared."""
+    study = Study.load(folder)
+    query, warm, run = study.price.parts
+    gentle = anew(study, parts=(query, warm, path_of(run.gdp, study.adjacency, clip=0.01)))
+    assert gentle.statement != study.statement
+    finish(folder, gentle)
+    found = verify_dossier(folder)
+    assert found and found.answer == "consistent; compared with: nothing"
+    assert not verify_dossier(folder, fingerprint=study.fingerprint)
+    assert differing(folder, books) == {"the charge in the ledger"}
+
+
 def test_the_record_of_a_declared_chain_is_of_its_rows_and_draws():
     price = path_of(0.2, "replace_one")
     numbers = privacy_numbers(price, 1.0, 1e-6)
@@ -471,7 +484,7 @@ def test_the_charge_must_be_in_the_ledger(folder, books, tmp_path):
     assert "the charge in the ledger" in differing(folder, other)
     study = Study.load(folder)
     forged(folder, ledger=study.ledger | {"epsilon_before": 0.0})
-    assert differing(folder, books) == {"the charge in the ledger"}
+    assert differing(folder, books) == {"the charge in the ledger", "the budget that the record tells of"}
     first = next(iter(books.state().reservations))
     forged(folder, ledger=study.ledger | {"charge": first})
     assert differing(folder, books) == {"the charge in the ledger"}
