@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from private_mcmc.cli.common import JsonOption, ask
+from private_mcmc.cli.common import JsonOption, ask, echo
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -106,9 +106,9 @@ def init(
             "left_out": absent,
             "output": None if output is None else str(output),
         }
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        echo(json.dumps(found, ensure_ascii=False))
     elif output is None:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
 
 
 def _person(book: Schema, fields: Sequence[Field], asking: bool) -> tuple[str, int]:
@@ -221,7 +221,7 @@ def _prompt(words: str, default: str) -> str:
 
 
 def _say(words: str) -> None:
-    typer.echo(words, err=True)
+    echo(words, err=True)
 
 
 class _Usual(NamedTuple):

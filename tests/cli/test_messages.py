@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from private_mcmc import Ledger
-from private_mcmc.cli import study
+from private_mcmc.cli import common, study
 from private_mcmc.cli.main import main
 from private_mcmc.records import visible
 from tests.dossier.studies import study_of
@@ -194,6 +194,21 @@ def test_nothing_that_steers_a_terminal_reaches_it(folder, monkeypatch, capsys, 
             assert "\\u" in said.out + said.err
     page = Path("s/dossier.html").read_text()
     assert sign not in page
+
+
+def test_every_command_speaks_through_the_one_filter():
+    files = Path(common.__file__).parent.glob("*.py")
+    speaking = {
+        file.name for file in files if "typer.echo" in file.read_text() or "print(" in file.read_text()
+    }
+    assert speaking == {"common.py", "demo.py"}  # which prints its own words with rich
+
+
+def test_a_name_of_a_column_is_filtered(folder, monkeypatch, capsys):
+    (folder / "t.csv").write_text("a\x1b[2Jb,c\u202ed\n1,2\n")
+    call(monkeypatch, "init", "t.csv", "--output", "s.yaml")
+    said = capsys.readouterr()
+    assert said.err and "\x1b" not in said.out + said.err and "\u202e" not in said.out + said.err
 
 
 def test_words_of_languages_that_need_joiners_are_shown_as_they_are():
