@@ -6,6 +6,7 @@ import inspect
 import linecache
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from types import CodeType
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
@@ -17,6 +18,8 @@ from private_mcmc.data.formula import Term
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Model, Record
 
+# The module of models that are written from formulas.
+_WRITTEN = "private_mcmc_model"
 _HEAD = '''"""{formula}
 
 A NumPyro model written by private-mcmc from a schema: every number in it is public. Categories are the
@@ -153,12 +156,20 @@ def _parameters(design: Design) -> list[str]:
     return lines
 
 
+@lru_cache(maxsize=32)
 def compile_model(source: str) -> Callable[..., object]:
-    """The function ``model`` of the source."""
-    space: Record = {"__name__": "private_mcmc_model"}
+    """The function ``model`` of the source: one and the same for equal sources, so that programs compiled for
+    it are shared.
+    """
+    space: Record = {"__name__": _WRITTEN}
     exec(compile(source, "model.py", "exec"), space)
     found: Callable[..., object] = space["model"]
     return found
+
+
+def is_written(model: Model) -> bool:
+    """Whether the model was written from a formula, and so reads nothing but its arguments."""
+    return getattr(model, "__module__", "") == _WRITTEN
 
 
 def _columns(term: Term) -> list[str]:

@@ -24,6 +24,7 @@ from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
+from private_mcmc.programs import make_room
 from private_mcmc.records import blas_of_one_thread
 from private_mcmc.release import Expectations
 from private_mcmc.release.curvature import ProposedCurvature
@@ -218,6 +219,7 @@ class PrivateMCMC(LastRun):
                 )
             self._thread = threading.current_thread()
         self._outcome = self._known = self._recorded = None
+        make_room()
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
         check_arithmetic()

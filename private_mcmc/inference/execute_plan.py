@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ from private_mcmc.inference.execute import (
 )
 from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values, summed
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
+from private_mcmc.kernels.chain import path_runner
 from private_mcmc.kernels.devices import Layout, layout
 from private_mcmc.model import RowModel
 from private_mcmc.model.row_model import model_marks, program_mark
@@ -254,13 +255,10 @@ def _admitted(
 def _runner(plan: Plan, stage: PathStage, layout: Layout) -> ChainRunner:
     if (stage.schedule.num_rows, stage.schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
-    return _compiled(stage.schedule, stage.reading or plan.reading, layout)
-
-
-@lru_cache(maxsize=8)
-def _compiled(schedule: Schedule, reading: RowModel, layout: Layout) -> ChainRunner:
-    """A compiled chain, which holds no data: stages, and runs of one plan, of equal schedules share it."""
-    return chain_runner(langevin_program(reading, schedule), schedule, layout=layout)
+    reading = stage.reading or plan.reading
+    if layout.mesh is None:
+        return path_runner(reading, stage.schedule)
+    return chain_runner(langevin_program(reading, stage.schedule), stage.schedule, layout=layout)
 
 
 def _schedules(history: History) -> list[Schedule]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,14 @@ from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.kernels.batches import StepKeys, drawn_size
 from private_mcmc.kernels.devices import Layout, on_mesh
 from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
-from private_mcmc.kernels.step import LangevinProgram, Observable
+from private_mcmc.kernels.step import (
+    LangevinProgram,
+    Observable,
+    PathNumbers,
+    langevin_program,
+    without_numbers,
+)
+from private_mcmc.model import RowModel
 from private_mcmc.schedule import Average, Schedule
 
 Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
@@ -176,6 +184,33 @@ def chain_runner(
     return ChainRunner(schedule, program, observable, jax.jit(prepare), jax.jit(advance))
 
 
+def path_runner(model: RowModel, schedule: Schedule) -> ChainRunner:
+    """The chain of :func:`langevin_program`, compiled once for all paths that differ in numbers alone.
+
+    What one stage of a plan learns changes clip, step and metric of the next: they are arguments, like rows.
+    """
+    shared = without_numbers(schedule)
+    program = langevin_program(model, schedule)
+    if shared is None:
+        return chain_runner(program, schedule)
+    prepare, advance = _shared_path(model, shared)
+    with jax.enable_x64(True):
+        numbers = PathNumbers.of(schedule)
+    return ChainRunner(schedule, program, None, partial(prepare, numbers), partial(advance, numbers))
+
+
+@lru_cache(maxsize=8)
+def _shared_path(model: RowModel, shared: Schedule) -> tuple[Callable[..., PreparedRows], Advance]:
+    def prepare(numbers: PathNumbers, columns: Columns, present: jax.Array) -> PreparedRows:
+        return langevin_program(model, shared, numbers=numbers).prepare(columns, present)
+
+    def advance(numbers: PathNumbers, *now: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+        program = langevin_program(model, shared, numbers=numbers)
+        return pieces(program, shared, None)(program.step)(*now)
+
+    return jax.jit(prepare), jax.jit(advance)
+
+
 def pieces(
     program: LangevinProgram, schedule: Schedule, observable: Observable | None
 ) -> Callable[[Callable[..., jax.Array]], Advance]:
@@ -227,8 +262,8 @@ def pieces(
 
 
 _BUFFER_ELEMENTS = 2**22
-_FEWEST = 64
-_MOST = 1024
+# Steps of a call, where they take no time; calls of a run, where there are many steps.
+_LONGEST, _MOST = 512, 1024
 # A call that does about this many multiplications takes about a tenth of a second on a few cores.
 _WORK = 2**28
 # What a call draws ahead for its steps: a few megabytes.
@@ -261,18 +296,20 @@ def stops(schedule: Schedule) -> npt.NDArray[np.int64]:
 
 def buffer_size(schedule: Schedule) -> int:
     """States that one call gives back at most: memory is bounded whatever the number of steps."""
-    return max(1, min(len(stops(schedule)), longest(schedule), _BUFFER_ELEMENTS // _state_size(schedule)))
+    most = min(longest(schedule), _BUFFER_ELEMENTS // _state_size(schedule))
+    # That of a path does not depend on its length, so that paths share a program.
+    return max(1, most if schedule.release == "path" else min(most, len(stops(schedule))))
 
 
 def longest(schedule: Schedule) -> int:
-    """Steps of one call: some ten calls a second, neither a few dozen nor thousands in all.
+    """Steps of one call: some ten calls a second, no more than a thousand in all.
 
     There are more calls where that many steps would draw too many numbers at once.
     """
     work = rows_summed(schedule) * _state_size(schedule) + _STEP_WORK
-    calls = min(_MOST, max(_FEWEST, schedule.num_steps * work // _WORK))
+    steps = max(min(_WORK // work, _LONGEST), -(-schedule.num_steps // _MOST))
     drawn = schedule.num_chains * (schedule.dim + drawn_size(schedule))
-    return max(1, min(-(-schedule.num_steps // calls), _DRAWN_ELEMENTS // drawn))
+    return max(1, min(steps, _DRAWN_ELEMENTS // drawn))
 
 
 def segments(schedule: Schedule, done: int = 0) -> Iterator[Segment]:

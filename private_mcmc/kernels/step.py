@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
@@ -29,7 +29,7 @@ from private_mcmc.kernels.batches import (
     batch_sum,
 )
 from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
-from private_mcmc.kernels.gradient.clipped import GeneralRows, schedule_gradient
+from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient, schedule_gradient
 from private_mcmc.kernels.gradient.clipping import (
     ClippedGradient,
     Columns,
@@ -39,6 +39,7 @@ from private_mcmc.kernels.gradient.clipping import (
     widened,
 )
 from private_mcmc.model import RowModel
+from private_mcmc.records import Record
 from private_mcmc.schedule import Schedule, Storage
 
 # Rounding to the nearest float32 enlarges a number by less than this makes it smaller.
@@ -98,7 +99,7 @@ WHOLE = Place()
 class StepNumbers(NamedTuple):
     """What a step reads of its schedule besides the metric and the clip.
 
-    Constants of a compiled run; arguments where one compiled simulation serves many schedules.
+    Constants of a compiled run; arguments where one compiled program serves many schedules.
 
     ``limit`` is where every coordinate of the gradient is clamped.
     """
@@ -111,6 +112,48 @@ class StepNumbers(NamedTuple):
     def of(cls, schedule: Schedule) -> StepNumbers:
         """Those of a schedule."""
         return cls(schedule.step_size, schedule.temper, gradient_limit(schedule))
+
+
+class PathNumbers(NamedTuple):
+    """The numbers in which schedules of one model's paths differ; arguments of a program that they share.
+
+    ``root`` is ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
+    """
+
+    root: jax.Array
+    clip: jax.Array
+    step: StepNumbers
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> PathNumbers:
+        """Those of a schedule with a full preconditioner and one step size."""
+        root = whitening(schedule.preconditioner, schedule.dim).root
+        return cls(jnp.asarray(root), jnp.asarray(schedule.clip), StepNumbers.of(schedule))
+
+
+# Paths are compiled for whole multiples of so many steps.
+_PATH = 512
+
+
+def without_numbers(schedule: Schedule) -> Schedule | None:
+    """The schedule with 1 for its ``PathNumbers`` and its steps rounded up: what a program is compiled for.
+
+    ``None`` for schedules that differ in more than those from another path of one chain over all rows.
+    """
+    steps = -(-schedule.num_steps // _PATH) * _PATH
+    plain = Schedule(
+        adjacency=schedule.adjacency,
+        num_rows=schedule.num_rows,
+        dim=schedule.dim,
+        step_size=1.0,
+        num_steps=steps,
+        clip=1.0,
+        unit=schedule.unit,
+    )
+    numbers: Record = {"step_size": 1.0, "clip": 1.0, "temper": 1.0, "preconditioner": None}
+    if isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2:
+        return None
+    return plain if replace(schedule, num_steps=steps, **numbers) == plain else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +185,12 @@ class LangevinProgram:
         return self.move(u, k, key, self.data(u, k, key, rows))
 
 
-def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = False) -> LangevinProgram:
+def langevin_program(
+    model: RowModel, schedule: Schedule, one_by_one: bool = False, numbers: PathNumbers | None = None
+) -> LangevinProgram:
     """Build the step of ``schedule`` for ``model``; ``one_by_one`` takes the gradients chain after chain.
+
+    With ``numbers``, which may be traced, they take the place of those of the schedule.
 
     ``DeclarationError`` for a preconditioner, noise or projection that makes no sense.
     """
@@ -151,7 +198,11 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
         raise DeclarationError(
             f"the schedule protects {schedule.unit or 'a row'}, the model {model.unit or 'a row'}."
         )
-    _check_magnitudes(schedule)
+    if numbers is not None:
+        change = Whitening(numbers.root)
+        shared = clipped_gradient(model, change, numbers.clip, schedule.num_chains, sums=schedule.num_steps)
+        return step_program(model, schedule, change, batch_sum(shared, schedule), numbers.step)
+    check_magnitudes(schedule)
     change = whitening(schedule.preconditioner, model.dim)
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together
@@ -160,7 +211,7 @@ def langevin_program(model: RowModel, schedule: Schedule, one_by_one: bool = Fal
     return step_program(model, schedule, change, data_gradient, StepNumbers.of(schedule), one_by_one)
 
 
-def _check_magnitudes(schedule: Schedule) -> None:
+def check_magnitudes(schedule: Schedule) -> None:
     """Refuse numbers that floats do not serve: of a row's cap, of a sum of clipped rows, of rare draws."""
     clips = (schedule.clip,) if schedule.clips is None else schedule.clips
     if not all(_LEAST <= value <= _MOST for value in (*clips, schedule.temper, *schedule.step_sizes)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,27 +20,14 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.batches import BatchSum, StepKeys
 from private_mcmc.kernels.chain import buffer_size, pieces
 from private_mcmc.kernels.gradient.clipped import weighted_gradient
-from private_mcmc.kernels.gradient.clipping import Columns, Whitening, whitening
-from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program
+from private_mcmc.kernels.gradient.clipping import Columns, Whitening
+from private_mcmc.kernels.step import LangevinProgram, PathNumbers, step_program, without_numbers
 from private_mcmc.model import RowModel
-from private_mcmc.records import ON_FEW_ROWS, Record
+from private_mcmc.records import ON_FEW_ROWS
 from private_mcmc.schedule import Schedule
 
-# Steps of the schedule that one compiled program is made for: their states come back in several calls.
-_STEPS = 6400
 # Of the preconditioner's root and the clip.
 _Model = Callable[[jax.Array, jax.Array], RowModel]
-
-
-class PathNumbers(NamedTuple):
-    """The numbers in which schedules of one model's paths differ.
-
-    ``root`` is ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
-    """
-
-    root: jax.Array
-    clip: jax.Array
-    step: StepNumbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,21 +49,11 @@ class SyntheticChain:
         key: jax.Array,
     ) -> npt.NDArray[np.float64]:
         """States after every step from ``θ_0 = theta``, shape ``(steps, p)``; ``weights`` is ``(rows,)``."""
-        # What compiled programs are shared by: the schedule without the numbers that are arguments.
-        common: Record = {
-            "num_rows": len(np.asarray(weights)),
-            "num_steps": _STEPS,
-            "step_size": 1.0,
-            "clip": 1.0,
-        }
-        own: Record = {name: getattr(schedule, name) for name in ("adjacency", "dim", "unit")}
-        shared = Schedule(release="path", **common, **own)
-        varied = isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2
-        if varied or replace(schedule, temper=1.0, preconditioner=None, **common) != shared:
+        shared = without_numbers(replace(schedule, num_rows=len(np.asarray(weights))))
+        if shared is None:
             raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
         with jax.enable_x64(True):
-            root = whitening(schedule.preconditioner, schedule.dim).root
-            numbers = PathNumbers(jnp.asarray(root), jnp.asarray(schedule.clip), StepNumbers.of(schedule))
+            numbers = PathNumbers.of(schedule)
             rows = _prepare(self.model, shared, numbers, columns, jnp.asarray(weights))
             # By NumPy: a program for one inverse would cost more than the others save.
             u = jnp.asarray(np.linalg.inv(np.asarray(numbers.root)) @ np.asarray(theta, np.float64))[None]

@@ -23,7 +23,7 @@ from private_mcmc.planning.estimates import (
     score_average,
 )
 from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts, expected_counts, people_counted
-from private_mcmc.planning.stages import Array, CompletedStage, History
+from private_mcmc.planning.stages import Array, CompletedStage, History, prior_slopes
 from private_mcmc.release import SecondMoments, floored
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -124,7 +124,7 @@ class Releases:
     @cached_property
     def _prior_at_zero(self) -> Array:
         with jax.enable_x64(True):
-            return np.asarray(jax.jit(jax.grad(self.reading.neg_log_prior))(np.zeros(self.dim)))
+            return np.asarray(prior_slopes(self.reading, np.zeros((1, self.dim))))[0]
 
     def prior_score(self, theta: Array) -> Array:
         """``∇K``, which is affine."""

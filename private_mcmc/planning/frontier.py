@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -192,6 +192,12 @@ Named: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 _MOST = 100
 
 
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _sites(reading: RowModel, draws: jax.Array) -> dict[str, jax.Array]:
+    """The model's sites at each of the draws."""
+    return jax.vmap(reading.constrain)(draws)
+
+
 @dataclass(frozen=True, eq=False)
 class Coefficients:
     """Coefficients of a model by name: its sites' elements, or what ``named`` makes of them.
@@ -204,14 +210,10 @@ class Coefficients:
     reading: RowModel
     named: Named | None = None
 
-    @cached_property
-    def _sites(self) -> Callable[[jax.Array], Mapping[str, jax.Array]]:
-        return jax.jit(jax.vmap(self.reading.constrain), compiler_options=RUN_ONCE)
-
     def of(self, draws: Array) -> Mapping[str, Array]:
         """By name, shape ``(draws,)`` each, from ``draws`` of the flat unconstrained ``θ``."""
         with jax.enable_x64(True):
-            sites = self._sites(jnp.asarray(draws))
+            sites = _sites(self.reading, jnp.asarray(draws))
         return (self.named or elements)({name: np.asarray(value) for name, value in sites.items()})
 
     @cached_property

@@ -34,7 +34,7 @@ from private_mcmc.planning.synthetic import Columns, SyntheticData, has_factors,
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certificates import certificates, constants, meets
 from private_mcmc.records import PublicArguments
-from private_mcmc.target import Guarantee, Target, Unit
+from private_mcmc.target import Adjacency, Guarantee, Target, Unit
 
 # The numbers of a policy that were chosen, by name: with them it is made again without a search.
 Choices: TypeAlias = Mapping[str, float]
@@ -80,8 +80,7 @@ class AffinePlanner(Planner):
 
     @cached_property
     def _base(self) -> AffinePolicy:
-        # Made once: what a simulation compiles is kept for every budget and number of rows.
-        return affine_policy(self.reading, 1, self.target.adjacency, 1.0)
+        return _unit_policy(self.reading, self.target.adjacency)
 
     @cached_property
     def public(self) -> Public | None:
@@ -102,6 +101,12 @@ class AffinePlanner(Planner):
 
     def _policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
         return replace(self._base, budget=budget, num_rows=n, temper=temper, public=self.public)
+
+
+@lru_cache(maxsize=8)
+def _unit_policy(reading: RowModel, adjacency: Adjacency) -> AffinePolicy:
+    """Made once: what a simulation compiles is kept for every budget and number of rows."""
+    return affine_policy(reading, 1, adjacency, 1.0)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

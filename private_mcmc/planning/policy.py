@@ -7,13 +7,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from private_mcmc.accounting import Statement
+from private_mcmc.data.source import is_written
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
@@ -42,6 +43,7 @@ from private_mcmc.planning.planners import (
     prediction_for,
 )
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, Model, PublicArguments, Record
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import telling
@@ -321,6 +323,21 @@ class Plan:
         self.report().show(console)
 
 
+def _reading(model: Model, rows: Rows, n: int, public: PublicArguments) -> RowModel:
+    """The model as it is read; of a formula's model the same object each time, so that programs are shared.
+
+    Another model may read what has changed since.
+    """
+    if is_written(model) and all(isinstance(value, int) for value in public.values()):
+        return _reading_of_written(model, rows, n, tuple(public.items()))
+    return read(model, rows, n=n, model_args=public)
+
+
+@lru_cache(maxsize=8)
+def _reading_of_written(model: Model, rows: Rows, n: int, public: tuple[tuple[str, int], ...]) -> RowModel:
+    return read(model, rows, n=n, model_args=dict(public))
+
+
 @arguments_checked
 def plan(
     model: Model,
@@ -374,9 +391,10 @@ def plan(
     """
     checked_guarantee(guarantee)
     check_kind("target", target, Target)
+    make_room()
     # A copy: what is stated of a run later is what was read.
     budget, public = gdp_budget(target), copy.deepcopy(dict(model_args or {}))
-    reading = read(model, rows, n=n, model_args=public)
+    reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
     makes = planner(reading, target, public, public_rows, coefficients)
     if max_error is not None:

@@ -42,6 +42,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.linear_algebra import calls_lapack
 from private_mcmc.planning import History, MomentsStage
 from private_mcmc.planning.estimates import spectral_norm
+from private_mcmc.planning.stages import prior_curvature, prior_slopes
 from private_mcmc.records import RUN_ONCE, blas_of_one_thread
 from private_mcmc.release import SecondMoments
 from private_mcmc.report import number
@@ -159,8 +160,7 @@ def _draws(
     walks = [path for history in histories for path in used_paths(history)]
     if not walks:
         raise NotYetSupported("no path was released that says anything of the parameter.")
-    score = jax.jit(jax.vmap(jax.grad(reading.neg_log_prior)), compiler_options=RUN_ONCE)
-    priors = [np.asarray(score(jnp.asarray(path.from_start[:-1]))) for path in walks]
+    priors = [np.asarray(prior_slopes(reading, path.from_start[:-1])) for path in walks]
     made = [blocks(path, prior) for path, prior in zip(walks, priors, strict=True)]
     every = tuple(block for part in made for block in part)
     last = walks[-1]
@@ -250,9 +250,7 @@ def _density(of: Callable[[RowModel, Any, jax.Array], jax.Array], reading: RowMo
 
 def _prior_root(reading: RowModel, at: Array) -> Array:
     """A root of about the prior's covariance, from its curvature."""
-    hessian = np.asarray(
-        jax.jit(jax.hessian(reading.neg_log_prior), compiler_options=RUN_ONCE)(jnp.asarray(at))
-    )
+    hessian = np.asarray(prior_curvature(reading, at))
     values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
     return np.asarray(vectors / np.sqrt(np.maximum(values, _WIDEST**-2)))
 

@@ -1,0 +1,129 @@
+"""Fits of one shape share their compiled programs, and a process of many fits stays bounded."""
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import programs
+
+SCHEMA = pmc.Schema.from_dict(
+    {
+        "fields": [
+            {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+            {"name": "died", "type": "boolean"},
+        ]
+    }
+)
+
+
+def table(seed):
+    rng = np.random.default_rng(seed)
+    return {"age": rng.uniform(20, 90, 500), "died": rng.random(500) < 0.3}
+
+
+class Compiled(logging.Handler):
+    """Counts what XLA compiles or reads from a folder of compiled programs."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def emit(self, record):
+        said = record.getMessage()
+        if said.startswith("Finished XLA compilation of"):
+            self.names.append(said.split()[4])
+
+
+@pytest.fixture
+def compiled():
+    handler, logger = Compiled(), logging.getLogger("jax._src.dispatch")
+    level, goes_up = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = goes_up
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.slow
+def test_a_third_fit_of_the_same_shape_compiles_nothing_whatever_its_rows_are(compiled):
+    counts = []
+    for seed in range(3):
+        compiled.names.clear()
+        pmc.fit(table(seed), SCHEMA, "died ~ age", epsilon=3.0, progress_bar=False)
+        counts.append(len(compiled.names))
+    # The number of steps of a path is released, and shapes of what is computed from it differ.
+    assert counts[0] > 50
+    assert counts[1] <= 10 and counts[2] <= 10, counts
+
+
+def test_programs_are_forgotten_where_there_are_many(monkeypatch):
+    cleared, counts = [], iter([(20_000, 65_530), (2_000, 65_530)])
+    monkeypatch.setattr(programs, "mappings", lambda: next(counts))
+    monkeypatch.setattr("jax.clear_caches", lambda: cleared.append(True))
+    programs.make_room()
+    assert cleared
+
+
+def test_a_process_without_room_is_refused_before_anything_is_charged(monkeypatch, tmp_path):
+    books = pmc.Ledger.create(tmp_path / "books.db")
+    books.declare("people", pmc.Target(epsilon=5.0, delta=1e-6))
+    kernel = pmc.PrivateULA(_model, step_size=1e-3, clip=1.0, temper=0.1)
+    mcmc = pmc.PrivateMCMC(
+        kernel,
+        rows=pmc.Rows(y=pmc.Binary()),
+        target=pmc.Target(epsilon=3.0, delta=1e-6),
+        release="path",
+        num_steps=5,
+        guarantee="run",
+        bookkeeping=pmc.Bookkeeping(books, "people"),
+        progress_bar=False,
+    )
+    monkeypatch.setattr(programs, "mappings", lambda: (65_000, 65_530))
+    monkeypatch.setattr("jax.clear_caches", lambda: None)
+    with pytest.raises(pmc.OutputError, match=r"65,000 memory mappings.*Nothing was charged"):
+        mcmc.run(y=np.zeros(50))
+    assert books.history("people") == ()
+
+
+def _model(y):
+    import numpyro
+    import numpyro.distributions as dist
+
+    p = numpyro.sample("p", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=p), obs=y)
+
+
+MANY = """
+import warnings
+import private_mcmc as pmc
+from private_mcmc.programs import mappings
+from tests.inference.test_programs import SCHEMA, table
+warnings.simplefilter("ignore")
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) / 256
+seen = []
+for seed in range(50):
+    pmc.fit(table(seed), SCHEMA, "died ~ age", epsilon=3.0, progress_bar=False)
+    seen.append((mappings()[0], resident()))
+# Flat from the third on, up to a few programs for paths of other lengths.
+assert seen[-1][0] < seen[2][0] + 400, seen
+assert seen[-1][1] < seen[2][1] + 60, seen
+"""
+
+
+@pytest.mark.long
+def test_memory_and_mappings_of_fifty_fits_in_one_process_are_flat_after_the_third():
+    if programs.mappings() is None:
+        pytest.skip("the system does not say how many mappings there are")
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
