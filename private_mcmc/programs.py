@@ -33,7 +33,7 @@ def make_room() -> None:
         return
     import jax  # here: commands need none of it for their help
 
-    jax.clear_caches()
+    jax.clear_caches()  # type: ignore[no-untyped-call]
     found = mappings()
     if found is not None and found[1] - found[0] < _NEEDED:
         raise OutputError(

@@ -42,7 +42,6 @@ from private_mcmc.inference.processes import alone, check_same_everywhere, relea
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.chain import path_runner
 from private_mcmc.kernels.devices import Layout, layout
-from private_mcmc.model import RowModel
 from private_mcmc.model.row_model import model_marks, program_mark
 from private_mcmc.planning import (
     CompletedStage,

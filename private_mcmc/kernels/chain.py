@@ -81,7 +81,8 @@ class ChainRunner:
     """A schedule's chain, compiled at its first run and reused by later runs of equal shape.
 
     ``advance(u, first, gaps, count, total, keys, rows)`` takes ``count`` pieces of ``gaps`` steps after
-    step ``first`` and gives the states, the states after each piece, and the running sums.
+    step ``first`` and gives the states, the states after each piece, and the running sums. It was compiled
+    for calls of the length of those of ``paced``, the schedule itself if left out.
     """
 
     schedule: Schedule
@@ -89,6 +90,7 @@ class ChainRunner:
     observable: Observable | None
     prepare: Callable[[Columns, jax.Array], PreparedRows]
     advance: Advance
+    paced: Schedule | None = None
 
     def run(
         self,
@@ -110,14 +112,14 @@ class ChainRunner:
             def advance(*now: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
                 return self.advance(*now, keys, rows)
 
-            return follow(self.schedule, advance, state, on_progress, saving)
+            return follow(self.schedule, advance, state, on_progress, saving, self.paced)
 
     def try_out(self, theta: npt.ArrayLike, columns: Columns, present: jax.Array, streams: Streams) -> None:
         """Call for no step all that ``run`` calls: it is compiled then, and what can fail has failed."""
         with jax.enable_x64(True):
             rows = self.prepare(columns, present)
             state = first_state(self.program, self.schedule, theta, self.observable)
-            gaps = np.zeros(buffer_size(self.schedule), np.int64)
+            gaps = np.zeros(buffer_size(self.paced or self.schedule), np.int64)
             keys = StepKeys(streams.steps, streams.batches)
             called = self.advance(jnp.asarray(state.u), 0, gaps, 0, jnp.asarray(state.total), keys, rows)
             for array in called:
@@ -142,14 +144,18 @@ def follow(
     state: ChainState,
     on_progress: Callable[[int], None],
     saving: Saving | None,
+    paced: Schedule | None = None,
 ) -> ChainOutput:
-    """Call ``advance(u, first, gaps, count, total)`` until the schedule is done; keep what it releases."""
+    """Call ``advance(u, first, gaps, count, total)`` until the schedule is done; keep what it releases.
+
+    The calls are those of ``paced``, for which ``advance`` was compiled.
+    """
     u, total, kept = jnp.asarray(state.u), jnp.asarray(state.total), [state.kept]
-    size = buffer_size(schedule)
+    size = buffer_size(paced or schedule)
     if saving is not None and state.done == 0:
         # From here on the keys are on disk, and a run that crashes is the same run when it goes on.
         saving.save(state)
-    for segment in segments(schedule, state.done):
+    for segment in segments(schedule, state.done, paced):
         count = len(segment.gaps)
         gaps = np.pad(segment.gaps, (0, size - count))
         u, states, total = advance(u, segment.first, gaps, count, total)
@@ -196,7 +202,8 @@ def path_runner(model: RowModel, schedule: Schedule) -> ChainRunner:
     prepare, advance = _shared_path(model, shared)
     with jax.enable_x64(True):
         numbers = PathNumbers.of(schedule)
-    return ChainRunner(schedule, program, None, partial(prepare, numbers), partial(advance, numbers))
+    prepared, advanced = partial(prepare, numbers), partial(advance, numbers)
+    return ChainRunner(schedule, program, None, prepared, advanced, shared)
 
 
 @lru_cache(maxsize=8)
@@ -262,8 +269,8 @@ def pieces(
 
 
 _BUFFER_ELEMENTS = 2**22
-# Steps of a call, where they take no time; calls of a run, where there are many steps.
-_LONGEST, _MOST = 512, 1024
+_FEWEST = 64
+_MOST = 1024
 # A call that does about this many multiplications takes about a tenth of a second on a few cores.
 _WORK = 2**28
 # What a call draws ahead for its steps: a few megabytes.
@@ -296,31 +303,29 @@ def stops(schedule: Schedule) -> npt.NDArray[np.int64]:
 
 def buffer_size(schedule: Schedule) -> int:
     """States that one call gives back at most: memory is bounded whatever the number of steps."""
-    most = min(longest(schedule), _BUFFER_ELEMENTS // _state_size(schedule))
-    # That of a path does not depend on its length, so that paths share a program.
-    return max(1, most if schedule.release == "path" else min(most, len(stops(schedule))))
+    return max(1, min(len(stops(schedule)), longest(schedule), _BUFFER_ELEMENTS // _state_size(schedule)))
 
 
 def longest(schedule: Schedule) -> int:
-    """Steps of one call: some ten calls a second, no more than a thousand in all.
+    """Steps of one call: some ten calls a second, neither a few dozen nor thousands in all.
 
     There are more calls where that many steps would draw too many numbers at once.
     """
     work = rows_summed(schedule) * _state_size(schedule) + _STEP_WORK
-    steps = max(min(_WORK // work, _LONGEST), -(-schedule.num_steps // _MOST))
+    calls = min(_MOST, max(_FEWEST, schedule.num_steps * work // _WORK))
     drawn = schedule.num_chains * (schedule.dim + drawn_size(schedule))
-    return max(1, min(steps, _DRAWN_ELEMENTS // drawn))
+    return max(1, min(-(-schedule.num_steps // calls), _DRAWN_ELEMENTS // drawn))
 
 
-def segments(schedule: Schedule, done: int = 0) -> Iterator[Segment]:
-    """The calls of a run, or of what is left of it after ``done`` steps."""
-    wanted, most = stops(schedule), longest(schedule)
+def segments(schedule: Schedule, done: int = 0, paced: Schedule | None = None) -> Iterator[Segment]:
+    """The calls of a run, or of what is left of it after ``done`` steps; as long as those of ``paced``."""
+    wanted, most = stops(schedule), longest(paced or schedule)
     edges = np.union1d(wanted, np.arange(most, wanted[-1], most))
     keep = np.isin(edges, wanted) & (not isinstance(schedule.release, Average))
     gaps = np.diff(edges, prepend=0)
     call = (edges - 1) // most
     begin = int(np.searchsorted(edges, done, side="right"))
-    size = buffer_size(schedule)
+    size = buffer_size(paced or schedule)
     while begin < len(edges):
         end = min(begin + size, int(np.searchsorted(call, call[begin], side="right")))
         first = int(edges[begin] - gaps[begin])

@@ -124,7 +124,7 @@ class Releases:
     @cached_property
     def _prior_at_zero(self) -> Array:
         with jax.enable_x64(True):
-            return np.asarray(prior_slopes(self.reading, np.zeros((1, self.dim))))[0]
+            return np.asarray(prior_slopes(self.reading, np.zeros((1, self.dim)))[0])
 
     def prior_score(self, theta: Array) -> Array:
         """``∇K``, which is affine."""

@@ -115,7 +115,7 @@ def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Row) -> 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def prior_slopes(reading: RowModel, thetas: npt.ArrayLike) -> jax.Array:
     """``∇K`` at each of ``thetas``, shape ``(states, p)``; compiled once for a model."""
-    return jax.vmap(jax.grad(reading.neg_log_prior))(jnp.asarray(thetas))
+    return jnp.asarray(jax.vmap(jax.grad(reading.neg_log_prior))(jnp.asarray(thetas)))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)

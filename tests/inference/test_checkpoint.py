@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.errors import Unforeseen
 from private_mcmc.inference import checkpoint as checkpoint_module
 from private_mcmc.inference import execute
 from private_mcmc.inference.bookkeeping import RunKeysAndState
@@ -56,15 +57,15 @@ def interrupted(mcmc, monkeypatch, after, **columns):
     """Run until ``after`` calls of the compiled block, then crash."""
     real = chain_module.segments
 
-    def some(schedule, done=0):
-        for number, segment in enumerate(real(schedule, done)):
+    def some(schedule, done=0, paced=None):
+        for number, segment in enumerate(real(schedule, done, paced)):
             if number == after:
                 raise Crash
             yield segment
 
     with monkeypatch.context() as patched:
         patched.setattr(chain_module, "segments", some)
-        with pytest.raises(Crash):
+        with pytest.raises(Unforeseen, match="Crash"):
             mcmc.run(**columns)
 
 
@@ -302,7 +303,7 @@ def killed_while_writing(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint_module.os, "replace", killed)
-        with pytest.raises(Crash):
+        with pytest.raises(Unforeseen, match="Crash"):
             yield
     for fresh, content, mode in kept:
         assert mode == 0o600
@@ -350,7 +351,7 @@ def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypa
     def killed(self):
         raise Crash
 
-    with monkeypatch.context() as patched, pytest.raises(Crash):
+    with monkeypatch.context() as patched, pytest.raises(Unforeseen, match="Crash"):
         patched.setattr(checkpoint_module.Saver, "released", killed)
         mcmc.run(rng_key=3, **data)
     assert key_words_in(tmp_path) == [tmp_path / "run"]

@@ -43,7 +43,7 @@ from private_mcmc.model.linear_algebra import calls_lapack
 from private_mcmc.planning import History, MomentsStage
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.stages import prior_curvature, prior_slopes
-from private_mcmc.records import RUN_ONCE, blas_of_one_thread
+from private_mcmc.records import blas_of_one_thread
 from private_mcmc.release import SecondMoments
 from private_mcmc.report import number
 
