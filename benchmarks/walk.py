@@ -49,14 +49,11 @@ def write(name: str, folder: Path) -> Path:
     if name != "Titanic":
         table = table.drop(columns="rownames")
     case, path = CASES[name], folder / CASES[name]["file"]
-    if path.suffix == ".xpt":
-        import pyreadstat
-
+    if name == "MedExp":
         # As the experiment's file: amounts from a dollar up, names of eight letters.
         table = table.assign(med=table.med.round(2) + 1)
         table.columns = [column.upper()[:8] for column in table.columns]
-        pyreadstat.write_xport(table, path, file_format_version=5)
-    elif path.suffix == ".sav":
+    if path.suffix == ".sav":
         import pyreadstat
 
         pyreadstat.write_sav(table.drop(columns=["region"], errors="ignore"), path)
@@ -96,7 +93,7 @@ def walk(name: str, epsilons: list[float], folder: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     table = write(name, folder)
-    command(folder, "init", table.name, "--codebook", "codebook.yaml", "--no-ask", "--output", "schema.yaml")
+    command(folder, "init", table.name, "--codebook", "codebook.yaml", "--output", "schema.yaml")
     found: dict[str, Any] = {"n": 0, "epsilon": {}}
     for epsilon in epsilons:
         out = f"study-{epsilon:g}"

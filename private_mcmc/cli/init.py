@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from private_mcmc.cli.common import JsonOption, ask, echo
-from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Record
+from private_mcmc.cli.common import JsonOption, echo
 
 if TYPE_CHECKING:
     from private_mcmc.data.fields import Field, Type
@@ -30,19 +26,20 @@ _HEAD = """\
 # Bounds and levels are what anybody knows, never what this table has.
 # Of rows with one identifier (person: field) `at_most` enter; all of them together are protected.
 """
-_KINDS = "number, integer, boolean, category, date, person or ignored"
+_PERSONS = """\
+# If {0!r} tells persons apart who may have several rows, give it private_mcmc: {{role: person}} and declare
+# private_mcmc: {{person: {{field: {0}, at_most: …}}}}
+# with the number of rows of one person that enter: of at_most: 1 all others are left out.
+"""
 
 
 def init(
     table: Annotated[
-        Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file; only its header is read")
+        Path, typer.Argument(help="CSV, Parquet, Arrow, Stata or SPSS file; only its header is read")
     ],
     codebook: Annotated[
         Path | None,
-        typer.Option(help="Table Schema (JSON, YAML), DDI (XML), or a Stata or SPSS file with labels"),
-    ] = None,
-    asking: Annotated[
-        bool | None, typer.Option("--ask/--no-ask", help="ask about every column that no codebook declares")
+        typer.Option(help="Table Schema (JSON, YAML), a dictionary (CSV, Excel), or a Stata or SPSS file with labels"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="write the schema here, in place of printing it")
@@ -50,7 +47,7 @@ def init(
     encoding: Annotated[str, typer.Option(help="of a CSV file that is not in UTF-8, such as cp1252")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a schema of public declarations: from a codebook, or by asking. No value is ever read.
+    """Write a schema of public declarations from a codebook, and from names. No value is ever read.
 
     What the program suggests is marked `suggested: true` until a person has confirmed it, and nothing runs
     on a suggestion.
@@ -69,6 +66,13 @@ def init(
         book = Schema(tuple(replace(field, suggested=True) for field in read_codebook(table).fields))
     declared, encoding = book.by_name, encoding or book.encoding
     header = [name for name in read_header(table, declared, encoding) if name]
+    fields = [_field(name, declared.get(name)) for name in header]
+    people = [field.name for field in fields if field.role == "person"]
+    person = book.person if book.person in people else "".join(people[:1])
+    schema = Schema(tuple(fields), person, book.at_most if person == book.person else 1, encoding)
+    # First what leaves rows out.
+    for words in schema.notes:
+        _say(words)
     _say(
         f"{table}: read the header only ({len(header)} columns), no row. Bounds and levels are public facts: "
         "take them from a codebook or from what anybody knows, never from the table."
@@ -76,10 +80,8 @@ def init(
     absent = sorted(set(declared) - set(header))
     if absent:
         _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
-    questions = sys.stdin.isatty() if asking is None else asking
-    fields = [_field(name, declared.get(name), questions) for name in header]
     open_ones = [field.name for field in fields if field.suggested]
-    if guessed := [field.name for field in fields if field.suggested and field.role != "ignored"]:
+    if guessed := [field.name for field in fields if field.suggested and field.is_used]:
         _say(
             f"To be confirmed before use: {guessed}. They are guessed from English names and titles, and "
             "from types and labels that the file states: check each and remove `suggested: true`."
@@ -89,13 +91,17 @@ def init(
             f"Labels of {from_file} stand in the table's own file, whose writer may have made them from its "
             "rows: a level that one person alone has would tell of that person. Keep those of a codebook."
         )
-    if unknown := [name for name in open_ones if name not in guessed]:
+    if unknown := [field.name for field in fields if field.suggested and not field.is_used]:
         _say(f"Ignored until they are declared, as the schema's first lines show: {unknown}.")
-    person, at_most = _person(book, fields, questions)
-    schema = Schema(tuple(fields), person, at_most, encoding)
-    for words in (*schema.notes, *filter(None, map(ends_alone, fields))):
+    numbers = [] if person else [field.name for field in fields if field.suggested and is_identifier(field)]
+    if numbers:
+        _say(
+            f"{numbers} may tell persons, or groups of them, apart; nothing is declared of them. The schema's "
+            "last lines show how, if one person has several rows."
+        )
+    for words in filter(None, map(ends_alone, fields)):
         _say(words)
-    text = _HEAD * bool(open_ones) + schema.to_yaml()
+    text = _HEAD * bool(open_ones) + schema.to_yaml() + "".join(_PERSONS.format(name) for name in numbers[:1])
     if output is not None:
         write_whole(output, text)
         _say(f"Wrote {output}.")
@@ -111,113 +117,24 @@ def init(
         echo(text, nl=False)
 
 
-def _person(book: Schema, fields: Sequence[Field], asking: bool) -> tuple[str, int]:
-    """The field that tells persons apart, and how many rows one of them may have."""
-    people = [field.name for field in fields if field.role == "person"]
-    if book.person in people:
-        return book.person, book.at_most
-    if not people:
-        return "", 1
-    if asking:
-        count = _prompt(f"{people[0]}: how many rows one person may have at most", "1")
-        if not count.isdigit() or not int(count):
-            raise DeclarationError(f"{people[0]}: a whole number of rows, at least 1, was asked for.")
-        return people[0], int(count)
-    return people[0], 1
-
-
-def _field(name: str, declared: Field | None, asking: bool) -> Field:
+def _field(name: str, declared: Field | None) -> Field:
     """A column as a codebook declares it; otherwise what it may be, for a person to confirm."""
     from dataclasses import replace
 
     if declared is None:
-        near = suggestion(name)
-    elif declared.is_category and declared.levels and declared.is_used:
+        return suggestion(name)
+    if declared.is_category and declared.levels and declared.is_used:
         return declared
-    elif declared.suggested:
+    found = suggestion(name, declared.title, declared.type)
+    if declared.suggested:
         # Of the table's own dictionary.
-        near = suggestion(name, declared.title, declared.type)
-        near = replace(near, missing_values=declared.missing_values)
-    elif not declared.is_used or declared.maximum is not None:
+        return replace(found, missing_values=declared.missing_values)
+    if not declared.is_used or declared.maximum is not None:
         return declared
-    else:
-        found = suggestion(name, declared.title, declared.type)
-        unit, said = declared.unit or found.unit, found.bounds_from or declared.bounds_from
-        near = replace(
-            declared,
-            minimum=found.minimum,
-            maximum=found.maximum,
-            unit=unit,
-            bounds_from=said,
-            suggested=True,
-        )
-    return _asked(near) if asking else near
-
-
-def _asked(suggested: Field) -> Field:
-    """The field as a person declares it; what is suggested is taken by confirming it."""
-    from private_mcmc.data.schema import field_from_dict
-
-    _say("")
-    while True:
-        answers = _answers(suggested)
-        try:
-            return field_from_dict(answers)
-        except DeclarationError as error:
-            _say(str(error))
-
-
-def _answers(suggested: Field) -> Record:
-    from private_mcmc.data.fields import FALSE, TRUE
-
-    name = suggested.name
-    usual: str = "category" if suggested.type == "string" else suggested.type
-    record: Record = {"name": name, "title": _prompt(f"{name}: title", suggested.title or name)}
-    kind = _prompt(f"{name}: what is it ({_KINDS})", usual if suggested.is_used else suggested.role)
-    if kind in ("person", "ignored"):
-        return {**record, "type": "string", "private_mcmc": {"role": kind}}
-    record["type"] = "string" if kind == "category" else kind
-    if kind == "category":
-        given = ",".join(f"{level.value}={level.label}" for level in suggested.levels)
-        words = _prompt(f"{name}: its values, as m=male,f=female (the first is the reference)", given)
-        record["categories"] = [_level(word) for word in words.split(",") if word.strip()]
-    elif kind == "boolean":
-        for word, usual_words in (("trueValues", TRUE), ("falseValues", FALSE)):
-            given = _prompt(
-                f"{name}: its words for {word.removesuffix('Values')}, as yes,Y", ",".join(usual_words)
-            )
-            record[word] = [each.strip() for each in given.split(",") if each.strip()]
-    else:
-        record["unit"] = _prompt(f"{name}: unit", suggested.unit)
-        limits = {}
-        for word, bound in (("minimum", suggested.minimum), ("maximum", suggested.maximum)):
-            limits[word] = _prompt(
-                f"{name}: {word} that anybody could have", "" if bound is None else f"{bound:g}"
-            )
-        record["constraints"] = limits
-    marks = _prompt(f"{name}: cells that mean missing, besides empty ones, as NA,999", "")
-    record["missingValues"] = ["", *(mark.strip() for mark in marks.split(",") if mark.strip())]
-    ours = {"bounds_from": "confirmed in private-mcmc init"}
-    ours["missing"] = _prompt(
-        f"{name}: a missing value is (refuse, indicator, middle, drop, or the value it counts as)", "refuse"
+    known = {"minimum": found.minimum, "maximum": found.maximum, "unit": declared.unit or found.unit}
+    return replace(
+        declared, **known, bounds_from=found.bounds_from or declared.bounds_from, suggested=True
     )
-    other = "other" if kind in ("category", "boolean") else "missing"
-    ours["otherwise"] = _prompt(
-        f"{name}: any other cell is (refuse, missing{', other' * (other == 'other')})", "refuse"
-    )
-    return {**record, "private_mcmc": ours}
-
-
-def _level(word: str) -> dict[str, str]:
-    value, equals, label = word.strip().partition("=")
-    return {"value": value.strip(), "label": label.strip() if equals else value.strip()}
-
-
-def _prompt(words: str, default: str) -> str:
-    try:
-        return ask(f"{words} [{default}]:" if default else f"{words}:") or default
-    except EOFError:
-        raise DeclarationError("not all questions were answered: nothing was written.") from None
 
 
 def _say(words: str) -> None:
@@ -264,18 +181,14 @@ def suggestion(name: str, title: str = "", kind: Type | None = None) -> Field:
         return Field(name, type, title=title, suggested=True, **more)
 
     for words, origin in ((name, "name"), (title, "title")):
-        # ageAtEntry as age_at_entry.
-        apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words.strip())
-        word = re.sub(r"\W+", "_", apart).strip("_").lower()
+        word = _lower(words)
         usual = next((each for each in _USUAL if re.fullmatch(each.names, word)), None)
         if usual is not None and kind in (None, "number", "integer"):
             known = {"unit": usual.unit, "minimum": usual.minimum, "maximum": usual.maximum}
             return guess(usual.type, **known, bounds_from=f"suggested by the column's {origin}")
         if re.fullmatch(_DATE, word) and kind in (None, "date"):
             return guess("date")
-        if re.fullmatch(_PERSON, word):
-            return guess("string", role="person")
-        if re.fullmatch(_WORDS, word):
+        if re.fullmatch(f"{_PERSON}|{_WORDS}", word):
             return guess("string", role="ignored")
         if re.fullmatch(_YES_NO, word) and kind != "string":
             return guess("boolean", levels=boolean_levels())
@@ -283,3 +196,14 @@ def suggestion(name: str, title: str = "", kind: Type | None = None) -> Field:
         return guess("boolean", levels=boolean_levels())
     # Without a range, which is to be declared, or a text.
     return guess("string", role="ignored") if kind in (None, "string") else guess(kind)
+
+
+def is_identifier(field: Field) -> bool:
+    """Whether a field's name or title is one that identifiers have."""
+    return any(re.fullmatch(_PERSON, _lower(words)) for words in (field.name, field.title))
+
+
+def _lower(words: str) -> str:
+    """``ageAtEntry`` as ``age_at_entry``."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words.strip())
+    return re.sub(r"\W+", "_", apart).strip("_").lower()

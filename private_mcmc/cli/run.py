@@ -249,7 +249,7 @@ def run(
 @with_options(RunOptions)
 def fit(
     options: RunOptions,
-    table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS or SAS file")],
+    table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata or SPSS file")],
     schema: Annotated[Path | None, typer.Option(help="what its cells may be: see private-mcmc init")] = None,
     formula: FormulaOption = None,
     model: Annotated[

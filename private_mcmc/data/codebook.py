@@ -1,26 +1,25 @@
-"""Codebooks: Table Schema (JSON, YAML), DDI (XML), and what a table's own file says of its columns.
+"""Codebooks: Table Schema (JSON, YAML), dictionaries (CSV, Excel), what a file says of its own columns.
 
-Only declarations are read, never a value: of a Stata, SPSS or SAS file its dictionary of variables and
-labels, of a Parquet or Arrow file the types of its columns.
+Only declarations are read, never a value: of a Stata or SPSS file its dictionary of variables and labels, of
+a Parquet or Arrow file the types of its columns.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import xml.etree.ElementTree as Xml
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from private_mcmc.data.fields import Field, Type, plain_number
-from private_mcmc.data.readers import ARROW, PARQUET, STATISTICAL
+from private_mcmc.data.fields import Field, Type, is_number
+from private_mcmc.data.readers import ARROW, PARQUET, SPREADSHEETS, STATISTICAL, as_text, source_of
 from private_mcmc.data.schema import Schema, field_from_dict, read_declaration
 from private_mcmc.domains.columns import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
-_MOST_CODES = 1000
+_MOST_CODES, _MOST_LINES = 1000, 100_001
 _DICTIONARIES = (".dta", *STATISTICAL, *PARQUET, *ARROW)
 
 
@@ -34,8 +33,8 @@ def read_codebook(path: str | Path) -> Schema:
     ending = Path(path).suffix.lower()
     if not Path(path).is_file():
         raise DeclarationError(f"{path}: there is no such codebook.")
-    if ending == ".xml":
-        records = _ddi(path)
+    if ending in (".csv", ".tsv", *SPREADSHEETS):
+        records = _dictionary(Path(path))
     elif ending == ".dta":
         records = _stata(path)
     elif ending in STATISTICAL:
@@ -46,9 +45,8 @@ def read_codebook(path: str | Path) -> Schema:
         return _table_schema(read_declaration(path))
     else:
         raise DeclarationError(
-            f"{path}: a codebook is a Table Schema (JSON, YAML), a DDI codebook (XML), or a file with a "
-            "dictionary of its own (Stata, SPSS, SAS, Parquet, Arrow). Of another one: private-mcmc init "
-            "TABLE --ask asks what fields may be, column by column."
+            f"{path}: a codebook is a Table Schema (JSON, YAML), a dictionary with a line for every variable "
+            "(CSV, Excel), or a file with one of its own (Stata, SPSS, Parquet, Arrow)."
         )
     origin = f"codebook {Path(path).name}"
     return Schema(tuple(_field(record, origin) for record in records))
@@ -86,59 +84,108 @@ def _field(record: Record, origin: str) -> Field:
     return field_from_dict({**record, "private_mcmc": ours})
 
 
-def _ddi(path: str | Path) -> list[Record]:
+# Words of a dictionary's header, by what they tell; REDCap's export has the longer ones.
+_HEADERS: Mapping[str, tuple[str, ...]] = {
+    "name": ("name", "variable", "variable / field name", "variable name", "field", "field name", "column"),
+    "title": ("title", "label", "field label", "variable label", "description"),
+    "type": ("type", "field type", "data type", "format"),
+    "form": ("text validation type or show slider number",),
+    "unit": ("unit", "units"),
+    "minimum": ("min", "minimum", "lower", "text validation min"),
+    "maximum": ("max", "maximum", "upper", "text validation max"),
+    "levels": ("values", "levels", "codes", "choices", "categories", "value labels", "enum")
+    + ("choices, calculations, or slider labels",),
+    "missing": ("missing", "missing values", "missing codes", "missingvalues"),
+}
+# Types by the beginning of their words.
+_KINDS: Mapping[str, Type] = {
+    **dict.fromkeys(("yesno", "truefalse", "bool", "logical"), "boolean"),
+    **dict.fromkeys(("int", "count", "year"), "integer"),
+    **dict.fromkeys(("num", "float", "double", "real", "dec", "cont", "slider"), "number"),
+    **dict.fromkeys(("date", "time"), "date"),
+}
+# Of REDCap: fields that hold no value of their own.
+_NO_VALUES = ("descriptive", "calc", "file", "sql", "signature", "checkbox")
+_CHOICE = re.compile(r"\s*([^\s=,:|;][^=,:|;]*?)\s*[=,:]\s*(.+?)\s*")
+
+
+def _dictionary(path: Path) -> list[Record]:
+    """Of a table of variables: one line for each, with its name, label, type, range and values."""
+    lines = _sheet(path) if path.suffix.lower() in SPREADSHEETS else _comma_separated(path)
+    header = [" ".join(cell.lower().replace("_", " ").split()) for cell in (lines or [[]])[0]]
+    places = {
+        what: next((header.index(word) for word in words if word in header), None)
+        for what, words in _HEADERS.items()
+    }
+    told = [places[what] for what in ("type", "levels", "minimum", "maximum")]
+    if places["name"] is None or len(lines) < 2 or all(place is None for place in told):
+        raise DeclarationError(
+            f"{path}: a dictionary has a line for every variable, and columns such as name, label, type, unit, "
+            "min, max, values (0=no, 1=yes), or those of REDCap's export."
+        )
+
+    def cell(line: Sequence[str], what: str) -> str:
+        place = places[what]
+        return "" if place is None or place >= len(line) else " ".join(line[place].split())
+
+    said = [{what: cell(line, what) for what in places} for line in lines[1:]]
+    return [_said(each) for each in said if each["name"]]
+
+
+def _said(said: Mapping[str, str]) -> Record:
+    """One line of a dictionary as a field's descriptor."""
+    kind = said["type"].lower()
+    # REDCap tells text from numbers by their validation.
+    words = said["form"].lower() if kind == "text" else kind
+    levels = [] if kind in ("slider", "calc") else _choices(said["levels"])
+    found = next((type for start, type in _KINDS.items() if words.startswith(start)), "string")
+    ends = {word: said[word] for word in ("minimum", "maximum") if said[word]}
+    if found == "string" and len(ends) == 2 and all(map(is_number, ends.values())):
+        found = "number"
+    record: Record = {"name": said["name"], "title": said["title"], "unit": said["unit"], "type": found}
+    record["missingValues"] = ["", *(mark.strip() for mark in re.split(r"[,;|]", said["missing"]) if mark.strip())]
+    if kind in _NO_VALUES:
+        return {**record, "type": "string"}
+    if len(levels) >= 2:
+        return {**record, "type": "string", "categories": levels}
+    return {**record, "constraints": ends} if found not in ("string", "boolean") else record
+
+
+def _choices(text: str) -> list[Record]:
+    """``0=no, 1=yes``, or REDCap's ``0, No | 1, Yes``; nothing where it is neither."""
+    sign = next((sign for sign in ("|", ";") if sign in text), ",")
+    parts = [_CHOICE.fullmatch(part) for part in text.split(sign) if part.strip()]
+    if not parts or not all(parts):
+        bare = [part.strip() for part in text.split(sign) if part.strip()]
+        return [{"value": each, "label": each} for each in bare] if len(bare) > 1 and "=" not in text else []
+    return [{"value": part[1], "label": part[2]} for part in parts if part is not None]
+
+
+def _comma_separated(path: Path) -> list[list[str]]:
+    source = source_of(path)
+    columns = range(len(source.names))
+    rows = [
+        [cells[place] or "" for place in columns]
+        for chunk in source.chunks(source.names)
+        for cells in zip(*(chunk[name] for name in source.names), strict=True)
+    ]
+    return [list(source.names), *rows]
+
+
+def _sheet(path: Path) -> list[list[str]]:
+    """The first sheet of a workbook."""
     try:
-        text = Path(path).read_bytes()
-        # Entities may expand without end.
-        if b"<!ENTITY" in text or b"<!DOCTYPE" in text:
-            raise DeclarationError(f"{path}: a codebook with a DOCTYPE is not read; remove it.")
-        root = Xml.fromstring(text)
-    except (OSError, Xml.ParseError):
-        raise DeclarationError(f"{path}: is not a DDI codebook in XML.") from None
-    found = [_ddi_variable(each) for each in root.iter() if _tag(each) == "var"]
-    if not found:
-        raise DeclarationError(f"{path}: has no variables (`var`); DDI Codebook 2.x is read.")
-    return found
-
-
-def _ddi_variable(variable: Xml.Element) -> Record:
-    record: Record = {"name": variable.get("name", ""), "title": _text(variable, "labl")}
-    categories, marks = [], [""]
-    for each in variable:
-        if _tag(each) != "catgry":
-            continue
-        value = _text(each, "catValu")
-        if each.get("missing") == "Y":
-            marks.append(value)
-        else:
-            categories.append({"value": value, "label": _text(each, "labl") or value})
-    ends = [each for part in variable if _tag(part) == "valrng" for each in part if _tag(each) == "range"]
-    forms = [each.get("type") for each in variable if _tag(each) == "varFormat"]
-    numeric = variable.get("intrvl") == "contin" or bool((ends or "numeric" in forms) and not categories)
-    # In DDI, UNITS may be the type of numbers.
-    unit = ends[0].get("UNITS", "") if ends else ""
-    record["type"] = ("integer" if unit == "INT" else "number") if numeric else "string"
-    if ends and numeric:
-        limits = {"minimum": ends[0].get("min"), "maximum": ends[0].get("max")}
-        record["constraints"] = {word: value for word, value in limits.items() if value is not None}
-        record["unit"] = "" if unit in ("INT", "REAL") else unit
-    elif not numeric:
-        record["categories"] = categories
-    for item in (item for part in variable if _tag(part) == "invalrng" for item in part):
-        if _tag(item) == "range":
-            marks += _between(plain_number(item.get("min", "")), plain_number(item.get("max", "")))
-        else:
-            marks.append(item.get("VALUE", ""))
-    return {**record, "missingValues": list(dict.fromkeys(marks))}
-
-
-def _tag(element: Xml.Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
-def _text(element: Xml.Element, tag: str) -> str:
-    found = next((each for each in element if _tag(each) == tag), None)
-    return "" if found is None or found.text is None else " ".join(found.text.split())
+        import openpyxl
+    except ImportError:
+        raise DeclarationError(
+            f"{path}: dictionaries in Excel need openpyxl: pip install openpyxl, or save the sheet as CSV."
+        ) from None
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        rows = book.worksheets[0].iter_rows(max_row=_MOST_LINES, max_col=100, values_only=True)
+        return [[as_text(value) or "" for value in row] for row in rows]
+    except Exception as error:
+        raise DeclarationError(f"{path}: cannot be read as a workbook ({type(error).__name__}).") from None
 
 
 def _stata(path: str | Path) -> list[Record]:
@@ -165,18 +212,18 @@ def _stata(path: str | Path) -> list[Record]:
 
 
 def _statistical(path: str | Path, function: str) -> list[Record]:
-    """Of an SPSS or SAS file."""
+    """Of an SPSS file."""
     try:
         import pyreadstat
     except ImportError:
         raise DeclarationError(
-            f"{path}: labels of SPSS and SAS files need pyreadstat: pip install pyreadstat."
+            f"{path}: labels of SPSS files need pyreadstat: pip install pyreadstat."
         ) from None
     told = {"user_missing": True} if function == "read_sav" else {}
     try:
         _, facts = getattr(pyreadstat, function)(str(path), metadataonly=True, **told)
     except (OSError, ValueError, pyreadstat.ReadstatError):
-        raise DeclarationError(f"{path}: is not an SPSS or SAS file whose labels can be read.") from None
+        raise DeclarationError(f"{path}: is not an SPSS file whose labels can be read.") from None
     labels, titles = facts.variable_value_labels, facts.column_names_to_labels
 
     def variable(name: str) -> Record:

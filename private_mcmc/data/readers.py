@@ -38,11 +38,9 @@ STATISTICAL = {
     ".sav": "read_sav",
     ".zsav": "read_sav",
     ".por": "read_por",
-    ".sas7bdat": "read_sas7bdat",
-    ".xpt": "read_xport",
 }
 _NO_TABLES = (".yaml", ".yml", ".json", ".xml", ".toml", ".py", ".html")
-_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ def _source_of(table: Any, encoding: str) -> Source:
         raise DataSchemaError(
             f"{path}: no table. It comes first; codebooks and schemas are named by --codebook and --schema."
         )
-    if ending in _SPREADSHEETS:
+    if ending in SPREADSHEETS:
         raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
     if path.is_dir() or not path.is_file():
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")

@@ -365,7 +365,7 @@ def fit(
     **Cost**: (ε, δ), once. What is computed from the study is free; another fit is charged again.
 
     Args:
-        table: path of a CSV, Parquet, Arrow, Stata, SPSS or SAS file, a data frame, or a dict of columns.
+        table: path of a CSV, Parquet, Arrow, Stata or SPSS file, a data frame, or a dict of columns.
         schema: what its cells may be, or the path of its file.
         formula: such as ``"death ~ age + log(kappa) + (1 | region)"``.
         epsilon: of the target.

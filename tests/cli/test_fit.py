@@ -313,27 +313,13 @@ def test_twelve_lines_of_python_do_the_same(folder, schema):
     assert study.delta == 1e-6 and "answers" not in study.to_json()
 
 
-@pytest.mark.slow
-def test_init_asks_about_what_no_codebook_declares_and_reads_no_row(tmp_path):
-    (tmp_path / "t.csv").write_text("age,sex,ssn\nsecret-word,x,y\n")
-    answers = ["", "number", "years", "0", "120", "NA", "indicator", ""]  # age
-    answers += ["Sex", "category", "m=male,f=female", "", "", "other"]  # sex
-    answers += ["", "person", "24"]
-    done = command(tmp_path, "init", "t.csv", "--ask", told="\n".join(answers) + "\n")
-    (tmp_path / "s.yaml").write_text(done.stdout)
-    found = pmc.Schema.load(tmp_path / "s.yaml")
-    declared = {"age": pmc.Box(0, 120), "age_missing": pmc.Binary(), "sex": pmc.Categories(3)}
-    assert found.rows() == pmc.Rows(**declared, ssn=pmc.Person(24))
-    assert "secret-word" not in done.stdout + done.stderr and "no row" in done.stderr
-
-
 def test_persons_of_a_codebook_stay_persons(tmp_path, monkeypatch, capsys):
     (tmp_path / "t.csv").write_text("id,visits,remarks\n")
     fields = "fields:\n- {name: id, private_mcmc: {role: person}}\n- {name: visits, type: boolean}\n"
     book = f"{fields}private_mcmc: {{person: {{field: id, at_most: 24}}, encoding: cp1252}}\n"
     for text, rows, words in ((book, 24, ""), (fields, 1, "one enters")):
         (tmp_path / "book.yaml").write_text(text)
-        assert call(monkeypatch, tmp_path, "init", "t.csv", "--codebook", "book.yaml", "--no-ask") == 0
+        assert call(monkeypatch, tmp_path, "init", "t.csv", "--codebook", "book.yaml") == 0
         said = capsys.readouterr()
         (tmp_path / "s.yaml").write_text(said.out)
         found = pmc.Schema.load(tmp_path / "s.yaml")

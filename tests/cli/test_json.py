@@ -11,7 +11,7 @@ from tests.golden.commands import leaves
 
 # Arguments, and the exit code; `None` where its own tests read its JSON, of a run or of more than a line.
 CASES = {
-    "init": ("people.csv --no-ask", 0),
+    "init": ("people.csv", 0),
     "summary": ("study --profile age=60", 0),
     "verify": ("study --ledger books.db", 0),
     "report": ("study", 0),
@@ -62,7 +62,7 @@ def test_what_is_printed_is_json_and_nothing_else(folder, monkeypatch, capsys, n
 @pytest.mark.slow
 def test_init_tells_as_json_what_a_person_has_to_confirm(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    arguments = ("people.csv", "--codebook", "schema.yaml", "--no-ask", "--output", "made.yaml")
+    arguments = ("people.csv", "--codebook", "schema.yaml", "--output", "made.yaml")
     assert call(monkeypatch, "init", *arguments, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["to_confirm"] == ["remarks"] and told["output"] == "made.yaml"

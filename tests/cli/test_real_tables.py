@@ -102,7 +102,7 @@ def test_from_a_codebook_to_answers_that_agree_with_those_without_privacy(name, 
     write(table, tmp_path / file)
     adjacency = ("--adjacency", "zero_out") if "zero_out" in options else ()
     codebook = CODEBOOKS / f"{name}.yaml"
-    command(tmp_path, "init", file, "--codebook", codebook, "--no-ask", "--output", "schema.yaml")
+    command(tmp_path, "init", file, "--codebook", codebook, "--output", "schema.yaml")
     budget = ("--epsilon", 1.001, "--delta", 1e-6, *adjacency)
     command(tmp_path, "ledger", "init", "books.db", "--dataset", name, *budget)
     asked = ("--schema", "schema.yaml", "--formula", formula, "--epsilon", 1, *options)

@@ -10,12 +10,6 @@ from private_mcmc import DataSchemaError, Schema
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.data.table import read_identifiers, read_table
 
-DDI = """<codeBook xmlns="ddi:codebook:2_5"><dataDscr><var name="hours"><labl>Weekly hours</labl>
-<valrng><range min="0" max="80"/></valrng>
-<invalrng><range min="-9" max="-7"/><item VALUE="99"/>OTHER</invalrng>
-<varFormat type="numeric"/></var></dataDscr></codeBook>"""
-
-
 def test_of_an_spss_file(tmp_path):
     pyreadstat = pytest.importorskip("pyreadstat")
     table = pandas.DataFrame({"hours": [40.0, -7.0, -9.0], "mood": [1.0, 2.0, 8.0], "pay": [1.0, 2.0, 3.0]})
@@ -32,18 +26,9 @@ def test_of_an_spss_file(tmp_path):
     assert fields["pay"].missing_values == ("",)
 
 
-@pytest.mark.parametrize(
-    ("other", "marks"), [("", {"", "-9", "-8", "-7", "99"}), ('<range min="-3"/>', None)]
-)
-def test_of_a_ddi_codebook(tmp_path, other, marks):
-    (tmp_path / "book.xml").write_text(DDI.replace("OTHER", other))
-    field = read_codebook(tmp_path / "book.xml")["hours"]
-    assert set(field.missing_values) == (marks or {"", "-9", "-8", "-7", "99"})
-
-
 def test_they_are_read_as_missing(tmp_path):
-    (tmp_path / "book.xml").write_text(DDI.replace("OTHER", ""))
-    record = read_codebook(tmp_path / "book.xml").to_dict()
+    (tmp_path / "book.csv").write_text('name,type,min,max,missing\nhours,number,0,80,"-9,-8,-7,99"\n')
+    record = read_codebook(tmp_path / "book.csv").to_dict()
     record["fields"][0]["private_mcmc"]["missing"] = "indicator"
     columns = read_table({"hours": [40, -7, 99, None, 12.0]}, Schema.from_dict(record), ["hours"])
     assert columns["hours"].tolist() == [40, 40, 40, 40, 12]

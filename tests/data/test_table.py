@@ -62,7 +62,6 @@ WRITTEN = {
     "t.feather": lambda path: feather.write_feather(pyarrow.table(ROWS), path),
     "t.dta": lambda path: pandas.DataFrame(ROWS).to_stata(path, write_index=False),
     "t.sav": lambda path: pyreadstat.write_sav(pandas.DataFrame(ROWS), path),
-    "t.xpt": lambda path: pyreadstat.write_xport(pandas.DataFrame(ROWS), path),
 }
 IN_MEMORY = {
     "a dict": lambda: ROWS,
