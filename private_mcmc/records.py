@@ -91,6 +91,14 @@ _TYPED = dict.fromkeys("‘’‛ʹʻʼ′", "'") | dict.fromkeys("“”„‟�
 _ACCENT = " \u0301"
 
 
+def text_of_bytes(value: bytes) -> str:
+    """In UTF-8, or where it is none in Latin-1, which every text of bytes is."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
 def as_seen(text: str) -> str:
     """``text`` as its readers tell it from others: in the form NFKC, with digits, dashes, quotes and spaces
     of ASCII, one space where there are several, nothing unseen.

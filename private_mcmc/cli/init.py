@@ -13,7 +13,6 @@ from private_mcmc.cli.common import JsonOption, echo
 
 if TYPE_CHECKING:
     from private_mcmc.data.fields import Field, Type
-    from private_mcmc.data.schema import Schema
 
 _HEAD = """\
 # Check every field and remove its `suggested: true`: nothing runs on a suggestion. A field looks like one of
@@ -39,7 +38,9 @@ def init(
     ],
     codebook: Annotated[
         Path | None,
-        typer.Option(help="Table Schema (JSON, YAML), a dictionary (CSV, Excel), or a Stata or SPSS file with labels"),
+        typer.Option(
+            help="Table Schema (JSON, YAML), a dictionary (CSV, Excel), or a Stata or SPSS file with labels"
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="write the schema here, in place of printing it")
@@ -96,8 +97,8 @@ def init(
     numbers = [] if person else [field.name for field in fields if field.suggested and is_identifier(field)]
     if numbers:
         _say(
-            f"{numbers} may tell persons, or groups of them, apart; nothing is declared of them. The schema's "
-            "last lines show how, if one person has several rows."
+            f"{numbers} may tell persons, or groups of them, apart; nothing is declared of them. The "
+            "schema's last lines show how, if one person has several rows."
         )
     for words in filter(None, map(ends_alone, fields)):
         _say(words)
@@ -132,9 +133,7 @@ def _field(name: str, declared: Field | None) -> Field:
     if not declared.is_used or declared.maximum is not None:
         return declared
     known = {"minimum": found.minimum, "maximum": found.maximum, "unit": declared.unit or found.unit}
-    return replace(
-        declared, **known, bounds_from=found.bounds_from or declared.bounds_from, suggested=True
-    )
+    return replace(declared, **known, bounds_from=found.bounds_from or declared.bounds_from, suggested=True)
 
 
 def _say(words: str) -> None:

@@ -24,7 +24,7 @@ from private_mcmc.data.figures import (
     outcome_levels,
     units,
 )
-from private_mcmc.data.profiles import Margins, Profile, read_profile
+from private_mcmc.data.profiles import Margins, People, Profile, read_people, read_profile
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Plot, Report, Table, number, png
 
@@ -91,10 +91,10 @@ class Answers:
     def table(self) -> Table:
         """The summary as a table for a report."""
         family, level = self.design.family, f"{self.prob:.0%}"
-        columns = ["term", "unit", "estimate", "sd", f"{level} interval"]
+        columns = ["term", "unit", "mean", "sd", f"{level} interval"]
         if family.ratio:
-            # The interval of what is read: of the ratio where there is one.
-            columns[-1:] = [f"{family.ratio}{self._against}", f"{level} interval"]
+            # The interval of what is read: of the ratio where there is one, which is exp of the median.
+            columns[-1:] = [f"{family.ratio}{self._against} (median)", f"{level} interval"]
         rows = []
         for one in self.summary():
             cells: list[str | float | None] = [one.name, one.per, one.mean, one.sd]
@@ -120,8 +120,9 @@ class Answers:
         codes, shown, assumed = read_profile(self.design, profile)
         return Prediction(shown, *self._interval(self._means(codes, level)), assumed, self._level(level))
 
-    def predictions(self, profiles: Sequence[Profile]) -> Table:
-        """Predictions as a table for a report."""
+    def predictions(self, profiles: People) -> Table:
+        """Predictions as a table for a report; profiles are a list of them or a data frame."""
+        profiles = read_people(profiles)
         levels = self.levels or ("",)
         made = [(level, self.predict(profile, level)) for profile in profiles for level in levels]
         names = list(dict.fromkeys(name for _, one in made for name in one.profile))
@@ -140,26 +141,27 @@ class Answers:
         """
         return self.average_effects([profile], level=level)
 
-    def average(
-        self, profiles: Sequence[Profile], weights: Sequence[float] = (), level: str = ""
-    ) -> Prediction:
+    def average(self, profiles: People, weights: Sequence[float] = (), level: str = "") -> Prediction:
         """The outcome's mean over people that are stated: public or released margins, with weights.
 
+        They are a list of profiles or a data frame (pandas, Polars, Arrow) with a row for each.
         An average over the private rows themselves would be another release, which nobody has paid for.
 
         Raises:
             DeclarationError: for fields or values that are not declared, or other than one weight for each.
         """
-        stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
+        profiles = read_people(profiles)
+        stated = Margins(self.design, profiles, [1.0] * len(profiles) if len(weights) == 0 else weights)
         means = stated.average(lambda codes: self._means(codes, level))
         shown = {"people": f"{len(profiles)} profiles"}
         return Prediction(shown, *self._interval(means), stated.assumed, self._level(level))
 
     def average_effects(
-        self, profiles: Sequence[Profile], weights: Sequence[float] = (), level: str = ""
+        self, profiles: People, weights: Sequence[float] = (), level: str = ""
     ) -> tuple[Prediction, ...]:
         """Average marginal effects over people that are stated, as ``average`` has them."""
-        stated = Margins(self.design, profiles, weights or [1.0] * len(profiles))
+        profiles = read_people(profiles)
+        stated = Margins(self.design, profiles, [1.0] * len(profiles) if len(weights) == 0 else weights)
         return tuple(
             Prediction({name: words}, *self._interval(moved), stated.assumed, self._level(level))
             for name, words, moved in stated.effects(lambda codes: self._means(codes, level))

@@ -93,8 +93,10 @@ _HEADERS: Mapping[str, tuple[str, ...]] = {
     "unit": ("unit", "units"),
     "minimum": ("min", "minimum", "lower", "text validation min"),
     "maximum": ("max", "maximum", "upper", "text validation max"),
-    "levels": ("values", "levels", "codes", "choices", "categories", "value labels", "enum")
-    + ("choices, calculations, or slider labels",),
+    "levels": (
+        *("values", "levels", "codes", "choices", "categories", "value labels", "enum"),
+        "choices, calculations, or slider labels",
+    ),
     "missing": ("missing", "missing values", "missing codes", "missingvalues"),
 }
 # Types by the beginning of their words.
@@ -120,8 +122,8 @@ def _dictionary(path: Path) -> list[Record]:
     told = [places[what] for what in ("type", "levels", "minimum", "maximum")]
     if places["name"] is None or len(lines) < 2 or all(place is None for place in told):
         raise DeclarationError(
-            f"{path}: a dictionary has a line for every variable, and columns such as name, label, type, unit, "
-            "min, max, values (0=no, 1=yes), or those of REDCap's export."
+            f"{path}: a dictionary has a line for every variable, and columns such as name, label, type, "
+            "unit, min, max, values (0=no, 1=yes), or those of REDCap's export."
         )
 
     def cell(line: Sequence[str], what: str) -> str:
@@ -143,7 +145,10 @@ def _said(said: Mapping[str, str]) -> Record:
     if found == "string" and len(ends) == 2 and all(map(is_number, ends.values())):
         found = "number"
     record: Record = {"name": said["name"], "title": said["title"], "unit": said["unit"], "type": found}
-    record["missingValues"] = ["", *(mark.strip() for mark in re.split(r"[,;|]", said["missing"]) if mark.strip())]
+    record["missingValues"] = [
+        "",
+        *(mark.strip() for mark in re.split(r"[,;|]", said["missing"]) if mark.strip()),
+    ]
     if kind in _NO_VALUES:
         return {**record, "type": "string"}
     if len(levels) >= 2:

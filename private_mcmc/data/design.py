@@ -62,7 +62,7 @@ class Design:
         intercept: prior of the intercept in the middle of all ranges, or ``None`` without one.
         parameters: priors or stated values of the family's other parameters, in the outcome's units.
         correlations: prior of each, by its site.
-        unsaid: those of them that nobody stated.
+        unsaid: those of the parameters that have a value which nobody stated.
     """
 
     formula: Formula
@@ -260,8 +260,8 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     parameters, unsaid = {}, []
     for each in family.parameters:
         said = [given.pop(word) for word in (each.name, *each.aliases) if word in given]
-        unsaid += [] if said else [each.name]
-        parameters[each.name] = said[0] if said else Prior("", (each.usual * (half if each.scaled else 1.0),))
+        parameters[each.name] = said[0] if said else each.prior(half)
+        unsaid += [each.name] if not said and parameters[each.name].is_stated else []
         check_sign(each.name, parameters[each.name], real=False)
     if given:
         names = [

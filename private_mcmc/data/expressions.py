@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.interpolate import BSpline, CubicSpline, PPoly
 from scipy.special import legendre
 
-from private_mcmc.data.fields import identifier
+from private_mcmc.data.fields import identifier, repeated
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -241,6 +241,8 @@ _OPTIONS = {
     "poly": ("degree", "raw"),
 }
 _MOST = 20
+# Of the declared range between two knots: in single precision nearer ones are one.
+_CLOSEST = 1e-4
 
 
 @dataclass(frozen=True)
@@ -270,13 +272,15 @@ class _Call:
             return [float(knot) for knot in np.linspace(low, high, df - spare + 2)[1:-1]]
         if "df" in self.options:
             raise self.wrong("df or knots, not both")
-        if not isinstance(given, Sequence) or not all(isinstance(knot, int | float) for knot in given):
+        if not isinstance(given, Sequence) or not all(type(knot) in (int, float) for knot in given):
             raise self.wrong("knots is a list of numbers, as knots=[30, 50]")
         knots = [float(knot) for knot in given]
-        if not (
-            0 < len(knots) <= _MOST and all(a < b for a, b in zip([low, *knots], [*knots, high], strict=True))
-        ):
-            raise self.wrong(f"knots increase and lie inside the declared range, {low:g} to {high:g}")
+        apart = _CLOSEST * (high - low)
+        gaps = (b - a for a, b in zip([low, *knots], [*knots, high], strict=True))
+        if not (0 < len(knots) <= _MOST and all(gap >= apart for gap in gaps)):
+            raise self.wrong(
+                f"knots increase inside the declared range, {low:g} to {high:g}, at least {apart:g} apart"
+            )
         return knots
 
     def wrong(self, why: str) -> DeclarationError:
@@ -305,7 +309,9 @@ def basis(
         f"{call.name}({', '.join([inner.text, *(f'{key}={value}' for key, value in call.options.items())])})"
     )
     if call.name == "poly":
-        if call.options.get("raw", False) is True:
+        if not isinstance(raw := call.options.get("raw", False), bool):
+            raise call.wrong("raw is True (powers) or False (Legendre polynomials)")
+        if raw:
             return _powers(call, inner, shown)
         pieces, labels, per = _polynomials(call, (low, high))
     elif call.name == "bs":
@@ -336,7 +342,10 @@ def _parsed(text: str) -> _Call | None:
         *zip(names, node.args[1:], strict=False),
         *((word.arg or "", word.value) for word in node.keywords),
     ]
-    if not node.args or len(node.args) > 1 + len(names) or {name for name, _ in given} - set(names):
+    words = [name for name, _ in given]
+    if repeated(words):
+        raise found.wrong(f"{repeated(words)[0]} is there twice")
+    if not node.args or len(node.args) > 1 + len(names) or set(words) - set(names):
         raise found.wrong(f"takes a number and {', '.join(names)}, as in {node.func.id}(age, {names[0]}=3)")
     return _Call(found.text, found.name, found.inner, {name: _option(found, node) for name, node in given})
 

@@ -35,19 +35,25 @@ _WANTED: Mapping[Kind, str] = {
 }
 
 
-_FEW_CODES = 10
+_FEW_CODES, _MOST_SIGNS = 10, 1_000
 
 
 class Parameter(NamedTuple):
     """A parameter beside the mean: its name, other words for it, and its value if nothing is said of it.
 
-    ``usual`` is in halves of the outcome's range where ``scaled``.
+    With a ``law`` it is estimated, and ``usual`` is the law's scale in halves of the outcome's range.
+    ``words`` say how other programs have it.
     """
 
     name: str
     aliases: tuple[str, ...]
     usual: float
-    scaled: bool = False
+    law: str = ""
+    words: str = ""
+
+    def prior(self, half: float) -> Prior:
+        """What it is if nothing is said, on the outcome's scale, half of whose range is ``half``."""
+        return Prior(self.law, (self.usual * (half if self.law else 1.0),))
 
 
 class Scales(NamedTuple):
@@ -155,8 +161,15 @@ def _softmax(eta: Array) -> Array:
 _ODDS, _RATES, _MEANS, _MEDIANS = "odds ratio", "rate ratio", "ratio of means", "ratio of medians"
 _OF_ODDS, _OF_LOGS = Scales(5.0, 2.5, 1.0), Scales(3.0, 1.0, 0.5)
 _OF_HALVES, _OF_LEVELS = Scales(1.0, 1.0, 0.5), Scales(3.0, 1.5, 1.0)
-_SIGMA, _OF_THE_LOG = Parameter("sigma", (), 0.5, scaled=True), Parameter("sigma", (), 1.0)
+_SIGMA, _OF_THE_LOG = Parameter("sigma", (), 0.5, "halfnormal"), Parameter("sigma", (), 1.0)
 _NU, _SHAPE = Parameter("nu", (), 4.0), Parameter("alpha", ("shape",), 1.0)
+# Of counts the variance is mean + mean²/alpha.
+_SIZE = Parameter(
+    "alpha",
+    ("shape",),
+    1.0,
+    words="size or theta in R (MASS, glmmTMB), shape in brms, 1/alpha in statsmodels",
+)
 _KAPPA = Parameter("kappa", ("phi",), 10.0)
 _COUNTS = "dist.NegativeBinomial2(jnp.exp(eta), alpha)"
 _GAMMA = "dist.Gamma(alpha, alpha * jnp.exp(-eta))"
@@ -172,7 +185,7 @@ FAMILIES: Mapping[str, Family] = {
         Family("bernoulli", "two", "dist.Bernoulli(logits=eta)", expit, _ODDS, "probability", _OF_ODDS),
         Family("binomial", "count", "dist.Binomial(trials, logits=eta)", expit, _ODDS, "share", _OF_ODDS),
         Family("poisson", "count", "dist.Poisson(jnp.exp(eta))", np.exp, _RATES, "mean count", _OF_LOGS),
-        Family("negativebinomial", "count", _COUNTS, np.exp, _RATES, "mean count", _OF_LOGS, (_SHAPE,)),
+        Family("negativebinomial", "count", _COUNTS, np.exp, _RATES, "mean count", _OF_LOGS, (_SIZE,)),
         Family("gaussian", "number", "dist.Normal(mu, sigma)", np.asarray, "", "mean", _OF_HALVES, (_SIGMA,)),
         Family(
             "t", "number", "dist.StudentT(nu, mu, sigma)", np.asarray, "", "mean", _OF_HALVES, (_SIGMA, _NU)
@@ -341,6 +354,8 @@ def marginal(name: str, text: str) -> Prior:
 
 def read_priors(texts: Sequence[str]) -> Mapping[str, Prior]:
     """``age ~ normal(0, 0.1)``, ``sd(1 | region) ~ halfnormal(1)`` or ``sigma = 12``, by name."""
+    if any(not isinstance(text, str) or len(text) > _MOST_SIGNS for text in texts):
+        raise DeclarationError(f"priors: texts of at most {_MOST_SIGNS} signs, as 'age ~ normal(0, 0.1)'.")
     found: dict[str, Prior] = {}
     for text in texts:
         name, prior = _read(text.strip())

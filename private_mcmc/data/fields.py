@@ -11,6 +11,8 @@ from __future__ import annotations
 import keyword
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal, TypeAlias, get_args
@@ -72,6 +74,7 @@ def truth_of(cell: str, true: tuple[str, ...] = TRUE, false: tuple[str, ...] = F
 
 Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
 Otherwise: TypeAlias = Literal["refuse", "missing", "other"]
+Outside: TypeAlias = Literal["refuse", "missing", "nearest"]
 Transform: TypeAlias = Literal["", "log", "log1p", "sqrt"]
 Role: TypeAlias = Literal["", "outcome", "covariate", "group", "person", "ignored"]
 Bounds: TypeAlias = Literal["", "private"]
@@ -122,8 +125,8 @@ class Field:
         type: ``number``, ``integer``, ``boolean``, ``string`` or ``date``.
         title: words for tables and figures.
         unit: of numbers, for example ``years``.
-        minimum: public bound; of a date, days since 1970-01-01. Numbers below count as the bound.
-        maximum: public bound; numbers above count as the bound.
+        minimum: public bound; of a date, days since 1970-01-01.
+        maximum: public bound.
         levels: of a category, in order; the first is what others are compared with.
         missing_values: cells that say that the value is missing.
         missing: what such a cell counts as: ``refuse`` (the table is refused), ``indicator`` (the middle of
@@ -132,6 +135,8 @@ class Field:
             or ``drop`` (its row counts for nothing; under ``zero_out``, or of persons with several rows).
         otherwise: what any other cell counts as, that is no declared value: ``refuse``, ``missing``, or
             ``other`` (a level of its own).
+        outside: what a number outside its range counts as: ``refuse`` (the table is refused), ``missing``, or
+            ``nearest`` (the bound that it is beyond).
         marginal: the distribution of a missing number, such as ``normal(40, 12)``; modelled if empty.
         bounds_from: where the bounds are known from, other than the data.
         transform: how a formula that names the field takes it.
@@ -165,6 +170,7 @@ class Field:
     missing: str = "refuse"
     marginal: str = ""
     otherwise: Otherwise = "refuse"
+    outside: Outside = "refuse"
     bounds_from: str = ""
     transform: Transform = ""
     role: Role = ""
@@ -185,6 +191,7 @@ class Field:
             raise self._wrong(f"type {self.type!r} is not one of {', '.join(get_args(Type))}{hint}")
         for word, allowed in (
             ("otherwise", Otherwise),
+            ("outside", Outside),
             ("transform", Transform),
             ("role", Role),
             ("bounds", Bounds),
@@ -291,6 +298,10 @@ class Field:
                 "bounds: private needs an outer range that anybody knows (constraints.minimum and maximum), "
                 "inside which a narrower one is bought"
             )
+        if self.bounds and self.outside == "missing":
+            raise self._wrong(
+                "outside: missing is for a range that is known; with bounds: private take nearest"
+            )
         if self.decimal == self.thousands:
             raise self._wrong("decimalChar and groupChar must differ")
         if self.type == "date" and self.format and "%" not in self.format:
@@ -298,7 +309,7 @@ class Field:
 
     def _check_category(self) -> None:
         values = [composed(level.value.strip()) for level in self.levels]
-        if twice := sorted({value for value in values if values.count(value) > 1}):
+        if twice := repeated(values):
             raise self._wrong(f"has levels {twice} twice")
         if taken := sorted({OTHER_LEVEL, MISSING_LEVEL} & set(values)):
             raise self._wrong(f"levels {taken} have names of the library's own")
@@ -309,8 +320,8 @@ class Field:
             )
         if self.transform:
             raise self._wrong("a transform is for numbers")
-        if self.bounds:
-            raise self._wrong("bounds are for numbers")
+        if self.bounds or self.outside != "refuse":
+            raise self._wrong("bounds and outside are for numbers")
         if both := sorted(set(self.true_values) & set(self.false_values)):
             raise self._wrong(f"{both} are trueValues and falseValues")
         fates = ("refuse", "indicator", "marginal", "drop")
@@ -321,6 +332,11 @@ class Field:
 
     def _wrong(self, words: str) -> DeclarationError:
         return DeclarationError(f"field {self.name!r}: {words}.")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """What is there more than once."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def boolean_levels(true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> tuple[Level, ...]:

@@ -7,6 +7,8 @@ columns depend on which rows a table has.
 
 from __future__ import annotations
 
+import ast
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,11 +16,13 @@ from functools import reduce
 from itertools import product
 
 from private_mcmc.data.expressions import Expression, basis
-from private_mcmc.data.fields import Field, composed, identifier
+from private_mcmc.data.fields import Field, composed, identifier, repeated
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
 _MOST_OWN = 2
+# A formula may be another's, in a study: signs, terms, columns, factors of a term and effects of one.
+_MOST_SIGNS, _MOST_TERMS, _MOST_COLUMNS, _MOST_FACTORS, _MOST_EFFECTS = 5_000, 2_000, 2_000, 9, 100_000
 
 
 @dataclass(frozen=True)
@@ -61,8 +65,42 @@ def ranges(schema: Schema, expression: Expression) -> dict[str, tuple[float, flo
     return found
 
 
+def _terms_at_most(node: ast.expr) -> int:
+    """How many terms an expression has at most, before any is made; ``@`` stands for ``:``."""
+    if isinstance(node, ast.UnaryOp):
+        return _terms_at_most(node.operand)
+    if not isinstance(node, ast.BinOp):
+        return 1
+    left, right = _terms_at_most(node.left), _terms_at_most(node.right)
+    if isinstance(node.op, ast.Pow):
+        power = node.right.value if isinstance(node.right, ast.Constant) else None
+        # As many products as formulaic makes before it drops what is there twice.
+        return left**power if isinstance(power, int) and 0 < power <= _MOST_FACTORS else _MOST_TERMS + 1
+    if isinstance(node.op, ast.Add | ast.Sub):
+        return left + right
+    return left * right + (0 if isinstance(node.op, ast.MatMult) else left + right)
+
+
+def _check_size(text: str, right: str) -> None:
+    """Refuse a formula that stands for more terms than anybody reads, before they are made."""
+    try:
+        tree = ast.parse(right.replace(":", "@").replace("^", "**"), mode="eval").body
+        many = _terms_at_most(tree) > _MOST_TERMS
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # What is no arithmetic has no operators that multiply, or none that is read.
+        many = bool(re.search(r"\*\*|\^", right)) or right.count("*") + right.count(":") > _MOST_FACTORS
+    if many:
+        raise _too_large(text, f"it stands for more than {_MOST_TERMS:,} terms")
+
+
+def _too_large(text: str, why: str) -> DeclarationError:
+    shown = text if len(text) <= 80 else f"{text[:77]}…"
+    return DeclarationError(f"formula {shown!r}: {why}; name the ones that matter.")
+
+
 def expand(text: str, right: str) -> list[list[str]]:
     """The factors of every term; the intercept has none."""
+    _check_size(text, right)
     import formulaic
     from formulaic.errors import FormulaicError
 
@@ -93,6 +131,11 @@ def terms_of(words: list[str], every: list[list[str]], schema: Schema) -> list[T
             factors.append([(field.name, None)])
         else:
             factors.append([(number.text, number) for number in _numbers_of(word, schema)])
+    levels = math.prod(len(schema[name].all_levels) for name, _ in categories)
+    if len(words) > _MOST_FACTORS or math.prod(map(len, factors)) * levels > _MOST_EFFECTS:
+        raise _too_large(
+            ":".join(words), f"a term has at most {_MOST_FACTORS} factors, {_MOST_EFFECTS:,} effects"
+        )
     return [
         Term(
             ":".join(name for name, _ in chosen),
@@ -206,8 +249,19 @@ _HABITS = (
         "(1 | outer) + (1 | both)",
     ),
     (
+        r"\b(?:relevel|C)\(\s*`?([\w.]+)`?\s*,\s*(?:(?:contr\.)?[Tt]reatment\()?\s*"
+        r"(?:(?:ref|reference|base)\s*=)?\s*['\"]([^'\"]+)['\"]",
+        r"the first of a field's levels is the reference: write \1, and put \2 first among its levels in the "
+        "schema",
+    ),
+    (
         r"\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+|\bC\([^()]*,",
-        "the first of a field's levels in the schema is the reference",
+        "levels are compared with the first one in the schema (treatment contrasts); write the field's name",
+    ),
+    (
+        r"(?<![\w.)])([\w.]+)\[([^\[\]]*)\]",
+        r"a term has all levels of its field: write \1; one level (\2) is a column of its own, made in the "
+        "table and declared as boolean",
     ),
     (r"\b(mvbind|mvbf)\(", "one outcome at a time; each further fit is charged on its own"),
     (
@@ -242,9 +296,8 @@ _HABITS = (
         r"a power is I(\1 ** \2): between terms the sign would mean interactions, and of one alone nothing",
     ),
     (
-        r"\b(cut|ifelse|case_when|relevel|strata|where|get_dummies)\(|[<>]|==",
-        "conditions are columns of their own: make one in the table and declare it; the first of its levels "
-        "is the reference",
+        r"\b(cut|ifelse|case_when|strata|where|get_dummies)\(|[<>]|==",
+        "conditions are columns of their own: make one in the table and declare it",
     ),
 )
 
@@ -281,6 +334,8 @@ class Formula:
 def read_formula(text: str, schema: Schema) -> Formula:
     """Read ``text`` against ``schema``."""
     text = composed(text)
+    if len(text) > _MOST_SIGNS:
+        raise _too_large(text, f"it has more than {_MOST_SIGNS:,} signs")
     for habit, instead in _HABITS:
         if found := re.search(habit, text):
             raise DeclarationError(f"formula {text!r}: {found.expand(instead)}.")
@@ -313,8 +368,9 @@ def read_formula(text: str, schema: Schema) -> Formula:
             terms.extend(terms_of(each, factors, schema))
     for effects, bar, field in groups:
         terms.extend(group_terms(text, effects, bar == "|", field_of(field, schema), schema))
-    names = [term.name for term in terms]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if len(terms) > _MOST_COLUMNS:
+        raise _too_large(text, f"it has more than {_MOST_COLUMNS:,} columns")
+    if twice := repeated(term.name for term in terms):
         raise DeclarationError(
             f"formula {text!r}: {twice} are there twice; (1 + x | field) has both, intercept and slope."
         )
@@ -324,8 +380,9 @@ def read_formula(text: str, schema: Schema) -> Formula:
         numbers = tuple(number.text for number in term.numbers)
         if whole and not term.group and (numbers in alone or (intercept and not numbers)):
             raise DeclarationError(
-                f"formula {text!r}: {term.name!r} has an effect of every cell, which leaves nothing to "
-                f"what it contains; write {term.name.replace(':', ' * ')}, or leave that out, as in 0 + a:b."
+                f"formula {text!r}: {term.name} without the effects of its fields beside an intercept is one "
+                f"effect too many. Write {term.name.replace(':', ' * ')}, which has both, or for an effect "
+                f"of every cell leave the intercept out, {outcome} ~ 0 + {term.name}."
             )
     if not terms and not intercept:
         raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
@@ -364,6 +421,8 @@ def _plain(text: str, schema: Schema) -> str:
     """``text`` with every field's name as a Python name: ``sample.yr`` and `` `body mass` `` too."""
     for name in sorted(schema.by_name, key=len, reverse=True):
         word = identifier(name)
+        if name not in text:
+            continue
         text = text.replace(f"`{name}`", word)
         if word != name and re.fullmatch(r"[\w.]+", name):
             text = re.sub(rf"(?<![\w.`]){re.escape(name)}(?![\w.(`])", word, text)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,8 +15,52 @@ from private_mcmc.data.effects import Array
 from private_mcmc.data.fields import Field, plain_number
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.table import encoded
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.records import Record
+
+Codes: TypeAlias = Mapping[str, float]
+Profile: TypeAlias = Mapping[str, str | float]
+Means: TypeAlias = Callable[[Codes], Array]
+# A list of profiles, or whatever is a table in memory.
+People: TypeAlias = Any
+
+
+def read_people(people: object) -> list[Profile]:
+    """Profiles from a list of them, a data frame (pandas, Polars, Arrow), or a dict of columns.
+
+    An empty cell is a field that is left out.
+    """
+    if isinstance(people, list | tuple):
+        return [_one_profile(each) for each in people]
+    columned = not isinstance(people, Mapping) or all(
+        np.ndim(each) == 1 and not isinstance(each, str) for each in people.values()
+    )
+    if not columned or isinstance(people, str | Path) or getattr(people, "ndim", 2) == 1:
+        return [_one_profile(people)]
+    try:
+        source = source_of(people)
+    except DataSchemaError:
+        raise _no_profiles(people) from None
+    lines = (
+        zip(source.names, cells, strict=True)
+        for chunk in source.chunks(source.names)
+        for cells in zip(*(chunk[name] for name in source.names), strict=True)
+    )
+    return [{name: cell for name, cell in line if cell} for line in lines]
+
+
+def _one_profile(profile: object) -> Profile:
+    """A dict, or a row of a pandas frame."""
+    if isinstance(profile, str | bytes) or not hasattr(profile, "keys"):
+        raise _no_profiles(profile)
+    return {str(name): profile[name] for name in profile.keys()}  # type: ignore[index]  # noqa: SIM118
+
+
+def _no_profiles(given: object) -> DeclarationError:
+    return DeclarationError(
+        "profile: a dict, as {'age': 60, 'sex': 'male'}; several are a list of them or a data frame, for "
+        f"predictions and average. A {type(given).__name__} was given."
+    )
 
 
 def read_profile(
@@ -26,6 +70,7 @@ def read_profile(
 
     Left out, a number is in the middle of its range and a category at its first level; a group is not there.
     """
+    profile = _one_profile(profile)
     codes, shown, assumed = {}, {}, []
     read = [
         name for name in design.formula.fields if name not in (design.formula.outcome, design.formula.trials)
@@ -56,8 +101,8 @@ def profile_value(field: Field, text: str) -> float:
         if text in names:
             return float(names[text])
     wide = field
-    if not field.is_category and field.missing_values:
-        fates: Record = {"missing": "refuse", "marginal": "", "otherwise": "refuse"}
+    if not field.is_category:
+        fates: Record = {"missing": "refuse", "marginal": "", "otherwise": "refuse", "outside": "refuse"}
         wide = replace(field, minimum=-1e300, maximum=1e300, transform="", **fates)
     columns, whole = encoded(wide, [text])
     value = float(next(iter(columns.values()))[0])
@@ -69,10 +114,6 @@ def profile_value(field: Field, text: str) -> float:
         raise DeclarationError(f"profile: {field.name!r}={text!r} is not declared; the schema has {allowed}.")
     return value
 
-
-Codes: TypeAlias = Mapping[str, float]
-Profile: TypeAlias = Mapping[str, str | float]
-Means: TypeAlias = Callable[[Codes], Array]
 
 WEIGHT = "weight"
 

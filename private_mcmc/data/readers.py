@@ -23,6 +23,7 @@ import numpy as np
 from private_mcmc.data.fields import composed
 from private_mcmc.domains.columns import Opener, arrow_table, parquet_table
 from private_mcmc.errors import DataSchemaError
+from private_mcmc.records import text_of_bytes
 
 Cells: TypeAlias = Sequence[str | None]
 Chunk: TypeAlias = dict[str, Cells]
@@ -128,7 +129,7 @@ def _text(value: Any) -> str:
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        return text_of_bytes(value)
     return str(value)
 
 

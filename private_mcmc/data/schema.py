@@ -27,6 +27,7 @@ from private_mcmc.data.fields import (
     days,
     identifier,
     plain_number,
+    repeated,
     truth_of,
 )
 from private_mcmc.errors import DeclarationError, clean_errors
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
 # What Table Schema has no word for, under ``KEY``: of a field with what is usual, of the whole table.
 _OURS = {
     **dict.fromkeys(("bounds", "bounds_from", "marginal", "transform", "role"), ""),
-    **dict.fromkeys(("missing", "otherwise"), "refuse"),
+    **dict.fromkeys(("missing", "otherwise", "outside"), "refuse"),
 }
 _OURS_OF_ALL = {"person", "encoding"}
+_PERSON = ("field", "at_most", "digits", "pattern")
 # Of Table Schema, and `unit`; other words may stand beside them, as the standard has it.
 _WORDS = (
     "name title type unit format constraints categories categoriesOrdered description missingValues "
@@ -132,7 +134,7 @@ def field_to_dict(field: Field) -> Record:
     elif field.type != "boolean" and field.levels:
         limits = {"enum": [level.value for level in field.levels]}
     labelled = any(level.label != level.value for level in field.levels) and field.type != "boolean"
-    fates = () if field.is_used else ("missing", "otherwise")
+    fates = ("outside",) * field.is_category if field.is_used else ("missing", "otherwise", "outside")
     ours: Record = {word: getattr(field, word) for word in (*_OURS, "suggested") if word not in fates}
     record: Record = {
         "name": field.name,
@@ -233,6 +235,8 @@ class Schema:
         person: the field that identifies a person, or empty if every row is another person.
         at_most: rows of one person that may enter; others are left out.
         encoding: of a CSV file, where it is not UTF-8.
+        digits: whether identifiers are told apart by their digits alone, ``012-34-5678`` as ``012345678``.
+        pattern: a regular expression that a whole identifier matches; one that does not counts as missing.
 
     Raises:
         DeclarationError: for names that are given twice.
@@ -250,12 +254,14 @@ class Schema:
     person: str = ""
     at_most: int = 1
     encoding: str = ""
+    digits: bool = False
+    pattern: str = ""
 
     def __post_init__(self) -> None:
         names = [identifier(name) for field in self.fields for name in (field.name, field.indicator) if name]
         # Models of persons' effects have an argument of that name.
         names += [count_of(identifier(self.person))] if self.at_most > 1 else []
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := repeated(names):
             raise DeclarationError(f"schema: names {twice} are given twice (or are equal as Python names).")
         if self.person and self.person not in self.by_name:
             both = " One whose numbers begin anew in every place: make a column of both in the table."
@@ -273,6 +279,16 @@ class Schema:
                 raise DeclarationError(
                     f"schema: encoding {self.encoding!r} is not known; spreadsheets often write cp1252."
                 ) from None
+        if (self.digits or self.pattern) and not self.person:
+            raise DeclarationError(
+                "schema: digits and pattern are of a person's identifiers: name their field."
+            )
+        try:
+            re.compile(self.pattern)
+        except (re.error, OverflowError, RecursionError):
+            raise DeclarationError(
+                f"schema: person.pattern {self.pattern!r} is no regular expression."
+            ) from None
         if not self.at_most >= 1 or (self.at_most > 1 and not self.person):
             raise DeclarationError(f"schema: at_most={self.at_most}: at least 1, of a person's field.")
 
@@ -308,15 +324,17 @@ class Schema:
         ours = record.get(KEY, {})
         ours = ours if isinstance(ours, Mapping) else {"?": ours}
         person = ours.get("person", {})
-        known = isinstance(person, Mapping) and not set(person) - {"field", "at_most"}
+        known = isinstance(person, Mapping) and not set(person) - set(_PERSON)
         if not known or set(ours) - _OURS_OF_ALL:
-            raise DeclarationError(f"schema: {KEY} takes person: {{field: …, at_most: …}}, and encoding.")
+            raise DeclarationError(f"schema: {KEY} takes person, with {', '.join(_PERSON)}, and encoding.")
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)
-        count = str(person.get("at_most", "1"))
-        if not count.isdigit():
-            raise DeclarationError("schema: person.at_most must be a whole number.")
-        return cls(read, who, int(count), str(ours.get("encoding", "")))
+        count = plain_number(str(person.get("at_most", "1")))
+        if not (count.is_integer() and 1 <= count < 2**31):
+            raise DeclarationError("schema: person.at_most is a whole number, at least 1.")
+        digits = _truth(who, "digits", person.get("digits", "false"))
+        pattern = str(person.get("pattern", ""))
+        return cls(read, who, int(count), str(ours.get("encoding", "")), digits, pattern)
 
     def to_dict(self) -> Record:
         """The descriptor; ``from_dict`` reads it again."""
@@ -324,7 +342,11 @@ class Schema:
             "$schema": _STANDARD,
             "fields": [field_to_dict(each) for each in self.fields],
         }
-        ours: Record = {"person": {"field": self.person, "at_most": self.at_most}} if self.person else {}
+        person: Record = {"field": self.person, "at_most": self.at_most}
+        person |= ({"digits": True} if self.digits else {}) | (
+            {"pattern": self.pattern} if self.pattern else {}
+        )
+        ours: Record = {"person": person} if self.person else {}
         if ours := ours | ({"encoding": self.encoding} if self.encoding else {}):
             record[KEY] = ours
         return record

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from private_mcmc.data.fields import (
 from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.domains.persons import check_wide
+from private_mcmc.domains.persons import check_wide, spelling
 from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields, as_seen
 
@@ -49,6 +50,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 REFUSED, MISSING = math.nan, math.inf
 _BEFORE, _AFTER = re.compile(r"[^\d+\-.,]*"), re.compile(r"\D*")
 _MOST_REMEMBERED = 100_000
+_SINGLE = 2.0**-23
+_BEYOND = "; of numbers beyond the range outside: missing, or nearest"
 
 
 def encoded(field: Field, cells: Iterable[str | None]) -> tuple[dict[str, Array], bool]:
@@ -90,6 +93,9 @@ def _reader(field: Field) -> Callable[[str | None], float]:
     codes = {number for number in numbers if not math.isnan(number)}
     truths = field.type == "boolean"
     low, high = (0.0, 0.0) if field.is_category else field.range
+    beyond = {"refuse": REFUSED, "missing": MISSING}
+    # A bound of 0.1 that was written with 32 bits is a little more than 0.1.
+    slack = _SINGLE * max(abs(low), abs(high))
 
     def of_category(text: str) -> float:
         value = truth_of(text, field.true_values, field.false_values) if truths else text
@@ -108,7 +114,8 @@ def _reader(field: Field) -> Callable[[str | None], float]:
             return MISSING
         if math.isnan(number) or (field.type == "integer" and number != int(number)):
             return fate
-        return min(max(number, low), high)
+        nearest = min(max(number, low), high)
+        return nearest if abs(number - nearest) <= slack else beyond.get(field.outside, nearest)
 
     read = of_category if field.is_category else of_number
 
@@ -197,15 +204,21 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
     source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
     _check_names(source, [field.name])
     # Rows with a code of missing values are those of nobody, and not all of one person.
-    marks = {as_seen(mark) for mark in field.missing_values}
+    marks = {spelling(mark) for mark in field.missing_values}
+
+    @lru_cache(_MOST_REMEMBERED)
+    def told(cell: str | None) -> str:
+        text = as_seen(cell or "")
+        if spelling(text) in marks:
+            return ""
+        if schema.digits:
+            text = "".join(re.findall("[0-9]", spelling(text)))
+        return text if not schema.pattern or re.fullmatch(schema.pattern, text) else ""
+
     with cells_in_words(source.where):
         check_wide(field.name, source.kind(field.name))
-        cells = (as_seen(cell or "") for chunk in source.chunks([field.name]) for cell in chunk[field.name])
-        # Without a ".0", as elsewhere: identifiers may begin with zeros.
-        return np.array(
-            ["" if cell in marks or re.sub(r"(\.0+|,00?)$", "", cell) in marks else cell for cell in cells],
-            dtype=np.object_,
-        )
+        cells = (told(cell) for chunk in source.chunks([field.name]) for cell in chunk[field.name])
+        return np.array(list(cells), dtype=np.object_)
 
 
 def read_header(path: str | Path, declared: Collection[str] = (), encoding: str = "") -> list[str]:
@@ -261,12 +274,13 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
     return (
         f"{where}: fields {names} have cells that the schema leaves without a fate. No row was used. Of "
         f"{first.name!r} declare {codes} (missingValues), {read}, and what any other cell counts as "
-        f"({remedy})."
+        f"({remedy}{_BEYOND * (not first.is_category)})."
     )
 
 
 def _check_names(source: Source, wanted: Sequence[str]) -> None:
-    absent = [name for name in wanted if name not in source.names]
+    here = Counter(source.names)
+    absent = [name for name in wanted if name not in here]
     if absent and not source.path:
         raise DataSchemaError(f"the table: has no columns {absent}; it has {list(source.names)}.")
     if absent:
@@ -274,7 +288,7 @@ def _check_names(source: Source, wanted: Sequence[str]) -> None:
             f"{source.where}: has no fields {absent}. Is this the schema's table, and its first line the "
             "header? The names that it has are not shown: the first line may be a person's record."
         )
-    if twice := [name for name in wanted if source.names.count(name) > 1]:
+    if twice := [name for name in wanted if here[name] > 1]:
         raise DataSchemaError(f"{source.where}: fields {twice} are there twice; give each a name of its own.")
 
 

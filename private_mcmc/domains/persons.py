@@ -20,7 +20,7 @@ from jax.typing import ArrayLike, DTypeLike
 from private_mcmc.domains.columns import PRESENT, check_unmasked
 from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.errors import DataSchemaError, construction_checked
-from private_mcmc.records import Record, as_seen
+from private_mcmc.records import Record, as_seen, text_of_bytes
 
 Columns = Mapping[str, np.ndarray]
 Numbers = npt.NDArray[np.int64]
@@ -132,9 +132,7 @@ def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
 def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 
-    Of objects and text, the text counts: ``5``, ``"5"``, ``"05"``, ``"5.0"``, ``"5,0"`` and ``"5e+00"`` are
-    one identifier. Spellings that may be one person's are taken for one: who is split in two is protected
-    half.
+    Of objects and text the :func:`spelling` counts: who is split in two is protected half.
     """
     check_unmasked(name, column)
     check_wide(name, getattr(column, "dtype", None))
@@ -155,7 +153,7 @@ def identified(name: str, column: object) -> Numbers:
         # Numbered one by one: in an array of text one long identifier would fill the memory of them all.
         places: dict[str, int] = {"": -1}
         return np.array(
-            [places.setdefault(_text(value), len(places) - 1) for value in array.tolist()], np.int64
+            [places.setdefault(spelling(value), len(places) - 1) for value in array.tolist()], np.int64
         )
     else:
         there = np.ones(len(array), dtype=bool)
@@ -177,16 +175,30 @@ def check_wide(name: str, dtype: object) -> None:
         )
 
 
-def _text(value: object) -> str:
-    """The text of one identifier; empty where it is missing, or an object that has none."""
+def spelling(value: object) -> str:
+    """The text that an identifier is told apart by; empty where it is missing, or an object that has none.
+
+    **What is merged**, and nothing else:
+
+    1. signs that look alike, as in :func:`private_mcmc.records.as_seen`; bytes and their text, also as Python
+       prints them (``b'7'``), and digits that a spreadsheet is kept from taking for a number (``'7``,
+       ``="7"``);
+    2. a whole number however a program writes it: ``7``, ``+7``, ``007``, ``7.0``, ``7,0``, ``7e+00``, and
+       with separators of thousands, ``1,234``, ``1 234``, ``1'234`` and ``1.234.567``;
+    3. a day, and its midnight: ``2020-01-01``, ``2020-01-01 00:00:00``, ``2020-01-01T00:00:00.000Z``;
+    4. words for nobody: an empty text, ``nan``, ``NaN``, ``None``, ``<NA>``, ``NaT``.
+
+    Capitals, dashes, points and spaces in words tell identifiers apart: a schema may declare that only their
+    digits do, or the pattern that they have (``person: {digits: true, pattern: …}``).
+    """
     try:
-        return _composed(value)
+        return _merged(value)
     except Exception:
         # What it raises may quote it.
         return ""
 
 
-def _composed(value: object) -> str:
+def _merged(value: object) -> str:
     # Whatever is no number, of decimals and NumPy's dates too, is not even equal to itself.
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return ""
@@ -194,15 +206,12 @@ def _composed(value: object) -> str:
         if not np.isfinite(value):
             return ""
         return str(int(value)) if value == int(value) else repr(float(value))
-    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
-    # Systems write an accent as a sign of its own, digits in another width, or signs that nobody sees.
-    text = as_seen(text)
-    if shown := _AS_TEXT.fullmatch(text):
-        # A spreadsheet is kept from taking digits for a number so.
-        text = (shown[1] or shown[2]).strip()
-    if text in _NOBODY:
-        return ""
-    # One program keeps zeros before a number, another writes some behind it where cells are empty.
+    text = as_seen(text_of_bytes(value) if isinstance(value, bytes) else str(value))
+    for pattern, kept in _SAME:
+        if found := pattern.fullmatch(text):
+            text = found.expand(kept).strip()
+    if grouped_digits := _THOUSANDS.fullmatch(text):
+        text = re.sub(r"[,.' ]", "", grouped_digits[1])
     text = _written_out(text)
     number = _WHOLE.fullmatch(text)
     return text if number is None else number[1] + number[2] if number[2] else "0"
@@ -214,17 +223,22 @@ def _written_out(text: str) -> str:
     if found is None:
         return text
     sign, whole, rest, power = found[1], found[2], (found[3] or "").rstrip("0"), int(found[4])
-    if power < len(rest):
-        # ``1500e-2`` is whole too, but no program writes it.
-        return text
-    return sign + whole + rest + "0" * (power - len(rest))
+    # ``1500e-2`` is whole too, but no program writes it.
+    return text if power < len(rest) else sign + whole + rest + "0" * (power - len(rest))
 
 
 # Types of floats, as pandas, Arrow and others call them; Arrow's of 64 bits is ``double``.
 _NARROW = frozenset(["bfloat16", "float16", "halffloat", "float32", "float"])
-# A missing value as Python, NumPy and pandas write it, by `column.astype(str)` say.
-_NOBODY = frozenset(["nan", "NaN", "None", "<NA>", "NaT"])
-_AS_TEXT = re.compile(r"'(\d+)|=\"([^\"]+)\"")
+_SAME = (
+    (re.compile(r"b'(.*)'|b\"(.*)\""), r"\1\2"),
+    (re.compile(r"'(\d+)|=\"([^\"]+)\""), r"\1\2"),
+    (re.compile(r"(\d{4}-\d\d-\d\d)[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]00:?00)?"), r"\1"),
+    (re.compile(r"nan|NaN|None|<NA>|NaT"), ""),
+)
+# Digits of a group are three; with a single point the number may be one with decimals.
+_THOUSANDS = re.compile(
+    r"([+-]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+|(?:\.\d{3}){2,}))(?:[.,]0{1,2})?", re.ASCII
+)
 _POWERS = re.compile(r"\+?(-?)(\d++)(?:[.,](\d*+))?[eE]\+?(\d{1,3})", re.ASCII)
 # Behind a comma one or two zeros are decimals, as in ``5,0``; three are thousands.
 _WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+|,00?)?", re.ASCII)

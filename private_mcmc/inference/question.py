@@ -17,7 +17,7 @@ from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.figures import units
-from private_mcmc.data.formula import read_formula
+from private_mcmc.data.formula import ranges, read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
@@ -136,10 +136,52 @@ def _notes(made: Design) -> tuple[str, ...]:
         "they are more alike than that, intervals are too narrow and errors larger than predicted: add an "
         f"effect of each, (1 | {schema.person}).",
     )
-    return alike * apart + tuple(
-        f"{name} is taken to be {made.parameters[name]}, nothing was said of it. State what is known, as "
-        f"the prior {name} = {made.parameters[name]}, or have it estimated, as {name} ~ halfnormal(…)."
-        for name in made.unsaid
+    told = {each.name: each.words for each in made.family.parameters if each.words}
+    return (
+        *alike * apart,
+        *_misread(made),
+        *_unlogged(made),
+        *(
+            f"{name} is taken to be {made.parameters[name]}, nothing was said of it"
+            + (f" ({told[name]})" if name in told else "")
+            + f". State what is known, as the prior {name} = {made.parameters[name]}, or have it estimated, "
+            f"as {name} ~ halfnormal(…)."
+            for name in made.unsaid
+        ),
+    )
+
+
+# Codes that questionnaires have for no answer.
+_CODES = (-999, -99, -9, 99, 999, 9999)
+
+
+def _misread(made: Design) -> tuple[str, ...]:
+    """Numbers whose codes of missing values, if they have any, would count as values."""
+    numbers = [made.schema[name] for name in made.formula.fields if not made.schema[name].is_category]
+    bare = [field for field in numbers if field.type != "date" and not any(field.missing_values)]
+    silent = [
+        field.name
+        for field in bare
+        if field.outside == "nearest" or any(field.range[0] <= code <= field.range[1] for code in _CODES)
+    ]
+    if not silent:
+        return ()
+    return (
+        f"Of {silent} no codes of missing values are declared (missingValues): a 99 or −9 that says that "
+        "there is no answer would count as a number.",
+    )
+
+
+def _unlogged(made: Design) -> tuple[str, ...]:
+    """An offset that looks like an exposure, which a log link takes by its logarithm."""
+    offset = made.formula.offset
+    if offset is None or made.family.kind not in ("count", "positive") or "log" in offset.source():
+        return ()
+    if not offset.bounds(ranges(made.schema, offset))[0] >= 0:
+        return ()
+    return (
+        f"offset({offset.text}) multiplies the mean by its exponential. For an exposure, such as a time, "
+        f"write offset(log({offset.text})), which multiplies it by {offset.text}.",
     )
 
 
@@ -278,7 +320,8 @@ def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> F
         # A count begins at 0, whatever is usual.
         low = 0.0 if field.range[0] == 0 else low
     words = "bought privately before the run, inside the declared outer range"
-    return replace(field, minimum=low, maximum=high, bounds="", bounds_from=words)
+    # In the outer range by now, whatever the fate of others was.
+    return replace(field, minimum=low, maximum=high, bounds="", bounds_from=words, outside="nearest")
 
 
 def _first(flags: npt.NDArray[np.bool_]) -> int:

@@ -37,8 +37,13 @@ def changed(field, **words):
     [
         (AGE, "25", {"age": 25.0}),
         (AGE, " 25.5 ", {"age": 25.5}),
-        (AGE, "19", {"age": 20.0}),
-        (AGE, "1e9", {"age": 60.0}),
+        (AGE, "19", None),
+        (changed(AGE, outside="nearest"), "19", {"age": 20.0}),
+        (changed(AGE, outside="missing"), "19", None),
+        (changed(AGE, outside="missing", missing="middle"), "99", {"age": 40.0}),
+        (AGE, "60.000001", {"age": 60.0}),
+        (AGE, "1e9", None),
+        (changed(AGE, outside="nearest"), "1e9", {"age": 60.0}),
         (AGE, "NA", None),
         (AGE, "999", None),
         (AGE, "forty", None),
@@ -97,7 +102,7 @@ def test_the_fate_of_a_cell_is_the_declared_one(field, cell, expected):
 @pytest.mark.slow
 @given(st.one_of(st.none(), st.text(max_size=12), st.floats().map(str), st.integers().map(str)))
 def test_with_a_fate_for_everything_no_cell_refuses_a_table_and_none_leaves_the_domain(cell):
-    number = fate(changed(AGE, missing="indicator", otherwise="missing"), cell)
+    number = fate(changed(AGE, missing="indicator", otherwise="missing", outside="missing"), cell)
     assert 20 <= number["age"] <= 60 and number["age_missing"] in (0, 1)
     assert fate(changed(SEX, missing="indicator", otherwise="other"), cell)["sex"] in (0, 1, 2, 3)
 

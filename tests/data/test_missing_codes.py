@@ -10,6 +10,7 @@ from private_mcmc import DataSchemaError, Schema
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.data.table import read_identifiers, read_table
 
+
 def test_of_an_spss_file(tmp_path):
     pyreadstat = pytest.importorskip("pyreadstat")
     table = pandas.DataFrame({"hours": [40.0, -7.0, -9.0], "mood": [1.0, 2.0, 8.0], "pay": [1.0, 2.0, 3.0]})
