@@ -132,8 +132,14 @@ def _field(name: str, declared: Field | None) -> Field:
         return replace(found, missing_values=declared.missing_values)
     if not declared.is_used or declared.maximum is not None:
         return declared
-    known = {"minimum": found.minimum, "maximum": found.maximum, "unit": declared.unit or found.unit}
-    return replace(declared, **known, bounds_from=found.bounds_from or declared.bounds_from, suggested=True)
+    return replace(
+        declared,
+        minimum=found.minimum,
+        maximum=found.maximum,
+        unit=declared.unit or found.unit,
+        bounds_from=found.bounds_from or declared.bounds_from,
+        suggested=True,
+    )
 
 
 def _say(words: str) -> None:

@@ -80,6 +80,42 @@ def _plain(word: str) -> str:
     return word.replace("_", "").replace("-", "").lower()
 
 
+# What stands behind each word: a text "t" (or a number, true, false), a list "l" of texts or of values with
+# labels, or names and values "m".
+_SHAPES = {
+    **dict.fromkeys(
+        ("name", "title", "type", "unit", "format", "bareNumber", "decimalChar", "groupChar"), "t"
+    ),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "value", "label"), "t"),
+    **dict.fromkeys(("enum", "categories", "missingValues", "trueValues", "falseValues"), "l"),
+    **dict.fromkeys(("constraints", KEY), "m"),
+}
+_SHOWN = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
+
+
+def _check_shapes(where: str, record: Fields) -> None:
+    """Refuse a word whose value is of another kind than is read, here and inside; anything else is passed."""
+    for word, value in record.items():
+        shape = _SHAPES.get(str(word), "")
+        fits = {
+            "t": isinstance(value, str | int | float),
+            "l": isinstance(value, list | tuple)
+            and all(isinstance(each, str | int | float | Mapping) for each in value),
+            "m": isinstance(value, Mapping),
+        }
+        if not fits.get(shape, True):
+            raise DeclarationError(f"{where}: {word} {_SHOWN[shape]}.")
+        if word == "constraints":
+            _check_shapes(f"{where}: constraints", value)
+        for each in value if shape == "l" else ():
+            if isinstance(each, Mapping):
+                _check_shapes(f"{where}: {word}", each)
+        if word == KEY and (
+            odd := [own for own, each in value.items() if not isinstance(each, str | int | float)]
+        ):
+            raise DeclarationError(f"{where}: {KEY}: {odd[0]} {_SHOWN['t']}.")
+
+
 def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
     """A field of a Table Schema descriptor whose scalars are texts; ``missing_values`` are the table's."""
     name = record.get("name") if isinstance(record, Mapping) else None
@@ -88,8 +124,8 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
     name = composed(name)
     every = {*_OURS, "suggested"}
     _check_words(f"field {name!r}", record, _WORDS, every)
-    ours = _mapping(name, record, KEY)
-    limits = _mapping(name, record, "constraints")
+    _check_shapes(f"field {name!r}", record)
+    ours, limits = record.get(KEY, {}), record.get("constraints", {})
     _check_words(f"field {name!r}: constraints", limits, _LIMITS)
     if unknown := sorted(set(ours) - every):
         raise DeclarationError(
@@ -102,7 +138,7 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
     true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
     if ours.get("role") in ("person", "ignored"):
         kind = "string"
-    marks = _list(name, "missingValues", record.get("missingValues", missing_values))
+    marks = record.get("missingValues", missing_values)
     form = str(record.get("format", ""))
     own: Record = {word: str(ours.get(word, usual)) for word, usual in _OURS.items()}
     return Field(
@@ -113,7 +149,9 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
         minimum=_limit(name, kind, form, "minimum", limits),
         maximum=_limit(name, kind, form, "maximum", limits),
         levels=boolean_levels(true, false) if kind == "boolean" else _levels(name, record, limits),
-        missing_values=tuple(str(mark["value"] if isinstance(mark, Mapping) else mark) for mark in marks),
+        missing_values=tuple(
+            str(mark.get("value", "") if isinstance(mark, Mapping) else mark) for mark in marks
+        ),
         suggested=_truth(name, "suggested", ours.get("suggested", "false")),
         true_values=true,
         false_values=false,
@@ -159,12 +197,12 @@ def field_to_dict(field: Field) -> Record:
 
 def _levels(name: str, record: Fields, limits: Fields) -> tuple[Level, ...]:
     labels: dict[str, str] = {}
-    for item in _list(name, "categories", record.get("categories", [])):
+    for item in record.get("categories", []):
         value = item.get("value") if isinstance(item, Mapping) else item
         if value is None:
             raise DeclarationError(f"field {name!r}: each of its categories needs a value.")
         labels[str(value)] = str(item.get("label", value)) if isinstance(item, Mapping) else str(value)
-    values = [str(value) for value in _list(name, "constraints.enum", limits.get("enum", []))]
+    values = [str(value) for value in limits.get("enum", [])]
     if labels and values and (unknown := sorted(set(labels) - set(values))):
         raise DeclarationError(f"field {name!r}: categories {unknown} are not in constraints.enum.")
     return tuple(Level(value, labels.get(value, value)) for value in (values or list(labels)))
@@ -193,21 +231,8 @@ def _shown(field: Field, bound: float | None) -> float | int | str | None:
     return int(bound) if bound == int(bound) else bound
 
 
-def _mapping(name: str, record: Fields, word: str) -> Fields:
-    found = record.get(word, {})
-    if not isinstance(found, Mapping):
-        raise DeclarationError(f"field {name!r}: {word} takes names and values.")
-    return found
-
-
-def _list(name: str, word: str, found: Any) -> Sequence[Any]:
-    if not isinstance(found, Sequence) or isinstance(found, str):
-        raise DeclarationError(f"field {name!r}: {word} takes a list.")
-    return found
-
-
 def _words(name: str, record: Fields, word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
-    found = tuple(composed(str(each)) for each in _list(name, word, record.get(word, usual)))
+    found = tuple(composed(str(each)) for each in record.get(word, usual))
     if not found:
         raise DeclarationError(f"field {name!r}: {word} is empty.")
     return found
@@ -274,11 +299,15 @@ class Schema:
             )
         if self.encoding:
             try:
-                codecs.lookup(self.encoding)
-            except LookupError:
+                # Python knows codecs of other things than files of text (rot13, zip, idna).
+                of_files = codecs.lookup(self.encoding).name not in ("idna", "punycode", "undefined")
+                known = of_files and "a\n".encode(self.encoding).decode(self.encoding) == "a\n"
+            except (LookupError, ValueError, TypeError):
+                known = False
+            if not known:
                 raise DeclarationError(
                     f"schema: encoding {self.encoding!r} is not known; spreadsheets often write cp1252."
-                ) from None
+                )
         if (self.digits or self.pattern) and not self.person:
             raise DeclarationError(
                 "schema: digits and pattern are of a person's identifiers: name their field."
@@ -320,6 +349,7 @@ class Schema:
         if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
         _check_words("schema", record, ("fields", "missingValues", KEY), _OURS_OF_ALL)
+        _check_shapes("schema", {word: each for word, each in record.items() if word == "missingValues"})
         marks = record.get("missingValues", [""])
         ours = record.get(KEY, {})
         ours = ours if isinstance(ours, Mapping) else {"?": ours}
@@ -327,6 +357,13 @@ class Schema:
         known = isinstance(person, Mapping) and not set(person) - set(_PERSON)
         if not known or set(ours) - _OURS_OF_ALL:
             raise DeclarationError(f"schema: {KEY} takes person, with {', '.join(_PERSON)}, and encoding.")
+        every = {
+            **{f"person.{word}": each for word, each in person.items()},
+            "encoding": ours.get("encoding", ""),
+        }
+        every.pop("person.field", None)
+        if odd := [word for word, each in every.items() if not isinstance(each, str | int)]:
+            raise DeclarationError(f"schema: {KEY}: {odd[0]} {_SHOWN['t']}.")
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)
         count = plain_number(str(person.get("at_most", "1")))

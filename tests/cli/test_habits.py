@@ -11,7 +11,12 @@ from tests.cli.test_commands import call
 from tests.dossier.studies import study_of
 
 FIELDS = {
-    "age": {"type": "integer", "unit": "years", "constraints": {"minimum": 18, "maximum": 95}},
+    "age": {
+        "type": "integer",
+        "unit": "years",
+        "constraints": {"minimum": 18, "maximum": 95},
+        "private_mcmc": {"outside": "nearest"},
+    },
     "sex": {"type": "string", "constraints": {"enum": ["f", "m"]}},
     "died": {"type": "string", "constraints": {"enum": ["no", "yes"]}},
 }
@@ -85,7 +90,7 @@ def test_an_option_of_another_program_gets_what_to_do_instead(folder, monkeypatc
     [
         ("died ~ .", "name the terms"),
         ("died ~ age +", "a term is missing"),
-        ("died ~ C(sex, Treatment)", "the first of a field's levels"),
+        ("died ~ C(sex, Treatment)", "levels are compared with the first"),
         ("died ~ scale(age)", "private rows"),
         ("died ~ age^2", r"I\(age \*\* 2\)"),
         ("cbind(died, age - died) ~ sex", r"trials\(n\)"),

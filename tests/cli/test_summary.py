@@ -68,11 +68,11 @@ def test_every_field_gets_a_figure_of_its_own(answers, tmp_path):
 
 
 def test_ratios_of_an_outcome_with_several_levels_say_which_they_compare(answers):
-    assert answers.table().columns[-2:] == ("odds ratio against no", "90% interval")
+    assert answers.table().columns[-2:] == ("odds ratio against no (median)", "90% interval")
     assert answers.forest().x_label == "odds ratio of vote against no, 90% interval"
     ordered = design(read_formula("vote ~ since", SCHEMA), SCHEMA, family("cumulative"))
     draws = {"thresholds": np.zeros((2, 2)), "since": np.ones(2)}
-    assert Answers(ordered, draws).table().columns[-2] == "odds ratio, of being further up"
+    assert Answers(ordered, draws).table().columns[-2] == "odds ratio, of being further up (median)"
 
 
 def test_a_figure_says_which_level_a_probability_is_of_and_where_other_fields_are(

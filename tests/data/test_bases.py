@@ -94,7 +94,8 @@ CASES = {
 
 
 def made(text, kind="gaussian"):
-    return design(read_formula(text, SCHEMA), SCHEMA, family(kind))
+    stated = ["sigma = 3"] if kind == "gaussian" else []
+    return design(read_formula(text, SCHEMA), SCHEMA, family(kind), stated)
 
 
 def columns_of(shown):

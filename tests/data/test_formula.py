@@ -53,7 +53,8 @@ FORMULAS = [
 
 
 def made(formula, kind, priors=()):
-    return design(read_formula(formula, SCHEMA), SCHEMA, family(kind), priors)
+    stated = [] if kind != "gaussian" or "sigma" in str(priors) else ["sigma = 3"]
+    return design(read_formula(formula, SCHEMA), SCHEMA, family(kind), [*priors, *stated])
 
 
 def people(n=40):

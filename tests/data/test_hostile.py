@@ -1,0 +1,216 @@
+"""Schemas, formulas and tables of whoever wishes ill, or mistypes: one clear line each, and soon."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import private_mcmc as pmc
+from private_mcmc.data.formula import read_formula
+from private_mcmc.data.schema import Schema
+from private_mcmc.data.table import read_identifiers, read_table
+from private_mcmc.domains.persons import identified
+from private_mcmc.errors import PrivateMCMCError
+
+FIELDS = [
+    {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+    {"name": "kappa", "type": "number", "constraints": {"minimum": "1", "maximum": "9"}},
+    {"name": "arm", "constraints": {"enum": ["a", "b"]}},
+    {"name": "smoker", "type": "boolean"},
+    {"name": "dead", "type": "boolean"},
+]
+SCHEMA = Schema.from_dict({"fields": FIELDS})
+ODD = (
+    "",
+    " ",
+    "²",
+    "9" * 5_000,
+    "-1",
+    "1e999",
+    "nan",
+    "%",
+    "%Q",
+    "%-",
+    "\x00",
+    "rot13",
+    "idna",
+    "\ud800",
+    "[",
+)
+WORDS = {
+    **dict.fromkeys(("type", "format", "missingValues", "trueValues", "bareNumber", "decimalChar"), None),
+    **dict.fromkeys(("groupChar", "constraints", "categories", "title", "name", "unit"), None),
+}
+OWN = ("missing", "otherwise", "outside", "marginal", "transform", "role", "suggested", "bounds")
+
+values = st.recursive(
+    st.one_of(
+        st.sampled_from(ODD), st.text(max_size=4), st.none(), st.integers(), st.floats(), st.booleans()
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["minimum", "maximum", "enum", "value", "label"]), inner, max_size=3),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(sorted(WORDS)), values, max_size=3),
+    st.dictionaries(st.sampled_from(OWN), values, max_size=2),
+    st.dictionaries(st.sampled_from(["person", "encoding", "?"]), values, max_size=2),
+    st.dictionaries(st.sampled_from(["field", "at_most", "digits", "pattern"]), values, max_size=3),
+    st.sampled_from(["number", "integer", "date", "boolean", "string", "year"]),
+    st.one_of(st.text(max_size=9), st.sampled_from(ODD)),
+)
+def test_a_schema_of_anything_is_a_schema_or_one_line(words, own, whole, person, kind, cell):
+    field = {"name": "x", "type": kind, "constraints": {"minimum": "1", "maximum": "9"}, **words}
+    top = {**whole, **({"person": {"field": "x", **person}} if person else {})}
+    record = {"fields": [{**field, **({"private_mcmc": own} if own else {})}], "private_mcmc": top}
+    try:
+        schema = Schema.from_dict(record)
+        read = Schema.from_dict(schema.to_dict())
+        schema.rows()
+        if schema.person:
+            read_identifiers({"x": [cell]}, read)
+        else:
+            read_table({"x": [cell]}, read, ["x"])
+    except PrivateMCMCError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 9, b"<stata_dta>", b"PAR1"], ids=repr)
+@pytest.mark.parametrize("ending", [".dta", ".sav", ".parquet", ".arrow", ".csv", ".csv.gz"])
+def test_a_file_that_is_none_of_its_format_is_one_line(tmp_path, ending, content):
+    (tmp_path / f"t{ending}").write_bytes(content)
+    with pytest.raises(PrivateMCMCError) as refusal:
+        read_table(tmp_path / f"t{ending}", SCHEMA, ["age"])
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("encoding", ["rot13", "hex", "idna", "undefined", "base64", "\x00", "zip"])
+def test_an_encoding_that_is_none_of_texts_is_refused(encoding):
+    with pytest.raises(pmc.DeclarationError, match="encoding"):
+        Schema.from_dict({"fields": FIELDS, "private_mcmc": {"encoding": encoding}})
+
+
+MAIN = "from private_mcmc.cli.main import main; main()"
+BOMBS = [
+    "dead ~ (age + kappa)**100000",
+    "dead ~ (age + kappa + arm + smoker)**9",
+    f"dead ~ {'*'.join(['age', 'kappa', 'arm', 'smoker'] * 5)}",
+    f"dead ~ {':'.join(f'bs(age, df={df})' for df in range(10, 20))}",
+    f"dead ~ age + {'(' * 4000}kappa",
+    f"dead ~ {' + '.join(f'I(age + {k})' for k in range(3000))}",
+]
+
+
+@pytest.mark.parametrize("text", BOMBS, ids=range(len(BOMBS)))
+def test_a_formula_of_too_many_terms_is_refused_before_they_are_made(text):
+    with pytest.raises(pmc.DeclarationError):
+        read_formula(text, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("dead ~ poly(age, 2, raw='x')", "raw is True"),
+        ("dead ~ poly(age, 2, degree=3)", "degree is there twice"),
+        ("dead ~ bs(age, df=5, df=6)", "df|read"),
+        ("dead ~ bs(age, knots=[1e-9])", "at least 0.012 apart"),
+        ("dead ~ relevel(arm, ref='b') + age", "put b first among its levels"),
+        ("dead ~ C(arm, Treatment('b'))", "write arm, and put b first"),
+        ("dead ~ C(arm, Treatment(reference='b'))", "write arm, and put b first"),
+        ("dead ~ C(arm, Sum)", "compared with the first one"),
+        ("dead ~ arm:smoker", r"arm \* smoker.*0 \+ arm:smoker"),
+        ("dead ~ age + arm[b]", r"write arm; one level \(b\)"),
+    ],
+)
+def test_habits_of_other_programs_are_answered_with_what_to_write(text, words):
+    with pytest.raises(pmc.DeclarationError, match=words):
+        read_formula(text, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1,234", "1234"),
+        ("1 234 567", 1234567),
+        ("1.234.567,0", "1234567"),
+        ("2020-01-01", "2020-01-01 00:00:00"),
+        ("2020-01-01T00:00:00.000Z", "2020-01-01"),
+        (b"M\xc3\xbcller", "Müller"),
+        ("b'7'", "007"),
+        ("'7", '="7"'),
+        ("1e+05", "100,000"),
+    ],
+)
+def test_spellings_of_the_closed_list_are_one_person(one, other):
+    codes = identified("id", np.array([one, other], dtype=object))
+    assert codes.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("one, other", [("012-34-5678", "012345678"), ("AB", "ab"), ("1.234", "1234")])
+def test_other_spellings_are_persons_of_their_own(one, other):
+    assert identified("id", np.array([one, other], dtype=object)).tolist() == [0, 1]
+
+
+def persons(**person):
+    fields = [{"name": "id", "private_mcmc": {"role": "person"}}, *FIELDS]
+    return Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "id", **person}}})
+
+
+def test_a_schema_may_declare_that_digits_tell_persons_apart():
+    schema = persons(at_most="2", digits="true")
+    table = {"id": ["012-34-5678", "012345678", "12345678", "n/a"]}
+    assert identified("id", read_identifiers(table, schema)).tolist() == [0, 0, 0, -1]
+    assert Schema.from_dict(schema.to_dict()) == schema
+
+
+def test_an_identifier_that_is_none_of_the_declared_pattern_is_missing():
+    schema = persons(pattern="[A-Z]{2}[0-9]+")
+    assert read_identifiers({"id": ["AB1", "ab1", "AB1 (copy)", None]}, schema).tolist() == [
+        "AB1",
+        "",
+        "",
+        "",
+    ]
+    with pytest.raises(pmc.DeclarationError, match="no regular expression"):
+        persons(pattern="[")
+
+
+def test_numbers_outside_the_declared_range_are_refused_unless_a_fate_is_declared():
+    def ages(**own):
+        return Schema.from_dict({"fields": [{**FIELDS[0], "private_mcmc": own} if own else FIELDS[0]]})
+
+    table = {"age": [-9, 50, 130]}
+    with pytest.raises(pmc.DataSchemaError, match="outside: missing, or nearest"):
+        read_table(table, ages(), ["age"])
+    assert read_table(table, ages(outside="nearest"), ["age"])["age"].tolist() == [0, 50, 120]
+    found = read_table(table, ages(outside="missing", missing="indicator"), ["age"])
+    assert found["age"].tolist() == [60, 50, 60] and found["age_missing"].tolist() == [1, 0, 1]
+
+
+def test_init_is_linear_in_the_columns(tmp_path):
+    """In a process of its own; quadratic, it took minutes."""
+    (tmp_path / "wide.csv").write_text(",".join(f"c{k}" for k in range(20_000)) + "\n")
+    words = [sys.executable, "-c", MAIN, "init", "wide.csv", "--output", "s.yaml"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-500:]
+
+
+def test_an_identifier_in_name_is_no_person_until_a_person_says_so(tmp_path):
+    table = pandas.DataFrame({"school": [1, 1, 2], "size": [3.0, 4.0, 5.0]})
+    table.to_stata(tmp_path / "s.dta", write_index=False, variable_labels={"school": "School id"})
+    words = [sys.executable, "-c", MAIN, "init", "s.dta", "--output", "s.yaml"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    schema = Schema.load(tmp_path / "s.yaml")
+    assert schema.person == "" and schema.by_name["school"].role == "ignored"
+    assert (
+        "['school'] may tell persons" in done.stderr and "# private_mcmc" in (tmp_path / "s.yaml").read_text()
+    )
