@@ -394,7 +394,7 @@ def fit(
 
     Example:
         >>> schema = pmc.Schema.from_dict({"fields": [
-        ...     {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
+        ...     {"name": "age", "type": "number", "constraints": {"minimum": "18", "maximum": "95"}},
         ...     {"name": "died", "type": "boolean"},
         ... ]})
         >>> rng = np.random.default_rng(0)

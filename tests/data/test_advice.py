@@ -1,4 +1,4 @@
-"""What users hand over and what they are told: frames as profiles, notes of a question, defaults of families."""
+"""What users hand over and what they are told: frames as profiles, notes of a question, defaults."""
 
 import numpy as np
 import pandas
