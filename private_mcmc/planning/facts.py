@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +14,13 @@ from numpyro import handlers
 from numpyro.distributions import biject_to
 
 from private_mcmc import accounting
+from private_mcmc.domains import Rows
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.tracing import ONE_AT_A_TIME
 from private_mcmc.planning.estimates import query, spectral_norm
-from private_mcmc.planning.stages import Array
+from private_mcmc.planning.stages import Array, of_rows, prior_curvature
 from private_mcmc.planning.synthetic import Columns
 from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.records import RUN_ONCE, PublicArguments
@@ -88,7 +90,23 @@ def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
     return next_metric(prior, metric.root, weight * (vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
+# By model: its public arguments are those that it was read with.
+_PRIORS: WeakKeyDictionary[RowModel, Prior] = WeakKeyDictionary()
+
+
 def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
+    """Draws from the prior, made once for a model: see :func:`drawn_prior`."""
+    if reading not in _PRIORS:
+        _PRIORS[reading] = drawn_prior(reading, model_args)
+    return _PRIORS[reading]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=RUN_ONCE)
+def _synthetic(rows: Rows, seed: int, count: int) -> Columns:
+    return dict(rows.synthetic(seed, count))
+
+
+def drawn_prior(reading: RowModel, model_args: PublicArguments) -> Prior:
     """Draw from the prior by running the model.
 
     Raises:
@@ -101,7 +119,7 @@ def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
         )
     with jax.enable_x64(True):
         rows = (reading.each or reading).rows
-        row = jax.jit(functools.partial(rows.synthetic, 0, 1), compiler_options=RUN_ONCE)()
+        row = _synthetic(rows, 0, 1)
 
         def draw(key: jax.Array) -> jax.Array:
             with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
@@ -122,8 +140,8 @@ def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
     scale = (high - low) / 1.349
     scale = np.where(scale > 0, scale, 1.0)
     with jax.enable_x64(True):
-        hessian = jax.jit(jax.vmap(jax.hessian(reading.neg_log_prior)), compiler_options=RUN_ONCE)
-        hessians = np.nan_to_num(np.asarray(hessian(draws[:_HESSIANS])))
+        each = [np.asarray(prior_curvature(reading, theta)) for theta in draws[:_HESSIANS]]
+    hessians = np.nan_to_num(np.stack(each))
     curvatures = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
     return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
 
@@ -240,12 +258,10 @@ def facts_of(
     likelihood = likelihood_of(reading, temper)
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        drawn = functools.partial(reading.rows.synthetic, 3, _SYNTHETIC_ROWS)
-        rows = jax.jit(drawn, compiler_options=RUN_ONCE)()
+        rows = _synthetic(reading.rows, 3, _SYNTHETIC_ROWS)
         plausible = Plausible(prior, likelihood, rows)
         references = np.stack([plausible.drawn(index, 0.5) for index in range(REFERENCES)])
-        one = functools.partial(likelihood.information, references, root)
-        vectors = jax.jit(jax.vmap(one), compiler_options=RUN_ONCE)(rows)
+        vectors = of_rows(functools.partial(likelihood.information, references, root), rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
     metric = next_metric(prior, root, information)
     return Facts(reading, n, adjacency, budget, plausible, likelihood, references, metric, temper)

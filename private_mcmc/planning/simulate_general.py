@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.domains import Rows
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.model.linear_algebra import calls_lapack
@@ -36,7 +37,7 @@ from private_mcmc.planning.stages import (
     Prediction,
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, people
-from private_mcmc.planning.synthetic_outcomes import coarse, likelihood_of
+from private_mcmc.planning.synthetic_outcomes import Likelihood, coarse, likelihood_of
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 from private_mcmc.report.document import say
 
@@ -129,6 +130,8 @@ def mala(
     return states[steps // 2 :], values[steps // 2 :]
 
 
+_mala = jax.jit(mala, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
+
 # All pairs are tried: a step that a wide clip makes unstable must not hide the clip at a shorter one.
 CLIP_MULTIPLES = (0.7, 1.5, 3.2, 7.0)
 STEPS = (0.1, 0.02)
@@ -166,27 +169,38 @@ class SyntheticPosterior(SyntheticData):
     identified: bool
 
 
+@functools.lru_cache(maxsize=8)
+def _chain(reading: RowModel, likelihood: Likelihood) -> SyntheticChain:
+    """One for a model: its programs serve every schedule."""
+
+    def followed(root: jax.Array, clip: jax.Array) -> RowModel:
+        """What a path's gradients are of, whatever its metric and clip."""
+        return weighted_model(reading, likelihood.outcomes, root, clip) if likelihood.few else reading
+
+    return SyntheticChain(followed)
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _projected(domains: Rows, rows: Columns) -> Columns:
+    return domains.project(rows)
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
+def _losses(reading: RowModel, states: jax.Array, rows: Columns) -> jax.Array:
+    """Every row's loss at every state, ``(states, rows)``."""
+    each = jax.vmap(reading.row_loss, in_axes=(None, 0))
+    return jnp.asarray(jax.lax.map(lambda theta: each(theta, rows), states))
+
+
 class Simulator:
-    """Compiled functions of one model, shared by every simulation."""
+    """The simulations of one plan."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        reading, likelihood = facts.reading, facts.likelihood
+        reading = facts.reading
         steps = CHAIN_STEPS if reading.own is None else _STEPS_OF_TERMS
-        self._projected = jax.jit(reading.rows.project, compiler_options=RUN_ONCE)
-        self._exact = jax.jit(functools.partial(mala, reading, steps), compiler_options=ON_FEW_ROWS)
-        self._losses = jax.jit(
-            lambda states, rows: jax.lax.map(
-                lambda theta: jax.vmap(reading.row_loss, in_axes=(None, 0))(theta, rows), states
-            ),
-            compiler_options=ON_FEW_ROWS,
-        )
-
-        def followed(root: jax.Array, clip: jax.Array) -> RowModel:
-            """What a path's gradients are of, whatever its metric and clip."""
-            return weighted_model(reading, likelihood.outcomes, root, clip) if likelihood.few else reading
-
-        self._chain = SyntheticChain(followed)
+        self._exact = functools.partial(_mala, reading, steps)
+        self._chain = _chain(reading, facts.likelihood)
 
     def synthetic(self, index: int, distance: float) -> SyntheticPosterior:
         """Draw a data set at a prior draw and run the reference chains on it."""
@@ -195,7 +209,7 @@ class Simulator:
         truth = facts.plausible.drawn(index + 7, distance)
         outcomes = jax.random.key(100 + index)
         count = synthetic_count(facts)
-        rows = self._projected(people(facts.reading.rows, count, index))
+        rows = _projected(facts.reading.rows, people(facts.reading.rows, count, index))
         rows, weights = facts.likelihood.sample(jnp.asarray(truth), rows, facts.num_rows / count, outcomes)
         at = truth[None], facts.metric.root
         information = second_moments(facts.likelihood.information, at, math.inf, rows, weights)
@@ -241,7 +255,8 @@ class Simulator:
         """Losses of the first rows at some of the states."""
         few = {name: column[:_ROWS_OF_LOSSES] for name, column in rows.items()}
         every = max(1, len(states) // _STATES_OF_LOSSES)
-        return np.asarray(self._losses(jnp.asarray(states[::every][:_STATES_OF_LOSSES]), few))
+        some = jnp.asarray(states[::every][:_STATES_OF_LOSSES])
+        return np.asarray(_losses(self.facts.reading, some, few))
 
     def error(
         self, policy: GeneralPolicy, data: SyntheticPosterior, seed: int

@@ -334,6 +334,7 @@ class OwnLatentsLikelihood(Likelihood):
         return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
 
 
+@functools.lru_cache(maxsize=8)
 def coarse(reading: RowModel) -> RowModel:
     """The reading that stands for ``reading`` in a simulation: integrals over fewer points."""
     if reading.own is None:
@@ -342,8 +343,9 @@ def coarse(reading: RowModel) -> RowModel:
     return replace(reading, own=own, row_loss=functools.partial(integrated_loss, own))
 
 
+@functools.lru_cache(maxsize=8)
 def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
-    """Losses of rows, or of the rows of persons, at possible outcomes."""
+    """Losses of rows, or of the rows of persons, at possible outcomes; one for a model, as programs are."""
     single = reading.each or reading
     outcomes, times = candidates(single.rows, outcome_columns(single)), event_times(single)
     if reading.own is not None:
