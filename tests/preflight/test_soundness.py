@@ -93,17 +93,9 @@ def confirm(example: Example, report: PreflightReport) -> None:
             [({name: float(v) for name, v in row.items()}, times) for row, times in data_set.rows]
         )
         inside = np.zeros(mass.shape, dtype=bool)
-        if found.boxes:
-            for box in found.boxes:
-                sides = zip(box, found.coordinates, strict=True)
-                within = [
-                    (low < at) & (at < high) for (low, high), at in ((s, place(example, c)) for s, c in sides)
-                ]
-                inside |= np.logical_and.reduce(np.broadcast_arrays(*within, inside)[:-1])
-        else:
-            at = place(example, found.coordinate)
-            for low, high in found.intervals:
-                inside |= (at > low) & (at < high)
+        at = place(example, found.coordinate)
+        for low, high in found.intervals:
+            inside |= (at > low) & (at < high)
         # Cells that an end cuts count whole or not at all.
         rough = 5e-3 if example.dim == 1 else 3e-2
         assert float(mass[inside].sum()) == pytest.approx(value, abs=rough + 4 * rough * value)

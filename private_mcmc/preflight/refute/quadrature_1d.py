@@ -138,7 +138,6 @@ def _values(density: LogDensity, theta: Array) -> Array:
 
 
 Intervals = tuple[tuple[float, float], ...]
-Box = tuple[tuple[float, float], ...]
 
 # Two Gauss–Legendre rules on the same panels; their difference, enlarged, stands for the error.
 _COARSE = leggauss(10)
@@ -153,21 +152,16 @@ class Violation:
     """An event under which two laws differ by more than (ε, δ): ``p_low > e^ε q_high + δ``.
 
     Attributes:
-        boxes: the event, a union of boxes with one side for each coordinate.
+        intervals: the event, a union of intervals.
         p: its probability under the first law; ``p_low`` the same less the quadrature error.
         q: its probability under the second law; ``q_high`` the same plus the quadrature error.
     """
 
-    boxes: tuple[Box, ...]
+    intervals: Intervals
     p: float
     q: float
     p_low: float
     q_high: float
-
-    @property
-    def intervals(self) -> Intervals:
-        """The sides along the first coordinate: on a line, the event."""
-        return tuple(box[0] for box in self.boxes)
 
 
 def rounding_of(magnitude: float) -> float:
@@ -208,7 +202,7 @@ def violation(
     p_low, q_high = max(p[0] * (1 - off) - p[1], 0.0), min(q[0] * (1 + off) + q[1], 1.0)
     if not p_low - math.exp(min(epsilon, 700.0)) * q_high - delta > 0:
         return None
-    return Violation(tuple((pair,) for pair in intervals), p[0], q[0], p_low, q_high)
+    return Violation(intervals, p[0], q[0], p_low, q_high)
 
 
 def probability(log_density: LogDensity, on: Axis, intervals: Intervals) -> tuple[float, float] | None:

@@ -268,16 +268,16 @@ def _thinned(
 ) -> Reduction:
     """The reduction with few rows: each kind of loss once."""
     probe = np.array([0.0, -3.0, -1.0, -0.2, -1e-3, 1e-3, 0.2, 1.0, 3.0])
-    kept = distinct(losses(probe), 1, _MOST_ROWS)
+    kept = distinct(losses(probe), _MOST_ROWS)
 
     def terms(points: Array) -> Array:
-        return np.concatenate([potential(points[:, 0])[None], losses(points[:, 0])[kept]])
+        return np.concatenate([potential(points)[None], losses(points)[kept]])
 
-    return Reduction((name,), direction[None], tuple(rows[index] for index in kept), terms)
+    return Reduction(name, direction, tuple(rows[index] for index in kept), terms)
 
 
-def distinct(losses: Array, dim: int, most: int) -> list[int]:
-    """Few rows of ``losses``, one for each shape: the flattest first, then those that vary most.
+def distinct(losses: Array, most: int) -> list[int]:
+    """Few rows of ``losses``, one for each shape: a flat one first, then those that vary most.
 
     ``losses`` holds a row's loss at the origin and at other points.
     """
@@ -287,9 +287,8 @@ def distinct(losses: Array, dim: int, most: int) -> list[int]:
     size = np.max(np.abs(shape), axis=1)
     flattest = int(np.argmin(size))
     kept: list[int] = []
-    for index in [*([flattest] if dim > 1 or size[flattest] == 0 else []), *np.argsort(-size, kind="stable")]:
-        slack = 1e-12 if dim > 1 else 0.0
-        fresh = all(not np.allclose(shape[index], shape[other], rtol=1e-9, atol=slack) for other in kept)
+    for index in [*([flattest] if size[flattest] == 0 else []), *np.argsort(-size, kind="stable")]:
+        fresh = all(not np.allclose(shape[index], shape[other], rtol=1e-9, atol=0.0) for other in kept)
         if fresh and len(kept) < most:
             kept.append(int(index))
     return kept
