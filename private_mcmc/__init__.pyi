@@ -2,7 +2,7 @@ from . import accounting
 from .accounting import AverageByConvergence, Statement
 from .auditing import Mechanism, Pair, audit, refutation_pair
 from .data import Answers, Field, Level, Schema
-from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Ratio, Real, Rows
+from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Real, Rows
 from .dossier import Study
 from .errors import (
     BudgetExceeded,
@@ -25,8 +25,6 @@ from .preflight import PreflightReport, preflight
 from .release import (
     Expectations,
     Ledger,
-    ProposedCurvature,
-    Quantile,
     ReleasedStates,
     variance,
 )
@@ -69,9 +67,6 @@ __all__ = [
     "PrivateMCMCError",
     "PrivateSGLD",
     "PrivateULA",
-    "ProposedCurvature",
-    "Quantile",
-    "Ratio",
     "Real",
     "ReleaseError",
     "ReleasedStates",

@@ -266,7 +266,6 @@ _HABITS = {
         "execution=Execution(…) has it"
     ),
     ("ledger", "dataset", "purpose", "checkpoint"): "bookkeeping=Bookkeeping(…) has it",
-    ("curvature",): "guarantee=ProposedCurvature(…)",
     ("model_args",): "the kernel takes it, as in PrivateULA(model, …, model_args=…)",
     ("weights",): "rows have no weights: how much one counts would be private",
 }

@@ -14,8 +14,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive, is_number
 
 Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
-BatchScheme = Literal["poisson", "truncated_poisson", "fixed", "cyclic"]
-Storage = Literal["float64", "float32"]
+BatchScheme = Literal["poisson", "fixed"]
 
 
 # The share of what one row moves that rounding after the sum of rows may move a step, if nothing is said.
@@ -47,9 +46,8 @@ Release = Literal["last", "path"] | tuple[int, ...] | Average
 class Batch:
     """How the rows of one step are drawn.
 
-    ``rate`` is the probability ``q`` of each row (Poisson schemes); ``size`` the number of rows
-    (``fixed``, ``cyclic``) or the largest batch kept (``truncated_poisson``). Sums are scaled by the
-    public factor ``1/q`` or ``num_rows/size``, never by the size that was drawn.
+    ``poisson``: ``rate`` is the probability ``q`` of each row. ``fixed``: ``size`` rows without replacement.
+    Sums are scaled by the public factor ``1/q`` or ``num_rows/size``, never by the size that was drawn.
     """
 
     scheme: BatchScheme
@@ -57,11 +55,15 @@ class Batch:
     size: int | None = None
 
     def __post_init__(self) -> None:
-        needs_rate = self.scheme in ("poisson", "truncated_poisson")
-        needs_size = self.scheme != "poisson"
-        if needs_rate != (self.rate is not None) or needs_size != (self.size is not None):
-            wanted = " and ".join(["rate"] * needs_rate + ["size"] * needs_size)
-            raise DeclarationError(f"batch scheme {self.scheme!r} takes {wanted} and nothing else.")
+        if self.scheme not in get_args(BatchScheme):
+            raise DeclarationError(f"batch scheme {self.scheme!r}: 'poisson' or 'fixed'.")
+        if (self.rate is not None, self.size is not None) != (
+            self.scheme == "poisson",
+            self.scheme == "fixed",
+        ):
+            raise DeclarationError(
+                "a batch is 'poisson' with a rate, or 'fixed' with a size, and nothing else."
+            )
         if self.rate is not None and not 0 < self.rate <= 1:
             raise DeclarationError(f"rate={self.rate}: must lie in (0, 1].")
         if self.size is not None and self.size < 1:
@@ -120,8 +122,6 @@ class Schedule:
         within: half-width of the box around the origin, in whitened coordinates, that hidden states are kept
             in, where rounding is small; ``inf`` where that they stay in one is an assumption.
         rounding: the share of what one row moves that rounding after the sum of rows may move a step.
-        storage: the type that real numbers of rows are stored in, inside their bounds; products, sums, states
-            and noise are float64 with either.
         release: what leaves the curator's side: ``"last"``, ``"path"``, a tuple of steps, ``Average``.
         unit: where a person with several rows is what counts as one row everywhere here.
 
@@ -152,7 +152,6 @@ class Schedule:
     box: tuple[float, ...] | None = None
     within: float = math.inf
     rounding: float = ROUNDING
-    storage: Storage = "float64"
     release: Release = "path"
     unit: Unit | None = None
 
@@ -172,15 +171,8 @@ class Schedule:
             raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")
         if not all(is_number(step) and 0 < step < math.inf for step in steps):
             raise DeclarationError("step_size: every entry must be positive and finite.")
-        if self.storage not in get_args(Storage):
-            raise DeclarationError(f"storage={self.storage!r}: one of {', '.join(get_args(Storage))}.")
         if self.box is not None:
             self._check_box(self.box)
-        if self.unit is not None and self.batch is not None and self.batch.scheme == "cyclic":
-            raise DeclarationError(
-                "cyclic batches of persons: identifiers say which slot a person has, so that replacing "
-                "a person would move others to other batches. Use 'poisson' or 'fixed' batches."
-            )
         self._check_release()
         if self.clips is not None:
             self._check_clips(self.clips)
@@ -210,10 +202,8 @@ class Schedule:
             raise DeclarationError(f"clips: {self.dim} positive, finite numbers, one for each coordinate.")
         if self.preconditioner and isinstance(self.preconditioner[0], tuple):
             raise DeclarationError("clips: bounds for each coordinate need a diagonal preconditioner.")
-        if self.batch is not None or isinstance(self.release, Average) or self.storage != "float64":
-            raise DeclarationError(
-                "clips: for all rows at every step, in float64, and releases of states only."
-            )
+        if self.batch is not None or isinstance(self.release, Average):
+            raise DeclarationError("clips: for all rows at every step, and releases of states only.")
         if math.isfinite(self.diameter) or not self.clip >= norm_of_clips(clips, self.preconditioner):
             raise DeclarationError(
                 "clips: no projection, and a clip of the norm that is at least that of the box."

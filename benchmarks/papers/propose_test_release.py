@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from private_mcmc.accounting import Statement, stepwise
 from private_mcmc.errors import DeclarationError
 from private_mcmc.release.noise import laplace_noise
 from private_mcmc.target import Adjacency, check_adjacency
@@ -81,22 +80,9 @@ class ProposeTestRelease:
             raise DeclarationError("the mechanism's (ε, δ) must be positive and below 1.")
 
     @property
-    def statement(self) -> Statement:
-        """The price, of a refusal too."""
-        steps = {
-            "test": (self.test.epsilon, 0.0),
-            "release": (self.mechanism_epsilon, max(self.test.delta, self.mechanism_delta)),
-        }
-        return stepwise(
-            steps,
-            adjacency=self.adjacency,
-            theorem="propose-test-release (Dwork, Lei 2009)",
-            assumptions=(
-                f"one row changes {self.what} by at most one",
-                f"the mechanism is ({self.mechanism_epsilon:.12g}, {self.mechanism_delta:.12g})-DP between "
-                f"adjacent data sets one of which has {self.what} at least {self.threshold:.12g}",
-            ),
-        )
+    def price(self) -> tuple[float, float]:
+        """``(ε, δ)``, of a refusal too, by basic composition of the two steps."""
+        return self.test.epsilon + self.mechanism_epsilon, max(self.test.delta, self.mechanism_delta)
 
     def run(self, count: float, mechanism: Callable[[], T]) -> T | None:
         """The mechanism's output, or ``None`` for a refusal; ``count`` is curator-side."""

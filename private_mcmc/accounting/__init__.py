@@ -5,7 +5,6 @@ from private_mcmc.accounting.composition import capped as capped
 from private_mcmc.accounting.composition import compose as compose
 from private_mcmc.accounting.composition import group as group
 from private_mcmc.accounting.composition import quoting as quoting
-from private_mcmc.accounting.composition import stepwise as stepwise
 from private_mcmc.accounting.curves import gdp as gdp
 from private_mcmc.accounting.curves import rdp as rdp
 from private_mcmc.accounting.curves.curve import Concentrated as Concentrated
@@ -27,7 +26,6 @@ from private_mcmc.accounting.langevin.sensitivity import gradient_limit as gradi
 from private_mcmc.accounting.langevin.sensitivity import rounding_box as rounding_box
 from private_mcmc.accounting.langevin.sensitivity import row_sensitivity as row_sensitivity
 from private_mcmc.accounting.langevin.sensitivity import sensitivity as sensitivity
-from private_mcmc.accounting.mechanisms import CurvatureFloor as CurvatureFloor
 from private_mcmc.accounting.mechanisms import gaussian as gaussian
 from private_mcmc.accounting.mechanisms import laplace as laplace
 from private_mcmc.accounting.mechanisms import posterior_bounded as posterior_bounded
@@ -38,7 +36,6 @@ from private_mcmc.accounting.mechanisms import (
 from private_mcmc.accounting.mechanisms import run_distance_at_least as run_distance_at_least
 from private_mcmc.accounting.mechanisms import second_moments as second_moments
 from private_mcmc.accounting.mechanisms import second_moments_noise as second_moments_noise
-from private_mcmc.accounting.mechanisms import unless_test_fails as unless_test_fails
 from private_mcmc.accounting.recompute.verify import verify as verify
 from private_mcmc.accounting.statement import Argument as Argument
 from private_mcmc.accounting.statement import Statement as Statement

@@ -26,22 +26,17 @@ EVERY_DATA_SET = "the constants hold for every data set of the row domain"
 EXACT_DRAW = "the draw is exact"
 CONJUGATE = "the posterior is conjugate"
 IN_DOMAIN = "every row obeys its domain"
-BOUNDED_PAIRS = "every row obeys |x| ≤ R, |y| ≤ Y"
-RATIO_PAIRS = "every row obeys x_l ≤ x ≤ x_h, |y/x − c| ≤ g"
 
 CLIPPED_ROWS = "data enter the potential only through the clipped rows"
 BOXED_ROWS = "every coordinate of a row's gradient is clipped apart, at its declared bound"
 PUBLIC_START = "the start is drawn from a law that does not depend on the data"
 GAUSSIAN_NOISE = "the chain's noise is exactly Gaussian, independent of the data and never reused"
-NARROW = "rows are stored in float32 inside their bounds; products, sums, states and noise are float64"
 EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
 EVERY_BATCH = "the constants hold for the potential of every batch, up to all rows"
 NEAREST_POINT = "the projection is the nearest point in the norm ‖M^{-1/2}·‖"
 POISSON = "each row enters a batch independently with the declared probability"
-TRUNCATED = f"{POISSON}; a batch above the cap keeps a uniformly drawn subset"
 SUBSETS = "every batch is a uniformly drawn subset of the declared size, independent of the others"
 HIDDEN_BATCHES = "which rows were drawn stays hidden"
-CAPPED_ROWS = "the number of rows never exceeds the declared one"
 
 COUPLING = (
     "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
@@ -53,17 +48,9 @@ ONE_DRAW = "each entry pair carries one noise draw"
 INDEPENDENT = "the mechanisms use independent randomness and were fixed in advance"
 BUDGET_FIRST = "the budget was fixed before the first stage"
 STAGES_HOLD = "each stage holds for every earlier output"
-STEPS_HOLD = "each step obeys its (ε, δ) whatever the steps before it released"
-TESTED_SET = "every state lies in the set on which the rows' curvature was tested"
-TESTED_MOVES = "one row moves the tested eigenvalue by at most the noise's sensitivity"
-TESTED_EIGENVALUE = "smallest eigenvalue of the rows' certified curvature"
-TEST_AND_RUN = "the guarantee is the mechanism's, test and run together; none is claimed for the posterior"
-
 BATCHES: Mapping[BatchScheme, tuple[str, ...]] = {
     "poisson": (POISSON,),
     "fixed": (SUBSETS,),
-    "truncated_poisson": (TRUNCATED, CAPPED_ROWS),
-    "cyclic": (),
 }
 
 
@@ -84,10 +71,8 @@ def moves(what: str, norm: str) -> str:
 
 def moved_together(norm: str, joint: float) -> str:
     """What noise on several values rests on, beyond the bound of each."""
-    how = "each by itself" if norm == "each" else f"in {norm}"
-    return (
-        f"where each value moves by at most its bound, all in their units move by at most {joint:.12g} {how}"
-    )
+    together = f"all in their units move by at most {joint:.12g} in {norm}"
+    return f"where each value moves by at most its bound, {together}"
 
 
 def at_most_rows(rows: int) -> str:
@@ -186,8 +171,6 @@ def _of_chain(adjacency: Adjacency, c: Constants) -> list[str]:
         lines.append(RELATION[adjacency])
     if adjacency == "add_remove":
         lines.append(no_more_rows(c["num_rows"]))
-    if c.get("storage", "float64") != "float64":
-        lines.append(NARROW)
     return lines
 
 
@@ -195,10 +178,6 @@ def _rounding_of(c: Constants, moved: float) -> Line:
     release = c.get("release")
     if "within" in c:
         return exactly(kept_within(c["rounding"], c["within"]))[0]
-    if "dim" not in c:
-        # Records that do not say the dimension do not determine the number.
-        before, after = rounding(release, "|").rsplit("|", 1)
-        return re.compile(re.escape(before) + r"[-+.e\d]+" + re.escape(after))
     sizes = c["step_size"] if isinstance(c["step_size"], tuple) else (c["step_size"],)
     box = 9e-10 * min(sizes) * moved / (2 * 2.0**-53 * math.sqrt(c["dim"]))
     number = box / (4 * max(sizes)) if release == "path" else box

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -13,15 +13,13 @@ from private_mcmc.accounting.assumptions import (
     INDEPENDENT,
     RELATION,
     STAGES_HOLD,
-    STEPS_HOLD,
     at_most_rows,
     no_more_rows,
     of_persons,
 )
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.curves.product import Product, combine
-from private_mcmc.accounting.rounding import norm_up, product_up, sum_up
+from private_mcmc.accounting.rounding import norm_up, product_up
 from private_mcmc.accounting.statement import Argument, Statement, common_unit
 from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
 from private_mcmc.target import Adjacency, Unit, check_adjacency
@@ -82,30 +80,6 @@ def _scaled(curve: Curve, rows: int) -> Curve | None:
         known = tuple(part for part in parts if part is not None)
         return Product(known) if len(known) == len(parts) else None
     return None
-
-
-def stepwise(
-    steps: Mapping[str, tuple[float, float]],
-    *,
-    adjacency: Adjacency,
-    theorem: str,
-    assumptions: tuple[str, ...] = (),
-) -> Statement:
-    """``(Σ ε_i, Σ δ_i)``-DP for named steps, each ``(ε_i, δ_i)``-DP given the outputs of the earlier ones.
-
-    Source: basic composition (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006), for adaptively chosen steps.
-    """
-    if not steps:
-        raise DeclarationError("stepwise: at least one step is needed.")
-    for level, miss in steps.values():
-        gdp.check_epsilon(level)
-        gdp.check_delta(miss)
-    total = sum_up(level for level, _ in steps.values())
-    miss = min(1.0, sum_up(miss for _, miss in steps.values()))
-    curve: Curve = Pure(total) if miss == 0 else Points(((total, miss),))
-    constants = {"steps": {name: (float(level), float(part)) for name, (level, part) in steps.items()}}
-    quoted = (*assumptions, STEPS_HOLD, RELATION[check_adjacency(adjacency)])
-    return Statement(adjacency, (curve,), Argument(theorem, quoted, constants, "stepwise"))
 
 
 def adaptive(

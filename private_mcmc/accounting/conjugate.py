@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -33,29 +32,8 @@ from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves.curve import Points
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants
+from private_mcmc.records import Constant, Constants
 from private_mcmc.target import Adjacency, check_adjacency
-
-_SPLITS = 64
-_UP = 1 + 1e-12
-
-
-def triangle_bound(
-    first: Callable[[float], float], second: Callable[[float], float], epsilon: float
-) -> float:
-    """``δ(ε)`` of laws that either leg can start to cross: ``δ_1(ε_1) + e^{ε_1} δ_2(ε − ε_1)``, rounded up.
-
-    Each leg bounds the divergences of its pair in both orders, wherever the law in between lies, so that
-    the parts may be crossed in either order.
-    """
-    levels = [epsilon * share / _SPLITS for share in range(_SPLITS + 1)]
-    ones, others = [first(at) for at in levels], [second(at) for at in levels]
-    offers = [
-        min(one + math.exp(min(at, 700.0)) * late, other + math.exp(min(at, 700.0)) * early)
-        for at, one, other, early, late in zip(levels, ones, others, ones[::-1], others[::-1], strict=True)
-    ]
-    return min(1.0, min(offers) * _UP)
-
 
 Array = NDArray[np.float64]
 
@@ -182,7 +160,7 @@ def dirichlet_categorical(
     )
 
 
-def gamma_poisson(shape: float, *, largest: int, temper: float = 1.0, epsilon: float) -> float:
+def gamma_poisson(shape: float, *, largest: int, temper: float = 1.0, epsilon: float, n: int = 1) -> float:
     """One Poisson row of several replaced, counts at most ``largest``, under a Gamma prior on the rate.
 
     Other rows that count nothing are the worst, because ``gamma_pair`` falls in the shape.
@@ -215,7 +193,6 @@ def blocks(total: int, each: int = _EACH) -> tuple[Array, Array]:
     return starts, np.append(starts[1:] - 1, float(total))
 
 
-_MOST_BLOCKS = 64
 _WIDEST_REST = 1e6
 
 
@@ -237,25 +214,12 @@ def one_shape(a: float, b: float, move: float, epsilon: float) -> float:
     return float(max(more, less))
 
 
-def beta_binomial_presence(
-    a: float, b: float, *, n: int, trials: int, temper: float, epsilon: float
+def beta_bernoulli_presence(
+    a: float, b: float, *, n: int, temper: float, epsilon: float, trials: int = 1
 ) -> float:
-    """One Binomial(``trials``) row of at most ``n`` present or absent under a Beta(``a``, ``b``) prior.
-
-    A row of one trial changes one shape. A row with successes and failures changes both, one leg each; its
-    numbers are covered in blocks.
-    """
-    others = temper * (n - 1) * trials
-    if trials == 1:
-        return max(one_shape(a, b + others, temper, epsilon), one_shape(b, a + others, temper, epsilon))
-    edges = np.unique(np.linspace(0, trials, min(trials, _MOST_BLOCKS) + 1).astype(int))
-    worst = 0.0
-    for fewest, most in zip([*edges[:-1], edges[-1]], [*(edges[1:] - 1), edges[-1]], strict=True):
-        won, lost = temper * most, temper * (trials - fewest)
-        by_successes = partial(one_shape, a, b + others + lost, won)
-        by_failures = partial(one_shape, b, a + others + won, lost)
-        worst = max(worst, triangle_bound(by_successes, by_failures, epsilon))
-    return worst
+    """One Bernoulli row of at most ``n`` present or absent under a Beta(``a``, ``b``) prior."""
+    others = temper * (n - 1)
+    return max(one_shape(a, b + others, temper, epsilon), one_shape(b, a + others, temper, epsilon))
 
 
 def dirichlet_categorical_presence(
@@ -269,119 +233,63 @@ def dirichlet_categorical_presence(
     return max(one_shape(own, total - own, temper, epsilon) for own in set(concentration))
 
 
-def gamma_poisson_presence(
-    shape: float, rate: float, *, n: int, largest: int, temper: float, epsilon: float
-) -> float:
-    """One Poisson row of at most ``n`` present or absent, counts at most ``largest``, a Gamma prior.
+Law = Callable[..., float]
 
-    ``rate`` is the prior's over the exposure of a row. The row's count moves the shape, one leg, and the row
-    itself the rate, the other: ``1/m`` of it after ``m`` others, whose counts sharpen the posterior.
-    """
-    fewest, most = blocks(n - 1, each=200)
-    ratios = temper / (rate + temper * fewest)
-    shapes = shape + temper * largest * (most + 1)
-
-    return triangle_bound(
-        lambda at: gamma_poisson(shape, largest=largest, temper=temper, epsilon=at),
-        lambda at: float(np.max(rate_pair(shapes, ratios, at))),
-        epsilon,
-    )
+# By family and by whether a row is replaced or present: the worst divergence, from the constants and ``ε``.
+_WORST: dict[tuple[str, bool], Law] = {
+    ("beta_binomial", True): beta_binomial,
+    ("beta_binomial", False): beta_bernoulli_presence,
+    ("dirichlet_categorical", True): dirichlet_categorical,
+    ("dirichlet_categorical", False): dirichlet_categorical_presence,
+    ("gamma_poisson", True): gamma_poisson,
+}
+NAMES = {
+    "beta_binomial": "Beta-Binomial",
+    "dirichlet_categorical": "Dirichlet-categorical",
+    "gamma_poisson": "Gamma-Poisson",
+}
 
 
-def rate_pair(shape: Array, ratio: Array, epsilon: float) -> Array:
-    """``δ(ε)`` of ``Gamma(shape)`` at rates ``1 + ratio`` and 1, the larger of both orders, rounded up.
-
-    The log ratio is linear, so events are half lines; it grows with the shape (a variable of a larger shape
-    times an independent Beta one has the smaller shape) and with the ratio (monotone likelihood ratio).
-    """
-    center = shape * np.log1p(ratio) / ratio
-    low, high = np.maximum(center - epsilon / ratio, 0.0), center + epsilon / ratio
-    fast = excess(gammainc(shape, low * (1 + ratio)), gammainc(shape, low), epsilon)
-    slow = excess(gammaincc(shape, high), gammaincc(shape, high * (1 + ratio)), epsilon)
-    found: Array = np.maximum(fast, slow)
-    return found
-
-
-def posterior_beta_binomial(
-    a: float,
-    b: float,
-    *,
-    n: int,
-    trials: int,
-    temper: float,
-    epsilons: tuple[float, ...],
-    adjacency: Adjacency = "replace_one",
-) -> Statement:
-    """Binomial(``trials``) rows under a Beta(``a``, ``b``) prior.
-
-    Worst pairs under ``replace_one``: ``Beta(a + w(k + N), b + w((n−1)N − k))`` against the move back,
-    ``0 ≤ k ≤ (n−1)N``.
-    """
+def has_divergence(family: str, adjacency: Adjacency, constants: Constants) -> bool:
+    """Whether there is a formula: of one row present or absent only where it moves one shape."""
     replaced = adjacency == "replace_one"
-    law = beta_binomial if replaced else beta_binomial_presence
-    constants = {"a": a, "b": b, "n": n, "trials": trials, "temper": temper}
-    worst = partial(law, a, b, n=n, trials=trials, temper=temper)
-    return _statement(
-        "Beta-Binomial", constants, epsilons, "beta_binomial", adjacency, worst, replaced or trials == 1
-    )
+    return (family, replaced) in _WORST and (replaced or constants.get("trials", 1) == 1)
 
 
-def posterior_dirichlet_categorical(
-    concentration: tuple[float, ...],
-    *,
-    n: int,
-    temper: float,
-    epsilons: tuple[float, ...],
-    adjacency: Adjacency = "replace_one",
-) -> Statement:
-    """Categorical rows under a Dirichlet prior."""
-    law = dirichlet_categorical if adjacency == "replace_one" else dirichlet_categorical_presence
-    constants = {"concentration": concentration, "n": n, "temper": temper}
-    worst = partial(law, concentration, n=n, temper=temper)
-    return _statement(
-        "Dirichlet-categorical", constants, epsilons, "dirichlet_categorical", adjacency, worst, True
-    )
+def conjugate_points(family: str, adjacency: Adjacency, constants: Constants) -> Points:
+    """``δ(ε)`` at every ``constants["epsilons"]``; the other constants are those of the family's function.
 
-
-def posterior_gamma_poisson(
-    shape: float,
-    rate: float,
-    *,
-    n: int,
-    largest: int,
-    temper: float,
-    epsilons: tuple[float, ...],
-    adjacency: Adjacency = "replace_one",
-) -> Statement:
-    """Poisson rows of counts at most ``largest``; ``rate`` is the Gamma prior's over a row's exposure."""
-    replaced = adjacency == "replace_one"
-    worst = partial(gamma_poisson, shape, largest=largest, temper=temper)
-    if not replaced:
-        worst = partial(gamma_poisson_presence, shape, rate, n=n, largest=largest, temper=temper)
-    constants = {"shape": shape, "rate": rate, "n": n, "largest": largest, "temper": temper}
-    return _statement("Gamma-Poisson", constants, epsilons, "gamma_poisson", adjacency, worst, replaced)
-
-
-def _statement(
-    name: str,
-    constants: Constants,
-    epsilons: tuple[float, ...],
-    rule: str,
-    adjacency: Adjacency,
-    worst: Callable[..., float],
-    exact: bool,
-) -> Statement:
-    check_adjacency(adjacency)
-    for key, value in constants.items():
+    ``DeclarationError`` where there is no formula, or a constant is not positive.
+    """
+    if not has_divergence(family, adjacency, constants):
+        raise DeclarationError(f"{NAMES[family]}: no divergence is known under {adjacency}.")
+    given = {name: value for name, value in constants.items() if name != "epsilons"}
+    for key, value in given.items():
         if not all(item > 0 for item in (value if isinstance(value, tuple) else (value,))):
-            raise DeclarationError(f"{name}: {key}={value} must be positive.")
-    points = tuple((float(at), worst(epsilon=at)) for at in epsilons)
-    divergence = "exact hockey-stick divergence" if exact else "hockey-stick divergence"
+            raise DeclarationError(f"{NAMES[family]}: {key}={value} must be positive.")
+    worst = _WORST[family, adjacency == "replace_one"]
+    return Points(tuple((float(at), worst(**given, epsilon=float(at))) for at in constants["epsilons"]))
+
+
+def posterior_conjugate(
+    family: str,
+    *,
+    adjacency: Adjacency = "replace_one",
+    epsilons: tuple[float, ...],
+    n: int,
+    **constants: Constant,
+) -> Statement:
+    """One exact draw from a conjugate posterior of at most ``n`` rows.
+
+    **Guarantee**: every point of the curve. **Assumptions**: the model is this one, rows obey their domain.
+    ``constants``: those of the family's function in this file.
+    """
+    known = {**constants, "n": n, "epsilons": tuple(float(at) for at in epsilons)}
     argument = Argument(
-        f"{name}: {divergence} of conjugate posteriors, "
-        f"{'maximised' if exact else 'bounded'} over all data sets and neighbours",
-        (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency]),
-        {**constants, "epsilons": tuple(float(at) for at in epsilons)},
-        f"posterior.{rule}",
+        f"{NAMES[family]}: exact hockey-stick divergence of conjugate posteriors, maximised over all "
+        "data sets and neighbours",
+        (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
+        known,
+        f"posterior.{family}",
     )
-    return capped(Statement(adjacency, (Points(points),), argument), constants["n"])
+    return capped(Statement(adjacency, (conjugate_points(family, adjacency, known),), argument), n)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
 
 from private_mcmc.accounting.assumptions import (
     CLIPPED_RADIUS,
@@ -11,23 +10,18 @@ from private_mcmc.accounting.assumptions import (
     EXACT_DRAW,
     ONE_DRAW,
     RELATION,
-    TEST_AND_RUN,
-    TESTED_MOVES,
-    TESTED_SET,
     moves,
 )
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import (
     Concentrated,
     Curve,
-    ExceptWithProbability,
     Gaussian,
     Laplace,
     Pure,
 )
-from private_mcmc.accounting.langevin.moduli import Curvature
 from private_mcmc.accounting.rounding import product_up, root_down, root_up, sum_up
-from private_mcmc.accounting.statement import Argument, Statement, of_unit
+from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 from private_mcmc.target import Adjacency, check_adjacency
@@ -141,87 +135,6 @@ def second_moments_noise(gdp: float, radius: float, dim: int, adjacency: Adjacen
     """The noise standard deviation ``τ`` at which ``second_moments`` is ``gdp``-GDP, rounded up."""
     _check("second moments", dim, 0.0, gdp=gdp, radius=radius)
     return product_up(second_moments_sensitivity(radius, dim, adjacency), over=(gdp,))
-
-
-_DOWN = 1 - 2.0**-40
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurvatureFloor:
-    """A private lower bound of ``λ(D) = λ_min(Σ c_i z_i z_iᵀ)``, the rows' strong convexity on ``K``.
-
-    ``K`` is public, convex and bounded, and holds every state. Row ``i`` certifies ``c_i ≥ 0``: for
-    ``u, v ∈ K`` its clipped gradients differ by ``s·z_i z_iᵀ(u − v)``, ``s ≥ c_i``; ``c_i‖z_i‖² ≤ κ`` is
-    enforced, so that a row moves ``λ(D)`` by at most ``κ``. On ``K``, ``U_D`` is ``μ_K + wλ(D)``-strongly
-    convex.
-
-    A run accounted for with ``μ = μ_K + wλ_low`` obeys its statement except with probability ``δ'``: let
-    ``G = {λ̃ : λ̃ − t ≤ λ(D)}``, ``P_D(G^c) ≤ δ'``. On ``G``, ``μ`` is true *of D*, which is enough for a pair:
-    ``|Φ_D(x) − Φ_{D'}(y)| ≤ |Φ_D(x) − Φ_D(y)| + |Φ_D(y) − Φ_{D'}(y)| ≤ ρ|x − y| + γΔ`` on ``K``, both ways.
-    The mechanism that says nothing outside ``G`` obeys the composition of test and run and is the true one
-    on ``G``: ``P_D(A) ≤ δ' + e^ε P_{D'}(A) + δ(ε)``; for the other order take ``G`` from ``λ(D')``. Nothing
-    is claimed of the posterior.
-
-    Attributes:
-        released: ``λ̃``, the noised value.
-        margin: ``t``; it also covers the rounding of ``λ(D)`` and of the noise.
-        rounding: ``t`` exceeds a quantile of the noise by at least this much.
-        noise_sd: of the Gaussian noise.
-        failure: ``δ' ≥ P(noise > t − rounding)``.
-
-    ``DeclarationError`` for numbers out of range, or a margin that the noise exceeds more often.
-    """
-
-    released: float
-    margin: float
-    rounding: float
-    noise_sd: float
-    failure: float
-
-    def __post_init__(self) -> None:
-        gdp.check_delta(self.failure)
-        if not (math.isfinite(self.released) and 0 < self.noise_sd < math.inf and self.rounding >= 0):
-            raise DeclarationError("a tested curvature needs a finite value and positive, finite noise.")
-        exceeded = math.erfc((self.margin - self.rounding) / self.noise_sd / math.sqrt(2.0)) / 2
-        if not exceeded <= self.failure * (1 + 1e-9):
-            raise DeclarationError(
-                f"margin={self.margin}: noise of sd {self.noise_sd} exceeds it with more than "
-                f"probability {self.failure}."
-            )
-
-    @property
-    def lower(self) -> float:
-        """``λ_low = max(0, λ̃ − t)``, rounded down."""
-        return max(0.0, (self.released - self.margin) * _DOWN)
-
-    def strengthen(self, curvature: Curvature, temper: float) -> Curvature:
-        """``curvature`` with ``μ`` raised by ``w·λ_low``: for a run on ``K``, clip and metric as tested."""
-        if not (curvature.convex and curvature.prior_convex):
-            raise DeclarationError("tested curvature adds to a prior and rows that are known to be convex.")
-        found = (curvature.strong_convexity + temper * self.lower) * _DOWN
-        return replace(
-            curvature,
-            strong_convexity=max(curvature.strong_convexity, min(found, curvature.smoothness)),
-            source=f"{curvature.source}; curvature of the data ≥ {self.lower:.6g} by a private test",
-        )
-
-
-def unless_test_fails(inner: Statement, floor: CurvatureFloor) -> Statement:
-    """``δ(ε) = δ_inner(ε) + δ'`` for a test and what followed it; ``inner`` is their composition.
-
-    **Guarantee**: every curve of ``inner``, with ``δ'`` added. **Assumptions**: every part of ``inner`` that
-    relies on the tested curvature was chosen from the released value, lives on ``K``, and costs at most
-    its declared share; ``inner`` itself is a composition of declared costs, never of realised ones.
-    Source: the argument of propose–test–release (Dwork, Lei 2009).
-    """
-    argument = Argument(
-        "a private lower bound on the data's curvature, then a run that relies on it (Dwork, Lei 2009)",
-        (TESTED_SET, TESTED_MOVES, TEST_AND_RUN),
-        asdict(floor),
-        "curvature.tested",
-    )
-    curves = tuple(ExceptWithProbability(curve, floor.failure) for curve in inner.curves)
-    return of_unit(Statement(inner.adjacency, curves, argument, parts=(inner,), unit=inner.unit), inner.unit)
 
 
 def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:

@@ -13,13 +13,12 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to
 
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, in_slots, no_scores, worst_pairs
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, in_slots, worst_pairs
 from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.domains import Rows
 from private_mcmc.domains.persons import OWN_ROWS, ungrouped
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.inference import Execution, PrivateMCMC
-from private_mcmc.inference.columns import on_device
 from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import Generator, LangevinKernel
 from private_mcmc.kernels.keys import CHACHA20
@@ -28,11 +27,9 @@ from private_mcmc.planning import CompletedStage, Plan
 from private_mcmc.records import PublicArguments
 from private_mcmc.release import (
     Counts,
-    CurvatureTest,
     Expectations,
     GaussianNoise,
     LaplaceNoise,
-    ProposedCurvature,
     ReleasedStates,
     SecondMoments,
 )
@@ -57,7 +54,6 @@ def chain_mechanism(
     num_chains: int = 1,
     model_args: PublicArguments | None = None,
     init_params: npt.ArrayLike | None = None,
-    curvature: ProposedCurvature | None = None,
     generator: Generator = "chacha20",
     chains_per_run: int | None = None,
 ) -> Mechanism:
@@ -74,7 +70,7 @@ def chain_mechanism(
     if model_args is not None:
         kernel = replace(kernel, model_args=model_args)
 
-    def driver(chains: int, tested: bool = False) -> PrivateMCMC:
+    def driver(chains: int) -> PrivateMCMC:
         return PrivateMCMC(
             kernel,
             rows=rows,
@@ -82,7 +78,7 @@ def chain_mechanism(
             release=release,
             num_steps=num_steps,
             num_chains=chains,
-            guarantee=curvature if tested and curvature is not None else "run",
+            guarantee="run",
             n=n,
             execution=Execution(
                 init_params=init_params,
@@ -93,7 +89,7 @@ def chain_mechanism(
             ),
         )
 
-    decision = driver(num_chains, True).decide(n)
+    decision = driver(num_chains).decide(n)
     reading, schedule = decision.reading, decision.schedule
     start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
     if start.shape != (reading.dim,):
@@ -106,36 +102,12 @@ def chain_mechanism(
     what = release if isinstance(release, str) else f"steps {release}"
     if isinstance(release, Expectations):
         what = f"expectations of {', '.join(name for name, _ in release.items)}"
-    mechanism = Mechanism(
+    return Mechanism(
         f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {what}",
         decision.statement,
         _runs(driver, decision, generator, num_chains if priced else chains_per_run),
         scores=attacks,
         pairs=lambda: worst_pairs(reading, schedule),
-    )
-    test = decision.curvature_test
-    if test is None or curvature is None:
-        return mechanism
-    return _behind(test, curvature.at_least, mechanism, decision)
-
-
-def _behind(test: CurvatureTest, at_least: float, mechanism: Mechanism, decision: Decision) -> Mechanism:
-    """``mechanism`` where ``test`` finds what was proposed; all that the test found is an output as well.
-
-    A run shows less: what was found only where it is refused. The chain runs without the test, in bulk.
-    """
-    reading, n = decision.reading, decision.schedule.num_rows
-
-    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        inside = dict(in_slots(data, decision.schedule))
-        least = test.smallest_eigenvalue(*on_device(reading.rows, inside, n))
-        found = noised(test.noise, np.full((count, 1), least))
-        passed = [[test.floor_of(float(value)).lower >= at_least] for value in found[:, 0]]
-        outputs = np.where(passed, mechanism.draw(data, count, seed), 0.0)
-        return np.concatenate([found, passed, outputs], axis=1)
-
-    return replace(
-        mechanism, name=f"{mechanism.name}, behind a test of curvature", draw=draw, scores=no_scores
     )
 
 

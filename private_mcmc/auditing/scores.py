@@ -57,7 +57,7 @@ class ChainAttacks:
 
     def __init__(self, model: RowModel, schedule: Schedule, start: FloatArray) -> None:
         self._model, self._schedule, self._start = model, schedule, start
-        self._known = schedule.batch is None or schedule.batch.scheme == "cyclic"
+        self._known = schedule.batch is None
         self._of_paths = jax.jit(self._path_scores)
         self._of_losses = jax.jit(self._losses)
 
@@ -137,9 +137,8 @@ class ChainAttacks:
         rows = gradient.prepare(side.columns, side.present)
 
         def of_step(u: jax.Array, then: jax.Array, gamma: jax.Array, k: jax.Array) -> Terms:
-            here = self._in_turn(k)
-            common_rows = gradient.total(u, rows._replace(present=rows.present & side.others & here))
-            everyone = gradient.total(u, rows._replace(present=rows.present & here))
+            common_rows = gradient.total(u, rows._replace(present=rows.present & side.others))
+            everyone = gradient.total(u, rows)
             others = prior(u) + schedule.temper * share * factor * common_rows
             row = schedule.temper * factor * (everyone - common_rows)
             apart = then - u + gamma * jnp.stack([others, others + row])
@@ -150,13 +149,6 @@ class ChainAttacks:
         of_path = jax.vmap(of_step, (0, 0, 0, 0))
         steps = jnp.arange(schedule.num_steps)
         return jax.vmap(jax.vmap(lambda b, a: of_path(b, a, gammas, steps)))(before, after)
-
-    def _in_turn(self, k: jax.Array) -> jax.Array:
-        """Which slots are in the batch of step ``k`` where batches come in turn; elsewhere every slot."""
-        slots, batch = jnp.arange(self._schedule.num_rows), self._schedule.batch
-        if batch is None or batch.scheme != "cyclic" or batch.size is None:
-            return jnp.ones(slots.shape, dtype=bool)
-        return slots // batch.size == k % (self._schedule.num_rows // batch.size)
 
     def _mixture(self, terms: Terms, size: int) -> jax.Array:
         """Log density of paths whose batches are drawn for ``size`` steps at a time, up to a constant."""

@@ -9,7 +9,6 @@ from private_mcmc.domains.domain import Domain as Domain
 from private_mcmc.domains.persons import Person as Person
 from private_mcmc.domains.real import Ball as Ball
 from private_mcmc.domains.real import Box as Box
-from private_mcmc.domains.real import Ratio as Ratio
 from private_mcmc.domains.real import Real as Real
 from private_mcmc.domains.rows import Rows as Rows
 from private_mcmc.domains.rows import domain_from_dict as domain_from_dict

@@ -19,7 +19,7 @@ from jax.typing import DTypeLike
 from private_mcmc.domains.columns import PRESENT, numeric_column
 from private_mcmc.domains.domain import Binary, Categories, Counts, Domain, whole
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
-from private_mcmc.domains.real import Ball, Box, Ratio, Real
+from private_mcmc.domains.real import Ball, Box, Real
 from private_mcmc.errors import DataSchemaError, DeclarationError, clean_errors, construction_checked
 from private_mcmc.files import read_whole
 from private_mcmc.records import Fields, Record
@@ -41,7 +41,7 @@ def read_toml(path: str | Path) -> Record:
 
 
 _DOMAINS: Mapping[str, type[Domain]] = {
-    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Ratio, Real)
+    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real)
 }
 
 
@@ -111,7 +111,7 @@ class Rows:
             if type(domain) not in _DOMAINS.values():
                 raise DeclarationError(
                     f"Rows({name}=…): {type(domain).__name__} is not a row domain; "
-                    "use Ball, Box, Binary, Categories, Counts, Ratio or Real."
+                    "use Ball, Box, Binary, Categories, Counts or Real."
                 )
         object.__setattr__(self, "items", tuple(sorted(domains.items())))
         object.__setattr__(self, "unit", units[0] if units else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,6 @@ from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.streamed_chain import Blocks
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
-from private_mcmc.schedule import Storage
 from private_mcmc.target import Target
 
 Columns = dict[str, np.ndarray]
@@ -183,7 +182,7 @@ def _checked_presence(present: object, count: int) -> np.ndarray:
 
 
 def on_device(
-    rows: Rows, columns: Columns, n: int, layout: Layout = ONE_DEVICE, storage: Storage = "float64"
+    rows: Rows, columns: Columns, n: int, layout: Layout = ONE_DEVICE
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     """Rows padded to ``layout.slots(n)`` and mapped into their domains, and which are present.
 
@@ -195,7 +194,7 @@ def on_device(
     flags = columns.get(PRESENT, np.ones(count, dtype=bool))
     filled = {name: padded(blank(value, flags), slots) for name, value in columns.items() if name != PRESENT}
     there = padded(holds_person(flags), slots)
-    project = _projection(rows, storage)
+    project = _projection(rows)
     with jax.enable_x64(True):
         if layout.mesh is None:
             whole = {name: jnp.asarray(value) for name, value in filled.items()}
@@ -242,9 +241,9 @@ def _permuted(
 
 
 @lru_cache(maxsize=8)
-def _projection(rows: Rows, storage: Storage) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
+def _projection(rows: Rows) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
     """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
-    compiled: Callable[..., dict[str, jax.Array]] = jax.jit(partial(rows.project, dtype=storage))
+    compiled: Callable[..., dict[str, jax.Array]] = jax.jit(rows.project)
     return compiled
 
 

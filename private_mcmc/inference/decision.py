@@ -21,8 +21,7 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, curvature, examine
 from private_mcmc.preflight.certificates import reach_of_prior
 from private_mcmc.records import Model, PublicArguments
-from private_mcmc.release import Expectations, ExpectationsPlan, QuantilePlan, plan_expectations
-from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
+from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
 from private_mcmc.schedule import ROUNDING, Release, Schedule
 from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
 
@@ -42,7 +41,6 @@ class Declaration:
     n: int | None
     model_args: PublicArguments
     layout: Layout = ONE_DEVICE
-    curvature: ProposedCurvature | None = None
 
     def __post_init__(self) -> None:
         checked_guarantee(self.guarantee)
@@ -54,8 +52,6 @@ class Declaration:
         check_kind("rows", self.rows, Rows)
         check_kind("target", self.target, Target)
         check_kind("model_args", self.model_args, Mapping)
-        if self.curvature is not None:
-            check_kind("curvature", self.curvature, ProposedCurvature)
         if self.n is not None:
             check_count("n", self.n)
 
@@ -78,9 +74,8 @@ class Decision:
     schedule: Schedule
     report: PreflightReport
     statement: Statement
-    expectations: ExpectationsPlan | QuantilePlan | None
+    expectations: ExpectationsPlan | None
     layout: Layout = ONE_DEVICE
-    curvature_test: CurvatureTest | None = None
 
     @cached_property
     def runner(self) -> ChainRunner:
@@ -121,7 +116,7 @@ def decide(declared: Declaration, n: int) -> Decision:
         sites=reading.sites,
         unit=reading.unit,
     )
-    if schedule.clips is not None and (declared.guarantee == "posterior" or declared.curvature is not None):
+    if schedule.clips is not None and declared.guarantee == "posterior":
         raise DeclarationError(
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
             "statement is what holds: guarantee='run'."
@@ -137,14 +132,7 @@ def decide(declared: Declaration, n: int) -> Decision:
     )
     if declared.guarantee == "posterior" and report.verdict != "private":
         raise NotPrivate(_posterior_refusal(report), report)
-    proved, test, proposed = curvature(reading, schedule), None, declared.curvature
-    if proposed is not None:
-        if schedule.storage != "float64":
-            raise DeclarationError(
-                "ProposedCurvature: what is tested must be what runs, not storage='float32'."
-            )
-        test = plan_curvature_test(reading, schedule, gdp=proposed.gdp, failure=proposed.failure)
-        proved = test.reached(proposed.at_least).strengthen(proved, schedule.temper)
+    proved = curvature(reading, schedule)
     schedule, proved = _kept(schedule, proved, reading)
     if expectations is not None:
         _check_contraction(schedule, proved)
@@ -152,13 +140,10 @@ def decide(declared: Declaration, n: int) -> Decision:
         statement = priced.statement
     else:
         priced, statement = None, accounting.langevin_statement(schedule, proved)
-    if test is not None and proposed is not None:
-        both = accounting.compose(test.statement, statement)
-        statement = accounting.unless_test_fails(both, test.reached(proposed.at_least))
     statement = accounting.capped(statement, n)
     if not statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
-    return Decision(reading, schedule, report, statement, priced, declared.layout, test)
+    return Decision(reading, schedule, report, statement, priced, declared.layout)
 
 
 # The largest share of what one row moves that rounding may move a step.

@@ -27,7 +27,6 @@ from private_mcmc.planning import Plan
 from private_mcmc.programs import make_room
 from private_mcmc.records import blas_of_one_thread
 from private_mcmc.release import Expectations
-from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.schedule import Release, check_steps
 from private_mcmc.target import Guarantee, Target, check_count
 
@@ -56,8 +55,7 @@ class PrivateMCMC(LastRun):
             Under ``"path"`` so many draws of every chain are shown; the warm-up is paid for as well.
         num_chains: independent chains; the price of states grows with their number.
         guarantee: ``"posterior"``: preflight must certify the posterior at the target, and the run must
-            meet it too. ``"run"``: the run's own statement decides. :class:`private_mcmc.ProposedCurvature`:
-            the same, and it relies on strong convexity of the data, behind a private test.
+            meet it too. ``"run"``: the run's own statement decides.
         num_warmup: states of the first steps are released like the others but left out of samples.
         n: the number of rows, checked against the data. Under ``add_remove`` an upper bound, under
             ``zero_out`` the number of slots, empty ones included; needed under both.
@@ -95,7 +93,7 @@ class PrivateMCMC(LastRun):
         num_steps: int | None = None,
         num_samples: int | None = None,
         num_chains: int = 1,
-        guarantee: Guarantee | ProposedCurvature = "posterior",
+        guarantee: Guarantee = "posterior",
         num_warmup: int = 0,
         n: int | None = None,
         execution: Execution | None = None,
@@ -111,12 +109,11 @@ class PrivateMCMC(LastRun):
             release=release,
             num_steps=steps_of(num_steps, num_warmup, num_samples),
             num_chains=num_chains,
-            guarantee="run" if isinstance(guarantee, ProposedCurvature) else guarantee,
+            guarantee=guarantee,
             num_warmup=num_warmup,
             n=n,
             model_args=copy.deepcopy(getattr(kernel, "model_args", {})),
             layout=layout(here.chain_method, here.devices, num_chains),
-            curvature=guarantee if isinstance(guarantee, ProposedCurvature) else None,
         )
         self._set(DeclaredRun(declared, here), here, bookkeeping)
 
@@ -173,8 +170,7 @@ class PrivateMCMC(LastRun):
         Raises:
             DataSchemaError: for missing columns, wrong shapes or types, masks, a wrong number of rows; for
                 ``present`` under an adjacency without holes.
-            NotPrivate: if preflight or the run's own statement refuses; nothing was computed then. Also
-                where a declared test of curvature does not succeed: then nothing but the test was run.
+            NotPrivate: if preflight or the run's own statement refuses; nothing was computed then.
             BudgetExceeded: if the ledger has too little left.
             ReleaseError: for a seed given without ``unsafe_seed=True``, or a driver that another thread runs.
         """

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,6 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import (
     DeclarationError,
-    NotPrivate,
     ReleaseError,
     construction_checked,
     warn_of_what_was_paid,
@@ -58,7 +58,6 @@ from private_mcmc.release import (
     curator_side,
     state_grid,
 )
-from private_mcmc.release.curvature import ProposedCurvature
 from private_mcmc.report.document import progress
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_count
@@ -253,16 +252,12 @@ class DeclaredRun:
     declared: Declaration
     execution: Execution
     _decided: dict[int, Decision] = field(default_factory=dict)
+    never_saved: ClassVar[str | None] = None
 
     @property
     def layout(self) -> Layout:
         """The devices of the declaration."""
         return self.declared.layout
-
-    @property
-    def never_saved(self) -> str | None:
-        """A test of curvature draws its noise while it runs."""
-        return None if self.declared.curvature is None else "a run behind a test of curvature cannot be saved"
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
@@ -270,13 +265,8 @@ class DeclaredRun:
         """The checked columns, on the host where they are streamed, and their public number of rows."""
         place = partial(streamed, rows_on_device=self.execution.rows_on_device, layout=self.layout)
         columns, n = checked(self.declared, args, named, present, place, self.layout)
-        if on_the_host(columns) or jax.process_count() > 1:
-            kept = {
-                "curator=True": self.execution.curator,
-                "guarantee=ProposedCurvature(…)": self.declared.curvature is not None,
-            }
-            for asked in (words for words, wanted in kept.items() if wanted):
-                raise DeclarationError(f"{asked}: only where one process holds all rows on its device.")
+        if self.execution.curator and (on_the_host(columns) or jax.process_count() > 1):
+            raise DeclarationError("curator=True: only where one process holds all rows on its device.")
         return columns, n
 
     def decide(self, n: int | None = None) -> Decision:
@@ -317,13 +307,10 @@ class DeclaredRun:
             decision.streamed_runner.try_out(blocks, start, streams)
             steps: Steps = partial(decision.streamed_runner.run, blocks, start)
         else:
-            rows, present = on_device(decision.reading.rows, arrays, n, self.layout, schedule.storage)
+            rows, present = on_device(decision.reading.rows, arrays, n, self.layout)
             decision.runner.try_out(start, rows, present, streams)
             steps = partial(decision.runner.run, start)
             placed(streams.start, self.declared, self.layout, rows, present)
-        if decision.curvature_test is not None:
-            # With nobody present: compiled, and told nothing of the rows.
-            decision.curvature_test.release(rows, jnp.zeros_like(present))
         if decision.expectations is None:
             try_constraining(decision.reading, schedule.num_chains)
         return partial(self._run, decision, arrays, steps, rows, present)
@@ -343,7 +330,6 @@ class DeclaredRun:
         if rows:
             rows, present = placed(job.streams.start, self.declared, self.layout, rows, present)
             steps = partial(steps, rows, present)
-        _test_curvature(self.declared.curvature, decision, rows, present)
         output = follow(steps, schedule, job, self.execution)
         if not releases():
             return
@@ -365,22 +351,6 @@ class DeclaredRun:
         # Only now: a run that fails before can be taken up again.
         job.finish()
         keep_all(Outcome(statement, released), keep, side if self.execution.curator else None)
-
-
-def _test_curvature(
-    proposed: ProposedCurvature | None, decision: Decision, rows: dict[str, jax.Array], present: jax.Array
-) -> None:
-    """Run the declared test of curvature, if there is one; what it finds is released, so it may be said."""
-    test = decision.curvature_test
-    if test is None or proposed is None:
-        return
-    found = test.release(rows, present).lower
-    if not found >= proposed.at_least:
-        raise NotPrivate(
-            f"the private test found curvature of at least {found:.6g}; the run relies on "
-            f"{proposed.at_least:g}. Nothing was run; the test stays paid for. Propose less, or temper more.",
-            decision.report,
-        )
 
 
 def identity(decision: Decision, start: Array, rows_on_device: int | None) -> dict[str, str]:

@@ -21,7 +21,7 @@ from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel, Site, read
 from private_mcmc.records import Model, PublicArguments
-from private_mcmc.schedule import Batch, Matrix, Release, Schedule, Storage, norm_of_clips
+from private_mcmc.schedule import Batch, Matrix, Release, Schedule, norm_of_clips
 from private_mcmc.target import Adjacency, Unit
 
 
@@ -96,7 +96,6 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     temper: float = 1.0
     preconditioner: Matrix | None = None
     rows: Rows | None = None
-    storage: Storage = field(default="float64", kw_only=True)
     model_args: PublicArguments = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -141,7 +140,6 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
             batch=parts.batch,
             diameter=parts.diameter,
             box=parts.box,
-            storage=self.storage,
             release=release,
             unit=unit,
         )

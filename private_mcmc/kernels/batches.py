@@ -181,27 +181,15 @@ class BatchDraw(NamedTuple):
         return jax.random.fold_in(jax.random.fold_in(self.stream, self.k), self.chain)
 
 
-class ListedRows(NamedTuple):
-    """Prepared rows, the numbers of those that are present first in ``order``, and how many are.
-
-    Without an ``order`` the first rows are those that are present.
-    """
-
-    rows: PreparedRows
-    order: jax.Array | None
-    number: jax.Array
-
-
 class BatchSum(NamedTuple):
-    """``prepare(columns, present, all_present)`` once a run; ``total(u, rows, draw, first)`` at every step.
+    """``prepare(columns, present)`` once a run; ``total(u, rows, draw, first)`` at every step.
 
-    ``first`` is the number of the first row that is here (``None``: every row is), and ``all_present`` tells
-    which of all rows are present, or that so many first ones are. Batches are drawn from all rows; what is
-    summed here are those of its rows that are here.
+    ``first`` is the number of the first row that is here (``None``: every row is). Batches are drawn from all
+    rows; what is summed here are those of its rows that are here.
     ``draws`` are the numbers that all chains draw at a step, ``(chains, size)``, where ``total`` wants some.
     """
 
-    prepare: Callable[..., PreparedRows]
+    prepare: Callable[[Columns, jax.Array], PreparedRows]
     total: Callable[..., jax.Array]
     draws: PredrawnNoise | None = None
 
@@ -210,22 +198,18 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     """``f · Σ_{i in batch} clip_C(∇v_i)`` with the public ``f = 1/q`` or ``n/b``; ``f = 1`` for all rows.
 
     **Guarantee**: ``f`` never depends on the number of rows that were drawn or are present, so one row
-    adds at most ``f·C``. Batches of ``poisson``, ``fixed`` and ``cyclic`` are drawn from all
-    ``num_rows`` slots, and absent rows add zero; ``truncated_poisson`` draws among present rows only,
-    and a batch above the cap keeps a uniform subset, as its statement assumes.
+    adds at most ``f·C``. Batches are drawn from all ``num_rows`` slots, and absent rows add zero.
     """
     batch = schedule.batch
     if batch is None:
-        return BatchSum(_prepared(gradient), lambda u, rows, draw, first=None: gradient.total(u, rows))
-    total, prepare = _SCHEMES[batch.scheme](gradient, schedule, batch), _prepared(gradient)
-    if batch.scheme == "truncated_poisson":
-        prepare = _listed(gradient.prepare, schedule.num_rows)
+        return BatchSum(gradient.prepare, lambda u, rows, draw, first=None: gradient.total(u, rows))
+    total = _SCHEMES[batch.scheme](gradient, schedule, batch)
     factor = batch_factor(schedule)
 
     def scaled(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         return factor * total(u, rows, draw, first)
 
-    return BatchSum(prepare, scaled, _draws(schedule, batch))
+    return BatchSum(gradient.prepare, scaled, _draws(schedule, batch))
 
 
 def _draws(schedule: Schedule, batch: Batch) -> PredrawnNoise | None:
@@ -284,26 +268,6 @@ def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum
     return gathered if size else masked
 
 
-def _truncated(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
-    n, rate, cap = schedule.num_rows, float(batch.rate or 0.0), int(batch.size or 0)
-    rare = max(rate, cap / n) <= _LARGE_SHARE
-
-    def total(u: jax.Array, rows: ListedRows, draw: BatchDraw, first: First) -> jax.Array:
-        for_number, for_subset = jax.random.split(draw.key)
-        # The first `cap` positions tell min(Binomial(count, q), cap); given it, the subset is uniform.
-        positions = successes(jax.random.uniform(for_number, (cap,)), rate, -1, n)
-        number = jnp.sum(positions < rows.number)
-        if rare:
-            index = distinct(for_subset, cap, rows.number, number)
-        else:
-            index = shuffled(for_subset, n, rows.number)[:cap]
-        chosen = index if rows.order is None else rows.order[index]
-        numbers = jnp.where(jnp.arange(cap) < number, chosen, n)
-        return _summed(gradient, u, rows.rows, Chosen(numbers, n), first)
-
-    return total
-
-
 def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     n, size = schedule.num_rows, int(batch.size or 0)
 
@@ -314,18 +278,7 @@ def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     return total
 
 
-def _cyclic(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
-    size = int(batch.size or 0)
-    passes = schedule.num_rows // size
-
-    def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
-        index = jnp.remainder(draw.k, passes) * size + jnp.arange(size)
-        return _summed(gradient, u, rows, Chosen(index, schedule.num_rows, ordered=True), first)
-
-    return total
-
-
-_SCHEMES = {"poisson": _poisson, "truncated_poisson": _truncated, "fixed": _fixed, "cyclic": _cyclic}
+_SCHEMES = {"poisson": _poisson, "fixed": _fixed}
 
 
 class Chosen(NamedTuple):
@@ -381,18 +334,3 @@ def _masked(rows: PreparedRows, keep: jax.Array, first: First) -> PreparedRows:
         # A start beyond the last row is moved back to the filling, which is absent.
         filled = jax.lax.dynamic_slice_in_dim(filled, first, size)
     return rows._replace(present=rows.present & filled)
-
-
-def _prepared(gradient: ClippedGradient) -> Callable[..., PreparedRows]:
-    return lambda columns, present, all_present=None: gradient.prepare(columns, present)
-
-
-def _listed(prepare: Callable[[Columns, jax.Array], PreparedRows], n: int) -> Callable[..., ListedRows]:
-    def listed(columns: Columns, present: jax.Array, all_present: jax.Array | None = None) -> ListedRows:
-        rows = prepare(columns, present)
-        all_rows = present if all_present is None else all_present
-        if all_rows.ndim == 0:
-            return ListedRows(rows, None, all_rows)
-        return ListedRows(rows, jnp.argsort(~all_rows, stable=True)[:n], jnp.sum(all_rows))
-
-    return listed

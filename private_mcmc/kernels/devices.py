@@ -136,8 +136,7 @@ def on_mesh(
         return program.move(u, k, keys, total, place())
 
     def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
-        all_present = jax.lax.all_gather(present, "rows", tiled=True)[: schedule.num_rows]
-        rows = program.prepare(columns, present, all_present)
+        rows = program.prepare(columns, present)
         # A leading axis of devices, whatever the layout of the rows behind it.
         return jax.tree.map(lambda leaf: leaf[None], rows)
 

@@ -37,7 +37,6 @@ class PrivateULA(LangevinKernel):
         rows: the row domains; needed under ``numpyro.infer.MCMC`` only when the row columns cannot be
             told from the other arguments by their length.
         model_args: the model's other arguments, public.
-        storage: ``"float32"`` halves the memory of the rows; sums, states and noise stay float64.
         radius: of the ball ``‖M^{-1/2}θ‖ ≤ radius`` around the origin of the unconstrained space.
         box: half-widths of a box around the origin of the unconstrained space, one number or one for
             each coordinate; needs a diagonal preconditioner.
@@ -90,13 +89,10 @@ class PrivateSGLD(PrivateULA):
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
         rows: as for :class:`PrivateULA`.
-        scheme: ``"poisson"``: every row with probability ``q``. ``"truncated_poisson"``: the same, and a
-            uniform subset of ``max_batch`` rows is kept of a larger batch. ``"fixed"``: a uniform subset
-            of ``batch_size`` rows. ``"cyclic"``: consecutive blocks of ``batch_size`` rows, for study;
-            the order of the rows is public then.
-        batch_size: ``b``; for the Poisson schemes the expected size, ``q = b/n`` with the public ``n``.
-        rate: ``q`` of the Poisson schemes, instead of ``batch_size``.
-        max_batch: the cap of ``"truncated_poisson"``.
+        scheme: ``"poisson"``: every row with probability ``q``. ``"fixed"``: a uniform subset of
+            ``batch_size`` rows.
+        batch_size: ``b``; for ``"poisson"`` the expected size, ``q = b/n`` with the public ``n``.
+        rate: ``q`` of ``"poisson"``, instead of ``batch_size``.
         radius: as for :class:`PrivateULA`.
         box: as for :class:`PrivateULA`.
 
@@ -116,21 +112,15 @@ class PrivateSGLD(PrivateULA):
     scheme: BatchScheme = "poisson"
     batch_size: int | None = None
     rate: float | None = None
-    max_batch: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scheme not in ("poisson", "truncated_poisson", "fixed", "cyclic"):
-            raise DeclarationError(
-                f"scheme={self.scheme!r}: 'poisson', 'truncated_poisson', 'fixed' or 'cyclic'."
-            )
-        sampled = self.scheme in ("poisson", "truncated_poisson")
-        if sampled and (self.batch_size is None) == (self.rate is None):
-            raise DeclarationError(f"scheme={self.scheme!r} takes one of batch_size= and rate=.")
-        if not sampled and (self.batch_size is None or self.rate is not None):
-            raise DeclarationError(f"scheme={self.scheme!r} takes batch_size= and no rate=.")
-        if (self.scheme == "truncated_poisson") != (self.max_batch is not None):
-            raise DeclarationError("max_batch= is the cap of scheme='truncated_poisson', and only of that.")
+        if self.scheme not in ("poisson", "fixed"):
+            raise DeclarationError(f"scheme={self.scheme!r}: 'poisson' or 'fixed'.")
+        if self.scheme == "poisson" and (self.batch_size is None) == (self.rate is None):
+            raise DeclarationError("scheme='poisson' takes one of batch_size= and rate=.")
+        if self.scheme == "fixed" and (self.batch_size is None or self.rate is not None):
+            raise DeclarationError("scheme='fixed' takes batch_size= and no rate=.")
         if self.batch_size is not None and not self.batch_size >= 1:
             raise DeclarationError(f"batch_size={self.batch_size}: must be at least 1.")
 
@@ -140,10 +130,11 @@ class PrivateSGLD(PrivateULA):
     def _batch(self, num_rows: int) -> Batch:
         if self.batch_size is not None and self.batch_size > num_rows:
             raise DeclarationError(f"batch_size={self.batch_size}: there are only {num_rows} rows.")
-        if self.scheme in ("fixed", "cyclic"):
-            return Batch(scheme=self.scheme, size=self.batch_size)
-        rate = self.rate if self.batch_size is None else self.batch_size / num_rows
-        return Batch(scheme=self.scheme, rate=rate, size=self.max_batch)
+        if self.scheme == "fixed":
+            return Batch(scheme="fixed", size=self.batch_size)
+        return Batch(
+            scheme="poisson", rate=self.rate if self.batch_size is None else self.batch_size / num_rows
+        )
 
 
 @construction_checked

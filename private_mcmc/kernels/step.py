@@ -28,56 +28,20 @@ from private_mcmc.kernels.batches import (
     StepKeys,
     batch_sum,
 )
-from private_mcmc.kernels.gradient.affine import AffineBlocks, AffineRows
-from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient, schedule_gradient
+from private_mcmc.kernels.gradient.clipped import clipped_gradient, schedule_gradient
 from private_mcmc.kernels.gradient.clipping import (
-    ClippedGradient,
-    Columns,
     PreparedRows,
     Whitening,
     whitening,
-    widened,
 )
 from private_mcmc.model import RowModel
 from private_mcmc.records import Record
-from private_mcmc.schedule import Schedule, Storage
+from private_mcmc.schedule import Schedule
 
-# Rounding to the nearest float32 enlarges a number by less than this makes it smaller.
-_SHRINK = 1.0 - 2.0**-23
-_SMALLEST_NORMAL = 2.0**-126
 # Caps of slopes are clips over norms of at least 1e-140; sums are of at most 2^31 rows of a clip each.
 _LEAST, _MOST = 1e-100, 1e100
 # Uniform numbers of 52 bits draw rows that are rarer than this with another probability.
 _RAREST = 2.0**-30
-
-
-def narrowed(values: jax.Array) -> jax.Array:
-    """As float32, with ``|narrowed(x)| ≤ |x|`` for every entry, and none infinite."""
-    largest = float(np.finfo(np.float32).max)
-    smaller = jnp.clip(values * _SHRINK, -largest, largest)
-    return jnp.where(jnp.abs(smaller) < _SMALLEST_NORMAL, 0.0, smaller).astype(jnp.float32)
-
-
-def stored(gradient: ClippedGradient, storage: Storage) -> ClippedGradient:
-    """The same sum over rows that are held in ``storage`` between steps.
-
-    **Guarantee**: that of ``gradient``: a row's term has norm at most ``C``, since the cap of its slope was
-    found for the longer design, and never grows itself.
-    """
-    if storage == "float64":
-        return gradient
-
-    def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
-        rows = gradient.prepare(widened(columns), present)
-        if isinstance(rows, AffineBlocks):
-            return AffineBlocks(tuple(part._replace(design=narrowed(part.design)) for part in rows.parts))
-        if isinstance(rows, AffineRows):
-            # Caps are narrowed with their designs; a batch is widened when it has been selected.
-            return rows._replace(table=narrowed(rows.table))
-        # General rows are widened block by block.
-        return rows._replace(columns=columns) if isinstance(rows, GeneralRows) else rows
-
-    return ClippedGradient(prepare, gradient.total)
 
 
 Observable = Callable[[jax.Array], jax.Array]
@@ -163,8 +127,7 @@ class LangevinProgram:
     A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between.
 
     Attributes:
-        prepare: ``(columns, present, all_present=None) -> rows``, once a run; ``all_present`` tells which of
-            all rows are present where only some are here.
+        prepare: ``(columns, present) -> rows``, once a run.
         data: ``(u, k, key, rows, place) -> f Σ clip``, summed over the rows that are here, ``(chains, p)``.
         move: ``(u, k, key, total, place) -> u'``, given the sum over all rows.
         ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after
@@ -207,7 +170,7 @@ def langevin_program(
     together = 1 if one_by_one else schedule.num_chains
     states = None if schedule.batch is not None else together
     gradient = schedule_gradient(model, change, schedule, states, sums=schedule.num_steps)
-    data_gradient = batch_sum(stored(gradient, schedule.storage), schedule)
+    data_gradient = batch_sum(gradient, schedule)
     return step_program(model, schedule, change, data_gradient, StepNumbers.of(schedule), one_by_one)
 
 

@@ -128,8 +128,8 @@ def streamed_runner(
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
 
     def add(total: jax.Array, u: jax.Array, k: jax.Array, keys: StepKeys, block: Block) -> jax.Array:
-        columns = rows.project(block.columns, schedule.storage)
-        prepared = program.prepare(columns, block.present, jnp.asarray(block.number))
+        columns = rows.project(block.columns)
+        prepared = program.prepare(columns, block.present)
         return total + program.data(u, k, keys, prepared, Place(0, block.first))
 
     def move(

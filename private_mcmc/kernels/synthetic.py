@@ -69,7 +69,7 @@ def _program(model: _Model, shared: Schedule, numbers: PathNumbers) -> LangevinP
     change, read = Whitening(numbers.root), model(numbers.root, numbers.clip)
     weighted = weighted_gradient(read, change, numbers.clip)
     every_row = BatchSum(
-        lambda columns, weights, everyone=None: weighted.prepare(columns, weights),
+        weighted.prepare,
         lambda u, rows, draw, first=None: weighted.total(u, rows),
     )
     return step_program(read, shared, change, every_row, numbers.step)

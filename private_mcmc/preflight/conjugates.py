@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
-from private_mcmc.accounting.conjugate import (
-    posterior_beta_binomial,
-    posterior_dirichlet_categorical,
-    posterior_gamma_poisson,
-)
-from private_mcmc.accounting.normal import (
-    posterior_normal_mean,
-    posterior_normal_ratio,
-    posterior_normal_regression,
-)
-from private_mcmc.domains import Ratio
+from private_mcmc.accounting.conjugate import has_divergence, posterior_conjugate
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.dependence import Level, affinity
-from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds, row_values
-from private_mcmc.model.ir.program import Output, Program, Variable
+from private_mcmc.model.ir.program import Output
 from private_mcmc.model.likelihoods.terms import find_link
 from private_mcmc.model.predictor import row_bounds
+from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
@@ -137,6 +126,14 @@ def _is_probability(row_model: RowModel, *families: str) -> bool:
     return observed.family in families and own
 
 
+def _exact(family: str, asked: _Asked, **constants: Constant) -> Statement | None:
+    """The statement, where a formula is known."""
+    if not has_divergence(family, asked.adjacency, constants):
+        return None
+    known = {**constants, "temper": asked.temper}
+    return posterior_conjugate(family, adjacency=asked.adjacency, epsilons=asked.epsilons, n=asked.n, **known)
+
+
 def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
     if row_model.sites[0].family == "Uniform":
         # Uniform(0, 1) is Beta(1, 1).
@@ -150,7 +147,7 @@ def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
     trials = 1.0 if single else _number(row_model, "total_count", observed=True)
     if trials is None or not _is_whole_up_to(row_model, trials):
         return None
-    return posterior_beta_binomial(a, b, trials=int(trials), **asked._asdict())
+    return _exact("beta_binomial", asked, a=a, b=b, trials=int(trials))
 
 
 def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
@@ -166,15 +163,12 @@ def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
     if link is None or link.name != "exp" or program.reads([rate]) != {"theta"}:
         return None
     shape, slowness = _number(row_model, "concentration"), _number(row_model, "rate")
-    with jax.enable_x64(True):
-        exposure = float(np.ravel(program.run([rate], {program.inputs["theta"]: np.zeros(1)})[0])[0])
     largest = _observed(row_model).highest
-    if shape is None or slowness is None or not (exposure > 0 and 1 <= largest < math.inf):
+    if shape is None or slowness is None or not 1 <= largest < math.inf:
         return None
     if not _is_whole_up_to(row_model, largest):
         return None
-    # The posterior's rate is that of the prior plus one exposure for each row.
-    return posterior_gamma_poisson(shape, slowness / exposure, largest=int(largest), **asked._asdict())
+    return _exact("gamma_poisson", asked, shape=shape, largest=int(largest))
 
 
 def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
@@ -185,127 +179,27 @@ def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
     alphas = tuple(float(alpha) for alpha in np.ravel(concentration))
     if len(alphas) != site.shape[-1] or not _is_whole_up_to(row_model, len(alphas) - 1):
         return None
-    return posterior_dirichlet_categorical(alphas, **asked._asdict())
+    return _exact("dirichlet_categorical", asked, concentration=alphas)
 
 
 def _normal(row_model: RowModel, asked: _Asked) -> Statement | None:
-    """Mean: Gaussian posteriors of one curvature, or of two next to an absent row. Else: regression."""
-    facts, (n, temper) = normal_facts(row_model), (asked.n, asked.temper)
-    if facts is None:
+    """A mean of Normal rows: Gaussian posteriors of one curvature, whatever the prior, a row replaced."""
+    predictor, noise = row_model.predictor, _number(row_model, "scale", observed=True)
+    if row_model.dim != 1 or predictor is None or noise is None or asked.adjacency != "replace_one":
         return None
-    if facts.slope is not None:
-        return _normal_mean(facts, facts.slope, asked)
-    if facts.ratio is not None and facts.mean == 0 and asked.adjacency == "replace_one":
-        return posterior_normal_ratio(
-            facts.precision, temper * facts.noise, **asdict(facts.ratio), n=n, epsilons=asked.epsilons
-        )
-    response = max(abs(facts.low), abs(facts.high))
-    if facts.mean != 0 or not facts.precision > 0 or not 0 < facts.radius * response < math.inf:
+    site, family = row_model.sites[0], row_model.observations[0].family
+    prior = _number(row_model, "scale") if site.family == "Normal" else math.inf
+    if family != "Normal" or predictor.family.link != "identity" or prior is None or site.support != "real":
         return None
-    return posterior_normal_regression(
-        facts.precision,
-        temper * facts.noise,
-        radius=facts.radius,
-        response=response,
-        n=n,
-        epsilons=asked.epsilons,
-        adjacency=asked.adjacency,
-    )
-
-
-def _normal_mean(facts: NormalFacts, slope: float, asked: _Asked) -> Statement | None:
-    """Under ``replace_one`` rows alone make the posterior proper, whatever the prior."""
-    gain = asked.temper * facts.noise * slope**2
-    if slope == 0 or not -math.inf < facts.low <= facts.high < math.inf or not 0 < gain < math.inf:
-        return None
-    if asked.adjacency == "replace_one":
-        steep = asked.temper * abs(slope) * facts.noise * (facts.high - facts.low) * (1 + 1e-12)
-        curvature = (facts.precision + asked.n * gain) * (1 - 1e-12)
-        return posterior_strongly_log_concave(steep, curvature, "replace_one", asked.n)
-    if not facts.precision > 0:
-        return None
-    return posterior_normal_mean(
-        facts.precision,
-        gain,
-        low=facts.low,
-        high=facts.high,
-        center=slope * facts.mean + facts.offset,
-        slope=slope,
-        n=asked.n,
-        epsilons=asked.epsilons,
-        adjacency=asked.adjacency,
-    )
-
-
-@dataclass(frozen=True)
-class NormalFacts:
-    """``y ~ N(x·θ + o, 1/noise)``, ``θ ~ N(mean, 1/precision)`` in one dimension, ``o`` equal for all rows.
-
-    ``slope`` is ``x`` where it is the same for every row, otherwise ``o = 0``; ``radius`` bounds ``|x|``;
-    ``low ≤ y ≤ high``; ``ratio`` is the domain of ``(x, y)`` where they are the two entries of its column.
-    A flat prior has ``precision = 0``.
-    """
-
-    mean: float
-    precision: float
-    noise: float
-    slope: float | None
-    offset: float
-    radius: float
-    low: float
-    high: float
-    ratio: Ratio | None = None
-
-
-def normal_facts(row_model: RowModel) -> NormalFacts | None:
-    """The facts of a model that is proved to be a one-dimensional normal mean or regression."""
-    predictor = row_model.predictor
-    if row_model.dim != 1 or predictor is None or not _is_one_of_each(row_model):
-        return None
-    site, noise = row_model.sites[0], _number(row_model, "scale", observed=True)
-    if noise is None or row_model.observations[0].family != "Normal" or predictor.family.link != "identity":
-        return None
-    if site.family == "ImproperUniform" and site.support == "real":
-        mean, precision = 0.0, 0.0
-    elif site.family == "Normal":
-        loc, sd = _number(row_model, "loc"), _number(row_model, "scale")
-        if loc is None or sd is None:
-            return None
-        mean, precision = loc, 1 / sd**2
-    else:
-        return None
-    slope, offset = _row_free(row_model, "design"), _row_free(row_model, "offset")
     # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
-    if math.isnan(offset) or (math.isnan(slope) and offset != 0):
+    slope, offset = _row_free(row_model, "design"), _row_free(row_model, "offset")
+    low, high, each = _observed(row_model).lowest, _observed(row_model).highest, asked.temper / noise**2
+    gain = each * slope**2
+    if math.isnan(offset) or not 0 < gain < math.inf or not -math.inf < low <= high < math.inf:
         return None
-    low, high = _observed(row_model).lowest, _observed(row_model).highest
-    known = None if math.isnan(slope) else slope
-    ratio = _ratio(row_model) if known is None and precision > 0 else None
-    return NormalFacts(mean, precision, 1 / noise**2, known, offset, predictor.radius, low, high, ratio)
-
-
-def _ratio(row_model: RowModel) -> Ratio | None:
-    """The one column, if the design is its first entry and the outcome its second."""
-    (name, domain), *others = row_model.rows.items
-    if others or not isinstance(domain, Ratio) or row_model.predictor is None:
-        return None
-    design = row_model.predictor.design
-    with jax.enable_x64(True):
-        program = trace(lambda **row: {"value": design(row)}, **{name: abstract((2,), domain.dtype)})
-    outcome = row_model.program.outputs[Output("observed", row_model.observations[0].name)]
-    firsts = _entry(program, program.outputs["value"], name)
-    return domain if (firsts, _entry(row_model.program, outcome, name)) == (0, 1) else None
-
-
-def _entry(program: Program, variable: Variable, name: str) -> int | None:
-    """Which entry of the pair ``name`` it is: proved affine in it, evaluated at 0 and on both axes."""
-    if not program.reads([variable]) <= {name} or affinity(program, name)[variable] is Level.UNKNOWN:
-        return None
-    with jax.enable_x64(True):
-        points = [program.run([variable], {program.inputs[name]: at})[0] for at in ([0, 0], [1, 0], [0, 1])]
-    values = [float(np.ravel(value)[0]) for value in points]
-    entries = ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
-    return entries.index(values) if values in entries else None
+    steep = each * abs(slope) * (high - low) * (1 + 1e-12)
+    curvature = (1 / prior**2 + asked.n * gain) * (1 - 1e-12)
+    return posterior_strongly_log_concave(steep, curvature, "replace_one", asked.n)
 
 
 _FINDERS = {

@@ -329,13 +329,11 @@ TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "u
 
 def verdicts(found: PreflightReport) -> list[Block]:
     """The answer; what is known of the run comes first where it differs from that of the posterior."""
-    if found.run is None or not (found.run.refuted or (found.run.meets and found.verdict != "private")):
+    if found.run is None or not (found.run.meets and found.verdict != "private"):
         return [Verdict(found.verdict, _line(found), TONES[found.verdict], found.reasons), *_own(found)]
     words = found.run.text[0].upper() + found.run.text[1:] + "."
-    known = "not private" if found.run.refuted else "private"
-    ran = Verdict(f"the run is {known}", words, TONES[known])
-    tone: Tone = "good" if found.verdict == "private" else "unsure"
-    alone = Verdict(f"the posterior alone: {found.verdict}", _line(found), tone, found.reasons)
+    ran = Verdict("the run is private", words, "good")
+    alone = Verdict(f"the posterior alone: {found.verdict}", _line(found), "unsure", found.reasons)
     return [ran, *(_own(found) or (alone,))]
 
 

@@ -1,7 +1,6 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
-from private_mcmc.release.averages import ExpectationsPlan
-from private_mcmc.release.curvature import CurvatureTest, ProposedCurvature, plan_curvature_test
+from private_mcmc.release.averages import ExpectationsPlan, plan_expectations
 from private_mcmc.release.expectations import Expectations, mean_and_square, variance
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.ledger import Ledger
@@ -23,7 +22,6 @@ from private_mcmc.release.noise import (
     laplace_noise,
     state_grid,
 )
-from private_mcmc.release.quantile import Quantile, QuantilePlan, plan_expectations
 from private_mcmc.release.released import (
     Curator,
     CuratorOnly,
@@ -39,16 +37,12 @@ __all__ = [
     "CountsPlan",
     "Curator",
     "CuratorOnly",
-    "CurvatureTest",
     "Expectations",
     "ExpectationsPlan",
     "Filter",
     "GaussianNoise",
     "LaplaceNoise",
     "Ledger",
-    "ProposedCurvature",
-    "Quantile",
-    "QuantilePlan",
     "ReleasedExpectations",
     "ReleasedStates",
     "ReleasedValue",
@@ -62,7 +56,6 @@ __all__ = [
     "laplace_noise",
     "mean_and_square",
     "plan_counts",
-    "plan_curvature_test",
     "plan_expectations",
     "plan_second_moments",
     "state_grid",

@@ -19,11 +19,13 @@ from private_mcmc.accounting import (
     AveragedValue,
     Curvature,
     Statement,
+    average_sensitivity,
     noised_average,
 )
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.errors import DeclarationError
+from private_mcmc.model import RowModel
 from private_mcmc.preflight.certificates import largest_eigenvalue
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
@@ -143,15 +145,19 @@ def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
     return product
 
 
-def plan_averages(
-    expectations: Expectations,
-    functions: tuple[Function, ...],
-    schedule: Schedule,
-    curvature: Curvature,
-    distance: float,
-    target: Target,
+def plan_expectations(
+    expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
 ) -> ExpectationsPlan:
-    """Noise, price and expected error when one row moves the coupled averages by ``distance``."""
+    """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
+
+    ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
+    """
+    if not isinstance(schedule.release, Average):
+        raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
+    if schedule.adjacency != target.adjacency:
+        raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
+    functions = expectations.bind(model)
+    distance = average_sensitivity(schedule, curvature)
     items = [_moved(function, schedule, distance) for function in functions]
     moved = together(tuple(item for item, _ in items))
     assumed = {f.name: c for f, (_, c) in zip(functions, items, strict=True) if c is not None}

@@ -7,17 +7,7 @@ import math
 from dataclasses import replace
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
-from private_mcmc.accounting.conjugate import (
-    posterior_beta_binomial,
-    posterior_dirichlet_categorical,
-    posterior_gamma_poisson,
-)
-from private_mcmc.accounting.normal import (
-    posterior_normal_mean,
-    posterior_normal_ratio,
-    posterior_normal_regression,
-)
+from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Unit
 
@@ -60,16 +50,10 @@ SCHEDULES = {
     "path, box": schedule(clip=1.0, clips=(0.5, 0.1), noise=(1.0, 0.2), preconditioner=(1.0, 0.25)),
     "last, box, zero out": schedule(clip=0.6, clips=(0.5, 0.1), adjacency="zero_out", release="last"),
     "path, zero out": schedule(adjacency="zero_out"),
-    "path, float32 rows": schedule(storage="float32", num_chains=2),
+    "path, two chains": schedule(num_chains=2),
     "last, zero out": schedule(adjacency="zero_out", release="last"),
     "last, add remove": schedule(adjacency="add_remove", release="last"),
     "path, add remove": schedule(adjacency="add_remove"),
-    "cyclic path": schedule(batch=Batch(scheme="cyclic", size=10)),
-    "cyclic last": schedule(batch=Batch(scheme="cyclic", size=10), release="last"),
-    "cyclic states": schedule(
-        batch=Batch(scheme="cyclic", size=10), release=(7, 33, 60), adjacency="zero_out"
-    ),
-    "cyclic last, projected": schedule(batch=Batch(scheme="cyclic", size=10), release="last", diameter=0.5),
     "poisson path": schedule(batch=Batch(scheme="poisson", rate=0.1), adjacency="add_remove"),
     "poisson path, replaced": schedule(batch=Batch(scheme="poisson", rate=0.1), num_chains=2),
     "poisson path, varying": schedule(
@@ -83,26 +67,7 @@ SCHEDULES = {
     ),
     "fixed path": schedule(batch=Batch(scheme="fixed", size=10)),
     "fixed path, zero out": schedule(batch=Batch(scheme="fixed", size=10), adjacency="zero_out"),
-    "truncated path": schedule(
-        batch=Batch(scheme="truncated_poisson", rate=0.1, size=15), adjacency="add_remove", num_steps=5
-    ),
 }
-
-
-def tested() -> acc.Statement:
-    floor = acc.CurvatureFloor(released=40.0, margin=33.0, rounding=1e-6, noise_sd=6.0, failure=1e-7)
-    proved = acc.Curvature(
-        strong_convexity=1.0,
-        smoothness=50.0,
-        prior_strong_convexity=1.0,
-        prior_smoothness=1.0,
-        source="a lemma",
-    )
-    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what=TESTED_EIGENVALUE)
-    run = acc.langevin_statement(
-        schedule(release="last", diameter=4.0, num_steps=300), floor.strengthen(proved, 1.0)
-    )
-    return acc.unless_test_fails(acc.adaptive(2.0, "replace_one", (test, run)), floor)
 
 
 def exact_posteriors() -> dict[str, acc.Statement]:
@@ -111,23 +76,19 @@ def exact_posteriors() -> dict[str, acc.Statement]:
     for adjacency in ("replace_one", "zero_out", "add_remove"):
         rows = {"n": 30, "epsilons": (0.2,), "adjacency": adjacency}
         found |= {
-            f"Beta-Bernoulli, {adjacency}": posterior_beta_binomial(2.0, 3.0, trials=1, temper=0.5, **rows),
-            f"Beta-Binomial, {adjacency}": posterior_beta_binomial(2.0, 3.0, trials=4, temper=0.1, **rows),
-            f"Dirichlet-categorical, {adjacency}": posterior_dirichlet_categorical(
-                (1.0, 2.0, 3.0), temper=0.3, **rows
+            f"Beta-Bernoulli, {adjacency}": posterior_conjugate(
+                "beta_binomial", a=2.0, b=3.0, trials=1, temper=0.5, **rows
             ),
-            f"Gamma-Poisson, {adjacency}": posterior_gamma_poisson(3.0, 2.0, largest=4, temper=0.1, **rows),
-            f"Normal regression, {adjacency}": posterior_normal_regression(
-                20.0, 0.1, radius=1.0, response=2.0, **rows
+            f"Dirichlet-categorical, {adjacency}": posterior_conjugate(
+                "dirichlet_categorical", concentration=(1.0, 2.0, 3.0), temper=0.3, **rows
             ),
         }
         if adjacency == "replace_one":
-            found["Normal regression of bounded ratio"] = posterior_normal_ratio(
-                2.0, 1.0, x_low=0.9, x_high=1.8, center=7.0, width=0.4, n=30, epsilons=(0.2,)
+            found["Beta-Binomial"] = posterior_conjugate(
+                "beta_binomial", a=2.0, b=3.0, trials=4, temper=0.1, **rows
             )
-        else:
-            found[f"Normal mean, {adjacency}"] = posterior_normal_mean(
-                4.0, 0.1, low=-1.0, high=2.0, center=0.3, slope=-1.5, **rows
+            found["Gamma-Poisson"] = posterior_conjugate(
+                "gamma_poisson", shape=3.0, largest=4, temper=0.1, **rows
             )
     return found
 
@@ -136,17 +97,9 @@ def stages() -> dict[str, acc.Statement]:
     """Steps and stages that follow one another."""
     counted = acc.gaussian(adjacency="zero_out", sensitivity=1.0, scale=4.0, what="counts").of("counts")
     path = acc.langevin_statement(schedule(adjacency="zero_out")).of("path")
-    assumed = ("rows are clipped to the declared bounds before anything else",)
     return {
         "stages": acc.adaptive(1.5, "zero_out", (counted, path)),
         "a budget without stages yet": acc.adaptive(0.7, "add_remove", ()),
-        "pure steps": acc.stepwise({"selection": (0.3, 0.0)}, adjacency="zero_out", theorem="a selection"),
-        "steps": acc.stepwise(
-            {"test": (0.5, 0.0), "release": (1.0, 1e-6), "miss": (0.0, 1e-7)},
-            adjacency="add_remove",
-            theorem="propose-test-release (Dwork, Lei 2009)",
-            assumptions=assumed,
-        ),
     }
 
 
@@ -171,7 +124,7 @@ def persons() -> dict[str, acc.Statement]:
 
 
 def average(noise: str = "L1", values=None, failures=(), proved=CONVEX, **changes) -> acc.Statement:
-    """Averages of hidden states, released with noise or by a selection that is fit for them."""
+    """Averages of hidden states, released with noise that is fit for them."""
     item = schedule(release=Average(21), **changes)
     distance = acc.average_sensitivity(item, proved)
     if values is None:
@@ -179,12 +132,11 @@ def average(noise: str = "L1", values=None, failures=(), proved=CONVEX, **change
             acc.AveragedValue(slope, limit, min(slope * distance, limit), min(slope * distance, limit))
             for slope, limit in ((1.0, math.inf), (0.5, 3.0), (2.0, 1e-3))
         )
-    joint = {"L1": 3.0, "L2": 1.75, "each": 1.0}[noise]
+    joint = {"L1": 3.0, "L2": 1.75}[noise]
     shared = {"adjacency": item.adjacency, "what": "averages"}
     mechanism = {
         "L1": acc.laplace(0.5, sensitivity=3.0, scale=6.0, dim=3, **shared),
         "L2": acc.gaussian(sensitivity=1.75, scale=3.5, dim=3, **shared),
-        "each": acc.stepwise({"selection": (0.5, 0.0)}, adjacency=item.adjacency, theorem="permute-and-flip"),
     }[noise]
     facts = {"distance": distance, "values": values, "norm": noise, "joint": joint, "failures": failures}
     return acc.noised_average(mechanism, item, proved, **facts)
@@ -196,14 +148,9 @@ def averages() -> dict[str, acc.Statement]:
     poisson = Batch(scheme="poisson", rate=0.1)
     return {
         "average, Laplace": average(),
-        "average, Gaussian, Poisson": average("L2", batch=poisson, adjacency="add_remove", storage="float32"),
-        "average, selection, cyclic": average(
-            "each", batch=Batch(scheme="cyclic", size=10), adjacency="zero_out", step_size=varying()
-        ),
+        "average, Gaussian, Poisson": average("L2", batch=poisson, adjacency="add_remove"),
+        "average, varying": average(adjacency="zero_out", step_size=varying()),
         "average, two bounds, projected": average(proved=BOUNDED, diameter=0.4, num_chains=3),
-        "average, truncated Poisson": average(
-            batch=Batch(scheme="truncated_poisson", rate=0.1, size=15), adjacency="add_remove"
-        ),
         "average, fixed, failures": average(failures=(1e-6, 1e-7), batch=Batch(scheme="fixed", size=10)),
         "average, near their limits": average(values=kept, failures=(1e-6,), proved=acc.Curvature()),
     }
@@ -217,7 +164,7 @@ def statements() -> dict[str, acc.Statement]:
     found["minimum of moduli, states"] = acc.langevin_statement(
         schedule(release=(300, 900), num_steps=900), BOUNDED
     )
-    for name in ("last", "states, varying, projected", "cyclic last", "poisson last, replaced"):
+    for name in ("last", "states, varying, projected", "poisson last, replaced"):
         item = replace(SCHEDULES[name], **KEPT)
         found[f"{name}, kept in a box"] = acc.langevin_statement(item, SLOPES)
     found["average, kept in a box"] = average(proved=SLOPES, **KEPT)
@@ -248,7 +195,5 @@ def statements() -> dict[str, acc.Statement]:
     )
     found["group"] = acc.group(acc.compose(found["path"], found["laplace"]), 3)
     found["group, pure"] = acc.group(found["posterior, bounded"], 2)
-    found["curvature, tested"] = tested()
-    found["curvature, tested, with another"] = acc.compose(found["laplace"], found["curvature, tested"])
     found["nested composition"] = acc.compose(found["composition"], found["gaussian"])
     return found

@@ -6,20 +6,12 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.conjugate import (
-    posterior_beta_binomial,
-    posterior_dirichlet_categorical,
-    posterior_gamma_poisson,
-)
+from private_mcmc.accounting.conjugate import NAMES, posterior_conjugate
 from private_mcmc.accounting.curves.product import curve_from_dict
-from private_mcmc.accounting.normal import (
-    posterior_normal_mean,
-    posterior_normal_ratio,
-    posterior_normal_regression,
-)
 from private_mcmc.accounting.recompute.constants import BOUNDS
 from private_mcmc.accounting.recompute.verify import RULES
 from private_mcmc.errors import DeclarationError
@@ -31,15 +23,13 @@ WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
     "rule": tuple(RULES),
     "kind": (
-        *("gaussian", "pure", "laplace", "concentrated", "points", "sampled", "truncated"),
+        *("gaussian", "pure", "laplace", "concentrated", "points", "sampled"),
         *("product", "unless", *BOUNDS),
     ),
-    "scheme": ("poisson", "truncated_poisson", "fixed", "cyclic"),
+    "scheme": ("poisson", "fixed", "cyclic"),
     "pair": ("add_remove", "replace_one", "fixed"),
-    "used": ("every step", "once in a pass"),
     "release": ("last", "path"),
-    "storage": ("float64", "float32"),
-    "norm": ("L1", "L2", "each"),
+    "norm": ("L1", "L2"),
 }
 SMALLER = (
     {"kind": "gaussian", "m": 0.0},
@@ -251,12 +241,7 @@ _BUILDERS: dict[str, Any] = {
     "posterior.bounded": acc.posterior_bounded,
     "posterior.strongly_log_concave": acc.posterior_strongly_log_concave,
     "posterior.bounded_gradient": acc.posterior_bounded_gradient,
-    "posterior.beta_binomial": posterior_beta_binomial,
-    "posterior.dirichlet_categorical": posterior_dirichlet_categorical,
-    "posterior.gamma_poisson": posterior_gamma_poisson,
-    "posterior.normal_mean": posterior_normal_mean,
-    "posterior.normal_regression": posterior_normal_regression,
-    "posterior.normal_ratio": lambda adjacency, **c: posterior_normal_ratio(**c),
+    **{f"posterior.{family}": partial(posterior_conjugate, family) for family in NAMES},
     "noise.laplace": acc.laplace,
     "noise.gaussian": acc.gaussian,
     "noise.second_moments": acc.second_moments,
@@ -278,33 +263,13 @@ def _claim_of_rows(after: Any) -> acc.Statement:
     parts = tuple(acc.Statement.from_dict(part) for part in after["parts"])
     if rule in _BUILDERS:
         return _BUILDERS[rule](**{"adjacency": adjacency, **c})
-    if rule == "stepwise":
-        return acc.stepwise(c["steps"], adjacency=adjacency, theorem="steps")
     if rule == "composition":
         return acc.compose(*parts)
-    if rule == "curvature.tested":
-        return _tested(parts[0], acc.CurvatureFloor(**c))
     if rule == "langevin":
         return _run(adjacency, c, _unit(after))
     if rule == "average":
         return _average(adjacency, c, parts[0], _unit(after))
     raise KeyError(rule)
-
-
-def _tested(inner: acc.Statement, floor: acc.CurvatureFloor) -> acc.Statement:
-    """The floor still carries the run: what the test found is at least what the run relies on."""
-    todo = [inner]
-    while todo:
-        part = todo.pop()
-        todo += part.parts
-        known = part.argument.constants
-        if part.argument.rule == "langevin" and known["release"] != "path":
-            found = known["prior_strong_convexity"] + known["temper"] * floor.lower
-            if not known["strong_convexity"] <= found * (1 + 1e-9):
-                raise DeclarationError("the run relies on more")
-        if part.argument.rule == "noise.gaussian" and not known["scale"] <= floor.noise_sd * (1 + 1e-9):
-            raise DeclarationError("the test's noise is another")
-    return acc.unless_test_fails(inner, floor)
 
 
 def _run(adjacency: Any, c: Mapping[str, Any], unit: Unit | None) -> acc.Statement:
@@ -331,7 +296,7 @@ def _average(adjacency: Any, c: Mapping[str, Any], noise: acc.Statement, unit: U
 
 def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any, unit: Unit | None) -> Schedule:
     """The schedule that has these constants, in a metric with this condition number."""
-    dim = c.get("dim", 2)
+    dim = c["dim"]
     metric = (c["condition_number"], *(1.0,) * (dim - 1))
     noise = None if c["noise_ratio"] == 1 else tuple(c["noise_ratio"] * scale for scale in metric)
     if "clips" in c:
@@ -352,7 +317,6 @@ def _schedule(adjacency: Any, c: Mapping[str, Any], release: Any, unit: Unit | N
         diameter=c["diameter"],
         within=c.get("within", math.inf),
         rounding=c.get("rounding", 1e-9),
-        storage=c.get("storage", "float64"),
         release=release,
         unit=unit,
     )
@@ -362,6 +326,6 @@ def _facts(c: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The constants proved of the whole potential, and of its prior side."""
     proved = {key: c[key] for key in ("strong_convexity", "smoothness", "convex", "gradient_bound")}
     of_prior = {key: c[key] for key in ("prior_strong_convexity", "prior_smoothness")}
-    of_prior["prior_convex"] = c.get("prior_convex", False)
+    of_prior["prior_convex"] = c["prior_convex"]
     of_prior |= {key: c[key] for key in ("prior_slope",) if key in c}
     return proved, of_prior

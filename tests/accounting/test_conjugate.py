@@ -13,21 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import betaln
-from scipy.stats import norm
 
 from private_mcmc.accounting import Statement, conjugate
-from private_mcmc.accounting.conjugate import (
-    posterior_beta_binomial,
-    posterior_dirichlet_categorical,
-    posterior_gamma_poisson,
-)
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.normal import (
-    extremes,
-    normal_regression,
-    posterior_normal_regression,
-    scale_divergence,
-)
+from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.errors import DeclarationError
 
 CASES = json.loads((Path(__file__).parents[1] / "cases" / "beta_bernoulli.json").read_text())["cases"]
@@ -183,7 +171,9 @@ def test_no_divergence_is_called_zero() -> None:
         assert conjugate.beta_binomial(1.0, 2.0, n=5, epsilon=epsilon) > 0
         assert conjugate.gamma_poisson(3.0, largest=4, epsilon=epsilon) > 0
     assert (
-        posterior_gamma_poisson(3.0, 1.0, n=5, largest=2, temper=0.1, epsilons=(30.0,)).epsilon(0.0)
+        posterior_conjugate("gamma_poisson", shape=3.0, n=5, largest=2, temper=0.1, epsilons=(30.0,)).epsilon(
+            0.0
+        )
         == math.inf
     )
 
@@ -204,12 +194,15 @@ def test_small_tails_keep_their_digits() -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        posterior_beta_binomial(2.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.1, 0.5, 1.0)),
-        posterior_dirichlet_categorical((1.0, 2.0, 5.0), n=40, temper=1.0, epsilons=(0.1, 1.0)),
-        posterior_gamma_poisson(3.0, 1.0, n=50, largest=4, temper=0.2, epsilons=(0.1, 1.0)),
-        posterior_normal_regression(50.0, 1.0, radius=1.0, response=1.0, n=5, epsilons=(0.1, 0.5)),
+        posterior_conjugate(
+            "beta_binomial", a=2.0, b=3.0, n=200, trials=1, temper=0.5, epsilons=(0.1, 0.5, 1.0)
+        ),
+        posterior_conjugate(
+            "dirichlet_categorical", concentration=(1.0, 2.0, 5.0), n=40, temper=1.0, epsilons=(0.1, 1.0)
+        ),
+        posterior_conjugate("gamma_poisson", shape=3.0, n=50, largest=4, temper=0.2, epsilons=(0.1, 1.0)),
     ],
-    ids=["beta", "dirichlet", "gamma", "regression"],
+    ids=["beta", "dirichlet", "gamma"],
 )
 def test_statements_are_verified_from_their_constants_alone(statement: Statement) -> None:
     record = json.loads(json.dumps(statement.to_dict()))
@@ -220,64 +213,12 @@ def test_statements_are_verified_from_their_constants_alone(statement: Statement
 
 
 def test_statement_answers_with_the_worst_divergence() -> None:
-    statement = posterior_beta_binomial(2.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.5,))
+    statement = posterior_conjugate(
+        "beta_binomial", a=2.0, b=3.0, n=200, trials=1, temper=0.5, epsilons=(0.5,)
+    )
     assert statement.delta(0.5) == conjugate.beta_binomial(2.0, 3.0, n=200, temper=0.5, epsilon=0.5)
 
 
 def test_a_prior_that_is_not_one_is_refused() -> None:
     with pytest.raises(DeclarationError, match="a=0"):
-        posterior_beta_binomial(0.0, 3.0, n=200, trials=1, temper=0.5, epsilons=(0.5,))
-
-
-def normal_divergence(m1: float, a1: float, m2: float, a2: float, epsilon: float) -> float:
-    """Exact ``δ(ε)`` of ``N(m1, 1/a1)`` from ``N(m2, 1/a2)``: the event ends at a parabola's roots."""
-    quadratic = [(a2 - a1) / 2, a1 * m1 - a2 * m2, (a2 * m2**2 - a1 * m1**2 + np.log(a1 / a2)) / 2 - epsilon]
-    if abs(quadratic[0]) < 1e-12:
-        return gdp.delta(abs(m1 - m2) * math.sqrt(a1), epsilon)
-    roots = np.sort(np.roots(quadratic).real) if np.isreal(np.roots(quadratic)).all() else None
-    if roots is None:
-        return max(0.0, 1 - math.exp(epsilon)) if quadratic[0] > 0 else 0.0
-
-    def mass(mean: float, precision: float) -> float:
-        low, high = norm.cdf((roots - mean) * math.sqrt(precision))
-        return high - low if quadratic[0] < 0 else 1 - (high - low)
-
-    return mass(m1, a1) - math.exp(epsilon) * mass(m2, a2)
-
-
-@pytest.mark.slow
-@settings(max_examples=200)
-@given(
-    data=st.data(), alpha=st.floats(1, 100), beta=st.floats(0.01, 2), n=st.integers(1, 6),
-    epsilon=st.floats(0.05, 1.0),
-)  # fmt: skip
-def test_normal_regression_covers_every_data_set(data, alpha, beta, n, epsilon) -> None:
-    radius, response = 1.5, 0.7
-    xs = st.floats(-radius, radius)
-    ys = st.floats(-response, response)
-    others = data.draw(st.lists(st.tuples(xs, ys), min_size=n - 1, max_size=n - 1))
-    posteriors = []
-    for _ in range(2):
-        rows = np.array([*others, (data.draw(xs), data.draw(ys))])
-        precision = alpha + beta * np.sum(rows[:, 0] ** 2)
-        posteriors.append((beta * np.sum(rows[:, 0] * rows[:, 1]) / precision, precision))
-    exact = normal_divergence(*posteriors[0], *posteriors[1], epsilon)
-    bound = normal_regression(
-        extremes(alpha, beta, radius=radius, response=response, n=n, adjacency="replace_one"), epsilon
-    )
-    assert exact <= bound + 1e-12
-    if n == 1:
-        return
-    fewer = rows[:-1]
-    precision = alpha + beta * np.sum(fewer[:, 0] ** 2)
-    without = beta * np.sum(fewer[:, 0] * fewer[:, 1]) / precision, precision
-    presence = extremes(alpha, beta, radius=radius, response=response, n=n, adjacency="zero_out")
-    for pair in ((posteriors[1], without), (without, posteriors[1])):
-        assert normal_divergence(*pair[0], *pair[1], epsilon) <= normal_regression(presence, epsilon) + 1e-12
-
-
-@pytest.mark.parametrize("ratio", [1.01, 1.5, 20.0])
-@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 2.0])
-def test_change_of_scale_is_the_exact_divergence(ratio: float, epsilon: float) -> None:
-    both = normal_divergence(0, 1, 0, ratio, epsilon), normal_divergence(0, ratio, 0, 1, epsilon)
-    assert scale_divergence(ratio, epsilon) == pytest.approx(max(*both, 0.0), rel=1e-9, abs=2e-13)
+        posterior_conjugate("beta_binomial", a=0.0, b=3.0, n=200, trials=1, temper=0.5, epsilons=(0.5,))

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.accounting import conjugate
-from private_mcmc.accounting.conjugate import (
-    beta_pair,
-    gamma_pair,
-    posterior_beta_binomial,
-    posterior_dirichlet_categorical,
-    posterior_gamma_poisson,
-)
+from private_mcmc.accounting.conjugate import beta_pair, gamma_pair, posterior_conjugate
 
 mp = mpmath.mp.clone()
 mp.dps = 30
@@ -64,10 +58,12 @@ def test_beta_thresholds_below_all_floats(a: float, b: float, move: float, epsil
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_a_small_temper_does_not_make_a_vague_prior_private(adjacency) -> None:
     asked = {"n": 20, "epsilons": (0.1, 1.0), "adjacency": adjacency}
+    if adjacency == "replace_one":
+        counted = posterior_conjugate("gamma_poisson", shape=1e-3, largest=10, temper=5e-5, **asked)
+        assert counted.delta(1.0) > 0.01 and counted.verify()
     for statement in (
-        posterior_gamma_poisson(1e-3, 1e-3, largest=10, temper=5e-5, **asked),
-        posterior_beta_binomial(1e-3, 1e-2, trials=1, temper=5e-4, **asked),
-        posterior_dirichlet_categorical((1e-3, 0.5), temper=5e-4, **asked),
+        posterior_conjugate("beta_binomial", a=1e-3, b=1e-2, trials=1, temper=5e-4, **asked),
+        posterior_conjugate("dirichlet_categorical", concentration=(1e-3, 0.5), temper=5e-4, **asked),
     ):
         # Half a pseudo-count of the prior's shape: e^{-ε/r - 1} or so at r = 1/2.
         assert statement.delta(1.0) > 0.01

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Pure
-from private_mcmc.accounting.curves.pld import Sampled, Truncated
+from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.errors import DeclarationError
 
@@ -209,48 +209,6 @@ def test_poisson_curves_bound_every_configuration_of_three_rows(epsilon, q):
     assert worst_removed <= removed.delta(epsilon) * (1 + 1e-6)
 
 
-def truncated_law(values, q, cap):
-    law = np.zeros_like(GRID)
-    for drawn in itertools.product((0, 1), repeat=len(values)):
-        weight = math.prod(q if on else 1 - q for on in drawn)
-        rows = [v for v, on in zip(values, drawn, strict=True) if on]
-        kept = list(itertools.combinations(rows, min(cap, len(rows))))
-        for batch in kept:
-            law += weight / len(kept) * norm.pdf(GRID - sum(batch))
-    return law
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("cap", [1, 2])
-@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.2])
-def test_truncated_poisson_bounds_every_configuration(cap, epsilon):
-    q, r, most = 0.5, 0.9, 4
-    curve = Truncated(q, cap, r, 1, most)
-    worst = 0.0
-    for rows in range(1, most + 1):
-        for others in itertools.product((-r, r), repeat=rows - 1):
-            for mine in (-r, r):
-                laws = truncated_law((*others, mine), q, cap), truncated_law(others, q, cap)
-                worst = max(worst, hockey_stick(*laws, epsilon), hockey_stick(*laws[::-1], epsilon))
-    assert worst <= curve.delta(epsilon) * (1 + 1e-6)
-    if (cap, epsilon) == (1, 1.2):
-        assert worst > Sampled("add_remove", q, r, 1).delta(epsilon)
-
-
-@pytest.mark.long
-def test_truncated_poisson_takes_the_worst_number_of_rows():
-    case = TRAPS["truncated_poisson_not_monotone"]
-    arguments = (case["q"], case["cap"], 1 / case["sigma_over_r"], 1)
-    few = Truncated(*arguments, 1500)
-    many = Truncated(*arguments, 3000)
-    more = Truncated(*arguments, 1600)
-    assert few.delta(case["epsilon"]) == pytest.approx(case["delta_n1500"], rel=0.1)
-    assert more.delta(case["epsilon"]) >= few.delta(case["epsilon"]) * (1 - 1e-9) > case["delta_n3000"] * 2
-    assert [block.high for block in many.blocks][-1] == 3000
-    assert all(a.high + 1 == b.low for a, b in itertools.pairwise(many.blocks))
-    assert many.rdp(4.0) >= few.rdp(4.0) * (1 - 1e-12)
-
-
 def renyi_reference(name, q, r, alpha):
     mpmath.mp.dps = 20
 
@@ -331,7 +289,6 @@ def test_a_gaussian_seen_through_losses_keeps_its_delta():
         lambda: Sampled("fixed", 0.0, 1.0, 1),
         lambda: Sampled("fixed", 0.1, math.nan, 1),
         lambda: Sampled("fixed", 0.1, 1.0, 0),
-        lambda: Truncated(0.1, 0, 1.0, 1, 10),
         lambda: rdp.renyi("fixed", 0.1, 1.0, 1.0),
     ],
 )

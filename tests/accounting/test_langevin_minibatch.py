@@ -1,4 +1,4 @@
-"""Minibatch runs: amplification, refusals, cyclic batches, exact one-dimensional laws."""
+"""Minibatch runs: amplification, refusals, exact one-dimensional laws."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from scipy.stats import norm
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.langevin.moduli import period
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Batch, Schedule
 
 POISSON = Batch(scheme="poisson", rate=0.05)
 FIXED = Batch(scheme="fixed", size=5)
-CYCLIC = Batch(scheme="cyclic", size=5)
-TRUNCATED = Batch(scheme="truncated_poisson", rate=0.05, size=20)
 
 
 def schedule(**changes) -> Schedule:
@@ -40,10 +37,6 @@ def schedule(**changes) -> Schedule:
     ("batch", "adjacency", "words"),
     [
         (FIXED, "add_remove", "Poisson"),
-        (CYCLIC, "add_remove", "Poisson"),
-        (TRUNCATED, "replace_one", "truncated"),
-        (TRUNCATED, "zero_out", "truncated"),
-        (Batch(scheme="cyclic", size=7), "replace_one", "divide"),
         (Batch(scheme="fixed", size=101), "replace_one", "exceeds"),
     ],
 )
@@ -213,41 +206,6 @@ def test_a_contraction_caps_the_cost_of_a_long_sampled_run():
     assert costs[1] == pytest.approx(costs[0], rel=0.05)
 
 
-def exact_cyclic(rho, push, variance, steps, passes, position):
-    """Linear chain in which the row pushes only at its own steps: exact ``m²`` of the last state."""
-    mean, spread = 0.0, 0.0
-    for k in range(steps):
-        mean = rho * mean + (push if k % passes == position else 0.0)
-        spread = rho * rho * spread + variance
-    return mean**2 / spread
-
-
-@pytest.mark.parametrize("steps", [1, 7, 20, 63])
-def test_cyclic_last_state_bounds_every_position_of_the_row(steps):
-    curvature = acc.Curvature(strong_convexity=30.0, smoothness=30.0)
-    item = schedule(batch=CYCLIC, num_steps=steps, release="last")
-    statement = acc.langevin_statement(item, curvature)
-    passes = period(item)
-    push, variance = 0.001 * 2 * 20, 2 * 0.001
-    exact = [exact_cyclic(1 - 0.03, push, variance, steps, passes, position) for position in range(passes)]
-    assert max(exact) <= statement.gdp**2 * (1 + 1e-9)
-    assert statement.gdp**2 <= acc.langevin_statement(schedule(batch=CYCLIC, num_steps=steps)).gdp ** 2 * (
-        1 + 1e-9
-    )
-
-
-def test_cyclic_path_charges_the_position_used_most():
-    for steps, uses in ((1, 1), (20, 1), (21, 2), (60, 3)):
-        statement = acc.langevin_statement(schedule(batch=CYCLIC, num_steps=steps))
-        exact = uses * (0.001 * 2 * 20) ** 2 / 0.002
-        assert exact <= statement.gdp**2 <= exact * (1 + 1e-7)
-    sizes = tuple(0.001 * (1 + k) for k in range(4))
-    varying = acc.langevin_statement(
-        schedule(batch=Batch(scheme="cyclic", size=50), num_steps=4, step_size=sizes)
-    )
-    assert varying.gdp**2 == pytest.approx((0.002 + 0.004) * 4**2 / 2, rel=1e-7)
-
-
 def test_many_step_sizes_are_charged_at_least_their_own_ratio():
     sizes = tuple(0.001 * 1.01**k for k in range(150))
     statement = acc.langevin_statement(
@@ -271,22 +229,6 @@ def test_average_over_minibatch_states_couples_equal_batches():
     )
     assert poisson == pytest.approx(20 * full, rel=1e-6)
     assert zeroed == pytest.approx(poisson / 2, rel=1e-6)
-
-
-def test_average_over_cyclic_batches_takes_the_worst_position():
-    curvature = acc.Curvature(strong_convexity=30.0, smoothness=30.0)
-    item = schedule(release=Average(11), batch=CYCLIC, num_steps=53)
-    passes, push, rho = period(item), 0.001 * 40, 0.97
-    worst = 0.0
-    for position in range(passes):
-        distance, kept = 0.0, []
-        for k in range(53):
-            distance = rho * distance + (push if k % passes == position else 0.0)
-            if k + 1 >= 11:
-                kept.append(distance)
-        worst = max(worst, sum(kept) / len(kept))
-    found = acc.average_sensitivity(item, curvature)
-    assert worst <= found <= worst * (1 + 1e-7)
 
 
 @pytest.mark.long

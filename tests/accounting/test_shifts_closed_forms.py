@@ -237,16 +237,6 @@ def test_rows_of_table_1_meet_as_c_tends_to_one():
         )
 
 
-@pytest.mark.parametrize("gap", [0.0, 1e-6, 0.02, 0.4])
-@pytest.mark.parametrize(("period", "steps"), [(1, 9), (2, 9), (3, 30), (10, 45), (50, 20)])
-def test_cyclic_closed_form_is_the_worst_position_of_the_general_bound(gap, period, steps):
-    worst = 0.0
-    for position in range(period):
-        moduli = [Affine(gap, 0.2 if k % period == position else 0.0) for k in range(steps)]
-        worst = max(worst, last_state(moduli, 0.8, steps).m_squared)
-    assert shifts.cyclic(0.25, gap, period, steps) == pytest.approx(worst, rel=1e-9)
-
-
 @pytest.mark.parametrize("gap", [-0.3, -0.01, 0.0, 0.05, 0.5])
 def test_start_from_the_diameter_is_certified_and_never_below_the_best_certificate(gap):
     diameter, push, noise, steps = 0.7, 0.2, 0.6, 25

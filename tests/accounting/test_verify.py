@@ -59,7 +59,6 @@ CONSTANTS = {
     "last": ("step_size", "num_steps", "clip", "sensitivity", "strong_convexity"),
     "states": ("num_chains", "clip", "strong_convexity"),
     "last, projected": ("diameter", "clip", "strong_convexity", "noise_ratio"),
-    "cyclic last": ("clip", "num_rows", "strong_convexity"),
     "poisson path": ("clip", "num_steps", "num_chains", "temper"),
     "poisson last": ("clip", "num_steps", "strong_convexity"),
     "fixed path": ("clip", "num_rows"),
@@ -84,15 +83,6 @@ def test_a_tampered_constant_fails(name, key):
 def test_a_scale_too_small_for_the_claimed_epsilon_fails():
     record = ALL["laplace"].to_dict()
     record["argument"]["constants"]["sensitivity"] *= 2
-    assert not acc.verify(record)
-
-
-@pytest.mark.parametrize(
-    ("key", "factor"), [("margin", 0.9), ("released", 0.9), ("failure", 0.5), ("noise_sd", 2)]
-)
-def test_tested_curvature_that_the_test_does_not_support_fails(key, factor):
-    record = json.loads(json.dumps(ALL["curvature, tested"].to_dict()))
-    record["argument"]["constants"][key] *= factor
     assert not acc.verify(record)
 
 
@@ -138,15 +128,6 @@ def test_a_tampered_part_fails_the_whole():
     record["parts"][0]["parts"][1]["curves"][0]["level"] *= 0.9
     found = acc.verify(record)
     assert not found and "part 0" in found.reason
-
-
-@pytest.mark.parametrize("noise_sd", [3.0, -6.0])
-def test_a_margin_for_less_noise_than_the_test_drew_fails(noise_sd):
-    record = json.loads(json.dumps(ALL["curvature, tested"].to_dict()))
-    constants = record["argument"]["constants"]
-    margin = 5.3 * noise_sd
-    record["argument"]["constants"] = constants | {"noise_sd": noise_sd, "margin": margin, "rounding": 0.0}
-    assert not acc.verify(record)
 
 
 def test_a_part_of_another_adjacency_fails():

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.assumptions import COUPLING, RELATION, moves
+from private_mcmc.accounting.assumptions import COUPLING, RELATION
 from private_mcmc.accounting.recompute.constants import BOUNDS
 from private_mcmc.accounting.recompute.verify import RULES
 from private_mcmc.errors import DeclarationError
@@ -28,17 +28,13 @@ ALL = {name: json.loads(json.dumps(item.to_dict())) for name, item in statements
 SHORT = (
     "path",
     "path, box",
-    "path, float32 rows",
     "states",
     "states, varying, projected",
     "last, add remove",
-    "cyclic last, kept in a box",
     "average, kept in a box",
-    "cyclic states",
     "poisson path, varying",
     "poisson last, replaced",
     "fixed path, zero out",
-    "truncated path",
     "laplace",
     "gaussian, grid",
     "second moments",
@@ -48,19 +44,12 @@ SHORT = (
     "Beta-Bernoulli, replace_one",
     "Dirichlet-categorical, zero_out",
     "Gamma-Poisson, replace_one",
-    "Normal regression, add_remove",
-    "Normal mean, add_remove",
-    "Normal regression of bounded ratio",
     "average, Gaussian, Poisson",
-    "average, selection, cyclic",
     "average, near their limits",
     "composition",
     "group",
     "stages",
     "a budget without stages yet",
-    "pure steps",
-    "steps",
-    "curvature, tested",
     "path of persons",
     "average of persons",
     "composition of persons",
@@ -127,17 +116,6 @@ def test_the_whole_record_under_another_adjacency_is_found(name):
         assert bool(acc.verify(other)) == same
 
 
-def forged(name: str, **changed: Any) -> dict[str, Any]:
-    record = copy.deepcopy(ALL[name])
-    record["argument"]["constants"] |= changed
-    return record
-
-
-def test_steps_that_are_none_prove_nothing():
-    record = forged("pure steps", steps={}) | {"curves": [{"kind": "pure", "level": 0.0}]}
-    assert not acc.verify(record)
-
-
 def test_a_mechanism_of_its_own_has_no_parts():
     record = copy.deepcopy(ALL["path"]) | {"parts": [ALL["laplace"]]}
     found = acc.verify(record)
@@ -170,7 +148,7 @@ def test_steps_that_are_charged_a_negative_number_of_times_are_found():
     assert not acc.verify(record)
 
 
-@pytest.mark.parametrize("name", ["cyclic states", "path, zero out", "pure steps", "laplace"])
+@pytest.mark.parametrize("name", ["path, zero out", "laplace"])
 def test_records_that_do_not_say_which_adjacency_their_numbers_are_for_cannot_be_verified(name):
     record = copy.deepcopy(ALL[name])
     quoted = record["argument"]["assumptions"]
@@ -178,17 +156,6 @@ def test_records_that_do_not_say_which_adjacency_their_numbers_are_for_cannot_be
     assert len(record["argument"]["assumptions"]) == len(quoted) - 1
     found = acc.verify(record)
     assert not found and "cannot be verified" in found.reason
-
-
-@pytest.mark.parametrize("name", ["path", "last", "states, varying, projected", "composition"])
-def test_records_of_replaced_rows_without_the_later_fields_are_verified_as_before(name):
-    record = copy.deepcopy(ALL[name])
-    for part in parts_of(record):
-        for later in ("dim", "storage", "prior_convex"):
-            part["argument"]["constants"].pop(later, None)
-    if name != "composition":
-        assert acc.verify(record)
-    assert acc.Statement.from_dict(record).to_dict() == record
 
 
 MALFORMED = (None, 3, "text", [], {}, {"adjacency": "replace_one"}, {"argument": None}, [[]])
@@ -202,21 +169,12 @@ def test_what_is_no_record_is_our_own_error_and_not_verified(record):
 
 
 def test_records_nested_without_end_are_our_own_error_and_not_verified():
-    record = copy.deepcopy(ALL["pure steps"])
+    record = copy.deepcopy(ALL["laplace"])
     for _ in range(3000):
         record = ALL["composition"] | {"parts": [record]}
     assert "too deeply" in acc.verify(record).reason
     with pytest.raises(DeclarationError, match="too deeply"):
         acc.Statement.from_dict(record)
-
-
-def test_another_noised_value_does_not_stand_for_the_test_of_the_curvature():
-    record = copy.deepcopy(ALL["curvature, tested"])
-    (test,) = (part for part in parts_of(record) if part["argument"]["rule"] == "noise.gaussian")
-    test["argument"]["constants"]["what"] = "counts"
-    test["argument"]["assumptions"][0] = moves("counts", "L2")
-    assert acc.verify(test)
-    assert not acc.verify(record)
 
 
 def test_recomputations_use_nothing_that_makes_claims():
@@ -281,21 +239,6 @@ def test_noise_that_rests_on_coupled_chains_without_their_constants_cannot_be_ve
     noise["argument"]["assumptions"].append(COUPLING)
     found = acc.verify(noise)
     assert not found and "cannot be verified" in found.reason
-
-
-def test_an_average_that_relies_on_tested_curvature_is_held_to_what_was_tested():
-    record = copy.deepcopy(ALL["curvature, tested"])
-    (stages,) = record["parts"]
-    for proved, fine in ((1.0 + 7.0, True), (1.0 + 7.1, False)):
-        known = acc.Curvature(proved, 50.0, prior_strong_convexity=1.0, prior_smoothness=1.0)
-        stages["parts"][1] = json.loads(json.dumps(average(proved=known).to_dict()))
-        inner = acc.compose(*map(acc.Statement.from_dict, stages["parts"])).to_dict()
-        whole = record | {"parts": [inner]}
-        whole["curves"] = [
-            {"kind": "unless", "inner": curve, "failure": record["argument"]["constants"]["failure"]}
-            for curve in inner["curves"]
-        ]
-        assert bool(acc.verify(whole)) == fine
 
 
 def test_noise_that_is_not_fit_for_the_averages_is_refused():

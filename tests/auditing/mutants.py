@@ -12,9 +12,9 @@ from private_mcmc.kernels import batches, chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient import clipped as gradient
-from private_mcmc.kernels.gradient import layered as gradient_layers
+from private_mcmc.kernels.gradient import clipping as gradient_clipping
 
-_MUTABLE = {gradient_affine, gradient_layers, gradient, batches, langevin, chain}
+_MUTABLE = {gradient_affine, gradient_clipping, gradient, batches, langevin, chain}
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,13 @@ Patch = tuple[Any, str, Any]
 def patches(*changes: Change) -> tuple[Patch, ...]:
     """What makes every driver run the kernels' modules as they are with ``changes``: owner, name, value."""
     changed_affine = _compiled(gradient_affine, changes)
-    changed_layers = _compiled(gradient_layers, changes)
+    changed_clipping = _compiled(gradient_clipping, changes)
     changed_gradient = _compiled(
         gradient,
         changes,
         affine_rows=changed_affine.affine_rows,
         affine_blocks=changed_affine.affine_blocks,
-        layered=changed_layers.layered,
-        affine_persons=changed_affine.affine_persons,
+        clipped_sum=changed_clipping.clipped_sum,
     )
     changed_batches = _compiled(batches, changes)
     changed_langevin = _compiled(
@@ -93,18 +92,18 @@ def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callab
 
 CLIP_FORGOTTEN = Change(gradient_affine, "held(slope, part.cap)", "slope")
 CLIP_FORGOTTEN_IN_GENERAL = Change(
-    gradient_layers, "weight(norm, limit, usable)", "jnp.where(usable, 1.0, 0.0)"
+    gradient_clipping, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0"
 )
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
 STEP_DOUBLED = Change(
     langevin, "gamma = _step_size(numbers.step_size, k)", "gamma = 2.0 * _step_size(numbers.step_size, k)"
 )
 PRIOR_INSIDE_THE_CLIP = (
-    Change(gradient, "if model.predictor is not None and route is None:", "if False:"),
+    Change(gradient, "if model.predictor is None:", "if True:"),
     Change(
         gradient,
-        '{"loss": model.row_loss(theta, row)}',
-        '{"loss": model.row_loss(theta, row) + model.neg_log_prior(theta)}',
+        "model.row_loss(whitening.to_parameter(u), row))",
+        "model.row_loss(u, row) + model.neg_log_prior(u))",
     ),
     Change(langevin, "jax.vmap(prior_score)(u) + numbers.temper", "numbers.temper"),
 )

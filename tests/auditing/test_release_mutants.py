@@ -28,10 +28,6 @@ LONG = {
     # A thousand runs of the driver; for every day there are the coupled chains of
     # test_coupled_chains_on_adjacent_data_stay_within_the_charge.
     "sensitivity of an average halved",
-    # Mechanisms of benchmarks/papers, which nobody releases with.
-    "test on the count itself",
-    "threshold of a test not shifted",
-    "sample drawn from any number of rows",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, accounting
-from private_mcmc.accounting.conjugate import posterior_dirichlet_categorical
+from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.cli.study import report
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import recomputed
@@ -338,9 +338,16 @@ CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 10
         (CERTIFICATE, None),
         (accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 999), "for [999] rows"),
         (accounting.posterior_strongly_log_concave(1e-3, 1.0, "replace_one", 2000), "for [2000] rows"),
-        (posterior_dirichlet_categorical((900.0, 900.0), n=50, temper=1.0, epsilons=(1.0,)), "50"),
         (
-            posterior_dirichlet_categorical((9e3, 9e3), n=1000, temper=0.5, epsilons=(1.0,)),
+            posterior_conjugate(
+                "dirichlet_categorical", concentration=(900.0, 900.0), n=50, temper=1.0, epsilons=(1.0,)
+            ),
+            "50",
+        ),
+        (
+            posterior_conjugate(
+                "dirichlet_categorical", concentration=(9e3, 9e3), n=1000, temper=0.5, epsilons=(1.0,)
+            ),
             "temper",
         ),
         (accounting.of_unit(CERTIFICATE, Unit("patient", 3)), "another unit"),

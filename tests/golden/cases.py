@@ -17,8 +17,6 @@ import numpyro
 import numpyro.distributions as dist
 
 import private_mcmc as pmc
-from benchmarks.papers.propose_test_release import LowerBound, ProposeTestRelease
-from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.records import plain
@@ -45,7 +43,7 @@ READINGS = frozenset({"delta", "epsilon", "summary"})
 
 def gridded(statement: acc.Statement) -> bool:
     """Whether a reading of a curve takes a loss distribution."""
-    return any(kind in repr(statement.curves) for kind in ("Sampled", "Truncated", "Product"))
+    return any(kind in repr(statement.curves) for kind in ("Sampled", "Product"))
 
 
 def shown(statement: acc.Statement, without: frozenset[str] = frozenset()) -> Json:
@@ -92,7 +90,7 @@ def runs() -> Mapping[str, acc.Statement]:
 
 
 def releases() -> Mapping[str, acc.Statement]:
-    """Expectations, quantiles, moments, counts, tested curvature, propose-test-release and -sample."""
+    """Expectations, moments, counts and plans."""
     kernel = pmc.PrivateULA(linear, step_size=1e-4, clip=0.2, temper=0.05)
     smooth = {"f": lambda sites: jnp.sin(sites["w"]).sum()}
     converged = AverageByConvergence(accuracy=1e-4, failure=1e-8, posterior_change=1e-5)
@@ -102,15 +100,8 @@ def releases() -> Mapping[str, acc.Statement]:
         "a function, its constant stated": pmc.Expectations(smooth, lipschitz={"f": 1.5}, epsilon=0.5),
         "a bounded function": pmc.Expectations(smooth, bounds={"f": (-0.5, 0.5)}, epsilon=0.5),
         "a convergence bound, stated": pmc.Expectations("w", by_convergence=converged, epsilon=0.5),
-        "quantile": pmc.Quantile(lambda sites: sites["w"][0], 0.9, (-2.0, 2.0), epsilon=0.5),
     }
     found = {name: _decided(kernel, release) for name, release in expectations.items()}
-    proposed = pmc.ProposedCurvature(at_least=250.0, gdp=0.1, failure=1e-8)
-    on_ball = pmc.PrivateULA(linear, step_size=8e-4, clip=2.6, radius=1.5)
-    found["last state, tested curvature"] = _decided(on_ball, "last", guarantee=proposed)
-    found["means, tested curvature"] = _decided(
-        on_ball, pmc.Expectations("w", epsilon=0.5, burn_in=20), guarantee=proposed
-    )
     for adjacency in ("replace_one", "add_remove", "zero_out"):
         counts = plan_counts(0.3, cells=4, adjacency=adjacency)
         moments = plan_second_moments(0.2, radius=1.5, dim=3, num_rows=N, adjacency=adjacency)
@@ -121,11 +112,7 @@ def releases() -> Mapping[str, acc.Statement]:
             f"second moments, {adjacency}": moments.statement,
             f"stages of a plan, {adjacency}": acc.adaptive(1.2, adjacency, stages),
             f"a plan's budget, {adjacency}": acc.adaptive(1.2, adjacency, ()),
-            f"propose-test-release, {adjacency}": ProposeTestRelease(
-                100.0, LowerBound(0.5, 1e-6), 1.0, 1e-7, adjacency, "the number of rows"
-            ).statement,
         }
-    found["propose-test-sample"] = ProposeTestSample(1.0, 1e-5, 0.9, 1.0, 1.0, 3.0).statement
     return found
 
 

@@ -16,7 +16,6 @@ ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 TARGET = pmc.Target(9.0, 1e-6)
 KERNEL = PrivateULA(normal_mean, 0.02, 1.0)
 DECLARED = dict(rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run", progress_bar=False)
-TESTED = pmc.ProposedCurvature(at_least=1.0, gdp=0.1, failure=1e-8)
 Y = np.linspace(-1, 1, 6)
 
 
@@ -43,7 +42,6 @@ MISTAKES = {
     "constructor: a near name": (lambda: driver(num_chain=2), "num_chain= .did you mean num_chains="),
     "constructor: a device": (lambda: driver(devices=2), "devices= .execution=Execution"),
     "constructor: a ledger": (lambda: driver(ledger="books.db"), "ledger= .bookkeeping=Bookkeeping"),
-    "constructor: a tested curvature": (lambda: driver(curvature=TESTED), "guarantee=ProposedCurvature"),
     "constructor: public arguments": (lambda: driver(model_args={}), "model_args= .the kernel takes it"),
     "constructor: rows": (lambda: driver(rows={"y": pmc.Binary()}), "rows: a dict.*give a Rows"),
     "constructor: target": (lambda: driver(target=3.0), "target: a float.*give a Target"),
@@ -112,11 +110,6 @@ def test_the_constructor_takes_no_more_arguments_than_a_reader_remembers():
     taken = inspect.signature(pmc.PrivateMCMC).parameters
     assert len(taken) <= 13  # NumPyro's progress_bar among them
     assert driver(progress_bar=False)._execution.progress_bar is False
-
-
-def test_a_proposed_curvature_is_a_guarantee_of_the_run():
-    declared = driver(guarantee=TESTED)._run.declared
-    assert (declared.guarantee, declared.curvature) == ("run", TESTED)
 
 
 def test_a_data_set_is_named_with_its_ledger():

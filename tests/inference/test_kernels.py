@@ -36,9 +36,7 @@ def sgld(**options):
 RUNS = {
     "poisson": (sgld(batch_size=8), "replace_one"),
     "poisson, last": (sgld(rate=0.2), "add_remove"),
-    "truncated": (sgld(scheme="truncated_poisson", rate=0.1, max_batch=9), "add_remove"),
     "fixed": (sgld(scheme="fixed", batch_size=8), "replace_one"),
-    "cyclic": (sgld(scheme="cyclic", batch_size=8), "zero_out"),
     "ball": (pmc.PrivateULA(logistic, 0.01, 0.5, radius=2.0), "replace_one"),
     "noise": (pmc.AnisotropicLangevin(logistic, 0.01, 0.5, noise=(1.0, 3.0)), "replace_one"),
 }
@@ -62,21 +60,10 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
     assert mcmc.statement.verify()
 
 
-@pytest.mark.slow
-def test_small_batches_are_charged_for_their_own_factor():
-    """Un-amplified, batches of a tenth cost ten times the noise scale; the sampled bound is far below."""
-    full = driver(pmc.PrivateULA(logistic, 0.001, 0.5)).decide().statement
-    part = driver(sgld(scheme="cyclic", batch_size=4)).decide().statement
-    assert part.gdp == pytest.approx(10 * full.gdp / np.sqrt(10), rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("options", "adjacency", "word"),
     [
-        (dict(scheme="cyclic", batch_size=8), "add_remove", "cyclic"),
-        (dict(scheme="cyclic", batch_size=7), "replace_one", "cyclic"),
         (dict(scheme="fixed", batch_size=8), "add_remove", "fixed"),
-        (dict(scheme="truncated_poisson", rate=0.1, max_batch=9), "replace_one", "truncated"),
     ],
 )
 def test_batches_without_a_statement_are_refused_by_name(options, adjacency, word, data):

@@ -76,7 +76,6 @@ def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
 
 BATCHES = {
     "poisson": (dict(rate=0.1), "add_remove"),
-    "truncated": (dict(scheme="truncated_poisson", rate=0.1, max_batch=6), "add_remove"),
     "fixed": (dict(scheme="fixed", batch_size=5), "replace_one"),
 }
 

@@ -50,7 +50,7 @@ def draws(kernel, release="path", ledger=None, holes=False):
 KERNELS = {
     "all rows": pmc.PrivateULA(logistic, 0.02, 1.0),
     "batches": pmc.PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=4),
-    "holes": pmc.PrivateSGLD(logistic, 0.02, 1.0, scheme="cyclic", batch_size=3),
+    "holes": pmc.PrivateULA(logistic, 0.02, 1.0),
 }
 
 

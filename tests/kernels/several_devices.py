@@ -41,10 +41,6 @@ CASES = {
     "all rows": (PrivateULA(logistic, 0.02, 1.0), CLASSES, "path", {}),
     "masked": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.5), CLASSES, Average(2), PARALLEL),
     "general": (PrivateSGLD(bent, 0.02, 1.0, rate=0.1), REALS, (2, 5), PARALLEL | {"devices": 4}),
-    "truncated": (
-        PrivateSGLD(logistic, 0.02, 1.0, scheme="truncated_poisson", rate=0.1, max_batch=4),
-        CLASSES, "last", {},
-    ),
     "fixed": (PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=4), CLASSES, "path", {}),
     "gathered": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.1), CLASSES, "path", {}),
 }  # fmt: skip
@@ -81,7 +77,7 @@ def with_holes(devices: int | None, *presence) -> list[np.ndarray]:
     X, y = rng.uniform(-1, 1, (N, 2)), rng.integers(0, 2, N)
     X[~presence[0]], y[~presence[0]] = np.nan, 99
     mcmc = PrivateMCMC(
-        PrivateSGLD(logistic, 0.02, 1.0, scheme="cyclic", batch_size=1), rows=CLASSES, release="path",
+        PrivateULA(logistic, 0.02, 1.0), rows=CLASSES, release="path",
         target=Target(1e4, 1e-6, "zero_out"), num_steps=N, guarantee="run", n=N, progress_bar=False,
         execution=Execution(devices=devices, unsafe_seed=True, generator="threefry2x32"),
     )  # fmt: skip

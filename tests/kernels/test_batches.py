@@ -162,33 +162,10 @@ def test_a_shuffle_puts_present_rows_first():
     assert (np.sort(orders, axis=1) == np.arange(7)).all()
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("rate", [0.1, 0.6])
-@pytest.mark.parametrize("absent", [(), (1, 4)])
-def test_truncated_batches_are_capped_binomial_and_uniform_among_present_rows(rate, absent):
-    """The rare route needs cap/n ≤ 1/8: 17 slots, most of them absent."""
-    n, cap = (17, 2) if rate < 0.5 else (6, 2)
-    absent = (*absent, *range(5, n))
-    rows = [i for i in range(n) if i not in absent]
-    number = stats.binom(len(rows), rate)
-    law = {0: number.pmf(0), 1: number.pmf(1), 2: number.sf(1)}
-    wanted = {s: law[len(s)] / len(list(combinations(rows, len(s)))) for s in subsets(rows) if len(s) <= cap}
-    draws = membership(n, absent=absent, scheme="truncated_poisson", rate=rate, size=cap)(40_000)
-    assert chi_square(as_sets(draws), wanted) > LEVEL
-
-
-def test_cyclic_batches_pass_over_the_rows_in_order():
-    draws = membership(6, "replace_one", scheme="cyclic", size=2)(7)
-    assert as_sets(draws) == [(0, 1), (2, 3), (4, 5)] * 2 + [(0, 1)]
-    assert draws.max() == 3
-
-
 SCHEMES = {
     "poisson": dict(rate=0.05),
     "masked": dict(scheme="poisson", rate=0.5),
-    "truncated_poisson": dict(rate=0.1, max_batch=4),
     "fixed": dict(batch_size=4),
-    "cyclic": dict(batch_size=4),
 }
 
 
@@ -344,8 +321,6 @@ def test_batches_without_a_key_are_refused():
         dict(scheme="poisson", rate=0.1, batch_size=3),
         dict(scheme="fixed", rate=0.1),
         dict(scheme="fixed"),
-        dict(scheme="truncated_poisson", rate=0.1),
-        dict(scheme="poisson", rate=0.1, max_batch=3),
         dict(scheme="shuffle", batch_size=3),
         dict(scheme="fixed", batch_size=0),
         dict(rate=0.1, radius=1.0, box=1.0),

@@ -144,7 +144,6 @@ def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
         {"preconditioner": ((1.0, 0.1), (0.1, 1.0))},
         {"batch": Batch(scheme="poisson", rate=0.1)},
         {"release": Average()},
-        {"storage": "float32"},
         {"diameter": 3.0},
         {"clip": 1.0},
     ],

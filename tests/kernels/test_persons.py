@@ -1,7 +1,5 @@
 """The clipped sum over persons: each person adds at most the clip, and nothing that another's rows change."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +7,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
-from private_mcmc.kernels.gradient import clipped
-from private_mcmc.kernels.gradient.clipped import clipped_gradient, general_rows
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import read
 from private_mcmc.model.refusals import synthetic_rows
@@ -54,27 +51,3 @@ def test_a_person_adds_at_most_the_clip_wherever_the_chain_is(name, at_most, met
     assert np.allclose(each.sum(axis=1), whole, rtol=1e-12, atol=1e-12)
     # The clip acts, and not on everyone.
     assert 0 < np.mean(np.linalg.norm(each[1], axis=-1) > CLIP * (1 - 1e-9)) < 1
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("parts", [1, 6])
-def test_the_closed_form_is_the_general_one(parts, monkeypatch):
-    """Whole, and where persons are many: cut into parts, the last of which are short."""
-    monkeypatch.setattr(clipped, "_FEWEST_SUMS", 0 if parts > 1 else math.inf)
-    monkeypatch.setattr(clipped, "_BLOCK_ELEMENTS", {"cpu": PERSONS * 6 // parts})
-    zoo = ZOO["logistic"]
-    reading = read(zoo.model, pmc.Rows(**zoo.rows.columns, who=pmc.Person(4)), n=PERSONS)
-    change = whitening((0.5, 2.0), 2)
-    with jax.enable_x64(True):
-        columns = reading.rows.project(synthetic_rows(reading.rows, PERSONS))
-        present = jnp.arange(PERSONS) < 9
-        prepared = clipped_gradient(reading, change, CLIP, 1).prepare(columns, present)
-        assert len(getattr(prepared, "parts", (prepared,))) == parts
-        sums = [
-            jax.jit(lambda u, g=g: g.total(u, g.prepare(columns, present)))(jnp.asarray([0.4, -1.0]))
-            for g in (
-                clipped_gradient(reading, change, CLIP, 1),
-                general_rows(reading, change, CLIP, 1, "rows"),
-            )
-        ]
-    assert np.allclose(*sums, rtol=1e-13)

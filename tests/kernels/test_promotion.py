@@ -29,11 +29,9 @@ KERNELS = {
     "full metric": lambda m, p: PrivateULA(m, 0.01, 1.0, preconditioner=np.eye(p) + 0.1),
     "ball": lambda m, p: PrivateULA(m, 0.01, 1.0, radius=2.0),
     "box": lambda m, p: PrivateULA(m, 0.01, 1.0, box=2.0, preconditioner=(0.5,) * p),
-    "narrow rows": lambda m, p: PrivateULA(m, 0.01, 1.0, storage="float32"),
     "noise of its own": lambda m, p: AnisotropicLangevin(m, 0.01, 1.0, noise=(0.02, 0.03, 0.04)[:p]),
     "Poisson": lambda m, p: PrivateSGLD(m, 0.01, 1.0, scheme="poisson", rate=0.5),
     "fixed": lambda m, p: PrivateSGLD(m, 0.01, 1.0, scheme="fixed", batch_size=2),
-    "cyclic": lambda m, p: PrivateSGLD(m, 0.01, 1.0, scheme="cyclic", batch_size=2),
 }
 
 
@@ -59,7 +57,7 @@ def test_a_step_promotes_nothing(model, name):
 
     with jax.enable_x64(True):
         key = jax.random.key(0)
-        columns = reading.rows.project(reading.rows.synthetic(0, N), dtype=schedule.storage)
+        columns = reading.rows.project(reading.rows.synthetic(0, N))
         given = jnp.zeros((CHAINS, reading.dim)), columns, jnp.ones(N, dtype=bool), key, key
         with jax.numpy_dtype_promotion("strict"):
             assert jax.eval_shape(step, *given).shape == (CHAINS, reading.dim)

@@ -10,7 +10,7 @@ import pytest
 from private_mcmc.accounting import conjugate
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.model import read
-from private_mcmc.preflight.conjugates import conjugate_certificates, normal_facts
+from private_mcmc.preflight.conjugates import conjugate_certificates
 from private_mcmc.target import Target
 
 TARGET = Target(0.5, 1e-3)
@@ -113,12 +113,6 @@ def test_normal_mean_is_gaussian_with_the_precision_of_every_posterior() -> None
     assert found.gdp == pytest.approx(12 / 241**0.5)
 
 
-def test_normal_regression_is_recognised() -> None:
-    facts = normal_facts(read(regression, Rows(x=Box(-2, 1), y=Box(-1, 3)), n=N))
-    assert (facts.mean, facts.precision, facts.noise) == (0.0, 1.0, 4.0)
-    assert (facts.slope, facts.radius, facts.low, facts.high) == (None, 2.0, -1.0, 3.0)
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("model", "rows", "args"),
@@ -128,9 +122,9 @@ def test_normal_regression_is_recognised() -> None:
         (two_coins, Rows(y=Binary(), z=Binary()), {}),
         (turned_die, Rows(y=Categories(3)), {}),
         (rate_by_row, Rows(t=Box(0.5, 2), y=Counts(4)), {}),
-        (regression, Rows(x=Box(-2, 1), y=Box(-1, 3)), {"loc": 1.0}),
+        (regression, Rows(x=Box(-2, 1), y=Box(-1, 3)), {}),
     ],
-    ids=["another link", "weights", "two per row", "reordered", "exposures", "prior mean"],
+    ids=["another link", "weights", "two per row", "reordered", "exposures", "slopes"],
 )
 def test_what_only_looks_conjugate_is_not_called_so(model, rows, args) -> None:
     assert certificates(model, rows, **args) == ()
@@ -139,9 +133,6 @@ def test_what_only_looks_conjugate_is_not_called_so(model, rows, args) -> None:
 PRESENCE = {
     "beta": (coin, Rows(y=Binary()), {}),
     "dirichlet": (die, Rows(y=Categories(3)), {}),
-    "gamma": (rate, Rows(y=Counts(4)), {"exposure": 3.0}),
-    "mean": (mean, Rows(y=Box(0, 3)), {"loc": 0.5}),
-    "regression": (regression, Rows(x=Box(-2, 1), y=Box(-1, 3)), {}),
 }
 
 
@@ -153,12 +144,6 @@ def test_other_adjacencies_have_statements_of_their_own(name: str, adjacency: st
     (found,) = certificates(model, rows, Target(0.5, 1e-3, adjacency), **args)
     assert found.adjacency == adjacency
     assert found.verify()
-
-
-@pytest.mark.slow
-def test_the_posteriors_rate_is_counted_in_exposures() -> None:
-    (found,) = certificates(rate, Rows(y=Counts(4)), Target(0.5, 1e-3, "zero_out"), exposure=4.0)
-    assert found.argument.constants["rate"] == pytest.approx(2.0 / 4.0)
 
 
 def flat_mean(y=None):

@@ -116,8 +116,6 @@ def test_a_flat_prior_has_no_strong_convexity() -> None:
         (None, N),
         (Batch(scheme="poisson", rate=0.5), N / 0.5),
         (Batch(scheme="fixed", size=2), N),
-        (Batch(scheme="cyclic", size=3), N),
-        (Batch(scheme="truncated_poisson", rate=0.25, size=4), 4 / 0.25),
     ],
     ids=str,
 )

@@ -12,7 +12,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.kernels import keys as random_keys
-from private_mcmc.release import Quantile, plan_second_moments
+from private_mcmc.release import plan_second_moments
 
 N = 30
 # Values that occur nowhere by chance, and whose bytes are looked for.
@@ -90,7 +90,6 @@ RELEASES = {
     "last": "last",
     "steps": (3, 7),
     "expectations": pmc.Expectations("w"),
-    "quantile": Quantile({"first": lambda s: s["w"][0]}, 0.5, (-3.0, 3.0)),
 }
 
 

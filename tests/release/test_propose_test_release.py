@@ -11,7 +11,6 @@ from scipy import integrate, stats
 
 from benchmarks.papers.propose_test_release import LowerBound, ProposeTestRelease
 from benchmarks.papers.propose_test_sample import ProposeTestSample
-from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import plan_counts, plan_second_moments
 from private_mcmc.release.ledger.file import data_mark
@@ -68,11 +67,7 @@ def test_the_mechanism_is_not_even_called_after_a_refusal():
     assert guard.run(-1000, lambda: called.append(1)) is None
     assert not called
     assert guard.run(1000, lambda: 42) == 42
-    statement = guard.statement
-    assert statement.epsilon(1e-6 * (1 + 1e-9)) == pytest.approx(1.5, rel=1e-6)
-    assert statement.verify()
-    assert Statement.from_dict(statement.to_dict()) == statement
-    assert "number of rows" in str(statement)
+    assert guard.price == pytest.approx((1.5, 1e-6))
 
 
 @pytest.mark.parametrize("bad", [{"epsilon": 0.0}, {"delta": 0.5}, {"delta": 0.0}, {"epsilon": math.nan}])
@@ -172,9 +167,7 @@ def test_few_rows_no_rows_and_wild_rows_are_refusals_and_never_errors():
 
 
 def test_the_price_is_five_steps_and_two_failures():
-    statement = sample().statement
-    assert statement.delta(5.0 * (1 + 1e-12)) == pytest.approx(2e-3)
-    assert statement.verify()
+    assert sample().price == pytest.approx((5.0, 2e-3))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +210,7 @@ def test_absurd_bounds_are_refused_in_words_or_work(changes, paper):
         assert mechanism.smallest_size(count, slope) >= 2
     x, y = np.linspace(0.5, 1.0, 50), np.array([np.nan, np.inf, -np.inf, 1e308, -1e308] * 10)
     for rows in ((x, 2 * x), (x, y), (x[:0], y[:0])):
-        assert mechanism.release(*rows) is None or mechanism.statement.verify()
+        assert mechanism.release(*rows) is None or math.isfinite(mechanism.price[0])
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,6 @@ def batches(scheme: str, rows: Sequence[Row], step: int, rate: float, size: int)
     slots = range(len(rows))
     if scheme == "full":
         drawn = [(1.0, tuple(slots))]
-    elif scheme == "cyclic":
-        block = step % (len(rows) // size)
-        drawn = [(1.0, tuple(slots[block * size : (block + 1) * size]))]
     elif scheme == "fixed":
         subsets = list(itertools.combinations(slots, size))
         drawn = [(1 / len(subsets), subset) for subset in subsets]

@@ -13,18 +13,17 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.accounting.langevin import bounds, moduli
 from private_mcmc.domains import rows as row_declaration
-from private_mcmc.domains.columns import PRESENT, holds_person
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.inference import execute, execute_plan
+from private_mcmc.inference import execute_plan
 from private_mcmc.kernels import batches, chain
 from private_mcmc.kernels import step as langevin
 from private_mcmc.kernels.batches import PredrawnNoise
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient import clipped as gradient
+from private_mcmc.kernels.gradient import clipping as gradient_clipping
 from private_mcmc.model.likelihoods import terms as site_terms
 from private_mcmc.model.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
-from private_mcmc.schedule import Schedule
 from tests.auditing.mutants import Change, patches
 from tests.auditing.release_mutants import Swap
 
@@ -72,14 +71,6 @@ def _noise_for_two_steps(chains: int, dim: int) -> PredrawnNoise:
     return PredrawnNoise(draw, 4, outside=math.nan)
 
 
-def _packed(rows: Any, columns: Any, *rest: Any) -> Any:
-    if PRESENT in columns:
-        order = np.argsort(~holds_person(columns[PRESENT]), kind="stable")
-        columns = {name: np.asarray(column)[order] for name, column in columns.items()}
-    return _ON_DEVICE(rows, columns, *rest)
-
-
-_ON_DEVICE = execute.on_device
 _GAP, _IN_METRIC = moduli.contraction_gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
 _ENTRY = site_terms.FAMILIES[_LOGITS]
@@ -143,13 +134,6 @@ def _batches_of_rows(gradient: Any, schedule: Any, batch: Any) -> Any:
     return total
 
 
-def _cyclic_batches_allowed() -> tuple[Patch, ...]:
-    """Of persons in the order of their identifiers; at random places they would do no harm."""
-    swap = Swap(Schedule, "__post_init__", 'self.batch.scheme == "cyclic"', "self.batch is None")
-    in_order: Patch = (execute, "placed", lambda key, declared, layout, *rows: rows)
-    return ((Schedule, "__post_init__", swap.mutant), in_order)
-
-
 UNBROKEN = Fault("nothing", tuple)
 
 FAULTS = (
@@ -165,8 +149,8 @@ FAULTS = (
             Change(
                 gradient,
                 "jnp.clip(gradients, -caps, caps)",
-                "gradients * weight("
-                "jnp.linalg.norm(gradients, axis=-1), jnp.linalg.norm(caps), usable)[:, None]",
+                "gradients * jnp.minimum("
+                "1.0, jnp.linalg.norm(caps) / jnp.linalg.norm(gradients, axis=-1))[:, None]",
             )
         ),
     ),
@@ -187,7 +171,6 @@ FAULTS = (
         _changed(Change(batches, "fold_in(self.stream, self.k)", "fold_in(self.stream, self.k // 4)")),
     ),
     Fault("noise used for two steps", lambda: ((langevin, "_noise", _noise_for_two_steps),)),
-    Fault("rows packed into the first slots", lambda: ((execute, "on_device", _packed),)),
     Fault("keys of a plan's stages used again", _stage_keys_reused),
     Fault(
         "noise used again after resuming",
@@ -210,12 +193,12 @@ FAULTS = (
     ),
     Fault("modulus: twice the contraction", lambda: ((moduli, "contraction_gap", lambda *a: 2 * _GAP(*a)),)),
     Fault(
-        "person: only the first row clipped",
+        "person: a quarter of the norm clipped",
         _changed(
             Change(
-                gradient_affine,
-                "norm = jnp.linalg.norm(gradient, axis=-1)",
-                "norm = jnp.linalg.norm(slope[:, :1] * design[:, 0], axis=-1)",
+                gradient_clipping,
+                "norm = jnp.linalg.norm(gradients, axis=-1)",
+                "norm = jnp.linalg.norm(gradients, axis=-1) / 4",
             )
         ),
     ),
@@ -223,18 +206,14 @@ FAULTS = (
         "person: a sum with other persons' rows",
         _changed(
             Change(
-                gradient_affine,
-                "slope[:, j, None] * design[:, j]",
-                "jnp.roll(slope[:, j, None] * design[:, j], j, axis=0)",
+                gradient,
+                "of_block(per_row(u, widened(block.columns)),",
+                "of_block((lambda g: g + jnp.roll(g, 1, axis=0))(per_row(u, widened(block.columns))),",
             )
         ),
     ),
     Fault("person: rows beyond the cap kept", lambda: ((row_declaration, "grouped", _split_at_the_cap),)),
     Fault("person: cap by global order", lambda: ((row_declaration, "grouped", _capped_in_all),)),
     Fault("person: batches by rows", lambda: ((batches._SCHEMES, "poisson", _batches_of_rows),)),
-    Fault(
-        "person: sorted identifiers with cyclic batches",
-        _cyclic_batches_allowed,
-    ),
     Fault("rounding skipped", lambda: ((StateGrid, "round", lambda self, states: np.asarray(states)),)),
 )

@@ -1,6 +1,6 @@
 """Whatever cells a row has, and wherever the chain is, the row adds at most its clip; absent, nothing.
 
-Models of the grammar, clips by their norm, metrics of every kind, both storages and both layouts of rows.
+Models of the grammar, clips by their norm, metrics of every kind and both layouts of rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from private_mcmc.errors import UnsupportedModel
 from private_mcmc.kernels.gradient import clipped
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.gradient.clipping import whitening
-from private_mcmc.kernels.step import stored
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.refusals import COUNT
 from tests.soundness.grammar import write
@@ -48,12 +47,12 @@ def metric(dim: int, rng: np.random.Generator):
 
 def excess(model: RowModel, rng: np.random.Generator) -> float:
     """The largest share of its clip that a row adds, over rows and states; what an absent one adds is 0."""
-    clip, storage = float(10.0 ** rng.integers(-3, 4)), str(rng.choice(["float64", "float32"]))
+    clip = float(10.0 ** rng.integers(-3, 4))
     change, worst = whitening(metric(model.dim, rng), model.dim), 0.0
-    odd, base = (model.rows.project(odd_cells(model.rows, count, rng), storage) for count in (TRIED, 2))
+    odd, base = (model.rows.project(odd_cells(model.rows, count, rng)) for count in (TRIED, 2))
     states = jnp.stack([jnp.asarray(far * rng.normal(size=model.dim)) for far in FAR])
     for together in (None, 1):
-        gradient = stored(clipped_gradient(model, change, clip, together, storage=storage, sums=10), storage)
+        gradient = clipped_gradient(model, change, clip, together, sums=10)
 
         def total(row, present, gradient=gradient):
             columns = {name: jnp.concatenate([row[name][None], base[name]]) for name in base}

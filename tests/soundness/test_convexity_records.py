@@ -10,10 +10,8 @@ import pytest
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import Curvature
-from private_mcmc.accounting.assumptions import TESTED_EIGENVALUE
 from private_mcmc.accounting.langevin.moduli import Affine, langevin
-from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.schedule import Schedule
 
 STEP, SMOOTH = 0.05, 8.0
 
@@ -41,7 +39,6 @@ PATTERNS = {
     "every step": {},
     "varying steps": {"step_size": tuple(STEP / (1 + k / 200) for k in range(400)), "num_steps": 400},
     "declared states": {"release": (1500, 4000)},
-    "cyclic": {"batch": Batch(scheme="cyclic", size=1), "num_steps": 400},
 }
 
 
@@ -76,21 +73,6 @@ def test_without_convexity_the_step_expands_by_the_whole_of_the_smoothness() -> 
     bent = langevin(STEP, 1.0, Curvature(prior_smoothness=SMOOTH, gradient_bound=3.0))
     assert [1 - float(part.gap) for part in convex.parts if isinstance(part, Affine)] == pytest.approx([1.0])
     assert [1 - float(part.gap) for part in bent.parts if isinstance(part, Affine)] == pytest.approx([1.4])
-
-
-def test_tested_curvature_is_not_added_to_a_prior_that_may_bend_down() -> None:
-    floor = acc.CurvatureFloor(released=40.0, margin=33.0, rounding=1e-6, noise_sd=6.0, failure=1e-7)
-    known = acc.Curvature(convex=True, smoothness=50.0, prior_smoothness=1.0, prior_convex=True)
-    test = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=6.0, what=TESTED_EIGENVALUE)
-    run = acc.langevin_statement(schedule(num_steps=300, step_size=0.01), floor.strengthen(known, 1.0))
-    found = acc.unless_test_fails(acc.adaptive(50.0, "replace_one", (test, run)), floor).to_dict()
-    assert acc.verify(found)
-    changed = json.loads(json.dumps(found))
-    changed["parts"][0]["parts"][1]["argument"]["constants"]["prior_convex"] = False
-    assert acc.verify(changed["parts"][0]["parts"][1])  # U_D convex is still said, but no longer why
-    assert not acc.verify(changed)
-    with pytest.raises(DeclarationError, match="convex"):
-        floor.strengthen(acc.Curvature(convex=True, smoothness=50.0), 1.0)
 
 
 def test_contradictory_constants_do_not_verify() -> None:

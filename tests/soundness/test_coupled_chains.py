@@ -19,7 +19,8 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.langevin.moduli import largest_change, modulus
+from private_mcmc.accounting.langevin.moduli import modulus
+from private_mcmc.accounting.langevin.sensitivity import sensitivity
 from private_mcmc.domains import Binary, Box, Counts, Rows
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import curvature
@@ -200,7 +201,7 @@ def step_sizes(reading) -> tuple[float, ...]:
 def excess(item: Case, proved: acc.Curvature, step: float) -> float:
     """The most by which two states are moved further apart than the modulus says, over all pairs of them."""
     public = item.schedule(step)
-    phi = modulus(public, proved, step, largest_change(public))
+    phi = modulus(public, proved, step, sensitivity(public))
     apart = np.abs(WIDE[:, None] - WIDE[None, :])
     allowed = phi.value(apart)
     worst = -np.inf

@@ -10,7 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.langevin.moduli import largest_change, modulus
+from private_mcmc.accounting.langevin.moduli import modulus
+from private_mcmc.accounting.langevin.sensitivity import sensitivity
 from private_mcmc.kernels import langevin_program
 from private_mcmc.kernels.batches import StepKeys
 
@@ -42,7 +43,7 @@ def apart(decision) -> tuple[np.ndarray, np.ndarray]:
     keys = StepKeys(jax.random.key(1))
     phi = modulus(schedule, pmc.accounting.Curvature(
         strong_convexity=1.0, smoothness=2.0, source="a Normal prior and a row"
-    ), 1e-3, largest_change(schedule))  # fmt: skip
+    ), 1e-3, sensitivity(schedule))  # fmt: skip
     with jax.enable_x64(True):
         rows = {"y": jnp.ones(1)}
         both = [program.prepare(rows, jnp.asarray([there])) for there in (True, False)]

@@ -10,7 +10,6 @@ from mpmath import mpf
 
 from benchmarks.papers import mixing
 from private_mcmc.accounting import conjugate as certificates
-from private_mcmc.accounting.normal import posterior_normal_mean, posterior_normal_regression
 from tests.soundness.test_rounding import above, magnitudes
 
 ROWS, TEMPERS = st.integers(1, 4), st.one_of(st.just(1.0), magnitudes(-4, 0))
@@ -52,26 +51,6 @@ def counted(shape: mpf, move: mpf, epsilon: mpf) -> mpf:
     return max(more, mass(shape, 0, low) - factor * mass(shape + move, 0, low))
 
 
-def normals(shift: mpf, ratio: mpf, epsilon: mpf) -> mpf:
-    """``δ(ε)`` of ``N(shift, 1/ratio)`` and ``N(0, 1)``, ``ratio > 1``, the larger of both orders."""
-    found = mpf(0)
-    for sign in (1, -1):
-        square = ratio * (shift / (ratio - 1)) ** 2
-        square += (mpmath.log(ratio) - sign * 2 * epsilon) / (ratio - 1)
-        if sign > 0 and square <= 0:
-            continue
-        half, centre = mpmath.sqrt(max(square, mpf(0))), ratio * shift / (ratio - 1)
-        ends = centre - half, centre + half
-        root = mpmath.sqrt(ratio)
-        narrow, wide = (
-            mpmath.ncdf(last) - mpmath.ncdf(first)
-            for first, last in ([(end - shift) * root for end in ends], ends)
-        )
-        factor = mpmath.exp(epsilon)
-        found = max(found, narrow - factor * wide if sign > 0 else 1 - wide - factor * (1 - narrow))
-    return found
-
-
 @pytest.mark.slow
 @few
 @given(magnitudes(-3, 4), magnitudes(-3, 4), ROWS, TEMPERS, EPSILONS, st.integers(1, 30))
@@ -80,40 +59,16 @@ def test_conjugate_posteriors_of_whole_numbers(a, b, n, temper, epsilon, largest
     one, two, w, e = mpf(a), mpf(b), mpf(temper), mpf(epsilon)
     won = [(one + w * k, two + w * (n - 1 - k)) for k in range(n)]
     exact = max(max(moved(*shapes, w, e), moved(*shapes[::-1], w, e)) for shapes in won)
-    bound = certificates.posterior_beta_binomial(a, b, trials=1, **facts)
+    bound = certificates.posterior_conjugate("beta_binomial", a=a, b=b, trials=1, **facts)
     assert above(bound.delta(epsilon), exact)
     others = [(one + w * k, two + w * (m - k)) for m in range(n) for k in range(m + 1)]
     exact = max(max(present(*shapes, w, e), present(*shapes[::-1], w, e)) for shapes in others)
-    bound = certificates.posterior_beta_binomial(a, b, trials=1, adjacency="zero_out", **facts)
+    bound = certificates.posterior_conjugate(
+        "beta_binomial", a=a, b=b, trials=1, adjacency="zero_out", **facts
+    )
     assert above(bound.delta(epsilon), exact)
-    bound = certificates.posterior_gamma_poisson(a, b, largest=largest, **facts)
+    bound = certificates.posterior_conjugate("gamma_poisson", shape=a, largest=largest, **facts)
     assert above(bound.delta(epsilon), counted(one, w * largest, e))
-
-
-@pytest.mark.slow
-@few
-@given(magnitudes(-3, 6), magnitudes(-3, 3), magnitudes(-2, 2), magnitudes(-2, 2), ROWS, EPSILONS)
-def test_normal_posteriors(precision, step, low, slope, n, epsilon):
-    facts = {"n": n, "epsilons": (epsilon,)}
-    ends, e = (-low, 2 * low), mpf(epsilon)
-    item = {"low": ends[0], "high": ends[1], "center": 0.3, "slope": slope}
-    bound = posterior_normal_mean(precision, step, adjacency="zero_out", **item, **facts)
-    for others in range(n):
-        before = mpf(precision) + mpf(step) * others
-        share = mpf(step) * others / before
-        far = max(abs(mpf(y) - (1 - share) * mpf(0.3) - share * mpf(mean)) for y in ends for mean in ends)
-        shift = mpf(step) * far / (mpf(slope) * (before + step)) * mpmath.sqrt(before)
-        assert above(bound.delta(epsilon), normals(shift, 1 + mpf(step) / before, e))
-    # A row at the ends of both ranges, beside rows that are the same or zero.
-    held = {"radius": slope, "response": low, "adjacency": "zero_out"}
-    bound = posterior_normal_regression(precision, step, **held, **facts)
-    for others in range(n):
-        before = mpf(precision) + others * mpf(step) * mpf(slope) ** 2
-        after = before + mpf(step) * mpf(slope) ** 2
-        sums = [sign * mpf(step) * mpf(slope) * mpf(low) for sign in (1, -1)]
-        for mine in sums:
-            shift = abs((others * sums[0] + mine) / after - others * sums[0] / before) * mpmath.sqrt(before)
-            assert above(bound.delta(epsilon), normals(shift, after / before, e))
 
 
 SIZES = magnitudes(-9, 9)

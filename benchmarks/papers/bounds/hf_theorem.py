@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.accounting.normal import normal_regression, ratio_extremes
+from benchmarks.papers.bounds.normal import normal_regression, ratio_extremes
 from private_mcmc.errors import DeclarationError
 
 

@@ -17,7 +17,7 @@ from benchmarks.papers.sampled import plain
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.langevin import moduli, shifts
+from private_mcmc.accounting.langevin import moduli
 from private_mcmc.accounting.langevin.bounds import SampledChain, split
 from private_mcmc.accounting.langevin.moduli import Affine
 from private_mcmc.accounting.langevin.shifts import last_state, path
@@ -49,8 +49,6 @@ def _shifts() -> Section:
     rough = last_state(moduli.langevin(0.002, 2.0, Curvature(**known)), math.sqrt(0.004), 10**6)
     declared = papers.declared_states(phi, noise, (250, 500, 750, 1000))
     whole = path(phi, noise, steps)
-    cyclic = shifts.cyclic((step * sensitivity * 10 / noise) ** 2, step * mu, 10, steps)
-    every = shifts.affine((step * sensitivity * 10 / noise) ** 2, step * mu, steps)
     claims = (
         Claim(
             "shift bound with two maps, in Gaussian DP",
@@ -88,18 +86,6 @@ def _shifts() -> Section:
             "proved: Markov property and composition; equal to the exact joint law of a Gaussian chain",
             "benchmarks/papers/moduli.py `declared_states`; `accounting.langevin.bounds`",
             f"{_CLOSED}::test_the_joint_law_of_two_states_is_that_of_the_two_stretches",
-        ),
-        Claim(
-            "cyclic batches, last state",
-            "a row that is used in every tenth step only, worst position",
-            "ε, 10 batches, T = 1000 (papers: the row in every step)",
-            "at most",
-            gdp.epsilon(math.sqrt(every), DELTA),
-            gdp.epsilon(math.sqrt(cyclic), DELTA),
-            "certified",
-            "proved: Bok, Su, Altschuler 2024; equals the worst position of the general certificate",
-            "`accounting.langevin.shifts.cyclic`",
-            f"{_CLOSED}::test_cyclic_closed_form_is_the_worst_position_of_the_general_bound",
         ),
     )
     return Section(
@@ -242,8 +228,8 @@ def _posteriors() -> Section:
             hf_theorem.posterior_epsilon(domain, rows, rows**1.22, 1e-3),
             "certified",
             "proved in the file's docstring: monotone in Σx², mean and scale composed",
-            "`accounting.normal`, `pmc.Ratio`",
-            "tests/preflight/test_ratio.py::test_the_bound_covers_every_data_set",
+            "`benchmarks/papers/bounds/normal.py`",
+            "tests/benchmarks/test_papers_pages.py::test_certified_slopes_cover_the_posteriors_of_data_sets",
         ),
         Claim(
             "anisotropic noise, one bound for each coordinate",

@@ -17,7 +17,7 @@ from private_mcmc.accounting.curves.curve import (
     Points,
     Pure,
 )
-from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, Truncated, losses, worthwhile
+from private_mcmc.accounting.curves.pld import Losses, Sampled, Step, losses, worthwhile
 from private_mcmc.accounting.rounding import TINY, norm_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record, taken, unplain
@@ -70,7 +70,7 @@ class Product(Curve):
             best = min(best, self._losses.delta(epsilon))
             if self._losses.resolves(best):
                 return best
-        if any(isinstance(part, (Sampled, Truncated)) for part in self.parts):
+        if any(isinstance(part, Sampled) for part in self.parts):
             return min(best, rdp.table_to_delta(self._divergences, epsilon))
         known = self.rdp(2.0) < math.inf or self.rdp(1.01) < math.inf
         return min(best, rdp.to_delta(self.rdp, epsilon)) if known else best
@@ -125,7 +125,7 @@ class Product(Curve):
                 kept *= 1 - miss
                 levels.append(level)
         levels.sort(reverse=True)
-        most = 2 if isinstance(self._rest, (Sampled, Product, Truncated)) else _MOST_DISCRETE
+        most = 2 if isinstance(self._rest, (Sampled, Product)) else _MOST_DISCRETE
         found = [(tuple(levels[most:]), 1.0)]
         for level in levels[:most]:
             up = 1 / (1 + math.exp(-level))
@@ -219,14 +219,6 @@ def _curve(kind: str, record: Constants) -> Curve:
     if kind == "sampled":
         return Sampled(
             str(values["pair"]), float(values["rate"]), float(values["ratio"]), int(values["steps"])
-        )
-    if kind == "truncated":
-        return Truncated(
-            float(values["rate"]),
-            int(values["cap"]),
-            float(values["ratio"]),
-            int(values["steps"]),
-            int(values["max_rows"]),
         )
     if kind == "unless":
         return ExceptWithProbability(curve_from_dict(record["inner"]), float(values["failure"]))

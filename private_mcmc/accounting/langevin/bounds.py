@@ -11,26 +11,26 @@ import numpy as np
 
 from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.pld import Sampled, Truncated
+from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.curves.rdp import check_pair
 from private_mcmc.accounting.langevin.moduli import (
     Affine,
     Curvature,
     Minimum,
-    largest_change,
     modulus,
     noise_sd,
-    period,
 )
 from private_mcmc.accounting.langevin.sensitivity import (
     coordinate_changes,
     dense,
     farthest_corner,
     noise_ratio,
+    rounding_allowance,
     row_change,
+    sensitivity,
 )
-from private_mcmc.accounting.langevin.shifts import ShiftBound, affine_from, cyclic, last_state
+from private_mcmc.accounting.langevin.shifts import ShiftBound, affine_after, last_state
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants
@@ -47,7 +47,6 @@ SAMPLED_PATH = {
     "fixed": "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018), composed by "
     "their privacy loss",
 }
-TRUNCATED_PATH = "Poisson-sampled Gaussian steps with a cap, the worst number of rows, composed by their loss"
 SAMPLED_LAST = "Poisson-sampled steps and shifts with a split noise (after Bravo, Flores-Mella, Guzmán, §5)"
 
 
@@ -91,15 +90,11 @@ def for_chains(square: float, schedule: Schedule) -> Gaussian:
 
 
 def whole_path(schedule: Schedule) -> Bound:
-    """All states up to the last released one, as if the batches were known: ``m² = Σ (γΔ/σ)²``.
-
-    With cyclic batches only the steps that use the row count; the worst position is charged.
-    """
-    sizes = np.asarray(schedule.step_sizes[: last_released(schedule)])
-    change, passes = largest_change(schedule), period(schedule)
-    # The largest sum, rounded up: correctly rounded sums are at most half a unit below.
+    """All states up to the last released one, as if the batches were known: ``m² = Σ (γΔ/σ)²``."""
+    change = sensitivity(schedule)
+    # The sum, rounded up: correctly rounded sums are at most half a unit below.
     try:
-        time = max(math.fsum(sizes[start::passes]) for start in range(min(passes, len(sizes))))
+        time = math.fsum(schedule.step_sizes[: last_released(schedule)])
     except OverflowError:
         raise DeclarationError("step_size: the sum of all steps overflows; take smaller ones.") from None
     square = product_up(math.nextafter(time, math.inf), change, change, 0.5, over=(noise_ratio(schedule)[0],))
@@ -125,27 +120,19 @@ def box_path(schedule: Schedule) -> Bound:
 def sampled_path(schedule: Schedule) -> list[Bound]:
     """All states up to the last released one, with amplification by the sampling of batches."""
     batch = schedule.batch
-    if batch is None or batch.scheme == "cyclic":
+    if batch is None:
         return []
     counts: Counter[float] = Counter()
     for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
         counts[row_ratio(schedule, size)] += count
     steps = tuple(sorted(_coarsened(counts).items()))
     chains = schedule.num_chains
-    parts: list[Curve]
-    rests_on: tuple[str, ...]
-    if batch.scheme == "truncated_poisson":
-        rate, cap = float(batch.rate or 0.0), int(batch.size or 0)
-        parts = [Truncated(rate, cap, ratio, count * chains, schedule.num_rows) for ratio, count in steps]
-        theorem, record = TRUNCATED_PATH, {"kind": "truncated path", "steps": steps}
-        rests_on = (assumptions.TRUNCATED, assumptions.HIDDEN_BATCHES, assumptions.CAPPED_ROWS)
-    else:
-        rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
-        pair = "fixed" if batch.scheme == "fixed" else sampled_pair(schedule)
-        parts = [Sampled(pair, rate, ratio, count * chains) for ratio, count in steps]
-        theorem, record = SAMPLED_PATH[pair], {"kind": "sampled path", "pair": pair, "steps": steps}
-        rests_on = (*assumptions.BATCHES[batch.scheme], assumptions.HIDDEN_BATCHES)
-    return [Bound(combine(tuple(parts)), theorem, rests_on, record)]
+    rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
+    pair = "fixed" if batch.scheme == "fixed" else sampled_pair(schedule)
+    parts: list[Curve] = [Sampled(pair, rate, ratio, count * chains) for ratio, count in steps]
+    record: Constants = {"kind": "sampled path", "pair": pair, "steps": steps}
+    rests_on = (*assumptions.BATCHES[batch.scheme], assumptions.HIDDEN_BATCHES)
+    return [Bound(combine(tuple(parts)), SAMPLED_PATH[pair], rests_on, record)]
 
 
 def sampled_pair(schedule: Schedule) -> str:
@@ -177,16 +164,16 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
     if not noise_ratio(schedule)[1] or schedule.release == "path" or schedule.clips is not None:
         return None
     edges, all_sizes = (0, *released_steps(schedule)), schedule.step_sizes
-    known: dict[tuple[float, ...], tuple[ShiftBound, str]] = {}
+    known: dict[tuple[float, ...], ShiftBound] = {}
     squares, records = [], []
     for early, late in pairwise(edges):
         sizes = all_sizes[early:late]
         if sizes not in known:
             known[sizes] = _stretch(schedule, curvature, sizes)
-        bound, form = known[sizes]
+        bound = known[sizes]
         squares.append(bound.m_squared)
         fields = {"first": bound.first, "from_diameter": bound.from_diameter, "shifts": bound.shifts}
-        records.append({"steps": late - early, "used": form, **fields})
+        records.append({"steps": late - early, **fields})
     proved = [f"the constants are proved by {curvature.source}"] if curvature.source else []
     if math.isfinite(schedule.diameter):
         proved.append(assumptions.NEAREST_POINT)
@@ -195,25 +182,16 @@ def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
     return Bound(curve, SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)
 
 
-def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...]) -> tuple[ShiftBound, str]:
-    """The shift bound between two releases, and in which steps the row is used."""
-    change, passes, steps = largest_change(schedule), period(schedule), len(sizes)
+def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...]) -> ShiftBound:
+    """The shift bound between two releases."""
+    change, steps = sensitivity(schedule), len(sizes)
     if len(set(sizes)) > 1:
-        # Cyclic batches with varying steps are charged as if the row were used in every step.
         maps = [modulus(schedule, curvature, size, change) for size in sizes]
         noises = [noise_sd(schedule, size) for size in sizes]
-        return last_state(maps, noises, steps, diameter=schedule.diameter), "every step"
+        return last_state(maps, noises, steps, diameter=schedule.diameter)
     noise = noise_sd(schedule, sizes[0])
     used = modulus(schedule, curvature, sizes[0], change)
-    if passes == 1:
-        return last_state(used, noise, steps, diameter=schedule.diameter), "every step"
-    # The worst row is one used in the last step: later steps that do not use it are post-processing.
-    if isinstance(used, Affine) and float(used.gap) >= 0 and not math.isfinite(schedule.diameter):
-        value = cyclic(product_up(float(used.offset), over=(noise,)), float(used.gap), passes, steps)
-        return ShiftBound(value), "once in a pass"
-    idle = modulus(schedule, curvature, sizes[0], 0.0)
-    pattern = [used if (steps - 1 - step) % passes == 0 else idle for step in range(steps)]
-    return last_state(pattern, noise, steps, diameter=schedule.diameter), "once in a pass"
+    return last_state(used, noise, steps, diameter=schedule.diameter)
 
 
 def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
@@ -238,6 +216,7 @@ def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
         noise=noise,
         steps=schedule.num_steps,
         gap=float(gaps[0]),
+        rounding=idle_rounding(schedule, size),
         diameter=schedule.diameter,
     )
     rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
@@ -246,6 +225,16 @@ def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
         record: Constants = {"kind": "sampled last", "first": item.first, "share": item.share}
         found.append(Bound(combine((item.curve,) * schedule.num_chains), SAMPLED_LAST, rests_on, record))
     return found
+
+
+def idle_rounding(schedule: Schedule, step_size: float) -> float:
+    """How far rounding moves two computed steps apart whose batches do not hold the row, states differing.
+
+    The sums of the same rows at two states are off by at most ``rounding_allowance`` together, the step after
+    them by at most ``rounding`` times what one row moves it.
+    """
+    after = product_up(schedule.rounding, row_change(schedule))
+    return product_up(step_size, sum_up((rounding_allowance(schedule), after)))
 
 
 _SHARES = np.linspace(0.02, 0.98, 49)
@@ -259,8 +248,9 @@ class SampledChain:
     τ`` steps is split. A share ``κ`` of its variance hides the differing row's whole term, as in every
     Poisson-sampled Gaussian mechanism; the rest absorbs the distance ``z_τ`` of the two chains after
     ``τ`` steps by shifts, with the modulus of the step *without that row*, which is one and the same
-    map in both chains. By adaptive composition, step after step, the last state costs no more than
-    ``n`` sampled mechanisms with noise ``√κ σ`` and one Gaussian mechanism.
+    map in both chains but for rounding, which every step is charged. By adaptive composition, step after
+    step, the last state costs no more than ``n`` sampled mechanisms with noise ``√κ σ`` and one Gaussian
+    mechanism.
 
     Source: BFG Section 5 for the idea. Its proof conditions on all of the first share's noise, which
     also fixes the maps of later steps; the recursion used here does not.
@@ -273,6 +263,7 @@ class SampledChain:
         steps: ``T``.
         gap: ``1 − ρ`` of the step without the differing row, which is ``ρ``-Lipschitz for **every** batch
             that can occur, ``0 ≤ ρ ≤ 1``.
+        rounding: what float64 adds to the distance of two chains in a step without the row.
         diameter: of the set projected on, or ``inf``.
 
     ``DeclarationError`` for values out of range.
@@ -284,6 +275,7 @@ class SampledChain:
     noise: float
     steps: int
     gap: float
+    rounding: float = 0.0
     diameter: float = math.inf
 
     def __post_init__(self) -> None:
@@ -315,8 +307,7 @@ class SampledChain:
 
     def absorbed(self, distance: float, togo: int) -> float:
         """``m²`` of bringing two copies of the chain together in ``togo`` steps with the whole noise."""
-        # It may start at any of these steps, which is not allowed here; with ρ ≤ 1 the first is the cheapest.
-        return affine_from(distance, 0.0, self.gap, self.noise, togo)[0]
+        return affine_after(distance, self.rounding, self.gap, self.noise, togo)
 
 
 @dataclass(frozen=True)
@@ -345,10 +336,14 @@ def split(chain: SampledChain, first: int, share: float) -> Split:
     if not (0 <= first < chain.steps and 0 < share <= 1):
         raise DeclarationError(f"first={first}, share={share}: need 0 ≤ τ < T and 0 < κ ≤ 1.")
     distance = chain.distance(first)
-    if share == 1 and distance > 0:
+    if share == 1 and (distance > 0 or chain.rounding > 0):
         raise DeclarationError("share=1 leaves no noise to absorb the distance of the chains.")
     togo = chain.steps - first
-    square = 0.0 if distance == 0 else product_up(chain.absorbed(distance, togo), over=(1 - share,))
+    square = (
+        0.0
+        if distance == 0 and chain.rounding == 0
+        else product_up(chain.absorbed(distance, togo), over=(1 - share,))
+    )
     ratio = product_up(chain.row_shift, over=(root_down(share), chain.noise))
     parts: tuple[Curve, ...] = (Sampled(chain.pair, chain.rate, ratio, togo),)
     m = root_up(product_up(square, 1 + 2.0**-50))

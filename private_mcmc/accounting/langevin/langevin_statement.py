@@ -18,9 +18,7 @@ from private_mcmc.accounting.langevin.moduli import (
     Curvature,
     check_scheme,
     kept_rounding,
-    largest_change,
     modulus,
-    period,
 )
 from private_mcmc.accounting.langevin.sensitivity import (
     condition_number,
@@ -80,8 +78,6 @@ def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:
     if schedule.adjacency != "replace_one":
         # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
         lines.append(assumptions.RELATION[schedule.adjacency])
-    if schedule.storage != "float64":
-        lines.append(assumptions.NARROW)
     if schedule.within < math.inf:
         return (*lines, assumptions.kept_within(schedule.rounding, schedule.within))
     number = gradient_limit(schedule) if schedule.release == "path" else rounding_box(schedule)
@@ -122,7 +118,6 @@ def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Const
         "num_chains": schedule.num_chains,
         "num_rows": schedule.num_rows,
         "dim": schedule.dim,
-        "storage": schedule.storage,
         "release": None if isinstance(release, Average) else release,
         "clip": schedule.clip,
         "temper": schedule.temper,
@@ -136,11 +131,11 @@ def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Const
     }
 
 
-Norm = Literal["L1", "L2", "each"]
+Norm = Literal["L1", "L2"]
 
 THEOREM = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
 CONVERGENCE = "noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7 and 3.10)"
-_MECHANISM: dict[Norm, str] = {"L1": "noise.laplace", "L2": "noise.gaussian", "each": "stepwise"}
+_MECHANISM: dict[Norm, str] = {"L1": "noise.laplace", "L2": "noise.gaussian"}
 _UP = 1 + 1e-12
 
 
@@ -149,29 +144,22 @@ def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
 
     With the same start, noise and batches, ``|X_n − Y_n| ≤ e_n`` surely, ``e_n = φ(e_{n−1})``, ``e_0 = 0``:
     averages of an ``ℓ``-Lipschitz ``f`` (in ``‖M^{-1/2}·‖``, unconstrained) over the kept steps, and over
-    chains, differ by at most ``ℓ · mean(e_n)``. Cyclic batches: the worst position of the row. ``inf`` when
-    no modulus is proved.
+    chains, differ by at most ``ℓ · mean(e_n)``. ``inf`` when no modulus is proved.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
     """
     release = _average(schedule)
     check_scheme(schedule)
-    change, passes = largest_change(schedule), period(schedule)
-    sizes = set(schedule.step_sizes)
-    used = {size: modulus(schedule, curvature, size, change) for size in sizes}
-    idle = used if passes == 1 else {size: modulus(schedule, curvature, size, 0.0) for size in sizes}
-    # A row whose turn never comes moves nothing.
-    positions = np.arange(min(passes, schedule.num_steps))
-    distance = np.zeros(len(positions))
-    total = np.zeros(len(positions))
+    change = sensitivity(schedule)
+    steps = {size: modulus(schedule, curvature, size, change) for size in set(schedule.step_sizes)}
+    distance, total = np.zeros(1), 0.0
     for index, size in enumerate(schedule.step_sizes, start=1):
-        here = (index - 1) % passes == positions
-        reach = np.where(here, used[size].value(distance), idle[size].value(distance))
+        reach = steps[size].value(distance)
         distance = np.minimum(up(reach) + np.where(reach > 0, TINY, 0.0), schedule.diameter)
         if index >= release.first:
-            total = total + distance
+            total += float(distance[0])
     kept = schedule.num_steps - release.first + 1
-    worst = product_up(float(np.max(total)), over=(float(kept),))
+    worst = product_up(total, over=(float(kept),))
     # Summing T positive terms errs by at most T units in the last place.
     return product_up(worst, 1 + schedule.rounding + kept * 2.0**-52)
 
@@ -254,8 +242,8 @@ def noised_average(
     **Assumptions**: quoted; ``joint`` and the slopes are facts about the declared functions.
 
     Args:
-        noise: by ``laplace`` (``norm="L1"``), ``gaussian`` (``"L2"``), or the ``stepwise`` statement of a
-            selection (``"each"``); refused where it is not fit for the values.
+        noise: by ``laplace`` (``norm="L1"``) or ``gaussian`` (``"L2"``); refused where it is not fit for
+            the values.
         schedule, curvature: of the run, whose release is an ``Average``; constants proved for every data set.
         distance: ``average_sensitivity`` of both.
         values: what is averaged; equal ones count once.
@@ -268,7 +256,7 @@ def noised_average(
     mechanism = noise.argument
     fit = mechanism.rule == _MECHANISM[norm] and noise.adjacency == schedule.adjacency
     fit = fit and noise.unit in (None, schedule.unit)
-    fit = fit and (norm == "each" or joint <= float(mechanism.constants["sensitivity"]))
+    fit = fit and joint <= float(mechanism.constants["sensitivity"])
     held = all(value.move(distance) <= value.bound <= joint * value.unit * _UP for value in chosen)
     if not (fit and chosen and held):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")

@@ -23,7 +23,6 @@ from private_mcmc.accounting.langevin.sensitivity import (
     rounding_allowance,
     row_change,
     rows_summed,
-    sensitivity,
 )
 from private_mcmc.accounting.rounding import (
     FloatArray,
@@ -314,43 +313,16 @@ def check_scheme(schedule: Schedule) -> None:
         return
     if batch.size is not None and batch.size > schedule.num_rows:
         raise DeclarationError(f"batch size {batch.size} exceeds num_rows={schedule.num_rows}.")
-    if batch.scheme in ("fixed", "cyclic") and adjacency == "add_remove":
+    if batch.scheme == "fixed" and adjacency == "add_remove":
         raise DeclarationError(
             f"{batch.scheme!r} batches under add_remove: another row refills the slot and b/n depends on the "
             "private n. Use Poisson batches, or replace_one."
         )
-    if batch.scheme == "truncated_poisson" and adjacency != "add_remove":
-        raise DeclarationError(
-            f"truncated Poisson batches under {adjacency}: not certified. Use 'poisson' or 'fixed' batches."
-        )
-    if batch.scheme == "cyclic" and batch.size is not None and schedule.num_rows % batch.size:
-        raise DeclarationError(
-            f"cyclic batches: size {batch.size} must divide num_rows={schedule.num_rows}, so that a row is "
-            "used once in every pass."
-        )
-
-
-def period(schedule: Schedule) -> int:
-    """Steps between two uses of one row: ``n/b`` for cyclic batches, else 1."""
-    batch = schedule.batch
-    if batch is None or batch.scheme != "cyclic" or batch.size is None:
-        return 1
-    return schedule.num_rows // batch.size
 
 
 def noise_sd(schedule: Schedule, step_size: float) -> float:
     """Least standard deviation of one step's noise in ``‖M^{-1/2}·‖``, rounded down."""
     return product_down(root_down(product_down(2.0, step_size, noise_ratio(schedule)[0])), 1 - 2.0**-50)
-
-
-def largest_change(schedule: Schedule) -> float:
-    """The most that adjacent data change a step's gradient when equal rows are drawn, in ``|·|_*``.
-
-    ``sensitivity``, twice for truncated Poisson batches: a row that appears pushes another one out.
-    """
-    batch = schedule.batch
-    displaced = batch is not None and batch.scheme == "truncated_poisson"
-    return product_up(sensitivity(schedule), 2.0 if displaced else 1.0)
 
 
 def gradient_bound(schedule: Schedule, curvature: Curvature) -> float:
@@ -375,14 +347,13 @@ def kept_rounding(schedule: Schedule, curvature: Curvature) -> float:
 
     Two computed steps ``u + (√(2γ)ξ − γg)`` differ from those of real arithmetic by at most
     ``2u(6γ‖g‖ + √p(b + 2σ_max))`` together, ``b`` the half-width and ``‖g‖ ≤ |∇K(0)|_* + L_K√p b + B``.
-    In a pass of cyclic batches every step rounds, and one has the row; a sampled chain may round as often
-    as it makes steps. A part is left to clips. The gradient of ``K`` itself is taken as exact.
+    Every step is charged its own, also one that does not draw the row. A part is left to clips. The gradient
+    of ``K`` itself is taken as exact.
     """
     size, root = min(schedule.step_sizes), root_up(float(schedule.dim))
     reach = product_up(curvature.prior_smoothness, root, schedule.within)
     slope = sum_up((curvature.prior_slope, reach, gradient_bound(schedule, curvature)))
     noise = product_up(_FARTHEST, root_up(product_up(2.0, size, noise_ratio(schedule)[0])), 1 + 1e-9)
     moved = sum_up((product_up(6.0, size, slope), product_up(root, sum_up((schedule.within, 2 * noise)))))
-    often = schedule.num_steps if schedule.batch is not None and schedule.batch.rate else period(schedule)
-    share = product_up(2 * UNIT_ROUNDOFF, moved, float(often), over=(size, row_change(schedule)))
+    share = product_up(2 * UNIT_ROUNDOFF, moved, over=(size, row_change(schedule)))
     return sum_up((share, CLIP_SLACK))

@@ -111,16 +111,31 @@ def affine_from(distance: float, offset: float, gap: float, noise: float, steps:
     Source: BFG Lemma 3.3; Bok, Su, Altschuler 2024 (projected noisy gradient descent).
     """
     _check_steps(steps)
-    if not (distance >= 0 and offset >= 0 and noise > 0 and gap <= 1):
-        raise DeclarationError("affine_from: distance, offset ≥ 0, noise > 0 and gap ≤ 1 are needed.")
     if not math.isfinite(distance):
         return math.inf, 0
-    togo = np.arange(1.0, steps + 1.0)
+    togo = np.arange(1.0, steps + 1.0) if gap < 1 else np.ones(1)
+    values = _absorbed(distance, offset, gap, noise, togo)
+    best = int(np.argmin(values))
+    return (float(values[best]), best + 1) if math.isfinite(values[best]) else (math.inf, 0)
+
+
+def affine_after(distance: float, offset: float, gap: float, noise: float, steps: int) -> float:
+    """The same with exactly so many steps to go from chains that are ``distance`` apart; ``ρ ≤ 1``."""
+    _check_steps(steps)
+    if not gap >= 0:
+        raise DeclarationError(f"gap={gap}: the map must not expand.")
+    return float(_absorbed(distance, offset, gap, noise, np.array([float(steps)]))[0])
+
+
+def _absorbed(distance: float, offset: float, gap: float, noise: float, togo: FloatArray) -> FloatArray:
+    """``(ρ^n D + s Σ_{j<n} ρ^j)²/(σ² Σ_{j<n} ρ^{2j})`` for every ``n``; ``inf`` where a shift is negative."""
+    if not (distance >= 0 and offset >= 0 and noise > 0 and gap <= 1):
+        raise DeclarationError("affine_from: distance, offset ≥ 0, noise > 0 and gap ≤ 1 are needed.")
     if gap == 1:
-        return product_up(offset, offset, over=(noise, noise)), 1
+        return np.full(togo.shape, product_up(offset, offset, over=(noise, noise)))
     rate = _rate(gap)
     if rate < -_STEEPEST:
-        return math.inf, 0
+        return np.full(togo.shape, np.inf)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if rate == 0:
             sums, squares, kept = togo, togo, np.ones_like(togo)
@@ -136,40 +151,7 @@ def affine_from(distance: float, offset: float, gap: float, noise: float, steps:
         values = values + np.where(total > 0, 4 * TINY, 0.0)
         # The last shift is (A − s)/ρ with A = total/squares; for ρ ≤ 1 it is never negative.
         feasible = total / squares * (1 - 1e-9) >= push if gap < 0 else np.ones_like(togo, dtype=bool)
-        values = np.where(feasible & np.isfinite(values), values, np.inf)
-    best = int(np.argmin(values))
-    return (float(values[best]), best + 1) if math.isfinite(values[best]) else (math.inf, 0)
-
-
-def cyclic(ratio: float, gap: float, period: int, steps: int) -> float:
-    """``m²`` of the last state when the row is used once in every ``period`` steps, worst position.
-
-    The other steps apply one and the same ``ρ``-Lipschitz map, ``ρ = 1 − gap ≤ 1``, to both chains.
-    The worst row is one used in the last step: with ``K = ⌈T/l⌉`` uses,
-    ``m² = (s/σ)² [1 + ρ^{2l−2} (1−ρ²)/(1−ρ^l)² (1−ρ^{l(K−1)})/(1+ρ^{l(K−1)})]``.
-
-    Source: Bok, Su, Altschuler 2024 (noisy cyclic gradient descent).
-    """
-    _check_steps(steps)
-    if not period >= 1:
-        raise DeclarationError(f"period={period}: at least one step.")
-    if period == 1:
-        return affine(ratio, gap, steps)
-    if not 0 <= gap <= 1:
-        raise DeclarationError(
-            f"gap={gap}: the closed form holds for 0 ≤ 1 − ρ ≤ 1 only; use the path bound."
-        )
-    earlier = -(-steps // period) - 1
-    rate = _rate(gap)
-    if rate < 1e-150:  # as if nothing contracted, which is at least as much
-        extra = earlier / period
-    elif rate * (period - 1) > 300:
-        extra = math.exp(-600.0) * 2  # ρ^{2l−2}·(1−ρ²)/(1−ρ^l)² ≤ 2e^{−600}
-    else:
-        pass_sum = -math.expm1(-rate * period)
-        weight = math.exp(-2 * rate * (period - 1)) * (1 + 8 * UNIT * (1 + 2 * rate * period))
-        extra = weight * -math.expm1(-2 * rate) / pass_sum**2 * math.tanh(rate * period * earlier / 2)
-    return product_up(ratio, ratio, up(1 + extra))
+    return np.where(feasible & np.isfinite(values), values, np.inf)
 
 
 _LONGEST = 20_000  # steps optimised numerically

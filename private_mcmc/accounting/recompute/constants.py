@@ -12,7 +12,7 @@ from typing import get_args
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants
-from private_mcmc.schedule import BatchScheme, Storage
+from private_mcmc.schedule import BatchScheme
 from private_mcmc.target import Adjacency
 
 Check = Callable[[object], bool]
@@ -108,11 +108,6 @@ def record_of(fields: Fields) -> Check:
     return check
 
 
-def _is_steps(value: object) -> bool:
-    fine = some(is_bound, is_share)
-    return isinstance(value, Mapping) and bool(value) and fine(tuple(value.values()))
-
-
 def _is_release(value: object) -> bool:
     if isinstance(value, tuple) and some(is_count)(value):
         return list(value) == sorted(set(value))
@@ -126,7 +121,6 @@ def _is_bound_record(value: object) -> bool:
 
 _STRETCH: Fields = {
     "steps": is_count,
-    "used": one_of("every step", "once in a pass"),
     "first": is_whole,
     "from_diameter": is_flag,
     "shifts": none_or(some(is_non_negative)),
@@ -142,7 +136,6 @@ BOUNDS: Mapping[str, Fields] = {
     },
     "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
     "sampled path": {"kind": is_text, "pair": _PAIR, "steps": _CHARGED},
-    "truncated path": {"kind": is_text, "steps": _CHARGED},
     "sampled last": {"kind": is_text, "first": is_whole, "share": is_share},
 }
 _BATCH: Fields = {
@@ -152,28 +145,25 @@ _BATCH: Fields = {
 }
 _CHAIN: Fields = {
     "step_size": lambda value: is_positive(value) or some(is_positive)(value),
-    **dict.fromkeys(("num_steps", "num_chains", "num_rows"), is_count),
+    **dict.fromkeys(("num_steps", "num_chains", "num_rows", "dim"), is_count),
     **dict.fromkeys(("clip", "temper", "noise_ratio", "sensitivity"), is_positive),
     "batch": none_or(record_of(_BATCH)),
     "condition_number": _number(lambda value: 1 <= value < math.inf),
     "diameter": is_distance,
     **dict.fromkeys(("strong_convexity", "prior_strong_convexity"), is_non_negative),
     **dict.fromkeys(("smoothness", "prior_smoothness", "gradient_bound"), is_bound),
-    "convex": is_flag,
+    **dict.fromkeys(("convex", "prior_convex"), is_flag),
 }
 LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(_is_bound_record)}
-# Fields that older records lack; what they do not say is not relied on.
-LANGEVIN_LATER: Fields = {"prior_convex": is_flag, "dim": is_count, "storage": one_of(*get_args(Storage))}
 # Only of runs that keep hidden states in a box, and of those whose rows are clipped coordinate by coordinate.
 KEPT: Fields = {"within": is_positive, "rounding": is_positive, "prior_slope": is_non_negative}
-LANGEVIN_CLIPS: Fields = {**LANGEVIN_LATER, **KEPT, "clips": some(is_positive)}
+LANGEVIN_CLIPS: Fields = {**KEPT, "clips": some(is_positive)}
 AVERAGE: Fields = {
     **_CHAIN,
-    **LANGEVIN_LATER,
     "first": is_count,
     "distance": is_bound,
     "values": some(is_bound, is_bound, is_non_negative, is_positive),
-    "norm": one_of("L1", "L2", "each"),
+    "norm": one_of("L1", "L2"),
     "joint": is_positive,
     "failures": lambda value: value == () or some(is_share)(value),
 }
@@ -181,23 +171,7 @@ AVERAGE: Fields = {
 _CONJUGATE: Fields = {"n": is_count, "temper": is_positive, "epsilons": some(is_non_negative)}
 BETA_BINOMIAL: Fields = {"a": is_positive, "b": is_positive, "trials": is_count, **_CONJUGATE}
 DIRICHLET_CATEGORICAL: Fields = {"concentration": some(is_positive), **_CONJUGATE}
-GAMMA_POISSON: Fields = {"shape": is_positive, "rate": is_positive, "largest": is_count, **_CONJUGATE}
-_CURVE: Fields = {"n": is_count, "epsilons": some(is_non_negative)}
-NORMAL_MEAN: Fields = {
-    **dict.fromkeys(("precision", "step"), is_positive),
-    **dict.fromkeys(("low", "high", "center"), is_finite),
-    "slope": _number(lambda value: 0 < abs(value) < math.inf),
-    **_CURVE,
-}
-NORMAL_REGRESSION: Fields = {
-    **dict.fromkeys(("precision", "noise", "radius", "response"), is_positive),
-    **_CURVE,
-}
-NORMAL_RATIO: Fields = {
-    **dict.fromkeys(("precision", "noise", "x_low", "x_high", "width"), is_positive),
-    "center": is_finite,
-    **_CURVE,
-}
+GAMMA_POISSON: Fields = {"shape": is_positive, "largest": is_count, **_CONJUGATE}
 _NOISE: Fields = {"sensitivity": is_positive, "scale": is_positive, "dim": is_count, "what": is_string}
 LAPLACE: Fields = {"epsilon": is_positive, "grid": is_non_negative, **_NOISE}
 GAUSSIAN: Fields = {"grid": none_or(is_non_negative), **_NOISE}
@@ -207,16 +181,7 @@ SECOND_MOMENTS: Fields = {
     "adjacency": one_of(*get_args(Adjacency)),
     "grid": none_or(is_non_negative),
 }
-STEPWISE: Fields = {"steps": _is_steps}
 COMPOSITION: Fields = {"choices": some(some(is_whole))}
-TESTED: Fields = {
-    **dict.fromkeys(("released", "margin"), is_finite),
-    "rounding": is_non_negative,
-    "noise_sd": is_positive,
-    "failure": is_share,
-}
-
-
 _MOST_STEPS = 2 * 10**7
 
 
@@ -230,19 +195,16 @@ def check_together(c: Constants) -> None:
         raise ValueError("only steps of the run are released")
     for low, high, convex in (
         (c["strong_convexity"], c["smoothness"], c["convex"]),
-        (c["prior_strong_convexity"], c["prior_smoothness"], c.get("prior_convex", True)),
+        (c["prior_strong_convexity"], c["prior_smoothness"], c["prior_convex"]),
     ):
         if not low <= high or (low > 0 and not convex):
             raise ValueError("strong convexity means convex, and is at most the smoothness")
-    if "rows_of_unit" in c and batch is not None and batch["scheme"] == "cyclic":
-        raise ValueError("refused: identifiers tell which of cyclic batches a person is in")
     if batch is not None:
         scheme, rate, size = batch["scheme"], batch["rate"], batch["size"]
-        has_rate, has_size = scheme in ("poisson", "truncated_poisson"), scheme != "poisson"
-        if (rate is not None, size is not None) != (has_rate, has_size) or rate == 0:
-            raise ValueError("a batch has the rate and the size that its scheme needs")
-        if has_size and (size > rows or (scheme == "cyclic" and rows % size)):
-            raise ValueError("batches have at most all rows, and a pass is whole batches")
+        if (rate is not None, size is not None) != (scheme == "poisson", scheme == "fixed") or rate == 0:
+            raise ValueError("a batch has the rate or the size that its scheme needs")
+        if size is not None and size > rows:
+            raise ValueError("batches have at most all rows")
 
 
 def two_rows(adjacency: str) -> int:
@@ -286,12 +248,9 @@ def rounding(c: Constants) -> float:
 def changes(adjacency: str, c: Constants) -> tuple[float, float]:
     """Largest change of a step's gradient between adjacent data, and that of one present row."""
     scheme = None if c["batch"] is None else c["batch"]["scheme"]
-    if scheme in ("fixed", "cyclic") and adjacency == "add_remove":
+    if scheme == "fixed" and adjacency == "add_remove":
         raise ValueError("refused: the slot of a removed row is refilled")
-    if scheme == "truncated_poisson" and adjacency != "add_remove":
-        raise ValueError("refused: truncated Poisson batches are certified under add_remove only")
-    change = two_rows(adjacency) * exact_row(c) + rounding(c)
-    return change * (2 if scheme == "truncated_poisson" else 1), exact_row(c) + rounding(c)
+    return two_rows(adjacency) * exact_row(c) + rounding(c), exact_row(c) + rounding(c)
 
 
 def step_sizes(c: Constants) -> tuple[float, ...]:
@@ -320,9 +279,3 @@ def ends(c: Constants) -> tuple[int, ...]:
     if release not in ("last", "path"):
         raise ValueError(f"release {release!r} is not a release of states")
     return (c["num_steps"],)
-
-
-def pass_length(c: Constants) -> int:
-    """Steps between two uses of a row."""
-    batch = c["batch"]
-    return int(c["num_rows"] // batch["size"]) if batch is not None and batch["scheme"] == "cyclic" else 1

@@ -16,7 +16,6 @@ from private_mcmc.accounting.recompute.constants import (
     check_together,
     ends,
     exact_row,
-    pass_length,
     rounding,
     rows_summed,
     step_sizes,
@@ -28,7 +27,7 @@ from private_mcmc.records import Constants, Parts, Record
 Line = tuple[float, float]
 
 _SLACK = 1e-9
-_MECHANISMS = {"L1": "noise.laplace", "L2": "noise.gaussian", "each": "stepwise"}
+_MECHANISMS = {"L1": "noise.laplace", "L2": "noise.gaussian"}
 
 
 def langevin(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
@@ -52,8 +51,6 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Cons
         return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]), c)
     if kind == "sampled path":
         return _sampled_path(adjacency, c, row, record)
-    if kind == "truncated path":
-        return _truncated_path(c, row, record)
     if kind == "sampled last":
         return _sampled_last(adjacency, c, row, record)
     raise ValueError(f"unknown bound {kind!r}")
@@ -72,8 +69,7 @@ def average(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
         coupled = coupled or (move < limit and slope > 0)
         fit = fit and move <= bound * (1 + 1e-12) and bound <= c["joint"] * unit * (1 + 1e-11)
     fit = fit and noise["argument"]["rule"] == _MECHANISMS[c["norm"]]
-    if c["norm"] != "each":
-        fit = fit and c["joint"] <= noise["argument"]["constants"]["sensitivity"] * (1 + 1e-12)
+    fit = fit and c["joint"] <= noise["argument"]["constants"]["sensitivity"] * (1 + 1e-12)
     if not fit:
         raise ValueError("the noise is not fit for how far one row moves the averages")
     missed = sum(miss * (2 if coupled else 2 - miss) for miss in c["failures"])
@@ -88,18 +84,14 @@ def _loss(steps: int) -> float:
 
 
 def _mean_distance(c: Constants, change: float) -> float:
-    """The mean of ``e_n`` over the kept steps, ``e_n = φ(e_{n−1})``, for the worst position of the row."""
-    passes, sizes = pass_length(c), step_sizes(c)
-    table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (False, True)}
-    worst = 0.0
-    for position in range(min(passes, len(sizes))):
-        distance, kept = 0.0, []
-        for step, size in enumerate(sizes):
-            on = step % passes == position
-            distance = min(_reach(table[size, on], size * change * on, distance), c["diameter"])
-            kept.append(distance)
-        worst = max(worst, math.fsum(kept[c["first"] - 1 :]) / (len(sizes) - c["first"] + 1))
-    return worst
+    """The mean of ``e_n`` over the kept steps, ``e_n = φ(e_{n−1})``."""
+    sizes = step_sizes(c)
+    table = {size: _lines(size, c, change) for size in set(sizes)}
+    distance, kept = 0.0, []
+    for size in sizes:
+        distance = min(_reach(table[size], size * change, distance), c["diameter"])
+        kept.append(distance)
+    return float(math.fsum(kept[c["first"] - 1 :]) / (len(sizes) - c["first"] + 1))
 
 
 def _gaussian(square: float, c: Constants) -> Record:
@@ -116,7 +108,7 @@ def _slack(c: Constants) -> float:
 
 
 def _kept(c: Constants) -> float:
-    """``2u(6γ(|∇K(0)| + L_K√p b + B) + √p(b + 17σ))/(γwCf)``, ``b`` the half-width, as often as it counts.
+    """``2u(6γ(|∇K(0)| + L_K√p b + B) + √p(b + 17σ))/(γwCf)``, ``b`` the half-width, in every step.
 
     ``B`` is no more than what is proved or clipped of all rows together. Clips may take 1e-10 besides.
     """
@@ -124,22 +116,13 @@ def _kept(c: Constants) -> float:
     rows = min(c["gradient_bound"], exact_row(c) * (1 + 1e-10) * rows_summed(c)) + rounding(c) / 2
     gradient = c["prior_slope"] + c["prior_smoothness"] * root * half + rows
     moved = 6 * size * gradient + root * (half + 17 * math.sqrt(2 * size * c["noise_ratio"]))
-    batch = c["batch"]
-    often = c["num_steps"] if batch is not None and batch["rate"] else pass_length(c)
-    return float(2 * 2.0**-53 * moved * often / (size * (exact_row(c) + rounding(c)))) + 1e-10
+    return float(2 * 2.0**-53 * moved / (size * (exact_row(c) + rounding(c)))) + 1e-10
 
 
 def _path_square(c: Constants, change: float) -> float:
-    passes = pass_length(c)
-    if passes == 1:
-        squares = (
-            (size * change) ** 2 / (2 * size * c["noise_ratio"]) * n for size, n in used_sizes(c).items()
-        )
-        return math.fsum(squares)
-    totals = [0.0] * passes
-    for step, size in enumerate(step_sizes(c)[: ends(c)[-1]]):
-        totals[step % passes] += (size * change) ** 2 / (2 * size * c["noise_ratio"])
-    return max(totals)
+    return math.fsum(
+        (size * change) ** 2 / (2 * size * c["noise_ratio"]) * n for size, n in used_sizes(c).items()
+    )
 
 
 def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: Sequence[Any]) -> float:
@@ -150,8 +133,8 @@ def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: S
     clips, rows = c["clips"], c["num_rows"]
     if not (len(clips) == len(metric) == len(noises) == c["dim"]):
         raise ValueError("one clip, one entry of M and one of the noise for every coordinate")
-    if c["batch"] is not None or c["diameter"] < math.inf or c["storage"] != "float64":
-        raise ValueError("boxes are for all rows in float64, without projection")
+    if c["batch"] is not None or c["diameter"] < math.inf:
+        raise ValueError("boxes are for all rows, without projection")
     corner = math.sqrt(math.fsum(m * clip**2 for m, clip in zip(metric, clips, strict=True)))
     noise = np.asarray(noises, dtype=np.float64)
     noise = np.diag(noise) if noise.ndim == 1 else noise
@@ -193,9 +176,7 @@ def _lines(size: float, c: Constants, change: float) -> list[Line]:
     of ``F = K`` and two data gradients of norm at most ``B``.
     """
     whole = _eigenvalues(c["strong_convexity"], c["smoothness"], c["convex"] is True)
-    # Records older than the field say that K is convex by its strong convexity only.
-    prior_convex = c.get("prior_convex") is True
-    prior = _eigenvalues(c["prior_strong_convexity"], c["prior_smoothness"], prior_convex)
+    prior = _eigenvalues(c["prior_strong_convexity"], c["prior_smoothness"], c["prior_convex"] is True)
     bound = min(c["gradient_bound"], exact_row(c) * (1 + 1e-10) * rows_summed(c)) + rounding(c) / 2
     found = [(whole, size * change), (prior, 2 * size * bound)]
     return [
@@ -234,11 +215,7 @@ def _stretches_square(c: Constants, change: float, stretches: Parts) -> float:
 
 
 def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Constants) -> float:
-    steps, passes = len(sizes), pass_length(c)
-    table = {(size, on): _lines(size, c, change * on) for size in set(sizes) for on in (0, 1)}
-    on = [int(stretch["used"] == "every step" or (steps - 1 - k) % passes == 0) for k in range(steps)]
-    if stretch["used"] != "every step" and (passes == 1 or len(set(sizes)) > 1):
-        raise ValueError("the row is used in every step")
+    steps, table = len(sizes), {size: _lines(size, c, change) for size in set(sizes)}
     variances = [2 * size * c["noise_ratio"] for size in sizes]
     first = stretch["first"]
     if not first < steps:
@@ -246,8 +223,8 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
     if stretch["from_diameter"] and not c["diameter"] < math.inf:
         raise ValueError("there is no projection")
     start = c["diameter"] if stretch["from_diameter"] else 0.0
-    maps = [table[size, used] for size, used in zip(sizes, on, strict=True)][first:]
-    resting = [size * change * used for size, used in zip(sizes, on, strict=True)][first:]
+    maps = [table[size] for size in sizes][first:]
+    resting = [size * change for size in sizes][first:]
     given = stretch["shifts"]
     if given is not None:
         if first > 0 and not stretch["from_diameter"]:
@@ -341,20 +318,6 @@ def _sampled_path(adjacency: str, c: Constants, row: float, record: Constants) -
     return _one([_sampled(pair, rate, ratio, count * c["num_chains"]) for ratio, count in charged])
 
 
-def _truncated_path(c: Constants, row: float, record: Constants) -> Record:
-    """The same for batches with a cap."""
-    batch = c["batch"]
-    if batch["scheme"] != "truncated_poisson":
-        raise ValueError("the batches are not truncated")
-    shared = {"kind": "truncated", "rate": float(batch["rate"]), "cap": int(batch["size"])}
-    return _one(
-        [
-            shared | {"ratio": float(ratio), "steps": int(count * c["num_chains"]), "max_rows": c["num_rows"]}
-            for ratio, count in _charged(c, row, record)
-        ]
-    )
-
-
 def _one(pieces: list[Record]) -> Record:
     return pieces[0] if len(pieces) == 1 else {"kind": "product", "parts": tuple(pieces)}
 
@@ -391,8 +354,10 @@ def _sampled_last(adjacency: str, c: Constants, row: float, record: Constants) -
         raise ValueError("the bound starts after the last step")
     for _ in range(record["first"]):
         distance = min(rho * distance + push, c["diameter"])
+    # Also a step that does not draw the row is rounded, at two states that differ.
+    rounded = size * (rounding(c) + _slack(c) * (exact_row(c) + rounding(c)))
     for _ in range(togo):
-        distance, spread = rho * distance, rho * rho * spread + variance
+        distance, spread = rho * distance + rounded, rho * rho * spread + variance
     steps = _sampled(pair, rate, ratio / math.sqrt(record["share"]), togo * c["num_chains"])
     square = distance**2 / spread / (1 - record["share"]) * c["num_chains"]
     if square == 0:

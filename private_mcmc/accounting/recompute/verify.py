@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting.assumptions import COUPLING, PERSONS, exactly, missing, of_persons
-from private_mcmc.accounting.recompute import conjugate as rules_posterior
+from private_mcmc.accounting.conjugate import conjugate_points
 from private_mcmc.accounting.recompute import constants as fields
 from private_mcmc.accounting.recompute import langevin as rules_langevin
 from private_mcmc.accounting.recompute.constants import (
@@ -28,7 +28,7 @@ from private_mcmc.accounting.recompute.constants import (
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Parts, Record, unplain
-from private_mcmc.target import Adjacency, Unit
+from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 
 def _gaussian(m: float) -> Record:
@@ -125,43 +125,6 @@ def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
 
 
-def _stepwise(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    level, miss = 0.0, 0.0
-    for epsilon, delta in c["steps"].values():
-        level, miss = level + epsilon, miss + delta
-    return [{"kind": "points", "points": ((level, min(1.0, miss)),)} if miss > 0 else _pure(level)]
-
-
-def _curvature_tested(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    (part,) = parts
-    tail = math.erfc((c["margin"] - c["rounding"]) / c["noise_sd"] / math.sqrt(2)) / 2
-    if not (tail <= c["failure"] * (1 + 1e-9) and c["rounding"] >= 0):
-        return []
-    # The test itself is among the parts: its noise is the noise of the margin.
-    noised = [test["argument"]["constants"] for test in _of_rule(part, "noise.gaussian")]
-    scales = [known["scale"] for known in noised if known["what"] == quoted.TESTED_EIGENVALUE]
-    if not any(0 < scale <= c["noise_sd"] * (1 + 1e-9) for scale in scales):
-        return []
-    lower = max(0.0, c["released"] - c["margin"])
-    for run in (*_of_rule(part, "langevin"), *_of_rule(part, "average")):
-        known = run["argument"]["constants"]
-        ceiling = known["prior_strong_convexity"] + known["temper"] * lower
-        # A path needs no convexity; hidden states rest on the prior's and on what was tested.
-        if known.get("release") == "path":
-            continue
-        # Where K is not convex, what it bends down may outweigh what the rows bend up.
-        if not (known["prior_strong_convexity"] > 0 or known.get("prior_convex") is True):
-            return []
-        if not known["strong_convexity"] <= ceiling * (1 + 1e-12):
-            return []
-    return [{"kind": "unless", "inner": curve, "failure": float(c["failure"])} for curve in part["curves"]]
-
-
-def _of_rule(part: Constants, rule: str) -> list[Constants]:
-    own = [part] if part["argument"]["rule"] == rule else []
-    return own + [found for inner in part["parts"] for found in _of_rule(inner, rule)]
-
-
 Lines = Callable[[Adjacency, Constants], tuple[quoted.Line, ...]]
 
 
@@ -210,11 +173,15 @@ def _of_rows(*lines: str) -> Lines:
 
 _POSTERIOR = _related(quoted.EVERY_DATA_SET, quoted.EXACT_DRAW)
 _CONJUGATE = _of_rows(quoted.CONJUGATE, quoted.IN_DOMAIN, quoted.EXACT_DRAW)
-_PAIRS = _of_rows(quoted.BOUNDED_PAIRS, quoted.EXACT_DRAW)
-_RATIO = _of_rows(quoted.RATIO_PAIRS, quoted.EXACT_DRAW)
 _STAGES = _related(quoted.BUDGET_FIRST, quoted.STAGES_HOLD)
-_TESTED = _plainly(quoted.TESTED_SET, quoted.TESTED_MOVES, quoted.TEST_AND_RUN)
 _ROWS = {"num_rows": fields.is_count}
+
+
+def _conjugate_rule(family: str, constants: fields.Fields) -> Rule:
+    def curves(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+        return [conjugate_points(family, check_adjacency(adjacency), c).to_dict()]
+
+    return Rule(curves, constants, _CONJUGATE)
 
 
 RULES: Mapping[str, Rule] = {
@@ -235,14 +202,9 @@ RULES: Mapping[str, Rule] = {
         _POSTERIOR,
         later=_ROWS,
     ),
-    "posterior.beta_binomial": Rule(rules_posterior.beta_binomial, fields.BETA_BINOMIAL, _CONJUGATE),
-    "posterior.dirichlet_categorical": Rule(
-        rules_posterior.dirichlet_categorical, fields.DIRICHLET_CATEGORICAL, _CONJUGATE
-    ),
-    "posterior.gamma_poisson": Rule(rules_posterior.gamma_poisson, fields.GAMMA_POISSON, _CONJUGATE),
-    "posterior.normal_mean": Rule(rules_posterior.normal_mean, fields.NORMAL_MEAN, _CONJUGATE),
-    "posterior.normal_regression": Rule(rules_posterior.normal_regression, fields.NORMAL_REGRESSION, _PAIRS),
-    "posterior.normal_ratio": Rule(rules_posterior.normal_ratio, fields.NORMAL_RATIO, _RATIO),
+    "posterior.beta_binomial": _conjugate_rule("beta_binomial", fields.BETA_BINOMIAL),
+    "posterior.dirichlet_categorical": _conjugate_rule("dirichlet_categorical", fields.DIRICHLET_CATEGORICAL),
+    "posterior.gamma_poisson": _conjugate_rule("gamma_poisson", fields.GAMMA_POISSON),
     "noise.laplace": Rule(_laplace, fields.LAPLACE, _moved("L1")),
     "noise.gaussian": Rule(
         lambda adjacency, c, parts: _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"]),
@@ -266,8 +228,6 @@ RULES: Mapping[str, Rule] = {
         parts=(1, 1),
     ),
     "adaptive": Rule(_adaptive, {"budget": fields.is_positive}, _STAGES, parts=(0, math.inf)),
-    "stepwise": Rule(_stepwise, fields.STEPWISE, _related(quoted.STEPS_HOLD)),
-    "curvature.tested": Rule(_curvature_tested, fields.TESTED, _TESTED, parts=(1, 1)),
 }
 
 

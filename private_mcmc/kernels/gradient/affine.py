@@ -1,15 +1,12 @@
 """Clipping in closed form, for rows that enter through one affine predictor ``η_i = x_i·θ + o_i``.
 
 A row's gradient is ``ψ'(η_i)·Aᵀx_i``, its norm ``|ψ'(η_i)|·‖Aᵀx_i‖``: clipping holds the slope ``ψ'``
-between caps that are known before the run, and no per-row gradient is formed. That of a person with several
-rows is ``Σ_j ψ'(η_ij)·Aᵀx_ij``: one pass over the designs gives the slopes, a second one the gradients,
-whose norms and sum use the same numbers.
+between caps that are known before the run, and no per-row gradient is formed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import reduce
 from operator import itemgetter
 from typing import NamedTuple
@@ -18,22 +15,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.kernels.gradient.clipping import (
     UNDERFLOW,
     Clip,
     ClippedGradient,
     Columns,
     Whitening,
-    around,
     held,
     inside,
     times,
-    weight,
 )
 from private_mcmc.model import Predictor
 from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.schedule import Storage
 
 # A row whose design is longer than proved (by more than rounding) does not enter.
 _RADIUS_SLACK = 1.0 + 1e-9
@@ -52,8 +45,6 @@ MANY = 10**9
 _SLOPE_WORK = 32
 # Predictors of several states at once that one part may hold: they should stay in cache.
 _PART_ELEMENTS = 2**17
-# Narrow designs are widened for so many rows at a time.
-_WIDENED_ROWS = 256
 # Products of one state that are as large use all cores by themselves.
 _LARGE_ELEMENTS = 2**22
 # Up to so many columns a single state's predictors are fused with what follows them.
@@ -105,7 +96,7 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> Clipp
 
     def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
         # The table is multiplied as it lies: parts of it would have to be copied first.
-        table, dim = rows.table.astype(u.dtype), u.shape[0]
+        table, dim = rows.table, u.shape[0]
         others = [0.0] if predictor.centred else [0.0, 1.0]
         eta = table @ jnp.concatenate([u, jnp.asarray(others, u.dtype)])
         slope = held(score(eta, rows.columns), jnp.where(rows.present, table[:, dim], 0.0))
@@ -119,7 +110,6 @@ def affine_blocks(
     whitening: Whitening,
     clip: Clip,
     states: int,
-    storage: Storage = "float64",
     sums: int = MANY,
 ) -> ClippedGradient:
     """All rows in each of so many sums, for ``states`` states at a time, laid out for what will be stored."""
@@ -129,7 +119,7 @@ def affine_blocks(
     def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineBlocks:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         present = present & usable
-        cut = _cut(design.shape[0], design.shape[1], states, storage, sums)
+        cut = _cut(design.shape[0], design.shape[1], states, sums)
         designs = jnp.swapaxes(cut(jnp.where(present[:, None], design, 0.0)), 2, 3)
         caps = cut(jnp.where(present, cap, 0.0))
         if limit is not None:
@@ -147,7 +137,7 @@ def affine_blocks(
         fused = states == 1 and len(rows.parts) > 1 and len(u) <= _FUSED_DIM
 
         def of_part(part: AffinePart) -> jax.Array:
-            design = part.design.astype(u.dtype)
+            design = part.design
             eta = _by_columns(u, design) if fused else u @ design
             slope = score(eta if part.offset is None else eta + part.offset, part.columns)
             return design @ times(held(slope, part.cap), part.weights)
@@ -252,78 +242,16 @@ class _Cut(NamedTuple):
         return filled.reshape(*self, *leaf.shape[1:])
 
 
-def _cut(count: int, dim: int, states: int, storage: Storage, sums: int) -> _Cut:
+def _cut(count: int, dim: int, states: int, sums: int) -> _Cut:
     """One part where there is little to do, or elsewhere than on a CPU; else several parts for its cores.
 
-    Groups of parts come one after the other: predictors of many states, or designs that are widened before
-    they are multiplied, would not stay in cache.
+    Groups of parts come one after the other: predictors of many states would not stay in cache.
     """
     if jax.default_backend() != "cpu":
         return _Cut(1, 1, count)
-    if storage == "float32":
-        size = min(count, _WIDENED_ROWS)
-        return _Cut(1, math.ceil(count / size), size)
     work = count * states * (dim + _SLOPE_WORK)
     little = count < _FEWEST_ROWS or work < _WHOLE_WORK or sums * work < _COMPILING_WORK
     large = states == 1 and dim > _FUSED_DIM and count * dim >= _LARGE_ELEMENTS
     parts = 1 if little or large else PARTS
     groups = 1 if states == 1 else math.ceil(count * states / (PARTS * _PART_ELEMENTS))
     return _Cut(parts, groups, math.ceil(count / (parts * groups)))
-
-
-# Of more rows the sums over a person's rows are one product instead of so many terms.
-_FEW_ROWS = 24
-_DESIGN, _OFFSET, _READ = "design", "offset", "read "
-
-
-def person_columns(predictor: Predictor, whitening: Whitening, columns: Columns) -> Columns:
-    """What a sum needs of every person: whitened designs ``(n, k, p)``, offsets, what slopes read.
-
-    Rows that a person lacks, or whose design is longer than proved, are marked as not there.
-    """
-    count, each = columns[OWN_ROWS].shape
-    rows = {
-        name: column.reshape(count * each, *column.shape[2:])
-        for name, column in columns.items()
-        if name != OWN_ROWS
-    }
-    design, usable = usable_designs(predictor, whitening, rows)
-    own = (columns[OWN_ROWS] > 0) & usable.reshape(count, each)
-    found = {_DESIGN: design.reshape(count, each, -1) * own[..., None], OWN_ROWS: own}
-    offset = offsets(predictor, rows)
-    if offset is not None:
-        found[_OFFSET] = offset.reshape(count, each)
-    read = read_by_slope(predictor, rows)
-    return found | {
-        _READ + name: column.reshape(count, each, *column.shape[1:]) for name, column in read.items()
-    }
-
-
-def affine_persons(
-    predictor: Predictor, clip: Clip
-) -> Callable[[jax.Array, Columns, jax.Array, jax.Array | None], jax.Array]:
-    """``(u, columns, present, weights) ↦ Σ_i w_i clip_C(Σ_j ψ'(η_ij)·Aᵀx_ij)`` of ``person_columns``."""
-    score = jax.vmap(jax.vmap(jax.grad(predictor.loss)))
-
-    def of_block(
-        u: Float[Array, " p"],
-        columns: Columns,
-        present: Bool[Array, " persons"],
-        weights: Float[Array, " persons"] | None,
-    ) -> Float[Array, " p"]:
-        design = columns[_DESIGN]
-        count, each, dim = design.shape
-        eta = (design.reshape(count * each, dim) @ u).reshape(count, each)
-        read = {name.removeprefix(_READ): columns[name] for name in columns if name.startswith(_READ)}
-        slope = score(eta + columns[_OFFSET] if _OFFSET in columns else eta, read)
-        slope = jnp.where(columns[OWN_ROWS], slope, 0.0)
-        if each <= _FEW_ROWS:
-            gradient = reduce(jnp.add, [slope[:, j, None] * design[:, j] for j in range(each)])
-        else:
-            gradient = jnp.einsum("nk,nkp->np", slope, design)
-        norm = jnp.linalg.norm(gradient, axis=-1)
-        usable = present & jnp.isfinite(norm)
-        factors = times(weight(norm, around(clip, dim), usable), weights)
-        return factors @ jnp.where(usable[:, None], gradient, 0.0)
-
-    return of_block

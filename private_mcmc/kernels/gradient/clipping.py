@@ -147,9 +147,18 @@ def held(value: jax.Array, cap: jax.Array | float) -> jax.Array:
     return jnp.where(value < cap, jnp.where(value > -cap, value, -cap), cap)
 
 
-def weight(norm: Float[Array, " rows"], clip: Clip, usable: Bool[Array, " rows"]) -> Float[Array, " rows"]:
-    """The factors ``min(1, C/‖g_i‖)`` of rows, zero for those that are not usable."""
-    return jnp.where(usable, jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-300)), 0.0)
+def clipped_sum(
+    gradients: Float[Array, "rows p"],
+    present: Bool[Array, " rows"],
+    clip: Clip,
+    weights: Float[Array, " rows"] | None = None,
+) -> Float[Array, " p"]:
+    """``Σ_i w_i min(1, C/‖g_i‖) g_i`` over the rows that are present and whose gradient is finite."""
+    norm = jnp.linalg.norm(gradients, axis=-1)
+    usable = present & jnp.isfinite(norm)
+    limit = around(clip, gradients.shape[-1])
+    factors = jnp.where(usable, jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300)), 0.0)
+    return times(factors, weights) @ jnp.where(usable[:, None], gradients, 0.0)
 
 
 def times(factors: jax.Array, weights: jax.Array | None) -> jax.Array:
@@ -163,15 +172,13 @@ def check_arithmetic() -> None:
 
     @jax.jit
     def kept(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-        norm = jnp.linalg.norm(rows, axis=-1)
-        usable = jnp.isfinite(norm)
         held_slopes = held(jnp.exp(rows[:, 0]) - jnp.exp(2 * rows[:, 0]), jnp.ones(len(rows)))
-        return weight(norm, 1.0, usable) @ jnp.where(usable[:, None], rows, 0.0), held_slopes
+        return clipped_sum(rows, jnp.ones(len(rows), dtype=bool), 1.0), held_slopes
 
     with jax.enable_x64(True):
         rows = jnp.asarray([[np.nan, 1.0], [np.inf, 1.0], [1e200, -np.inf], [800.0, np.nan], [3.0, 4.0]])
         total, slopes = map(np.asarray, kept(rows))
-    if not (np.allclose(total, [0.6, 0.8], rtol=1e-12) and np.all(np.abs(slopes) <= 1.0)):
+    if not (np.allclose(total, [0.6, 0.8], rtol=1e-9) and np.all(np.abs(slopes) <= 1.0)):
         raise ReleaseError(
             "compiled code here takes every number for finite (XLA_FLAGS with fast math that does not honour "
             "NaNs and infinities?), so that no row's bound is enforced: unset these flags and start anew."

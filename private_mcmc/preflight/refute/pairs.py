@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Ratio, Real, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Real, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.records import Record
 
@@ -74,8 +74,6 @@ def _values(domain: Domain) -> list[Any]:
         return _along_axes(np.zeros(domain.dim), list(_FAR))
     if isinstance(domain, Several):
         return [np.stack([value] * domain.count) for value in _values(domain.each)]
-    if isinstance(domain, Ratio):
-        return domain.extremes
     if isinstance(domain, Box):
         return _corners(*domain.interval())
     return [np.zeros(domain.event_shape)]

@@ -162,7 +162,7 @@ class Found:
 
 
 def search(reduction: Reduction, *, n: int, temper: float, target: Target) -> tuple[Found | None, bool]:
-    """A violating pair around the first group of equal other rows that has one; whether pairs were compared."""
+    """A violating pair around the first group of equal other rows that has one; whether any were compared."""
     met = False
     for candidates in by_common_rows(reduction, n=n, temper=temper, target=target):
         met = True

@@ -57,14 +57,6 @@ def path_of_batches() -> Attempt:
     return audited(mechanism, pair, num_runs=30_000, at=(2.0, 0.01))
 
 
-def path_with_a_hole() -> Attempt:
-    kernel = PrivateSGLD(mean, step_size=0.1, clip=0.7, scheme="cyclic", batch_size=1)
-    mechanism = declared(kernel, target=pmc.Target(1.0, 1e-5, "zero_out"), num_steps=8, n=4)
-    y = np.array([50.0, -50.0, 50.0, -50.0])
-    pair = Pair({"y": y}, {"y": y, "present": np.array([False, True, True, True])})
-    return audited(mechanism, pair, num_runs=4_000)
-
-
 def path_of_clipped_coordinates() -> Attempt:
     """One row that pulls at the quieter of two coordinates alone, as hard as it may."""
     return _boxed(clips=(4.0, 0.4), noise=(4.0, 0.4), along=(0.0, 1.0))

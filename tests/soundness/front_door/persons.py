@@ -15,7 +15,6 @@ from private_mcmc.auditing.chains import keys, unconstrained
 from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.soundness.front_door.setup import FAILURE, SEEDED, Attempt, audited, driver, seeded, states
@@ -145,16 +144,3 @@ def path_of_batches_of_persons() -> Attempt:
     kernel = PrivateSGLD(mean, step_size=0.1, clip=0.7, rate=0.13)
     mechanism = _mechanism(kernel, 2, 8, "zero_out", 8)
     return audited(mechanism, _pair(2, 8, present=False), num_runs=3_000, at=(1.0, 0.01))
-
-
-def path_of_cyclic_batches() -> Attempt:
-    """Replaced by someone with another identifier; such batches are refused."""
-    kernel = PrivateSGLD(mean, step_size=0.1, clip=0.4, scheme="cyclic", batch_size=1)
-    try:
-        mechanism = _mechanism(kernel, 6, 1, "replace_one", 6, other="z")
-    except DeclarationError:
-        return lambda seed: []
-    y = np.array([[50.0], [-50.0]] * 3)
-    other, own = y.copy(), np.ones((6, 1), np.int64)
-    other[0] = -50.0
-    return audited(mechanism, Pair({"y": y, OWN_ROWS: own}, {"y": other, OWN_ROWS: own}), num_runs=2_000)

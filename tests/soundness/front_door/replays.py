@@ -76,31 +76,6 @@ def batches_drawn_anew() -> Attempt:
     return attempt
 
 
-def holes_stay_in_their_slots() -> Attempt:
-    """Cyclic batches of one row, the first slot empty: every other row acts at its own steps."""
-    step, clip, n, steps = 0.1, 5.0, 4, 8
-    data = {"y": np.array([50.0, -50.0, 0.5, 50.0])}
-    present = np.array([False, True, True, True])
-    mcmc = driver(
-        PrivateSGLD(mean, step_size=step, clip=clip, scheme="cyclic", batch_size=1),
-        FAR,
-        n,
-        num_steps=steps,
-        num_chains=64,
-        target=pmc.Target(1e6, 1 - 1e-6, "zero_out"),
-    )
-    weights = n * present * (np.arange(steps)[:, None] % n == np.arange(n))
-
-    def attempt(seed: int) -> list[str]:
-        mcmc.run(rng_key=seeded(seed), present=present, **data)
-        noise = implied_noise(
-            mean, "mu", data, states(mcmc, "mu"), step_size=step, clip=clip, weights=weights
-        )
-        return not_standard(noise, FAILURE)
-
-    return attempt
-
-
 def resumed_is_the_same_run() -> Attempt:
     step, clip = 0.3, 0.2
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Statement, stepwise
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.auditing.chains import noised
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, pair_of_rows
@@ -23,7 +24,7 @@ from private_mcmc.release import (
     laplace_noise,
     plan_second_moments,
 )
-from private_mcmc.release.ledger.filter import FilterKind, filter_for
+from private_mcmc.release.ledger.filter import filter_for
 from private_mcmc.target import Adjacency, Target
 
 ROWS = 3
@@ -114,51 +115,39 @@ def composed_pair(adjacency: Adjacency) -> Mechanism:
     return of_rows("composed pair", total, runs, NUMBERS, _ZERO)
 
 
-def filtered(kind: FilterKind) -> Callable[[Adjacency], Mechanism]:
+def filtered(adjacency: Adjacency) -> Mechanism:
     """Releases under a ledger's filter: each is chosen from the last output, until none fits any more."""
+    budget = filter_for(Target(2.0, 1e-2, adjacency))
+    # Seen before the first run: what is chosen from, and what each choice costs.
+    offered = [gaussian_noise(level, change(adjacency)) for level in (0.4, 0.6)]
+    costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
+    most = int(budget.limit / min(costs)) + 1
+    # Whether one more of either is within the limit after so many of both, in exact fractions.
+    fits = np.array(
+        [
+            [[i * costs[0] + j * costs[1] + cost <= budget.limit for cost in costs] for j in range(most + 1)]
+            for i in range(most + 1)
+        ]
+    )
+    claimed = accounting.adaptive(gdp.budget(2.0, 1e-2), adjacency, ())
 
-    def build(adjacency: Adjacency) -> Mechanism:
-        budget = filter_for(Target(2.0, 1e-2, adjacency), kind)
-        # Seen before the first run: what is chosen from, and what each choice costs.
-        offered = [gaussian_noise(gdp, change(adjacency)) for gdp in (0.4, 0.6)]
-        costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
-        most = int(budget.limit / min(costs)) + 1
-        # Whether one more of either is within the limit after so many of both, in exact fractions.
-        fits = np.array(
-            [
-                [
-                    [i * costs[0] + j * costs[1] + cost <= budget.limit for cost in costs]
-                    for j in range(most + 1)
-                ]
-                for i in range(most + 1)
-            ]
-        )
-        claimed = stepwise(
-            {"everything within the filter": (budget.epsilon, budget.delta)},
-            adjacency=adjacency,
-            theorem=f"a {kind!r} filter",
-            assumptions=("a release is refused that would bring the costs above the filter's limit",),
-        )
+    def runs(data: DataSet, number: int) -> FloatArray:
+        done, choice = np.zeros((2, number), dtype=int), np.zeros(number, dtype=int)
+        outputs = np.zeros((number, 2))
+        for _ in range(most):
+            allowed = fits[done[0], done[1], choice]
+            for index, noise in enumerate(offered):
+                now = np.flatnonzero(allowed & (choice == index))
+                if now.size == 0:
+                    continue
+                seen = noised(noise, np.full((now.size, 1), data["y"].sum()))[:, 0]
+                # The best summary of what was seen; how much was seen is an output as well.
+                outputs[now] += np.stack([seen, np.ones(now.size)], axis=1) / noise.sd**2
+                done[index, now] += 1
+                choice[now] = seen > 0
+        return outputs
 
-        def runs(data: DataSet, number: int) -> FloatArray:
-            done, choice = np.zeros((2, number), dtype=int), np.zeros(number, dtype=int)
-            outputs = np.zeros((number, 2))
-            for _ in range(most):
-                allowed = fits[done[0], done[1], choice]
-                for index, noise in enumerate(offered):
-                    now = np.flatnonzero(allowed & (choice == index))
-                    if now.size == 0:
-                        continue
-                    seen = noised(noise, np.full((now.size, 1), data["y"].sum()))[:, 0]
-                    # The best summary of what was seen; how much was seen is an output as well.
-                    outputs[now] += np.stack([seen, np.ones(now.size)], axis=1) / noise.sd**2
-                    done[index, now] += 1
-                    choice[now] = seen > 0
-            return outputs
-
-        return of_rows(f"releases under a {kind!r} filter", claimed, runs, NUMBERS, _ZERO)
-
-    return build
+    return of_rows("releases under a filter", claimed, runs, NUMBERS, _ZERO)
 
 
 def _of_sums(
@@ -201,7 +190,5 @@ NOISED: dict[str, Callable[[Adjacency], Mechanism]] = {
     "noisy mean": noisy_mean,
     "second moments": second_moments,
     "composed pair": composed_pair,
-    "ledger, GDP filter": filtered("gdp"),
-    "ledger, Rényi filter": filtered("rdp"),
-    "ledger, basic filter": filtered("basic"),
+    "ledger": filtered,
 }

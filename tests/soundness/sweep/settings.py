@@ -14,10 +14,9 @@ from typing import Any, get_args
 from private_mcmc.auditing.chains import chain_mechanism
 from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateSGLD, PrivateULA
-from private_mcmc.release import Expectations, Quantile, mean_and_square
+from private_mcmc.release import Expectations, mean_and_square
 from private_mcmc.schedule import BatchScheme, Release
 from private_mcmc.target import Adjacency, Target
-from tests.soundness.sweep.guarded import GUARDED
 from tests.soundness.sweep.noised import NOISED
 from tests.soundness.sweep.posteriors import MODELS, posterior_mechanism
 from tests.soundness.sweep.zoo import LOUD, PERSONS, ZOO, ZooModel
@@ -131,10 +130,6 @@ KERNELS = {
     "coordinates clipped": SweptKernel(_boxed, averages=False),
     "poisson batches": SweptKernel(_batches("poisson"), num_rows=3),
     "fixed batches": SweptKernel(_batches("fixed"), _FULL_SLOTS, num_rows=3),
-    "cyclic batches": SweptKernel(_batches("cyclic"), _FULL_SLOTS, num_rows=3),
-    "truncated batches": SweptKernel(
-        _batches("truncated_poisson", max_batch=2), ("add_remove",), ("path",), averages=False, num_rows=3
-    ),
 }
 
 
@@ -147,14 +142,13 @@ AVERAGES: dict[str, Expectations] = {
     "Gaussian expectations": Expectations(LOUD.site, burn_in=1, noise="gaussian"),
     "bounded expectations": Expectations(LOUD.site, burn_in=1, bounds=_BOUNDS),
     "mean and square": Expectations(mean_and_square(LOUD.site, _BOUNDS), burn_in=1, bounds=(-60.0, 3600.0)),
-    "quantile": Quantile(LOUD.site, 0.5, _BOUNDS, candidates=32, burn_in=1),
 }
 
-MECHANISMS = {**NOISED, **GUARDED}
+MECHANISMS = NOISED
 
 # Runs that ask OpenDP for noise one at a time, or as often as NumPy draws.
-_SLOW, _SLOWEST, _FAST = 0.25, 0.0625, 5.0
-_SHARES = {"second moments": _SLOW, **dict.fromkeys(GUARDED, _SLOW), "propose-test-sample": _SLOWEST}
+_SLOW, _FAST = 0.25, 5.0
+_SHARES = {"second moments": _SLOW}
 
 
 def settings() -> Iterator[Setting]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.pages.hf import library, networks, regression, theorem
+from benchmarks.papers.pages.hf import networks, regression, theorem
 from benchmarks.papers.pages.page import Page, assemble
 
 
@@ -10,7 +10,6 @@ def page(full: bool) -> Page:
     """The page; ``full`` sums Figure 1 at epoch 48 over all 17,864,389 positions, and more of Figure 3."""
     sections = (
         regression.figure_1(1009 if full else 100_003, 1 if full else 100_003),
-        library.one_report(),
         theorem.theorem_iv_1(),
         networks.propose_test_sample(),
         networks.attacks(full),
