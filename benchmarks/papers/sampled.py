@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.papers.moduli import Root, two_starts_constant
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin.bounds import SampledChain, Split, proposals, split
+from private_mcmc.accounting.langevin.bounds import SampledChain, Split, promising_splits, split
 from private_mcmc.accounting.langevin.moduli import Affine, Modulus
 from private_mcmc.accounting.langevin.shift_optimiser import optimise
 from private_mcmc.accounting.langevin.shifts import certify
@@ -84,7 +84,7 @@ def tightest(chain: SampledChain, delta: float) -> Split:
 
     base = plain(chain)
     known[(0, 1.0)] = (base.curve.epsilon(delta), base)
-    for candidate in proposals(chain, 2):
+    for candidate in (split(chain, *place) for place in promising_splits(chain, 2)):
         price(candidate.first, candidate.share)
     at = min(known, key=lambda key: known[key][0])
     step, stretch = 0.16, 1.5

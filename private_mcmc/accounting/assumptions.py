@@ -149,8 +149,7 @@ def _least_change(adjacency: Adjacency, c: Constants) -> float:
     if "clips" not in c:
         return float(c["sensitivity"])
     count, load = 2.0 if adjacency == "replace_one" else 1.0, c["num_rows"] * 2.0**-53
-    (metric,) = [bound["metric"] for bound in c["bounds"] if bound["kind"] == "box path"]
-    least = min(clip * math.sqrt(m) for clip, m in zip(c["clips"], metric, strict=True))
+    least = min(clip * math.sqrt(m) for clip, m in zip(c["clips"], c["metric"], strict=True))
     return float(c["temper"] * least * (count + 2 * c["num_rows"] * load / (1 - load)))
 
 

@@ -22,6 +22,7 @@ from private_mcmc.accounting.curves.product import Product, combine
 from private_mcmc.accounting.rounding import norm_up, product_up
 from private_mcmc.accounting.statement import Argument, Statement, common_unit
 from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
+from private_mcmc.records import Constants
 from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 
@@ -51,12 +52,7 @@ def group(statement: Statement, rows: int) -> Statement:
         raise NotYetSupported(
             "group privacy of persons: the statement covers all rows of one identifier already."
         )
-    curves = tuple(scaled for curve in statement.curves if (scaled := _scaled(curve, rows)) is not None)
-    if not curves:
-        raise DeclarationError(
-            "none of the statement's curves (Gaussian, pure, zCDP) extends to groups of rows: "
-            "state the mechanism with a sensitivity for all of a person's rows instead."
-        )
+    curves = group_curves({"rows": int(rows)}, (statement,))
     argument = Argument(
         f"group privacy for {rows} rows (Dong, Roth, Su 2022; Bun, Steinke 2016)",
         (at_most_rows(rows),),
@@ -64,6 +60,18 @@ def group(statement: Statement, rows: int) -> Statement:
         "group",
     )
     return Statement(statement.adjacency, curves, argument, parts=(statement,))
+
+
+def group_curves(c: Constants, parts: tuple[Statement, ...]) -> tuple[Curve, ...]:
+    """The curves of the one part that extend to groups of rows."""
+    (part,) = parts
+    curves = tuple(scaled for curve in part.curves if (scaled := _scaled(curve, c["rows"])) is not None)
+    if not curves:
+        raise DeclarationError(
+            "none of the statement's curves (Gaussian, pure, zCDP) extends to groups of rows: "
+            "state the mechanism with a sensitivity for all of a person's rows instead."
+        )
+    return curves
 
 
 def _scaled(curve: Curve, rows: int) -> Curve | None:
@@ -91,27 +99,35 @@ def adaptive(
     was fixed before the first stage; every stage's ``m_j`` holds given the earlier outputs. ``NotPrivate``
     if they cost more. Source: Smith, Thakurta 2022 (fully adaptive composition of Gaussian DP).
     """
-    if not 0 < budget < math.inf:
-        raise DeclarationError(f"budget={budget}: must be positive and finite.")
-    spent = Fraction(0)
     for stage in stages:
         if stage.adjacency != adjacency:
             raise DeclarationError(
                 f"a stage is stated under {stage.adjacency!r}, the budget under {adjacency!r}."
             )
+    constants = {"budget": float(budget)}
+    curves = adaptive_curves(constants, stages)
+    argument = Argument(
+        "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
+        (BUDGET_FIRST, STAGES_HOLD, RELATION[check_adjacency(adjacency)]),
+        constants,
+        "adaptive",
+    )
+    return _of_parts(adjacency, curves, argument, stages, unit)
+
+
+def adaptive_curves(c: Constants, parts: tuple[Statement, ...]) -> tuple[Curve, ...]:
+    """The budget, if the parts' ``Σ m²`` is within its square, in exact fractions."""
+    budget, spent = c["budget"], Fraction(0)
+    if not 0 < budget < math.inf:
+        raise DeclarationError(f"budget={budget}: must be positive and finite.")
+    for stage in parts:
         if stage.gdp is None or stage.gdp == math.inf:
             raise NotPrivate(f"the stage {stage.argument.theorem!r} has no finite Gaussian DP statement.")
         spent += Fraction(stage.gdp) ** 2
     if not spent <= Fraction(budget) ** 2:
-        cost = norm_up(stage.gdp for stage in stages if stage.gdp is not None)
+        cost = norm_up(stage.gdp for stage in parts if stage.gdp is not None)
         raise NotPrivate(f"the stages cost {cost:.12g}-GDP, more than the budget {budget:.12g}.")
-    argument = Argument(
-        "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
-        (BUDGET_FIRST, STAGES_HOLD, RELATION[check_adjacency(adjacency)]),
-        {"budget": float(budget)},
-        "adaptive",
-    )
-    return _of_parts(adjacency, (Gaussian(float(budget)),), argument, stages, unit)
+    return (Gaussian(float(budget)),)
 
 
 def _of_parts(
@@ -162,13 +178,28 @@ def compose(*statements: Statement) -> Statement:
     for choice in _choices(statements):
         picked = tuple(statement.curves[index] for statement, index in zip(statements, choice, strict=True))
         chosen.setdefault(combine(picked), choice)
+    constants = {"choices": tuple(chosen.values())}
     argument = Argument(
         f"composition of {len(statements)} independent mechanisms (Dong, Roth, Su 2022)",
         (INDEPENDENT,),
-        {"choices": tuple(chosen.values())},
+        constants,
         "composition",
     )
-    return _of_parts(first.adjacency, tuple(chosen), argument, tuple(statements), unit)
+    curves = composition_curves(constants, statements)
+    return _of_parts(first.adjacency, curves, argument, tuple(statements), unit)
+
+
+def composition_curves(c: Constants, parts: tuple[Statement, ...]) -> tuple[Curve, ...]:
+    """For every choice of one curve of each part, these curves together."""
+    for choice in c["choices"]:
+        if len(choice) != len(parts) or not all(
+            index < len(part.curves) for index, part in zip(choice, parts, strict=True)
+        ):
+            raise DeclarationError("a choice is of one curve that each part has.")
+    return tuple(
+        combine(tuple(part.curves[index] for index, part in zip(choice, parts, strict=True)))
+        for choice in c["choices"]
+    )
 
 
 def _choices(statements: tuple[Statement, ...]) -> list[Choice]:

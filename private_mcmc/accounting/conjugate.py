@@ -237,11 +237,11 @@ Law = Callable[..., float]
 
 # By family and by whether a row is replaced or present: the worst divergence, from the constants and ``ε``.
 _WORST: dict[tuple[str, bool], Law] = {
-    ("beta_binomial", True): beta_binomial,
-    ("beta_binomial", False): beta_bernoulli_presence,
-    ("dirichlet_categorical", True): dirichlet_categorical,
-    ("dirichlet_categorical", False): dirichlet_categorical_presence,
-    ("gamma_poisson", True): gamma_poisson,
+    ("beta_binomial", True): lambda **c: beta_binomial(**c),
+    ("beta_binomial", False): lambda **c: beta_bernoulli_presence(**c),
+    ("dirichlet_categorical", True): lambda **c: dirichlet_categorical(**c),
+    ("dirichlet_categorical", False): lambda **c: dirichlet_categorical_presence(**c),
+    ("gamma_poisson", True): lambda **c: gamma_poisson(**c),
 }
 NAMES = {
     "beta_binomial": "Beta-Binomial",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from private_mcmc.accounting.assumptions import (
     CLIPPED_RADIUS,
@@ -23,10 +24,8 @@ from private_mcmc.accounting.curves.curve import (
 from private_mcmc.accounting.rounding import product_up, root_down, root_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Record
+from private_mcmc.records import Constants, Record
 from private_mcmc.target import Adjacency, check_adjacency
-
-_UP = 1 + 4 * math.ulp(1.0)
 
 
 def _check(what: str, dim: int, grid: float, **positive: float) -> None:
@@ -52,21 +51,33 @@ def laplace(
     ``scale ≥ (η + dim·h)/ε``, where ``h`` is the grid the coordinates are rounded to (0: none).
     """
     _check(what, dim, grid, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
-    if not scale * epsilon * _UP >= sensitivity + dim * grid:
-        raise DeclarationError(
-            f"{what}: scale={scale} is below (sensitivity + dim·grid)/epsilon = "
-            f"{(sensitivity + dim * grid) / epsilon}."
-        )
+    constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
+    constants |= {"grid": grid, "dim": dim, "what": what}
     argument = Argument(
         "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)",
         (moves(what, "L1"), RELATION[check_adjacency(adjacency)]),
-        dict(epsilon=epsilon, sensitivity=sensitivity, scale=scale, grid=grid, dim=dim, what=what),
+        constants,
         "noise.laplace",
     )
-    # The scale may miss its exact value by a rounding: then the level is that of the scale.
-    level = max(float(epsilon), product_up(sum_up((sensitivity, product_up(dim, grid))), over=(scale,)))
-    curve: Curve = Laplace(level) if dim == 1 and grid == 0 else Pure(level)
-    return Statement(check_adjacency(adjacency), (curve,), argument)
+    return Statement(adjacency, laplace_curves(constants), argument)
+
+
+def laplace_curves(c: Constants) -> tuple[Curve, ...]:
+    """The level of ``epsilon``, or what a scale that is a rounding too small gives; refused further below."""
+    level, sensitivity, scale, moved = (
+        c["epsilon"],
+        c["sensitivity"],
+        c["scale"],
+        product_up(c["dim"], c["grid"]),
+    )
+    needed = product_up(sum_up((sensitivity, moved)), over=(scale,))
+    if not needed <= level * (1 + 2.0**-48):
+        raise DeclarationError(
+            f"{c['what']}: scale={scale} is below (sensitivity + dim·grid)/epsilon = "
+            f"{(sensitivity + moved) / level}."
+        )
+    level = max(float(level), needed)
+    return (Laplace(level) if c["dim"] == 1 and c["grid"] == 0 else Pure(level),)
 
 
 def gaussian(
@@ -88,13 +99,15 @@ def gaussian(
     theorem = "Gaussian mechanism (Dong, Roth, Su 2022)"
     if grid is not None:
         theorem = "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)"
-    argument = Argument(
-        theorem,
-        (moves(what, "L2"), RELATION[check_adjacency(adjacency)]),
-        {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what},
-        "noise.gaussian",
-    )
-    return Statement(adjacency, (_gaussian_curve(sensitivity, scale, grid, dim),), argument)
+    constants: Record = {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what}
+    lines = moves(what, "L2"), RELATION[check_adjacency(adjacency)]
+    curves = gaussian_curves(constants)
+    return Statement(adjacency, curves, Argument(theorem, lines, constants, "noise.gaussian"))
+
+
+def gaussian_curves(c: Constants) -> tuple[Curve, ...]:
+    """GDP without a grid, zCDP with one."""
+    return (_gaussian_curve(c["sensitivity"], c["scale"], c["grid"], c["dim"]),)
 
 
 def _gaussian_curve(sensitivity: float, scale: float, grid: float | None, dim: int) -> Curve:
@@ -119,16 +132,24 @@ def second_moments(
     every entry of the triangle) the noise is discretised and the statement is zCDP.
     """
     _check("second moments", dim, grid or 0.0, radius=radius, noise_sd=noise_sd)
-    size = second_moments_sensitivity(radius, dim, adjacency)
-    # In the Frobenius norm an entry off the diagonal counts √2 times: at most dim² grid steps.
-    curve = _gaussian_curve(size, noise_sd, grid, dim * dim)
+    constants: Record = {"radius": radius, "noise_sd": noise_sd, "dim": dim, "grid": grid}
+    constants |= {"adjacency": adjacency}
     argument = Argument(
         "Gaussian mechanism on the second moments (Dong, Roth, Su 2022)",
         (CLIPPED_RADIUS, ONE_DRAW),
-        {"radius": radius, "noise_sd": noise_sd, "dim": dim, "adjacency": adjacency, "grid": grid},
+        constants,
         "noise.second_moments",
     )
-    return Statement(check_adjacency(adjacency), (curve,), argument)
+    return Statement(adjacency, second_moments_curves(adjacency, constants), argument)
+
+
+def second_moments_curves(adjacency: Adjacency, c: Constants) -> tuple[Curve, ...]:
+    """As of a Gaussian mechanism on the whole matrix, whose record names the adjacency it is for."""
+    if c["adjacency"] != adjacency:
+        raise DeclarationError("the second moments are those of another adjacency.")
+    size = second_moments_sensitivity(c["radius"], c["dim"], adjacency)
+    # In the Frobenius norm an entry off the diagonal counts √2 times: at most dim² grid steps.
+    return (_gaussian_curve(size, c["noise_sd"], c["grid"], c["dim"] * c["dim"]),)
 
 
 def second_moments_noise(gdp: float, radius: float, dim: int, adjacency: Adjacency) -> float:
@@ -145,14 +166,13 @@ def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
     """
     if not range_b >= 0:
         raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
-    return _posterior(
-        "bounded",
-        "bounded log-likelihood ratio (Dimitrakakis et al. 2017; bounded range: Cesar, Rogers 2021)",
-        adjacency,
-        {"range_b": float(range_b)},
-        Pure(float(range_b)),
-        Concentrated(product_up(range_b, range_b, 0.125)),
-    )
+    theorem = "bounded log-likelihood ratio (Dimitrakakis et al. 2017; bounded range: Cesar, Rogers 2021)"
+    return _posterior("bounded", theorem, adjacency, {"range_b": float(range_b)}, bounded_curves)
+
+
+def bounded_curves(c: Constants) -> tuple[Curve, ...]:
+    """``b``-DP and ``b²/8``-zCDP."""
+    return Pure(c["range_b"]), Concentrated(product_up(c["range_b"], c["range_b"], 0.125))
 
 
 def posterior_strongly_log_concave(
@@ -174,8 +194,13 @@ def posterior_strongly_log_concave(
         "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
         adjacency,
         constants | ({} if num_rows is None else {"num_rows": num_rows}),
-        Gaussian(product_up(sensitivity, over=(root_down(strong_convexity),))),
+        strongly_log_concave_curves,
     )
+
+
+def strongly_log_concave_curves(c: Constants) -> tuple[Curve, ...]:
+    """``Δ/√μ``-GDP."""
+    return (Gaussian(product_up(c["sensitivity"], over=(root_down(c["strong_convexity"]),))),)
 
 
 def posterior_bounded_gradient(
@@ -201,14 +226,27 @@ def posterior_bounded_gradient(
         "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
         adjacency,
         constants | ({} if num_rows is None else {"num_rows": num_rows}),
-        Gaussian(product_up(2.0, gradient_bound, over=(root_down(prior_strong_convexity),))),
+        bounded_gradient_curves,
     )
 
 
-def _posterior(rule: str, theorem: str, adjacency: Adjacency, constants: Record, *curves: Curve) -> Statement:
+def bounded_gradient_curves(c: Constants) -> tuple[Curve, ...]:
+    """``2B/√μ_K``-GDP."""
+    least = root_down(c["prior_strong_convexity"])
+    return (Gaussian(product_up(2.0, c["gradient_bound"], over=(least,))),)
+
+
+def _posterior(
+    rule: str,
+    theorem: str,
+    adjacency: Adjacency,
+    constants: Record,
+    curves: Callable[[Constants], tuple[Curve, ...]],
+) -> Statement:
     """One exact draw from a posterior whose constants hold for every data set of the row domain."""
-    assumptions = (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)])
-    return Statement(adjacency, curves, Argument(theorem, assumptions, constants, f"posterior.{rule}"))
+    lines = (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)])
+    argument = Argument(theorem, lines, constants, f"posterior.{rule}")
+    return Statement(adjacency, curves(constants), argument)
 
 
 def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:

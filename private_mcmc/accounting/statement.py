@@ -27,7 +27,7 @@ class Argument:
         theorem: the result used, with its source.
         assumptions: what it needs, each in one sentence.
         constants: the numbers that go in; the curves can be recomputed from them alone.
-        rule: name of the recomputation in ``accounting.verify``.
+        rule: name of the function that computes them.
     """
 
     theorem: str
@@ -141,8 +141,8 @@ class Statement:
         return replace(self, mechanism=mechanism)
 
     def verify(self) -> bool:
-        """Recompute the curves from the constants by independent code, starting from the JSON."""
-        from private_mcmc.accounting.recompute.verify import verify
+        """Whether the curves are those that the constants give, starting from the JSON."""
+        from private_mcmc.accounting.rules import verify
 
         return bool(verify(self.to_dict()))
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc import accounting
-from private_mcmc.accounting import conjugate
+from private_mcmc.accounting import composition, conjugate
 from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.release import averages, moments, noise
 from private_mcmc.release.ledger import filter as ledger_filter
@@ -92,7 +91,14 @@ SCENARIOS = {
         scaled("Gaussian", "0.0"), replace_one(noised.composed_pair)
     ),
     "second release not charged": Scenario(
-        (Swap(accounting, "compose", "combine(picked)", "combine(picked[:1])"),),
+        (
+            Swap(
+                composition,
+                "composition_curves",
+                "combine(tuple(part.curves[index] for index, part in zip(choice, parts, strict=True)))",
+                "parts[0].curves[choice[0]]",
+            ),
+        ),
         replace_one(noised.composed_pair),
         num_runs=20_000,
     ),

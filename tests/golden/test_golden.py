@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from private_mcmc.accounting.curves.product import _SIMPLE
-from private_mcmc.accounting.recompute.constants import BOUNDS
-from private_mcmc.accounting.recompute.verify import RULES
+from private_mcmc.accounting.fields import BOUNDS
+from private_mcmc.accounting.rules import RULES
 from tests.golden.cases import FILES, FOLDER, READINGS, accountant, built, gridded, shown
 
 

@@ -58,16 +58,6 @@ def test_a_bound_that_rests_on_a_convex_prior_needs_a_record_that_says_so(name: 
         assert not acc.verify(other)
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", PATTERNS)
-def test_a_record_without_the_field_says_it_by_strong_convexity(name: str) -> None:
-    known = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=SMOOTH)
-    assert known.prior_convex
-    found = record(known, **PATTERNS[name])
-    del found["argument"]["constants"]["prior_convex"]
-    assert acc.verify(found)
-
-
 def test_without_convexity_the_step_expands_by_the_whole_of_the_smoothness() -> None:
     convex = langevin(STEP, 1.0, Curvature(prior_smoothness=SMOOTH, prior_convex=True, gradient_bound=3.0))
     bent = langevin(STEP, 1.0, Curvature(prior_smoothness=SMOOTH, gradient_bound=3.0))

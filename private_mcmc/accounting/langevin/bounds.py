@@ -1,11 +1,12 @@
-"""Every bound this library proves for the states a schedule releases, each with its record."""
+"""Every bound of the states that a run releases: proposed as a record, and computed from the record alone."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from private_mcmc.accounting.curves.rdp import check_pair
 from private_mcmc.accounting.langevin.moduli import (
     Affine,
     Curvature,
-    Minimum,
+    Moduli,
     modulus,
     noise_sd,
+    parts_of,
 )
 from private_mcmc.accounting.langevin.sensitivity import (
+    Run,
     coordinate_changes,
     dense,
     farthest_corner,
@@ -30,7 +33,7 @@ from private_mcmc.accounting.langevin.sensitivity import (
     row_change,
     sensitivity,
 )
-from private_mcmc.accounting.langevin.shifts import ShiftBound, affine_after, last_state
+from private_mcmc.accounting.langevin.shifts import ShiftBound, affine, affine_after, certify, last_state
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants
@@ -52,15 +55,48 @@ SAMPLED_LAST = "Poisson-sampled steps and shifts with a split noise (after Bravo
 
 @dataclass(frozen=True)
 class Bound:
-    """One curve, why it holds, and the record from which ``verify`` recomputes it."""
+    """Why a curve holds, and the record from which ``curve`` computes it."""
 
-    curve: Curve
     theorem: str
     assumptions: tuple[str, ...]
     record: Constants
 
 
-def released_steps(schedule: Schedule) -> tuple[int, ...]:
+def curve(run: Run, known: Curvature, record: Constants) -> Curve:
+    """The curve of all released states that the bound of this record proves: the one place that computes it.
+
+    ``DeclarationError`` for a bound that does not hold for this run. ``path`` and ``box path``: every state
+    as if it were released and the batches known. ``sampled path``: the same with the batches
+    hidden. ``stretches``: shifts between released states. ``sampled last``: both at once, for one last
+    state.
+    """
+    kind = record["kind"]
+    if (kind == "box path") != (run.clips is not None):
+        raise DeclarationError(
+            "rows clipped by coordinates have the bound of their box, and no others have it."
+        )
+    if kind == "path":
+        return path_curve(run)
+    if kind == "box path" and isinstance(run, Schedule):
+        return box_curve(run)
+    if kind == "sampled path":
+        return sampled_path_curve(run)
+    if kind == "stretches":
+        return stretches_curve(run, known, record["stretches"])
+    if kind == "sampled last":
+        return sampled_last_curve(run, known, record["first"], record["share"])
+    raise DeclarationError(f"no bound {kind!r} is known.")
+
+
+def proposals(schedule: Schedule, run: Run, known: Curvature) -> list[Bound]:
+    """Bounds that may be the best; any other would be checked alike. ``run``: the schedule's record, read."""
+    found = [*_sampled_path(run), *_sampled_last(schedule, run, known)]
+    if schedule.clips is not None:
+        return [*found, Bound(BOX, (assumptions.BOXED_ROWS,), {"kind": "box path"})]
+    return [*found, *_stretches(schedule, run, known), Bound(PATH, (), {"kind": "path"})]
+
+
+def released_steps(schedule: Run) -> tuple[int, ...]:
     """The steps whose states leave the curator's side, in order; an average is refused."""
     check_states(schedule)
     if isinstance(schedule.release, tuple):
@@ -70,7 +106,7 @@ def released_steps(schedule: Schedule) -> tuple[int, ...]:
     return tuple(range(1, schedule.num_steps + 1))
 
 
-def check_states(schedule: Schedule) -> None:
+def check_states(schedule: Run) -> None:
     """Raise ``DeclarationError`` for an average, which is a release of its own."""
     if isinstance(schedule.release, Average):
         raise DeclarationError(
@@ -78,18 +114,18 @@ def check_states(schedule: Schedule) -> None:
         )
 
 
-def last_released(schedule: Schedule) -> int:
+def last_released(schedule: Run) -> int:
     """The last step that is released."""
     return schedule.release[-1] if isinstance(schedule.release, tuple) else schedule.num_steps
 
 
-def for_chains(square: float, schedule: Schedule) -> Gaussian:
+def for_chains(square: float, schedule: Run) -> Gaussian:
     """The curve of all independent chains, with the slack for rounding after the sum."""
     whole = root_up(product_up(square, float(schedule.num_chains)))
     return Gaussian(product_up(whole, 1 + schedule.rounding))
 
 
-def whole_path(schedule: Schedule) -> Bound:
+def path_curve(schedule: Run) -> Gaussian:
     """All states up to the last released one, as if the batches were known: ``m² = Σ (γΔ/σ)²``."""
     change = sensitivity(schedule)
     # The sum, rounded up: correctly rounded sums are at most half a unit below.
@@ -98,10 +134,10 @@ def whole_path(schedule: Schedule) -> Bound:
     except OverflowError:
         raise DeclarationError("step_size: the sum of all steps overflows; take smaller ones.") from None
     square = product_up(math.nextafter(time, math.inf), change, change, 0.5, over=(noise_ratio(schedule)[0],))
-    return Bound(for_chains(square, schedule), PATH, (), {"kind": "path"})
+    return for_chains(square, schedule)
 
 
-def box_path(schedule: Schedule) -> Bound:
+def box_curve(schedule: Schedule) -> Gaussian:
     """All states up to the last one, coordinates clipped apart: ``m² = Σ_k γ_k/2 sup vᵀN⁻¹v``.
 
     ``v = Mδ`` over the box of gradients' differences ``δ``, ``S = 2γN`` the noise: its farthest corner.
@@ -112,35 +148,38 @@ def box_path(schedule: Schedule) -> Bound:
     widths = [product_up(change, root_up(scale)) for change, scale in changes]
     corner = farthest_corner(widths, np.asarray(noise, dtype=np.float64))
     time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
-    record: Constants = {"kind": "box path", "metric": tuple(scales), "noises": noise}
-    curve = for_chains(product_up(time, 0.5, corner), schedule)
-    return Bound(curve, BOX, (assumptions.BOXED_ROWS,), record)
+    return for_chains(product_up(time, 0.5, corner), schedule)
 
 
-def sampled_path(schedule: Schedule) -> list[Bound]:
-    """All states up to the last released one, with amplification by the sampling of batches."""
-    batch = schedule.batch
-    if batch is None:
+def _sampled_path(run: Run) -> list[Bound]:
+    if run.batch is None:
         return []
+    rests_on = (*assumptions.BATCHES[run.batch.scheme], assumptions.HIDDEN_BATCHES)
+    return [Bound(SAMPLED_PATH[sampled_pair(run)], rests_on, {"kind": "sampled path"})]
+
+
+def sampled_path_curve(run: Run) -> Curve:
+    """All states up to the last released one, with amplification by the sampling of batches."""
+    batch = run.batch
+    if batch is None:
+        raise DeclarationError("all rows are used in every step: no batch is sampled.")
     counts: Counter[float] = Counter()
-    for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
-        counts[row_ratio(schedule, size)] += count
-    steps = tuple(sorted(_coarsened(counts).items()))
-    chains = schedule.num_chains
-    rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
-    pair = "fixed" if batch.scheme == "fixed" else sampled_pair(schedule)
-    parts: list[Curve] = [Sampled(pair, rate, ratio, count * chains) for ratio, count in steps]
-    record: Constants = {"kind": "sampled path", "pair": pair, "steps": steps}
-    rests_on = (*assumptions.BATCHES[batch.scheme], assumptions.HIDDEN_BATCHES)
-    return [Bound(combine(tuple(parts)), SAMPLED_PATH[pair], rests_on, record)]
+    for size, count in Counter(run.step_sizes[: last_released(run)]).items():
+        counts[row_ratio(run, size)] += count
+    rate = batch.rate if batch.rate is not None else (batch.size or 0) / run.num_rows
+    pair, chains = sampled_pair(run), run.num_chains
+    steps = sorted(_coarsened(counts).items())
+    return combine(tuple(Sampled(pair, rate, ratio, count * chains) for ratio, count in steps))
 
 
-def sampled_pair(schedule: Schedule) -> str:
-    """The dominating pair of one Poisson step: ``zero_out`` has that of ``add_remove``."""
+def sampled_pair(schedule: Run) -> str:
+    """The dominating pair of one step: under Poisson batches ``zero_out`` has that of ``add_remove``."""
+    if schedule.batch is not None and schedule.batch.scheme == "fixed":
+        return "fixed"
     return "replace_one" if schedule.adjacency == "replace_one" else "add_remove"
 
 
-def row_ratio(schedule: Schedule, step_size: float) -> float:
+def row_ratio(schedule: Run, step_size: float) -> float:
     """``r/σ``: what one present row, with the rounding of two sums, moves a step, over its noise."""
     change, noise = row_change(schedule), noise_sd(schedule, step_size)
     return product_up(step_size, change, 1 + schedule.rounding, over=(noise,))
@@ -158,76 +197,136 @@ def _coarsened(counts: Counter[float]) -> Counter[float]:
     return coarse
 
 
-def shifted(schedule: Schedule, curvature: Curvature) -> Bound | None:
-    """The shift bound, stretch by stretch between released states, as if the batches were known."""
-    # Clipped apart, the rows' terms are no gradients, and no map that is known contracts.
-    if not noise_ratio(schedule)[1] or schedule.release == "path" or schedule.clips is not None:
-        return None
-    edges, all_sizes = (0, *released_steps(schedule)), schedule.step_sizes
-    known: dict[tuple[float, ...], ShiftBound] = {}
-    squares, records = [], []
+def _stretches(schedule: Schedule, run: Run, known: Curvature) -> list[Bound]:
+    """Shifts, stretch by stretch between released states, as if the batches were known."""
+    if not noise_ratio(schedule)[1] or run.release == "path":
+        return []
+    edges, all_sizes = (0, *released_steps(run)), run.step_sizes
+    found: dict[tuple[float, ...], ShiftBound] = {}
+    records = []
     for early, late in pairwise(edges):
         sizes = all_sizes[early:late]
-        if sizes not in known:
-            known[sizes] = _stretch(schedule, curvature, sizes)
-        bound = known[sizes]
-        squares.append(bound.m_squared)
+        if sizes not in found:
+            maps, noises = _maps(run, known, sizes)
+            found[sizes] = last_state(maps, noises, len(sizes), diameter=run.diameter)
+        bound = found[sizes]
         fields = {"first": bound.first, "from_diameter": bound.from_diameter, "shifts": bound.shifts}
         records.append({"steps": late - early, **fields})
-    proved = [f"the constants are proved by {curvature.source}"] if curvature.source else []
-    if math.isfinite(schedule.diameter):
+    proved = [f"the constants are proved by {known.source}"] if known.source else []
+    if math.isfinite(run.diameter):
         proved.append(assumptions.NEAREST_POINT)
     record = {"kind": "stretches", "stretches": tuple(records)}
-    curve = for_chains(sum_up(squares), schedule)
-    return Bound(curve, SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)
+    return [Bound(SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)]
 
 
-def _stretch(schedule: Schedule, curvature: Curvature, sizes: tuple[float, ...]) -> ShiftBound:
-    """The shift bound between two releases."""
-    change, steps = sensitivity(schedule), len(sizes)
-    if len(set(sizes)) > 1:
-        maps = [modulus(schedule, curvature, size, change) for size in sizes]
-        noises = [noise_sd(schedule, size) for size in sizes]
-        return last_state(maps, noises, steps, diameter=schedule.diameter)
-    noise = noise_sd(schedule, sizes[0])
-    used = modulus(schedule, curvature, sizes[0], change)
-    return last_state(used, noise, steps, diameter=schedule.diameter)
+def _maps(run: Run, known: Curvature, sizes: tuple[float, ...]) -> tuple[Moduli, FloatArray]:
+    """The modulus of the steps, one where all are alike, and the noise of each."""
+    noises = {size: noise_sd(run, size) for size in set(sizes)}
+    change, sds = sensitivity(run), np.array([noises[size] for size in sizes])
+    if len(noises) == 1:
+        return modulus(run, known, sizes[0], change), sds
+    maps = {size: modulus(run, known, size, change) for size in noises}
+    return [maps[size] for size in sizes], sds
 
 
-def sampled_last(schedule: Schedule, curvature: Curvature) -> list[Bound]:
+def stretches_curve(run: Run, known: Curvature, stretches: Sequence[Constants]) -> Gaussian:
+    """What the shifts of every stretch between releases prove; stretches that are alike are checked once."""
+    if run.release == "path":
+        raise DeclarationError("a path has no hidden states.")
+    if tuple(accumulate(stretch["steps"] for stretch in stretches)) != released_steps(run):
+        raise DeclarationError("the stretches do not end at the released steps.")
+    squares: list[float] = []
+    seen: dict[tuple[object, ...], float] = {}
+    for early, late, stretch in zip((0, *released_steps(run)), released_steps(run), stretches, strict=False):
+        sizes = run.step_sizes[early:late]
+        key = (sizes, stretch["first"], stretch["from_diameter"], stretch["shifts"])
+        if key not in seen:
+            seen[key] = _stretch_square(run, known, sizes, stretch)
+        squares.append(seen[key])
+    return for_chains(sum_up(squares), run)
+
+
+def _stretch_square(run: Run, known: Curvature, sizes: tuple[float, ...], stretch: Constants) -> float:
+    """``m²`` of one stretch: by its shifts, which are checked, or else by the closed forms for one line."""
+    (maps, noises), first, shifts = _maps(run, known, sizes), stretch["first"], stretch["shifts"]
+    diameter, togo = run.diameter, len(sizes) - first
+    if not togo >= 1 or (stretch["from_diameter"] and not math.isfinite(diameter)):
+        raise DeclarationError("a stretch begins before its last step, or from a diameter that is declared.")
+    start = diameter if stretch["from_diameter"] else 0.0
+    if shifts is not None:
+        if len(shifts) != togo + 1:
+            raise DeclarationError("one shift before the first step and one after every step.")
+        if first > 0 and not stretch["from_diameter"]:
+            start = shifts[0]
+            alike = maps if isinstance(maps, Sequence) else [maps]
+            if not all(float(up(phi.value(np.array([start])))[0]) <= start for phi in dict.fromkeys(alike)):
+                raise DeclarationError("the chains may be further apart than the first shift says.")
+        return certify(
+            maps[first:] if isinstance(maps, Sequence) else maps, noises[first:], shifts, start=start
+        )
+    lines = (
+        [] if isinstance(maps, Sequence) else [part for part in parts_of(maps) if isinstance(part, Affine)]
+    )
+    if stretch["from_diameter"]:
+        forms = [(float(line.offset), float(line.gap)) for line in lines]
+        return min(
+            (affine_after(diameter, offset, gap, float(noises[0]), togo) for offset, gap in forms),
+            default=math.inf,
+        )
+    if first > 0:
+        raise DeclarationError("only the diameter bounds the distance of hidden states here.")
+    ratios = [(product_up(float(line.offset), over=(float(noises[0]),)), float(line.gap)) for line in lines]
+    every_step = certify(maps, noises, np.zeros(togo + 1))
+    return min([every_step, *(affine(ratio, gap, togo) for ratio, gap in ratios if gap >= 0)])
+
+
+def _sampled_last(schedule: Schedule, run: Run, known: Curvature) -> list[Bound]:
     """Last state of a Poisson-sampled chain with constant steps: every proposed split is a bound."""
-    batch = schedule.batch
-    size, *others = set(schedule.step_sizes)
-    if batch is None or batch.scheme != "poisson" or others or schedule.release != "last":
+    alike = run.batch is not None and run.batch.scheme == "poisson" and len(set(run.step_sizes)) == 1
+    if not alike or run.release != "last" or not noise_ratio(schedule)[1]:
         return []
-    if not noise_ratio(schedule)[1]:
-        return []
-    known = modulus(schedule, curvature, size, 0.0)
+    chain = sampled_chain(run, known)
+    rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
+    return [
+        Bound(SAMPLED_LAST, rests_on, {"kind": "sampled last", "first": first, "share": share})
+        for first, share in (() if chain is None else promising_splits(chain))
+    ]
+
+
+def sampled_last_curve(run: Run, known: Curvature, first: int, share: float) -> Curve:
+    """The bound of one split, for all chains."""
+    if run.batch is None or run.batch.scheme != "poisson" or run.release != "last":
+        raise DeclarationError("only the last state of a Poisson-sampled chain has this bound.")
+    chain = sampled_chain(run, known)
+    if chain is None:
+        raise DeclarationError("the step without the row is not known to be a contraction.")
+    return combine((split(chain, first, share).curve,) * run.num_chains)
+
+
+def sampled_chain(run: Run, known: Curvature) -> SampledChain | None:
+    """Its constants, where all steps are alike and do not expand; ``None`` otherwise."""
+    size, *others = set(run.step_sizes)
+    if others or run.batch is None or run.batch.rate is None:
+        return None
     # Every part of a minimum is a modulus; that of one map on two states is zero at zero.
-    lines = known.parts if isinstance(known, Minimum) else (known,)
+    lines = parts_of(modulus(run, known, size, 0.0))
     gaps = [line.gap for line in lines if isinstance(line, Affine) and line.offset == 0 and line.gap >= 0]
     if not gaps:
-        return []
-    noise = noise_sd(schedule, size)
-    chain = SampledChain(
-        pair=sampled_pair(schedule),
-        rate=float(batch.rate or 0.0),
-        row_shift=row_ratio(schedule, size) * noise,
+        return None
+    noise = noise_sd(run, size)
+    return SampledChain(
+        pair=sampled_pair(run),
+        rate=run.batch.rate,
+        row_shift=row_ratio(run, size) * noise,
         noise=noise,
-        steps=schedule.num_steps,
+        steps=run.num_steps,
         gap=float(gaps[0]),
-        rounding=idle_rounding(schedule, size),
-        diameter=schedule.diameter,
+        rounding=idle_rounding(run, size),
+        diameter=run.diameter,
     )
-    rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
-    found = []
-    for item in proposals(chain):
-        record: Constants = {"kind": "sampled last", "first": item.first, "share": item.share}
-        found.append(Bound(combine((item.curve,) * schedule.num_chains), SAMPLED_LAST, rests_on, record))
-    return found
 
 
-def idle_rounding(schedule: Schedule, step_size: float) -> float:
+def idle_rounding(schedule: Run, step_size: float) -> float:
     """How far rounding moves two computed steps apart whose batches do not hold the row, states differing.
 
     The sums of the same rows at two states are off by at most ``rounding_allowance`` together, the step after
@@ -352,10 +451,10 @@ def split(chain: SampledChain, first: int, share: float) -> Split:
     return Split(first, share, m, combine(parts))
 
 
-def proposals(chain: SampledChain, count: int = 3) -> tuple[Split, ...]:
-    """The most promising splits by a Gaussian approximation of the sampled part.
+def promising_splits(chain: SampledChain, count: int = 3) -> tuple[tuple[int, float], ...]:
+    """``(first, share)`` of the most promising splits, by a Gaussian approximation of the sampled part.
 
-    Every one of them is a valid bound; the approximation only ranks them.
+    Every one of them gives a valid bound; the approximation only ranks them.
     """
     lengths = np.unique(np.geomspace(1, chain.steps, 120).round().astype(int))
     best: list[tuple[float, int, float]] = []
@@ -368,7 +467,7 @@ def proposals(chain: SampledChain, count: int = 3) -> tuple[Split, ...]:
         at = int(np.argmin(totals))
         best.append((float(totals[at]), chain.steps - togo, float(_SHARES[at])))
     best.sort()
-    return tuple(split(chain, first, share) for _, first, share in best[:count])
+    return tuple((first, share) for _, first, share in best[:count])
 
 
 def _rough_square(chain: SampledChain, shares: FloatArray) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -12,26 +12,26 @@ import numpy as np
 from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import ExceptWithProbability
+from private_mcmc.accounting.curves.curve import Curve, ExceptWithProbability
 from private_mcmc.accounting.langevin import bounds
 from private_mcmc.accounting.langevin.moduli import (
     Curvature,
     check_scheme,
-    kept_rounding,
     modulus,
 )
+from private_mcmc.accounting.langevin.record import chain_constants, read_chain
 from private_mcmc.accounting.langevin.sensitivity import (
-    condition_number,
+    Run,
     gradient_limit,
-    noise_ratio,
     rounding_box,
     sensitivity,
 )
 from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constant
+from private_mcmc.records import Constant, Constants
 from private_mcmc.schedule import Average, Schedule
+from private_mcmc.target import Adjacency, Unit
 
 
 def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -> Statement:
@@ -46,30 +46,44 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     **Guarantee**: every curve, under ``schedule.adjacency``. **Assumptions**: quoted in its argument.
     """
     bounds.check_states(schedule)
-    check_scheme(schedule)
     curvature = curvature or Curvature()
-    _check_kept(schedule, curvature)
-    best = bounds.whole_path(schedule) if schedule.clips is None else bounds.box_path(schedule)
-    shifted = bounds.shifted(schedule, curvature)
-    if shifted is not None and shifted.curve.zcdp < best.curve.zcdp:
-        best = shifted
-    elif shifted is not None:
-        best = replace(
-            best, theorem=f"{best.theorem}, charged for hidden states too: {_expansion(schedule, curvature)}"
-        )
-    found = [*bounds.sampled_path(schedule), *bounds.sampled_last(schedule, curvature), best]
+    chain = chain_constants(schedule, curvature)
+    run, known = _read(schedule, chain)
+    known = replace(known, source=curvature.source)
+    *found, path = bounds.proposals(schedule, run, known)
+    shifts = [bound for bound in found if bound.record["kind"] == "stretches"]
+    found = [bound for bound in found if bound not in shifts]
+    costs = [bounds.curve(run, known, bound.record).zcdp for bound in (*shifts, path)]
+    if shifts and costs[0] < costs[1]:
+        found += shifts
+    elif shifts:
+        words = f"{path.theorem}, charged for hidden states too: {_expansion(schedule, curvature)}"
+        found.append(replace(path, theorem=words))
+    else:
+        found.append(path)
     lines = [*chain_assumptions(schedule), *(line for bound in found for line in bound.assumptions)]
+    constants: dict[str, Constant] = {**chain, "bounds": tuple(dict(bound.record) for bound in found)}
     argument = Argument(
         "; and ".join(dict.fromkeys(bound.theorem for bound in found)),
         tuple(dict.fromkeys(lines)),
-        {
-            **chain_constants(schedule, curvature),
-            "bounds": tuple(dict(bound.record) for bound in found),
-        },
+        constants,
         "langevin",
     )
-    curves = tuple(bound.curve for bound in found)
+    curves = langevin_curves(schedule.adjacency, constants, (), schedule.unit)
     return of_unit(capped(Statement(schedule.adjacency, curves, argument), schedule.num_rows), schedule.unit)
+
+
+def langevin_curves(
+    adjacency: Adjacency, c: Constants, parts: tuple[Statement, ...], unit: Unit | None
+) -> tuple[Curve, ...]:
+    """The curve of every recorded bound of released states, computed from the record alone."""
+    run, known = read_chain(adjacency, c, c["release"], unit)
+    return tuple(bounds.curve(run, known, record) for record in c["bounds"])
+
+
+def _read(schedule: Schedule, chain: Constants) -> tuple[Run, Curvature]:
+    """A schedule as its record tells it."""
+    return read_chain(schedule.adjacency, chain, schedule.release, schedule.unit)
 
 
 def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:
@@ -84,15 +98,6 @@ def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:
     return (*lines, assumptions.rounding(schedule.release, f"{number:.3g}"))
 
 
-def _check_kept(schedule: Schedule, curvature: Curvature) -> None:
-    """Refuse a box in which float64 may round off more than the schedule says."""
-    if schedule.within < math.inf and not kept_rounding(schedule, curvature) <= schedule.rounding:
-        raise DeclarationError(
-            f"within={schedule.within:g}: in this box rounding moves a step by more than "
-            f"{schedule.rounding:g} of what one row does, or no slope of the prior is proved there."
-        )
-
-
 def _expansion(schedule: Schedule, curvature: Curvature) -> str:
     """Why no shorter bound was found, in words."""
     largest = max(schedule.step_sizes)
@@ -105,41 +110,14 @@ def _expansion(schedule: Schedule, curvature: Curvature) -> str:
     return "the proved contraction does not help over so few steps"
 
 
-def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Constant]:
-    """The numbers of a chain from which ``verify`` recomputes its moduli."""
-    batch, release = schedule.batch, schedule.release
-    proved = {key: value for key, value in asdict(curvature).items() if key not in ("source", "prior_slope")}
-    if schedule.within < math.inf:
-        kept = {"within": schedule.within, "rounding": schedule.rounding}
-        proved |= {**kept, "prior_slope": curvature.prior_slope}
-    return {
-        "step_size": schedule.step_size,
-        "num_steps": schedule.num_steps,
-        "num_chains": schedule.num_chains,
-        "num_rows": schedule.num_rows,
-        "dim": schedule.dim,
-        "release": None if isinstance(release, Average) else release,
-        "clip": schedule.clip,
-        "temper": schedule.temper,
-        "batch": None if batch is None else asdict(batch),
-        "condition_number": condition_number(schedule),
-        "noise_ratio": noise_ratio(schedule)[0],
-        "sensitivity": sensitivity(schedule),
-        "diameter": schedule.diameter,
-        **({} if schedule.clips is None else {"clips": schedule.clips}),
-        **proved,
-    }
-
-
 Norm = Literal["L1", "L2"]
 
 THEOREM = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
 CONVERGENCE = "noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7 and 3.10)"
 _MECHANISM: dict[Norm, str] = {"L1": "noise.laplace", "L2": "noise.gaussian"}
-_UP = 1 + 1e-12
 
 
-def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
+def average_sensitivity(schedule: Run, curvature: Curvature) -> float:
     """``η/ℓ``: the largest distance between the averages of two coupled chains on adjacent data.
 
     With the same start, noise and batches, ``|X_n − Y_n| ≤ e_n`` surely, ``e_n = φ(e_{n−1})``, ``e_0 = 0``:
@@ -164,7 +142,7 @@ def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
     return product_up(worst, 1 + schedule.rounding + kept * 2.0**-52)
 
 
-def _average(schedule: Schedule) -> Average:
+def _average(schedule: Run) -> Average:
     if not isinstance(schedule.release, Average):
         raise DeclarationError(f"release={schedule.release!r}: the schedule releases states, not an average.")
     return schedule.release
@@ -252,25 +230,8 @@ def noised_average(
         stated: what a caller assumes beyond this.
     """
     first, chosen = _average(schedule).first, tuple(dict.fromkeys(values))
-    _check_kept(schedule, curvature)
-    mechanism = noise.argument
-    fit = mechanism.rule == _MECHANISM[norm] and noise.adjacency == schedule.adjacency
-    fit = fit and noise.unit in (None, schedule.unit)
-    fit = fit and joint <= float(mechanism.constants["sensitivity"])
-    held = all(value.move(distance) <= value.bound <= joint * value.unit * _UP for value in chosen)
-    if not (fit and chosen and held):
-        raise DeclarationError("the noise is not fit for how far one row moves these averages.")
-    coupled = any(value.slope > 0 and value.slope * distance < value.limit for value in chosen)
-    missed = sum_up(product_up(failure, 2.0 if coupled else sum_up((2.0, -failure))) for failure in failures)
-    lines = [assumptions.moved_together(norm, joint), assumptions.RELATION[schedule.adjacency]]
-    lines += [*chain_assumptions(schedule), *stated]
-    lines += assumptions.BATCHES[schedule.batch.scheme] if schedule.batch else ()
-    if coupled:
-        lines += [assumptions.COUPLING, assumptions.EVERY_POTENTIAL]
-        lines += [assumptions.NEAREST_POINT] if math.isfinite(schedule.diameter) else []
-        lines += [f"the constants are proved by {curvature.source}"] if curvature.source else []
     chain = {name: value for name, value in chain_constants(schedule, curvature).items() if name != "release"}
-    constants = {
+    constants: dict[str, Constant] = {
         **chain,
         "first": first,
         "distance": distance,
@@ -279,11 +240,40 @@ def noised_average(
         "joint": joint,
         "failures": failures,
     }
+    unit = schedule.unit
+    curves = average_curves(schedule.adjacency, constants, (of_unit(noise, unit),), unit)
+    coupled = any(value.slope > 0 and value.slope * distance < value.limit for value in chosen)
+    lines = [assumptions.moved_together(norm, joint), assumptions.RELATION[schedule.adjacency]]
+    lines += [*chain_assumptions(schedule), *stated]
+    lines += assumptions.BATCHES[schedule.batch.scheme] if schedule.batch else ()
+    if coupled:
+        lines += [assumptions.COUPLING, assumptions.EVERY_POTENTIAL]
+        lines += [assumptions.NEAREST_POINT] if math.isfinite(schedule.diameter) else []
+        lines += [f"the constants are proved by {curvature.source}"] if curvature.source else []
     theorem = CONVERGENCE if failures else THEOREM
     argument = Argument(theorem, tuple(dict.fromkeys(lines)), constants, "average")
-    curves = noise.curves
-    if missed > 0:
-        curves = tuple(ExceptWithProbability(curve, min(1.0, missed)) for curve in curves)
-    unit = schedule.unit
     statement = Statement(schedule.adjacency, curves, argument, parts=(of_unit(noise, unit),), unit=unit)
     return of_unit(capped(statement, schedule.num_rows), unit)
+
+
+def average_curves(
+    adjacency: Adjacency, c: Constants, parts: tuple[Statement, ...], unit: Unit | None
+) -> tuple[Curve, ...]:
+    """The curves of the noise, if it is fit for how far one row moves the averages of the recorded run."""
+    (noise,) = parts
+    run, known = read_chain(adjacency, c, Average(c["first"]), unit)
+    values = [AveragedValue(*value) for value in c["values"]]
+    distance, joint, mechanism = c["distance"], c["joint"], noise.argument
+    fit = mechanism.rule == _MECHANISM[c["norm"]] and noise.adjacency == adjacency
+    fit = fit and joint <= float(mechanism.constants["sensitivity"]) and bool(values)
+    fit = fit and distance >= average_sensitivity(run, known) * (1 - 1e-12)
+    held = all(value.move(distance) <= value.bound <= joint * value.unit * (1 + 1e-12) for value in values)
+    if not (fit and held):
+        raise DeclarationError("the noise is not fit for how far one row moves these averages.")
+    coupled = any(value.slope > 0 and value.slope * distance < value.limit for value in values)
+    missed = sum_up(
+        product_up(failure, 2.0 if coupled else sum_up((2.0, -failure))) for failure in c["failures"]
+    )
+    if not missed > 0:
+        return noise.curves
+    return tuple(ExceptWithProbability(curve, min(1.0, missed)) for curve in noise.curves)

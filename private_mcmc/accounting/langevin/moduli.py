@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from private_mcmc.accounting.langevin.sensitivity import (
     CLIP_SLACK,
     UNIT_ROUNDOFF,
+    Run,
     batch_factor,
     noise_ratio,
     rounding_allowance,
@@ -33,7 +34,6 @@ from private_mcmc.accounting.rounding import (
     sum_up,
 )
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_positive
 
 Parameter = float | FloatArray
@@ -134,6 +134,11 @@ class Minimum:
         lines = [part.tangent(distance) for part in self.parts]
         slope = np.choose(best, [line[0] for line in lines])
         return slope, np.choose(best, [line[1] for line in lines])
+
+
+def parts_of(modulus: Modulus) -> tuple[Modulus, ...]:
+    """The parts of a minimum, or the one modulus: each bounds the step by itself."""
+    return modulus.parts if isinstance(modulus, Minimum) else (modulus,)
 
 
 def undominated(parts: Sequence[Modulus]) -> tuple[Modulus, ...]:
@@ -306,7 +311,7 @@ def _gap(step_size: float, strong_convexity: float, smoothness: float, convex: b
     return -product_up(step_size, smoothness)
 
 
-def check_scheme(schedule: Schedule) -> None:
+def check_scheme(schedule: Run) -> None:
     """Refuse, by name, pairs of batch scheme and adjacency for which nothing is proved."""
     batch, adjacency = schedule.batch, schedule.adjacency
     if batch is None:
@@ -320,12 +325,12 @@ def check_scheme(schedule: Schedule) -> None:
         )
 
 
-def noise_sd(schedule: Schedule, step_size: float) -> float:
+def noise_sd(schedule: Run, step_size: float) -> float:
     """Least standard deviation of one step's noise in ``‖M^{-1/2}·‖``, rounded down."""
     return product_down(root_down(product_down(2.0, step_size, noise_ratio(schedule)[0])), 1 - 2.0**-50)
 
 
-def gradient_bound(schedule: Schedule, curvature: Curvature) -> float:
+def gradient_bound(schedule: Run, curvature: Curvature) -> float:
     """``B``: the least of what is proved and what the clip enforces on a computed sum."""
     enforced = product_up(schedule.temper, batch_factor(schedule), rows_summed(schedule), schedule.clip)
     # All rows may use the slack of their clip: together that is more than the rounding slack covers.
@@ -333,7 +338,7 @@ def gradient_bound(schedule: Schedule, curvature: Curvature) -> float:
     return sum_up((exact, product_up(0.5, rounding_allowance(schedule))))
 
 
-def modulus(schedule: Schedule, curvature: Curvature, step_size: float, change: float) -> Modulus:
+def modulus(schedule: Run, curvature: Curvature, step_size: float, change: float) -> Modulus:
     """The least modulus of a step that the constants prove; data change its gradient by ``change``."""
     return langevin(step_size, change, replace(curvature, gradient_bound=gradient_bound(schedule, curvature)))
 
@@ -342,7 +347,7 @@ def modulus(schedule: Schedule, curvature: Curvature, step_size: float, change: 
 _FARTHEST = 8.5
 
 
-def kept_rounding(schedule: Schedule, curvature: Curvature) -> float:
+def kept_rounding(schedule: Run, curvature: Curvature) -> float:
     """The share of what one row moves that rounding may move a step of states that are kept ``within``.
 
     Two computed steps ``u + (√(2γ)ξ − γg)`` differ from those of real arithmetic by at most

@@ -120,10 +120,8 @@ def affine_from(distance: float, offset: float, gap: float, noise: float, steps:
 
 
 def affine_after(distance: float, offset: float, gap: float, noise: float, steps: int) -> float:
-    """The same with exactly so many steps to go from chains that are ``distance`` apart; ``ρ ≤ 1``."""
+    """The same with exactly so many steps to go from chains that are ``distance`` apart."""
     _check_steps(steps)
-    if not gap >= 0:
-        raise DeclarationError(f"gap={gap}: the map must not expand.")
     return float(_absorbed(distance, offset, gap, noise, np.array([float(steps)]))[0])
 
 

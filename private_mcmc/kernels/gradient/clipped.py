@@ -94,13 +94,13 @@ def boxed_gradient(
     **Guarantee**: coordinate ``j`` of a row's term is at most ``√M_jj C_j`` in size; a row whose gradient is
     not finite, or that is not present, contributes exactly zero.
     """
-    caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE)
 
     def of_block(
         gradients: Float[Array, "rows p"],
         present: Bool[Array, " rows"],
         weights: Float[Array, " rows"] | None,
     ) -> Float[Array, " p"]:
+        caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE)
         usable = present & jnp.all(jnp.isfinite(gradients), axis=-1)
         kept = jnp.where(usable[:, None], jnp.clip(gradients, -caps, caps), 0.0)
         return kept.sum(axis=0) if weights is None else weights @ kept

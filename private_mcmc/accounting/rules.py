@@ -1,22 +1,24 @@
-"""Checking a statement: its numbers recomputed from its constants alone, by code that did not produce it.
+"""Statements checked: a record goes in, and its curves must be those that its constants give.
 
-A rule's recomputation takes the adjacency, the constants and the parts of a statement and returns every curve
-that they justify, as plain records. Closed forms of the accountant are recomputed by recursion.
+The functions that compute them are the ones that made the statement: making one is writing its record and
+calling the rule's function. Recordings and code that disagree are found here; that the functions are right is
+held by an independent second derivation in the tests.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from private_mcmc.accounting import assumptions as quoted
+from private_mcmc.accounting import fields, mechanisms
 from private_mcmc.accounting.assumptions import COUPLING, PERSONS, exactly, missing, of_persons
+from private_mcmc.accounting.composition import adaptive_curves, composition_curves, group_curves
 from private_mcmc.accounting.conjugate import conjugate_points
-from private_mcmc.accounting.recompute import constants as fields
-from private_mcmc.accounting.recompute import langevin as rules_langevin
-from private_mcmc.accounting.recompute.constants import (
+from private_mcmc.accounting.curves.curve import Curve
+from private_mcmc.accounting.fields import (
     check_fields,
     is_count,
     is_string,
@@ -26,106 +28,17 @@ from private_mcmc.accounting.recompute.constants import (
     record_of,
     some,
 )
-from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants, Parts, Record, unplain
-from private_mcmc.target import Adjacency, Unit, check_adjacency
-
-
-def _gaussian(m: float) -> Record:
-    return {"kind": "gaussian", "m": float(m)}
-
-
-def _pure(level: float) -> Record:
-    return {"kind": "pure", "level": float(level)}
-
-
-def _concentrated(rho: float) -> Record:
-    return {"kind": "concentrated", "rho": float(rho)}
-
-
-def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    needed = (c["sensitivity"] + c["dim"] * c["grid"]) / c["scale"]
-    if not needed <= c["epsilon"] * (1 + 1e-12):
-        return []
-    single = [{"kind": "laplace", "level": float(c["epsilon"])}] if c["dim"] == 1 and c["grid"] == 0 else []
-    return [_pure(c["epsilon"]), *single]
-
-
-def _noise(sensitivity: float, scale: float, grid: float | None, entries: float) -> list[Record]:
-    if grid is None:
-        return [_gaussian((sensitivity**2 / scale**2) ** 0.5)]
-    reach = sensitivity / scale + math.sqrt(entries) * grid / scale
-    return [_concentrated(reach * reach / 2)]
-
-
-def _second_moments(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    if c["adjacency"] != adjacency:
-        return []
-    squared = c["radius"] ** 4 * (2 if adjacency == "replace_one" and c["dim"] > 1 else 1)
-    return _noise(math.sqrt(squared), c["noise_sd"], c["grid"], float(c["dim"]) ** 2)
-
-
-def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    options = [part["curves"] for part in parts]
-    found = []
-    for indices in c["choices"]:
-        if not all(index < len(curves) for curves, index in zip(options, indices, strict=True)):
-            raise ValueError("a choice is of a curve that the part has")
-        choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
-        failures = [curve["failure"] for curve in choice if curve["kind"] == "unless"]
-        choice = [curve["inner"] if curve["kind"] == "unless" else curve for curve in choice]
-        flat = [
-            leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
-        ]
-        merged = []
-        squares = sum(leaf["m"] ** 2 for leaf in flat if leaf["kind"] == "gaussian")
-        rho = sum(leaf["rho"] for leaf in flat if leaf["kind"] == "concentrated")
-        if any(leaf["kind"] == "gaussian" for leaf in flat):
-            merged.append(_gaussian(math.sqrt(squares)))
-        if any(leaf["kind"] == "concentrated" for leaf in flat):
-            merged.append(_concentrated(rho))
-        merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated", "sampled")]
-        merged += _counted_together([leaf for leaf in flat if leaf["kind"] == "sampled"])
-        whole = merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)}
-        found.append({"kind": "unless", "inner": whole, "failure": sum(failures)} if failures else whole)
-    return found
-
-
-def _group(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    (part,) = parts
-    scaled = [_for_rows(curve, c["rows"]) for curve in part["curves"]]
-    return [curve for curve in scaled if curve is not None]
-
-
-def _for_rows(curve: Constants, rows: int) -> Record | None:
-    if curve["kind"] == "product":
-        inner = tuple(_for_rows(leaf, rows) for leaf in curve["parts"])
-        return None if None in inner else {"kind": "product", "parts": inner}
-    powers = {"gaussian": ("m", 1), "pure": ("level", 1), "laplace": ("level", 1), "concentrated": ("rho", 2)}
-    if curve["kind"] not in powers:
-        return None
-    name, power = powers[curve["kind"]]
-    return {"kind": curve["kind"], name: float(rows**power * float(curve[name]))}
-
-
-def _counted_together(leaves: Sequence[Record]) -> list[Record]:
-    kept: list[Record] = []
-    for leaf in leaves:
-        same = [old for old in kept if all(old[key] == leaf[key] for key in ("pair", "rate", "ratio"))]
-        if same:
-            same[0]["steps"] += leaf["steps"]
-        else:
-            kept.append(dict(leaf))
-    return kept
-
-
-def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    levels = [[curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] for part in parts]
-    spent = sum(min(level, default=math.inf) ** 2 for level in levels)
-    return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
-
+from private_mcmc.accounting.langevin.langevin_statement import average_curves, langevin_curves
+from private_mcmc.accounting.statement import Statement
+from private_mcmc.errors import DeclarationError, PrivateMCMCError
+from private_mcmc.records import Constants, plain, unplain
+from private_mcmc.target import Adjacency, Unit
 
 Lines = Callable[[Adjacency, Constants], tuple[quoted.Line, ...]]
+
+
+# The curves that follow from an adjacency, constants, parts, and the unit where that is a person.
+Curves = Callable[[Adjacency, Constants, tuple[Statement, ...], Unit | None], tuple[Curve, ...]]
 
 
 @dataclass(frozen=True)
@@ -133,18 +46,22 @@ class Rule:
     """What a record of this rule holds, what it rests on, and the curves that follow.
 
     Attributes:
-        curves: the recomputation.
+        curves: computes them; ``DeclarationError`` where the constants contradict each other.
         constants: all of them, each with its check.
         lines: the assumptions that the theorem needs, of an adjacency and constants.
-        later: constants that older records lack.
+        optional: constants that only some records have.
         parts: the least and the most number of parts.
     """
 
-    curves: Callable[[str, Constants, Parts], list[Record]]
+    curves: Curves
     constants: fields.Fields
     lines: Lines
-    later: fields.Fields = field(default_factory=dict)
+    optional: fields.Fields = field(default_factory=dict)
     parts: tuple[float, float] = (0, 0)
+
+
+def _of_constants(curves: Callable[[Constants], tuple[Curve, ...]]) -> Curves:
+    return lambda adjacency, c, parts, unit: curves(c)
 
 
 def _related(*lines: str) -> Lines:
@@ -178,56 +95,57 @@ _ROWS = {"num_rows": fields.is_count}
 
 
 def _conjugate_rule(family: str, constants: fields.Fields) -> Rule:
-    def curves(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-        return [conjugate_points(family, check_adjacency(adjacency), c).to_dict()]
-
-    return Rule(curves, constants, _CONJUGATE)
+    return Rule(
+        lambda adjacency, c, parts, unit: (conjugate_points(family, adjacency, c),), constants, _CONJUGATE
+    )
 
 
 RULES: Mapping[str, Rule] = {
     "posterior.bounded": Rule(
-        lambda adjacency, c, parts: [_pure(c["range_b"]), _concentrated((c["range_b"] / 2) ** 2 / 2)],
-        {"range_b": fields.is_bound},
-        _POSTERIOR,
+        _of_constants(mechanisms.bounded_curves), {"range_b": fields.is_bound}, _POSTERIOR
     ),
     "posterior.strongly_log_concave": Rule(
-        lambda adjacency, c, parts: [_gaussian(c["sensitivity"] / c["strong_convexity"] ** 0.5)],
+        _of_constants(mechanisms.strongly_log_concave_curves),
         {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive},
         _POSTERIOR,
-        later=_ROWS,
+        optional=_ROWS,
     ),
     "posterior.bounded_gradient": Rule(
-        lambda adjacency, c, parts: [_gaussian(2 * c["gradient_bound"] / c["prior_strong_convexity"] ** 0.5)],
+        _of_constants(mechanisms.bounded_gradient_curves),
         {"gradient_bound": fields.is_bound, "prior_strong_convexity": fields.is_positive},
         _POSTERIOR,
-        later=_ROWS,
+        optional=_ROWS,
     ),
     "posterior.beta_binomial": _conjugate_rule("beta_binomial", fields.BETA_BINOMIAL),
     "posterior.dirichlet_categorical": _conjugate_rule("dirichlet_categorical", fields.DIRICHLET_CATEGORICAL),
     "posterior.gamma_poisson": _conjugate_rule("gamma_poisson", fields.GAMMA_POISSON),
-    "noise.laplace": Rule(_laplace, fields.LAPLACE, _moved("L1")),
-    "noise.gaussian": Rule(
-        lambda adjacency, c, parts: _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"]),
-        fields.GAUSSIAN,
-        _moved("L2"),
-    ),
+    "noise.laplace": Rule(_of_constants(mechanisms.laplace_curves), fields.LAPLACE, _moved("L1")),
+    "noise.gaussian": Rule(_of_constants(mechanisms.gaussian_curves), fields.GAUSSIAN, _moved("L2")),
     "noise.second_moments": Rule(
-        _second_moments, fields.SECOND_MOMENTS, _plainly(quoted.CLIPPED_RADIUS, quoted.ONE_DRAW)
+        lambda adjacency, c, parts, unit: mechanisms.second_moments_curves(adjacency, c),
+        fields.SECOND_MOMENTS,
+        _plainly(quoted.CLIPPED_RADIUS, quoted.ONE_DRAW),
     ),
-    "langevin": Rule(
-        rules_langevin.langevin, fields.LANGEVIN, quoted.of_langevin, later=fields.LANGEVIN_CLIPS
+    "langevin": Rule(langevin_curves, fields.LANGEVIN, quoted.of_langevin, optional=fields.LANGEVIN_OPTIONAL),
+    "average": Rule(average_curves, fields.AVERAGE, quoted.of_average, optional=fields.KEPT, parts=(1, 1)),
+    "composition": Rule(
+        lambda adjacency, c, parts, unit: composition_curves(c, parts),
+        fields.COMPOSITION,
+        _plainly(quoted.INDEPENDENT),
+        parts=(1, math.inf),
     ),
-    "average": Rule(
-        rules_langevin.average, fields.AVERAGE, quoted.of_average, later=fields.KEPT, parts=(1, 1)
-    ),
-    "composition": Rule(_composition, fields.COMPOSITION, _plainly(quoted.INDEPENDENT), parts=(1, math.inf)),
     "group": Rule(
-        _group,
+        lambda adjacency, c, parts, unit: group_curves(c, parts),
         {"rows": fields.is_count},
         lambda adjacency, c: quoted.exactly(quoted.at_most_rows(c["rows"])),
         parts=(1, 1),
     ),
-    "adaptive": Rule(_adaptive, {"budget": fields.is_positive}, _STAGES, parts=(0, math.inf)),
+    "adaptive": Rule(
+        lambda adjacency, c, parts, unit: adaptive_curves(c, parts),
+        {"budget": fields.is_positive},
+        _STAGES,
+        parts=(0, math.inf),
+    ),
 }
 
 
@@ -266,9 +184,8 @@ def verify(record: Constants) -> Verification:
     """Check ``Statement.to_dict()`` output, also after a JSON round trip; never raises.
 
     The record has the fields of its rule, quotes every assumption that the rule's theorem needs, word by
-    word, and each of its curves follows from its constants and parts under its adjacency. One that an earlier
-    version wrote without what is needed now is not verified; the reason says what. That the assumptions
-    themselves are true (the constants right, the chain run as declared) numbers cannot show.
+    word, and each of its curves follows from its constants and parts under its adjacency. That the
+    assumptions themselves are true (the constants right, the chain run as declared) numbers cannot show.
     """
 
     try:
@@ -279,7 +196,7 @@ def verify(record: Constants) -> Verification:
             raise DeclarationError("one run is counted twice: its statements do not compose.")
     except RecursionError:
         return Verification(False, "the record is nested too deeply.")
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (PrivateMCMCError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         return Verification(False, str(error))
     return Verification(True, f"rule {read['argument']['rule']!r}: every curve follows from the constants.")
 
@@ -291,9 +208,9 @@ def _check(record: Constants) -> None:
     check_fields("the argument", argument, _ARGUMENT)
     name, constants = argument["rule"], argument["constants"]
     if name not in RULES:
-        raise DeclarationError(f"no recomputation is known for the rule {name!r}.")
+        raise DeclarationError(f"no function is known for the rule {name!r}.")
     rule = RULES[name]
-    check_fields(f"rule {name!r}", constants, rule.constants, rule.later)
+    check_fields(f"rule {name!r}", constants, rule.constants, rule.optional)
     if name != "average" and COUPLING in argument["assumptions"]:
         raise DeclarationError(
             f"rule {name!r} does not hold the constants of the coupled chains: it cannot be verified."
@@ -310,16 +227,16 @@ def _check(record: Constants) -> None:
     unit = _checked_unit(record)
     try:
         lost = missing(rule.lines(adjacency, constants), argument["assumptions"])
-        constants = constants if unit is None else {**constants, "rows_of_unit": unit.rows}
-        wanted: list[Record] = []
+        wanted: list[object] = []
         if lost is None:
             with warnings.catch_warnings():
                 # Extreme constants may overflow on the way; what comes out is compared all the same.
                 warnings.simplefilter("ignore", RuntimeWarning)
-                wanted = rule.curves(adjacency, constants, parts)
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+                found = rule.curves(adjacency, constants, tuple(map(Statement.from_dict, parts)), unit)
+                wanted = [unplain(plain(curve.to_dict())) for curve in found]
+    except (PrivateMCMCError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DeclarationError(
-            f"rule {name!r}: the constants are incomplete or contradict each other ({error!r})."
+            f"rule {name!r}: the constants are incomplete or contradict each other ({error})."
         ) from error
     if lost is not None:
         raise DeclarationError(f"rule {name!r}: without the assumption {lost!r} it cannot be verified.")

@@ -1,0 +1,106 @@
+"""What the constants of a run say: plain formulas, no code of the accountant."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from private_mcmc.records import Constants
+
+_MOST_STEPS = 2 * 10**7
+
+
+def check_together(c: Constants) -> None:
+    """Refuse constants that are each fine and cannot be those of one run."""
+    steps, rows, batch = c["num_steps"], c["num_rows"], c["batch"]
+    if isinstance(c["step_size"], tuple) and len(c["step_size"]) != steps:
+        raise ValueError("every step has a size")
+    release = c.get("release")
+    if (isinstance(release, tuple) and release[-1] > steps) or c.get("first", 1) > steps:
+        raise ValueError("only steps of the run are released")
+    for low, high, convex in (
+        (c["strong_convexity"], c["smoothness"], c["convex"]),
+        (c["prior_strong_convexity"], c["prior_smoothness"], c["prior_convex"]),
+    ):
+        if not low <= high or (low > 0 and not convex):
+            raise ValueError("strong convexity means convex, and is at most the smoothness")
+    if batch is not None:
+        scheme, rate, size = batch["scheme"], batch["rate"], batch["size"]
+        if (rate is not None, size is not None) != (scheme == "poisson", scheme == "fixed") or rate == 0:
+            raise ValueError("a batch has the rate or the size that its scheme needs")
+        if size is not None and size > rows:
+            raise ValueError("batches have at most all rows")
+
+
+def two_rows(adjacency: str) -> int:
+    """How often one row counts in the difference of two sums."""
+    return 2 if adjacency == "replace_one" else 1
+
+
+def _factor(c: Constants) -> float:
+    batch = c["batch"]
+    if batch is None:
+        return 1.0
+    return float(c["num_rows"] / batch["size"] if batch["rate"] is None else 1 / batch["rate"])
+
+
+def rows_summed(c: Constants) -> int:
+    """The most rows in one sum."""
+    batch = c["batch"]
+    sizes = [c["num_rows"]]
+    if batch is not None and batch["size"] is not None:
+        sizes.append(batch["size"])
+    return int(min(sizes))
+
+
+def exact_row(c: Constants) -> float:
+    """``wC`` times the public factor of a batch: what one row adds to a gradient."""
+    return float(c["temper"] * c["clip"] * _factor(c))
+
+
+def rounding(c: Constants) -> float:
+    """``2wC·n_s·√cond(M)·n_s k u/(1 − n_s k u)``: what float64 adds to the difference of two sums.
+
+    ``k`` is the number of rows of a person.
+    """
+    count = rows_summed(c)
+    load = count * c.get("rows_of_unit", 1) * 2.0**-53
+    if not load < 0.5:
+        raise ValueError("float64 sums of so many rows carry no useful bound")
+    return float(2 * exact_row(c) * count * math.sqrt(c["condition_number"]) * load / (1 - load))
+
+
+def changes(adjacency: str, c: Constants) -> tuple[float, float]:
+    """Largest change of a step's gradient between adjacent data, and that of one present row."""
+    scheme = None if c["batch"] is None else c["batch"]["scheme"]
+    if scheme == "fixed" and adjacency == "add_remove":
+        raise ValueError("refused: the slot of a removed row is refilled")
+    return two_rows(adjacency) * exact_row(c) + rounding(c), exact_row(c) + rounding(c)
+
+
+def step_sizes(c: Constants) -> tuple[float, ...]:
+    """The size of every step."""
+    given = c["step_size"]
+    if not c["num_steps"] <= _MOST_STEPS:
+        raise ValueError("more steps than are recomputed one by one")
+    return given if isinstance(given, tuple) else (given,) * c["num_steps"]
+
+
+def used_sizes(c: Constants) -> Counter[float]:
+    """How often each step size occurs up to the last released step."""
+    last = ends(c)[-1]
+    return (
+        Counter(c["step_size"][:last])
+        if isinstance(c["step_size"], tuple)
+        else Counter({c["step_size"]: last})
+    )
+
+
+def ends(c: Constants) -> tuple[int, ...]:
+    """The released steps of which each needs a bound: of a path the last alone."""
+    release = c["release"]
+    if isinstance(release, tuple):
+        return release
+    if release not in ("last", "path"):
+        raise ValueError(f"release {release!r} is not a release of states")
+    return (c["num_steps"],)

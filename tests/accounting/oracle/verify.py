@@ -1,0 +1,178 @@
+"""The second derivation of every curve: from a record, by code that shares nothing with the accountant.
+
+A rule's function takes the adjacency, the constants and the parts of a statement and returns every curve that
+they justify, as plain records. Closed forms of the accountant are recomputed by recursion.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+from private_mcmc.records import Constants, Parts, Record, unplain
+from tests.accounting.oracle import conjugate, langevin
+
+
+def _gaussian(m: float) -> Record:
+    return {"kind": "gaussian", "m": float(m)}
+
+
+def _pure(level: float) -> Record:
+    return {"kind": "pure", "level": float(level)}
+
+
+def _concentrated(rho: float) -> Record:
+    return {"kind": "concentrated", "rho": float(rho)}
+
+
+def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    needed = (c["sensitivity"] + c["dim"] * c["grid"]) / c["scale"]
+    if not needed <= c["epsilon"] * (1 + 1e-12):
+        return []
+    single = [{"kind": "laplace", "level": float(c["epsilon"])}] if c["dim"] == 1 and c["grid"] == 0 else []
+    return [_pure(c["epsilon"]), *single]
+
+
+def _noise(sensitivity: float, scale: float, grid: float | None, entries: float) -> list[Record]:
+    if grid is None:
+        return [_gaussian((sensitivity**2 / scale**2) ** 0.5)]
+    reach = sensitivity / scale + math.sqrt(entries) * grid / scale
+    return [_concentrated(reach * reach / 2)]
+
+
+def _second_moments(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    if c["adjacency"] != adjacency:
+        return []
+    squared = c["radius"] ** 4 * (2 if adjacency == "replace_one" and c["dim"] > 1 else 1)
+    return _noise(math.sqrt(squared), c["noise_sd"], c["grid"], float(c["dim"]) ** 2)
+
+
+def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    options = [part["curves"] for part in parts]
+    found = []
+    for indices in c["choices"]:
+        if not all(index < len(curves) for curves, index in zip(options, indices, strict=True)):
+            raise ValueError("a choice is of a curve that the part has")
+        choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
+        failures = [curve["failure"] for curve in choice if curve["kind"] == "unless"]
+        choice = [curve["inner"] if curve["kind"] == "unless" else curve for curve in choice]
+        flat = [
+            leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
+        ]
+        merged = []
+        squares = sum(leaf["m"] ** 2 for leaf in flat if leaf["kind"] == "gaussian")
+        rho = sum(leaf["rho"] for leaf in flat if leaf["kind"] == "concentrated")
+        if any(leaf["kind"] == "gaussian" for leaf in flat):
+            merged.append(_gaussian(math.sqrt(squares)))
+        if any(leaf["kind"] == "concentrated" for leaf in flat):
+            merged.append(_concentrated(rho))
+        merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated", "sampled")]
+        merged += _counted_together([leaf for leaf in flat if leaf["kind"] == "sampled"])
+        whole = merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)}
+        found.append({"kind": "unless", "inner": whole, "failure": sum(failures)} if failures else whole)
+    return found
+
+
+def _group(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    (part,) = parts
+    scaled = [_for_rows(curve, c["rows"]) for curve in part["curves"]]
+    return [curve for curve in scaled if curve is not None]
+
+
+def _for_rows(curve: Constants, rows: int) -> Record | None:
+    if curve["kind"] == "product":
+        inner = tuple(_for_rows(leaf, rows) for leaf in curve["parts"])
+        return None if None in inner else {"kind": "product", "parts": inner}
+    powers = {"gaussian": ("m", 1), "pure": ("level", 1), "laplace": ("level", 1), "concentrated": ("rho", 2)}
+    if curve["kind"] not in powers:
+        return None
+    name, power = powers[curve["kind"]]
+    return {"kind": curve["kind"], name: float(rows**power * float(curve[name]))}
+
+
+def _counted_together(leaves: Sequence[Record]) -> list[Record]:
+    kept: list[Record] = []
+    for leaf in leaves:
+        same = [old for old in kept if all(old[key] == leaf[key] for key in ("pair", "rate", "ratio"))]
+        if same:
+            same[0]["steps"] += leaf["steps"]
+        else:
+            kept.append(dict(leaf))
+    return kept
+
+
+def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    levels = [[curve["m"] for curve in part["curves"] if curve["kind"] == "gaussian"] for part in parts]
+    spent = sum(min(level, default=math.inf) ** 2 for level in levels)
+    return [_gaussian(c["budget"])] if spent <= c["budget"] ** 2 else []
+
+
+RULES: dict[str, Callable[[str, Constants, Parts], list[Record]]] = {
+    "posterior.bounded": lambda adjacency, c, parts: [
+        _pure(c["range_b"]),
+        _concentrated((c["range_b"] / 2) ** 2 / 2),
+    ],
+    "posterior.strongly_log_concave": lambda adjacency, c, parts: [
+        _gaussian(c["sensitivity"] / c["strong_convexity"] ** 0.5)
+    ],
+    "posterior.bounded_gradient": lambda adjacency, c, parts: [
+        _gaussian(2 * c["gradient_bound"] / c["prior_strong_convexity"] ** 0.5)
+    ],
+    "posterior.beta_binomial": conjugate.beta_binomial,
+    "posterior.dirichlet_categorical": conjugate.dirichlet_categorical,
+    "posterior.gamma_poisson": conjugate.gamma_poisson,
+    "noise.laplace": _laplace,
+    "noise.gaussian": lambda adjacency, c, parts: _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"]),
+    "noise.second_moments": _second_moments,
+    "langevin": langevin.langevin,
+    "average": langevin.average,
+    "composition": _composition,
+    "group": _group,
+    "adaptive": _adaptive,
+}
+
+_TOLERANCE, _TINY = 1e-9, 1e-150
+
+
+def agrees(record: Constants) -> bool:
+    """Whether every curve of a record, and of its parts, follows from its constants by this derivation.
+
+    ``record``: what ``Statement.to_dict`` gave, also after a JSON round trip. Fields and sentences are not
+    looked at.
+    """
+    return _agrees(unplain(record))
+
+
+def _agrees(record: Constants) -> bool:
+    argument, unit = record["argument"], record.get("unit")
+    constants = (
+        argument["constants"] if unit is None else {**argument["constants"], "rows_of_unit": unit["rows"]}
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            wanted = RULES[argument["rule"]](record["adjacency"], constants, record["parts"])
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return False
+    return all(map(_agrees, record["parts"])) and all(
+        any(_same(curve, candidate) for candidate in wanted) for curve in record["curves"]
+    )
+
+
+def _same(found: object, wanted: object) -> bool:
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return False
+    if isinstance(wanted, Mapping):
+        return (
+            isinstance(found, Mapping)
+            and found.keys() == wanted.keys()
+            and all(_same(found[key], wanted[key]) for key in wanted)
+        )
+    if isinstance(wanted, tuple):
+        return isinstance(found, tuple) and len(found) == len(wanted) and all(map(_same, found, wanted))
+    if isinstance(wanted, float) and isinstance(found, (int, float)):
+        # Of every field of a curve the larger number is the weaker claim.
+        tiny = 0 <= wanted <= found <= _TINY
+        return found == wanted or tiny or math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=0.0)
+    return bool(found == wanted)
