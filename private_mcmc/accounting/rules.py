@@ -29,7 +29,7 @@ from private_mcmc.accounting.fields import (
     some,
 )
 from private_mcmc.accounting.langevin.langevin_statement import average_curves, langevin_curves
-from private_mcmc.accounting.statement import Statement
+from private_mcmc.accounting.statement import Statement, set_check
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Constants, plain, unplain
 from private_mcmc.target import Adjacency, Unit
@@ -283,3 +283,6 @@ def _same(found: object, wanted: object) -> bool:
         tiny = 0 <= wanted <= found <= _TINY
         return found == wanted or tiny or math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=0.0)
     return bool(found == wanted)
+
+
+set_check(verify)

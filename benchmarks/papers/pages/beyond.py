@@ -229,7 +229,7 @@ def _posteriors() -> Section:
             "certified",
             "proved in the file's docstring: monotone in Σx², mean and scale composed",
             "`benchmarks/papers/bounds/normal.py`",
-            "tests/benchmarks/test_papers_pages.py::test_certified_slopes_cover_the_posteriors_of_data_sets",
+            "tests/benchmarks/test_papers_pages.py::test_the_certificate_of_the_ratio_domain_covers_pairs_drawn_from_it",
         ),
         Claim(
             "anisotropic noise, one bound for each coordinate",
