@@ -19,6 +19,8 @@ FloatArray = NDArray[np.float64]
 Real = TypeVar("Real", float, FloatArray)
 
 UP = 1.0 + 2.0**-48  # a dozen correctly rounded operations on non-negative numbers err by less
+# Of dozens of operations, roots among them; of norms, products and eigenvalues of small matrices.
+UP_LONG, UP_MATRIX = 1.0 + 1e-12, 1.0 + 1e-9
 TINY = math.ulp(0.0)
 
 

@@ -20,6 +20,7 @@ from private_mcmc.accounting import (
     row_sensitivity,
 )
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
+from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.flatten import abstract, trace
@@ -28,7 +29,6 @@ from private_mcmc.preflight.conjugates import conjugate_certificates
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Target, check_positive
 
-_UP = 1 + 1e-12
 # A clip at the proved bound itself is idle: the rounding of the bound is not part of it. Kernels scale no
 # row whose norm is within that of the clip, as long as the rounding of the norm, too, is within CLIP_SLACK.
 _BOUND_ROUNDING = 1e-11
@@ -74,23 +74,23 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         # Clipped coordinate by coordinate, the rows' terms are no gradients and need not be monotone.
         return Curvature(prior_strong_convexity=prior_mu, prior_smoothness=prior_smooth)
     widest = largest_eigenvalue(schedule.preconditioner)
-    free = times(math.sqrt(widest) * _UP, rows.gradient_bound)
+    free = times(math.sqrt(widest) * UP_LONG, rows.gradient_bound)
     idle = clip_is_idle(row_model, schedule)
-    bend = times(widest * _UP, rows.curvature_bound)
+    bend = times(widest * UP_LONG, rows.curvature_bound)
     if single is not None and rows.convex:
-        radius = times(math.sqrt(widest) * _UP, single.radius)
+        radius = times(math.sqrt(widest) * UP_LONG, single.radius)
         bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
     convex_rows = rows.convex and (idle or single is not None)
     total = times(weight, bend)
-    mu = prior_mu if convex_rows else max(prior_mu - total * _UP, 0.0)
+    mu = prior_mu if convex_rows else max(prior_mu - total * UP_LONG, 0.0)
     return Curvature(
         strong_convexity=mu if math.isfinite(mu) else 0.0,
-        smoothness=(prior_smooth + total) * _UP,
+        smoothness=(prior_smooth + total) * UP_LONG,
         prior_strong_convexity=prior_mu,
         prior_smoothness=prior_smooth,
         prior_convex=row_model.prior.convex,
         convex=convex_rows and row_model.prior.convex,
-        gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * _UP,
+        gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * UP_LONG,
         source=rows.why,
     )
 
@@ -117,17 +117,17 @@ def reach_of_prior(row_model: RowModel, schedule: Schedule) -> tuple[float, floa
     else:
         steepest = float(np.linalg.norm(slopes)) * math.sqrt(largest_eigenvalue(metric))
     if not mu > 0:
-        return math.inf, steepest * _UP
+        return math.inf, steepest * UP_LONG
     if scales.ndim == 1 and prior.factorised:
         far = (slopes / prior.lower + _SDS / np.sqrt(prior.lower)) / np.sqrt(scales)
-        return float(np.max(far)), steepest * _UP
-    return steepest / mu + _SDS / math.sqrt(mu), steepest * _UP
+        return float(np.max(far)), steepest * UP_LONG
+    return steepest / mu + _SDS / math.sqrt(mu), steepest * UP_LONG
 
 
 def clip_is_idle(row_model: RowModel, schedule: Schedule) -> bool:
     """Whether no row of the domain, or person, has a gradient that the schedule's clip would shorten."""
     widest = largest_eigenvalue(schedule.preconditioner)
-    free = times(math.sqrt(widest) * _UP, row_model.constants.gradient_bound)
+    free = times(math.sqrt(widest) * UP_LONG, row_model.constants.gradient_bound)
     return never_clips(free, schedule.clip, row_model)
 
 

@@ -24,6 +24,7 @@ from private_mcmc.accounting import (
 )
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.mechanisms import gaussian, laplace
+from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.certificates import largest_eigenvalue
@@ -41,8 +42,7 @@ from private_mcmc.release.site_functions import (
 from private_mcmc.schedule import Average, Matrix, Schedule
 from private_mcmc.target import Target
 
-_UP = 1 + 1e-9
-# The share of a slope that rounding may take: well inside ``_UP``.
+# The share of a slope that rounding may take: well inside ``UP_MATRIX``.
 _LOST = 1e-10
 
 
@@ -68,11 +68,11 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
     if isinstance(part, Slopes):
         inner = _in_metric(part.matrix, schedule.preconditioner)
         gram = inner @ inner.T
-        slopes = np.sqrt(np.diag(gram)) * _UP
+        slopes = np.sqrt(np.diag(gram)) * UP_MATRIX
     else:
         gram = None
         widest = math.sqrt(largest_eigenvalue(schedule.preconditioner))
-        slopes = np.full(part.size, part.constant * widest * _UP)
+        slopes = np.full(part.size, part.constant * widest * UP_MATRIX)
     # What is no number bounds nothing.
     slopes = np.where(slopes >= 0, slopes, math.inf)
     # A constant value moves by nothing, however far the chains are apart.
@@ -93,13 +93,15 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
     if gram is not None:
         free = np.flatnonzero(~capped)
         scale = np.where(slopes > 0, slopes, 1.0)[free]
-        correlation = gram[np.ix_(free, free)] / np.outer(scale, scale) * _UP**2
+        correlation = gram[np.ix_(free, free)] / np.outer(scale, scale) * UP_MATRIX**2
         l1, l2 = _coordinatewise(correlation)
         count = int(capped.sum())
-        return Movement(units, slopes, (l1 + count) * _UP, math.hypot(l2, math.sqrt(count)) * _UP)
+        return Movement(units, slopes, (l1 + count) * UP_MATRIX, math.hypot(l2, math.sqrt(count)) * UP_MATRIX)
     # Each value moves by at most one unit, all together by at most the largest ratio in L2.
     joint = min(math.sqrt(len(units)), float(np.max(moves / units)))
-    return Movement(units, slopes, min(len(units), math.sqrt(len(units)) * joint) * _UP, joint * _UP)
+    return Movement(
+        units, slopes, min(len(units), math.sqrt(len(units)) * joint) * UP_MATRIX, joint * UP_MATRIX
+    )
 
 
 def together(movements: tuple[Movement, ...]) -> Movement:
@@ -107,8 +109,8 @@ def together(movements: tuple[Movement, ...]) -> Movement:
     return Movement(
         np.concatenate([m.units for m in movements]),
         np.concatenate([m.slopes for m in movements]),
-        math.fsum(m.l1 for m in movements) * _UP,
-        math.sqrt(math.fsum(m.l2**2 for m in movements)) * _UP,
+        math.fsum(m.l1 for m in movements) * UP_MATRIX,
+        math.sqrt(math.fsum(m.l2**2 for m in movements)) * UP_MATRIX,
     )
 
 
@@ -121,7 +123,7 @@ def _coordinatewise(correlation: FloatArray) -> tuple[float, float]:
         return 0.0, 0.0
     largest = max(0.0, float(np.linalg.eigvalsh(correlation)[-1]))
     total = float(np.abs(correlation).sum())
-    return math.sqrt(total), math.sqrt(min(total, largest * _UP))
+    return math.sqrt(total), math.sqrt(min(total, largest * UP_MATRIX))
 
 
 def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.schedule import Schedule
 
@@ -22,7 +23,6 @@ FloatArray = npt.NDArray[np.float64]
 
 _GRID_BITS = 40
 _LARGEST = 2.0**1000
-_UP = 1 + 2.0**-40
 # Discrete noise counts as Gaussian after giving this many grid steps of its sd to the smoothing of the grid.
 _SMOOTHING_STEPS = 4.0
 
@@ -116,7 +116,7 @@ class LaplaceNoise(_Noise):
     @property
     def charged_sensitivity(self) -> float:
         """``Δ_1 + h·d``."""
-        return (self.sensitivity + self.grid * self.size) * _UP
+        return (self.sensitivity + self.grid * self.size) * UP_LONG
 
     @property
     def sd(self) -> float:
@@ -146,7 +146,7 @@ def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceN
     """The smallest Laplace noise that makes ``size`` values of L1 sensitivity ``sensitivity`` ε-DP."""
     _check(sensitivity, size, epsilon=epsilon)
     grid = math.ldexp(power_of_two_below(sensitivity / epsilon), -_GRID_BITS)
-    scale = (sensitivity + grid * size) * _UP / epsilon * _UP
+    scale = (sensitivity + grid * size) * UP_LONG / epsilon * UP_LONG
     return LaplaceNoise(epsilon, sensitivity, size, scale, grid)
 
 
@@ -179,13 +179,13 @@ class GaussianNoise(_Noise):
     @property
     def charged_sensitivity(self) -> float:
         """``Δ_2 + h√d``."""
-        return (self.sensitivity + self.grid * math.sqrt(self.size)) * _UP
+        return (self.sensitivity + self.grid * math.sqrt(self.size)) * UP_LONG
 
     @property
     def gaussian_scale(self) -> float:
         """``√(σ² − 16h²)``, the sd of the continuous noise that this discrete noise is as good as."""
         smoothing = _SMOOTHING_STEPS * self.grid
-        return math.sqrt((self.scale - smoothing) * (self.scale + smoothing)) / _UP
+        return math.sqrt((self.scale - smoothing) * (self.scale + smoothing)) / UP_LONG
 
     @property
     def sd(self) -> float:
@@ -215,8 +215,8 @@ def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoi
     """The smallest Gaussian noise that makes ``size`` values of L2 sensitivity ``sensitivity`` ``m``-GDP."""
     _check(sensitivity, size, gdp=gdp)
     grid = math.ldexp(power_of_two_below(sensitivity / gdp), -_GRID_BITS)
-    continuous = (sensitivity + grid * math.sqrt(size)) * _UP / gdp
-    scale = math.hypot(continuous, _SMOOTHING_STEPS * grid) * _UP**3
+    continuous = (sensitivity + grid * math.sqrt(size)) * UP_LONG / gdp
+    scale = math.hypot(continuous, _SMOOTHING_STEPS * grid) * UP_LONG**3
     return GaussianNoise(gdp, sensitivity, size, scale, grid)
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc import accounting
+from private_mcmc.accounting import composition
 from private_mcmc.accounting.langevin import bounds, moduli
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
@@ -88,10 +88,9 @@ def _logits_squashed(*args: Any) -> Any:
 
 
 def _stage_not_charged() -> tuple[Patch, ...]:
-    swap = Swap(
-        accounting, "adaptive", "spent += Fraction(stage.gdp) ** 2", "spent = Fraction(stage.gdp) ** 2"
-    )
-    return ((accounting, "adaptive", swap.mutant),)
+    old, new = "spent += Fraction(stage.gdp) ** 2", "spent = Fraction(stage.gdp) ** 2"
+    swap = Swap(composition, "adaptive_curves", old, new)
+    return ((composition, "adaptive_curves", swap.mutant),)
 
 
 def _stage_keys_reused() -> tuple[Patch, ...]:
