@@ -259,7 +259,7 @@ def test_a_resumed_run_is_on_the_same_holes(monkeypatch, tmp_path):
     np.testing.assert_array_equal(mcmc.get_samples()["w"], wanted)
 
 
-def interrupted(schedule, done=0):
+def interrupted(*arguments):
     raise KeyboardInterrupt
 
 
