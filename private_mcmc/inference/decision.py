@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Curvature, Statement
-from private_mcmc.accounting.langevin.moduli import noise_sd
-from private_mcmc.accounting.langevin.sensitivity import noise_ratio
+from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
+from private_mcmc.inference.price import Price, price
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.kernels.streamed_chain import StreamedRunner, streamed_runner
 from private_mcmc.model import RowModel, read
-from private_mcmc.preflight import PreflightReport, curvature, examine
-from private_mcmc.preflight.certificates import reach_of_prior
+from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
-from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
-from private_mcmc.schedule import ROUNDING, Release, Schedule
+from private_mcmc.release import Expectations, ExpectationsPlan
+from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
 
 
@@ -70,12 +68,35 @@ class Declaration:
 class Decision:
     """A run that may happen."""
 
+    declared: Declaration
     reading: RowModel
-    schedule: Schedule
-    report: PreflightReport
-    statement: Statement
-    expectations: ExpectationsPlan | None
-    layout: Layout = ONE_DEVICE
+    price: Price
+    preflight: Callable[[], PreflightReport]
+
+    @property
+    def schedule(self) -> Schedule:
+        """What runs."""
+        return self.price.schedule
+
+    @property
+    def statement(self) -> Statement:
+        """The run's own."""
+        return self.price.statement
+
+    @property
+    def expectations(self) -> ExpectationsPlan | None:
+        """How averages are noised, where they are what is released."""
+        return self.price.expectations
+
+    @property
+    def layout(self) -> Layout:
+        """Devices, and rows and chains on them."""
+        return self.declared.layout
+
+    @cached_property
+    def report(self) -> PreflightReport:
+        """What preflight knows of the posterior; asked when somebody reads it, for no price rests on it."""
+        return self.preflight()
 
     @cached_property
     def runner(self) -> ChainRunner:
@@ -97,7 +118,7 @@ class Decision:
 
 
 def decide(declared: Declaration, n: int) -> Decision:
-    """Read the model, run preflight, compute the run's own statement.
+    """Read the model, compute the run's price; under ``guarantee="posterior"`` ask preflight as well.
 
     ``n`` is the number of rows, or the public ``n_max`` under ``add_remove``.
     """
@@ -121,83 +142,25 @@ def decide(declared: Declaration, n: int) -> Decision:
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
             "statement is what holds: guarantee='run'."
         )
-    report = examine(
-        reading,
-        declared.target,
-        n=n,
-        clip=schedule.clip,
-        temper=schedule.temper,
-        schedule=schedule,
-        model_name=getattr(declared.model, "__name__", "model"),
-    )
-    if declared.guarantee == "posterior" and report.verdict != "private":
-        raise NotPrivate(_posterior_refusal(report), report)
-    proved = curvature(reading, schedule)
-    schedule, proved = _kept(schedule, proved, reading)
-    if expectations is not None:
-        _check_contraction(schedule, proved)
-        priced = plan_expectations(expectations, reading, schedule, proved, declared.target)
-        statement = priced.statement
-    else:
-        priced, statement = None, accounting.langevin_statement(schedule, proved)
-    statement = accounting.capped(statement, n)
-    if not statement.delta(declared.target.epsilon) <= declared.target.delta:
-        raise NotPrivate(_run_refusal(statement, schedule, declared.target), report)
-    return Decision(reading, schedule, report, statement, priced, declared.layout)
 
-
-# The largest share of what one row moves that rounding may move a step.
-_LARGEST_SHARE = 1e-3
-
-
-def _kept(schedule: Schedule, proved: Curvature, reading: RowModel) -> tuple[Schedule, Curvature]:
-    """The schedule with a box that hidden states are kept in, so that what rounding moves is charged.
-
-    Where nothing says how wide, states are assumed to stay in a box that the statement names; such chains are
-    not known to contract either, and are charged as paths.
-    """
-    if schedule.release == "path":
-        return schedule, proved
-    half, slope = reach_of_prior(reading, schedule)
-    half = min(half, schedule.diameter / 2)
-    smooth = math.isfinite(proved.prior_smoothness) and math.isfinite(slope)
-    if not (smooth and math.isfinite(half) and noise_ratio(schedule)[1] and schedule.clips is None):
-        _check_rounding(schedule)
-        return schedule, proved
-    proved, kept = replace(proved, prior_slope=slope), replace(schedule, within=half)
-    share = accounting.kept_rounding(kept, proved)
-    if not share <= _LARGEST_SHARE:
-        raise _rounded_away(
-            f"float64 rounds off {share:.3g} of what one row moves a step, where |θ| ≤ {half:.3g}"
-        )
-    return replace(kept, rounding=max(share, ROUNDING)), proved
-
-
-def _check_rounding(schedule: Schedule) -> None:
-    """Statements of hidden states rest on a box, in which float64 rounds little beside what a row moves."""
-    size, noise = accounting.rounding_box(schedule), noise_sd(schedule, max(schedule.step_sizes))
-    if not size >= noise:
-        raise _rounded_away(
-            f"the noise of a step, {noise:.3g}, takes hidden states out of |θ| ≤ {size:.3g}, where float64 "
-            "rounds off little beside what one row moves"
+    @cache
+    def preflight() -> PreflightReport:
+        return examine(
+            reading,
+            declared.target,
+            n=n,
+            clip=schedule.clip,
+            temper=schedule.temper,
+            schedule=schedule,
+            model_name=getattr(declared.model, "__name__", "model"),
         )
 
-
-def _rounded_away(why: str) -> DeclarationError:
-    return DeclarationError(
-        f"{why}: nothing would be proved. Take a larger product of clip, temper and step_size, or "
-        "release='path'."
-    )
-
-
-def _check_contraction(schedule: Schedule, proved: Curvature) -> None:
-    """An average of a chain that does not contract has a sensitivity that grows without bound."""
-    limit = 2 / proved.smoothness if proved.strong_convexity > 0 else math.inf
-    if not max(schedule.step_sizes) < limit:
-        raise DeclarationError(
-            f"step_size={max(schedule.step_sizes):g}: the chain contracts only for step sizes below 2/L = "
-            f"{limit:.4g} (L = {proved.smoothness:.4g}, for every data set of the declared rows)."
-        )
+    if declared.guarantee == "posterior" and preflight().verdict != "private":
+        raise NotPrivate(_posterior_refusal(preflight()), preflight())
+    priced = price(reading, schedule, declared.target, expectations)
+    if not priced.statement.delta(declared.target.epsilon) <= declared.target.delta:
+        raise NotPrivate(_run_refusal(priced.statement, priced.schedule, declared.target), preflight())
+    return Decision(declared, reading, priced, preflight)
 
 
 def _posterior_refusal(report: PreflightReport) -> str:
