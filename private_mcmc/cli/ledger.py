@@ -35,9 +35,6 @@ def init(
     epsilon: Annotated[float, typer.Option(help="Total ε of everything ever released on it.")],
     delta: Annotated[float, typer.Option(help="Total δ.")],
     adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out.")] = "replace_one",
-    filter: Annotated[
-        str | None, typer.Option(help="gdp, rdp or basic; by default gdp, and basic at δ = 0.")
-    ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Column of identifiers, where persons with several rows are protected.")
     ] = None,
@@ -45,49 +42,15 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Declare a data set and its budget; the file is made if there is none."""
+    from private_mcmc.release import Filter
+
     with _errors(as_json):
         # Before a file is made.
         target = Target(epsilon, delta, check_adjacency(adjacency))
+        Filter.of(target)
         ledger = open_ledger(path, key, create=not path.exists())
-        ledger.declare(dataset, target, filter=filter, unit=unit)  # type: ignore[arg-type]
+        ledger.declare(dataset, target, unit=unit)
         _show(ledger, dataset, as_json)
-
-
-CohortOption = Annotated[list[str], typer.Option(help="A cohort; repeat it for more.", show_default=False)]
-
-
-@app.command()
-def cohorts(
-    path: FileArgument,
-    dataset: Annotated[str, typer.Option(help="A data set of persons.", show_default=False)],
-    cohort: CohortOption,
-    membership: Annotated[
-        str, typer.Option(help="public (and fixed), or exclusive (add_remove and zero_out).")
-    ],
-    at_most: Annotated[int, typer.Option(help="The most cohorts that one person is in.")] = 1,
-    key: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Declare cohorts of persons: releases that no person can be in twice do not add up."""
-    with _errors(as_json):
-        ledger = open_ledger(path, key)
-        ledger.cohorts(dataset, tuple(cohort), membership=membership, at_most=at_most)  # type: ignore[arg-type]
-        _show(ledger, dataset, as_json)
-
-
-@app.command()
-def wave(
-    path: FileArgument,
-    dataset: Annotated[str, typer.Option(help="The data set whose cohorts are in it.", show_default=False)],
-    name: Annotated[str, typer.Option(help="Of the wave: charge DATASET/NAME.", show_default=False)],
-    cohort: CohortOption,
-    key: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Declare one year's rows: those of persons of these cohorts and of nobody else."""
-    with _errors(as_json):
-        ledger = open_ledger(path, key)
-        _show(ledger, ledger.wave(dataset, name, tuple(cohort)), as_json)
 
 
 @app.command()

@@ -153,9 +153,6 @@ def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) ->
         show(page, averages if answers.levels else averages[0], as_json)
 
 
-_SQLITE = b"SQLite format 3"
-
-
 def report(
     what: Annotated[Path, typer.Argument(help="a dossier's folder, a ledger file, or a saved plan")],
     key: KeyOption = None,
@@ -169,6 +166,7 @@ def report(
 
 def _page(what: Path, key: Path | None) -> Report:
     from private_mcmc.dossier.record import RECORD
+    from private_mcmc.release.ledger.file import MAGIC
 
     if what.is_dir() or what.name == RECORD:
         from private_mcmc.dossier import Study
@@ -186,8 +184,8 @@ def _page(what: Path, key: Path | None) -> Report:
     if not what.is_file():
         raise DeclarationError(f"{what}: a device or a pipe, where a file is needed.")
     with what.open("rb") as file:
-        first = file.read(len(_SQLITE))
-    if first == _SQLITE:
+        first = file.read(len(MAGIC))
+    if first == MAGIC:
         return open_ledger(what, key).report()
     return _plan(what)
 

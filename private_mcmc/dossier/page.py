@@ -34,7 +34,6 @@ from private_mcmc.report import (
     Verdict,
     at_most,
     number,
-    rounded_up,
 )
 from private_mcmc.report.blocks import Cell
 from private_mcmc.target import check_adjacency
@@ -212,7 +211,7 @@ def _ledger(study: StudyRecord) -> list[Block]:
     books = study.ledger
     if books is None:
         return [Note("Nothing keeps count: what other runs tell about the same people adds up.", "unsure")]
-    budget = f"ε = {rounded_up(books['epsilon'], 6):g} at δ = {rounded_up(books['delta'], 6):g}"
+    budget = f"ε = {at_most(books['epsilon'], 6)} at δ = {at_most(books['delta'], 6)}"
     return [
         Facts(
             (
@@ -240,10 +239,8 @@ def _sentences(study: StudyRecord) -> tuple[str, ...]:
     if study.ledger is None:
         found.append("Nothing else was or will be released about these people that is not added to this.")
     else:
-        file, whole = study.ledger["file"], study.ledger.get("whole")
-        name = f"`{study.ledger['dataset']}`" if whole is None else f"`{whole}`, or as its parts and waves"
-        found.append(f"All that is ever released about these people is charged to `{file}` as {name}.")
-        found += study.ledger.get("claimed", ())
+        file, name = study.ledger["file"], study.ledger["dataset"]
+        found.append(f"All that is ever released about these people is charged to `{file}` as `{name}`.")
     if study.adjacency != "replace_one":
         found.append(f"{study.n:,} is a public number that was not counted from the table.")
     return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))

@@ -311,9 +311,8 @@ def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
     need(
         not marked or said == claims, "rows, weight or certificate are not those of the run that was charged."
     )
-    known = charge.dossiers or ()
-    words = "of this charge the ledger knows " + ("another dossier." if known else "no dossier.")
-    need(study.fingerprint in known, words)
+    words = "of this charge the ledger knows " + ("another dossier." if charge.dossiers else "no dossier.")
+    need(study.fingerprint in charge.dossiers, words)
     cost = state.dataset(charge.dataset).filter.cost(study.price)
     need(cost <= charge.cost * (1 + Fraction(1, 10**9)), "less was charged than the release costs.")
     again = standing(state, charge.identity) | {"file": books["file"]}

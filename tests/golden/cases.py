@@ -137,27 +137,22 @@ def posteriors() -> Mapping[str, acc.Statement]:
 
 
 def ledger() -> Json:
-    """Balances and what is left after charges under every filter."""
+    """Balances and what is left after charges of both kinds."""
     noise = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=10.0, what="counts")
     pure = acc.laplace(0.2, adjacency="replace_one", sensitivity=1.0, scale=5.0)
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         book = pmc.Ledger.create(Path(folder) / "ledger.jsonl")
-        for kind in ("gdp", "rdp", "basic"):
-            book.declare(kind, pmc.Target(2.0, 1e-5), filter=kind)
-            for number, statement in enumerate((noise, pure) if kind != "gdp" else (noise, noise)):
-                with book.charge(kind, statement, purpose=f"release {number}"):
-                    pass
-            found[kind] = book.balance(kind).to_dict() | {
-                "charges": [
-                    {
-                        "outcome": charge.outcome,
-                        "cost": float(charge.cost),
-                        "statement": dict(charge.statement),
-                    }
-                    for charge in book.history(kind)
-                ]
-            }
+        book.declare("people", pmc.Target(2.0, 1e-5))
+        for number, statement in enumerate((noise, pure)):
+            with book.charge("people", statement, purpose=f"release {number}"):
+                pass
+        found["people"] = book.balance("people").to_dict() | {
+            "charges": [
+                {"outcome": charge.outcome, "cost": float(charge.cost), "statement": dict(charge.statement)}
+                for charge in book.history("people")
+            ]
+        }
     return found
 
 

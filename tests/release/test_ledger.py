@@ -14,18 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import gaussian, laplace
+from private_mcmc.accounting import gaussian
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
-from private_mcmc.release.ledger.file import _MADE, LedgerFile
-from private_mcmc.release.ledger.filter import filter_for
+from private_mcmc.release.ledger.file import MAGIC, LedgerFile
+from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Target
 
 TARGET = Target(3.0, 1e-6)
 LIMIT = gdp.budget(3.0, 1e-6)
 KEY = b"an owner's key of enough bytes"
-TRIGGERS = [line for line in _MADE if "TRIGGER" in line]
 
 
 def normal(m, adjacency="replace_one"):
@@ -81,43 +80,17 @@ def test_an_adversary_who_reads_every_answer_never_gets_more_than_the_budget(tmp
     choose = random.Random(seed)
     ledger = Ledger.create(tmp_path_factory.mktemp("ledger") / "file")
     ledger.declare("people", TARGET)
-    parts = ledger.partition("people", "site", ("a", "b"))
-    granted = {name: Fraction(0) for name in ("people", *parts)}
+    granted = Fraction(0)
     for _ in range(12):
-        name = choose.choice(list(granted))
-        left = float(ledger.balance(name).remaining)
+        left = float(ledger.balance("people").remaining)
         m = (left * choose.choice([0.1, 0.5, 1 - 1e-12, 1.0, 1 + 1e-12, 2.0])) ** 0.5
         statement = normal(m) if m > 0 else normal(1e-9)
         try:
-            granted[name] += ledger.reserve(name, statement, purpose="more").cost
+            granted += ledger.reserve("people", statement, purpose="more").cost
         except BudgetExceeded:
             continue
-    dearest = granted["people"] + max(granted[part] for part in parts)
-    assert dearest <= Fraction(LIMIT) ** 2
-    assert ledger.balance("people").spent == dearest
-
-
-def test_parts_add_up_unless_declared_disjoint(ledger):
-    ledger.declare("others", TARGET)
-    a, b = ledger.partition("people", "site", ("a", "b"))
-    young, old = ledger.partition("people", "age", ("young", "old"))
-    for name, m in ((a, 0.3), (b, 0.2), (young, 0.1), ("people", 0.1)):
-        ledger.reserve(name, normal(m), purpose="x")
-    assert ledger.balance("people").spent == pytest.approx(0.3**2 + 0.1**2 + 0.1**2)
-    assert ledger.balance("others").spent == 0
-    room = {name: float(ledger.balance(name).remaining) for name in (a, b, young, old, "people")}
-    left = LIMIT**2 - 0.11
-    for name in room:
-        balance = ledger.balance(name)
-        assert balance.spent + balance.remaining == balance.dataset.filter.limit
-    assert room == pytest.approx(
-        {a: left, b: left + 0.09 - 0.04, young: left, old: left + 0.01, "people": left}
-    )
-    with pytest.raises(BudgetExceeded):
-        ledger.reserve(b, normal((room[b] * 1.0001) ** 0.5), purpose="x")
-    ledger.reserve(b, normal((room[b] * 0.9999) ** 0.5), purpose="x")
-    with pytest.raises(LedgerError, match="partitioned"):
-        ledger.partition("people", "site", ("c",))
+    assert granted <= Fraction(LIMIT) ** 2
+    assert ledger.balance("people").spent == granted
 
 
 def test_data_are_recognised_by_a_keyed_fingerprint_that_stays_inside(ledger):
@@ -141,9 +114,7 @@ def test_data_are_recognised_by_a_keyed_fingerprint_that_stays_inside(ledger):
 def test_the_same_data_have_no_second_budget_under_another_name(ledger):
     data = {"x": np.arange(6.0)}
     ledger.declare("others", TARGET)
-    part = ledger.partition("people", "site", ("a", "b"))[0]
-    ledger.reserve(part, normal(0.1), purpose="first", data=data)
-    ledger.reserve("people", normal(0.1), purpose="the part is all of it", data=data)
+    ledger.reserve("people", normal(0.1), purpose="first", data=data)
     before = ledger.verify()
     with pytest.raises(LedgerError, match="knows as 'people"):
         ledger.reserve("others", normal(0.1), purpose="again", data=data)
@@ -179,7 +150,7 @@ def test_declarations_are_made_once(ledger, tmp_path):
         ledger.declare("a/b", TARGET)
     with pytest.raises(LedgerError, match="ledger init"):
         Ledger(tmp_path / "missing")
-    with pytest.raises(LedgerError, match="cannot be created"):
+    with pytest.raises(LedgerError, match="cannot be read or written"):
         Ledger.create(tmp_path / "no" / "folder")
 
 
@@ -192,14 +163,9 @@ def test_a_reservation_is_settled_once(ledger):
         ledger.settle(reservation, "refunded")
 
 
-def test_a_budget_without_delta_is_spent_in_epsilon(tmp_path):
-    ledger = Ledger.create(tmp_path / "file")
-    ledger.declare("people", Target(1.0, 0.0))
-    ledger.reserve("people", laplace(0.75, adjacency="replace_one", sensitivity=1.0, scale=2.0), purpose="x")
-    with pytest.raises(BudgetExceeded, match=r"has ε = 0\.25 left"):
-        ledger.reserve(
-            "people", laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0), purpose="x"
-        )
+def test_a_budget_without_delta_is_refused(ledger):
+    with pytest.raises(DeclarationError, match="δ > 0"):
+        ledger.declare("others", Target(1.0, 0.0))
 
 
 def test_exports_hold_every_charge(ledger):
@@ -224,113 +190,63 @@ def filled(ledger):
     return ledger
 
 
-def changed(ledger, *commands):
-    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
-        for command in commands:
-            connection.execute(command)
+def start_of(content, entry):
+    """Where the line of an entry begins, the first is 1; two lines come before."""
+    place = 0
+    for _ in range(entry + 1):
+        place = content.index(b"\n", place) + 1
+    return place
 
 
-def tampered(ledger, *commands):
-    """Changed past the triggers, which are there again afterwards: nothing but what was changed tells."""
-    away = [f"DROP TRIGGER {line.split()[2]}" for line in TRIGGERS]
-    again = [] if any("DROP" in command for command in commands) else TRIGGERS
-    changed(ledger, *away, *commands, *again)
+def without(content, entry):
+    return content[: start_of(content, entry)] + content[start_of(content, entry + 1) :]
 
 
-@pytest.mark.some(5)
 @pytest.mark.parametrize(
-    "commands",
+    "change",
     [
-        ("UPDATE entries SET body = replace(body, 'run 1', 'run 9') WHERE sequence = 4",),
-        ("DELETE FROM entries WHERE sequence = 4",),
-        ("DELETE FROM entries WHERE sequence = 11",),
-        ("DELETE FROM entries WHERE sequence > 9",),
-        ("DELETE FROM entries",),
-        ("DELETE FROM head",),
-        ("UPDATE head SET count = 10",),
-        ("UPDATE keys SET key = zeroblob(32)",),
-        ("DELETE FROM keys",),
-        ("DROP TABLE entries",),
-        ("UPDATE entries SET body = x'ff00' WHERE sequence = 2",),
-        ("UPDATE entries SET digest = 'ü' WHERE sequence = 2",),
-        ("UPDATE entries SET sequence = 100 WHERE sequence = 11",),
-        ("PRAGMA application_id = 1",),
+        lambda content: content.replace(b"run 1", b"run 9"),
+        lambda content: without(content, 4),
+        lambda content: without(content, 11),
+        lambda content: content[: start_of(content, 9)],
+        lambda content: content[: start_of(content, 1)],
+        lambda content: content[: start_of(content, 0)],
+        lambda content: content.replace(b"11:", b"12:", 1),
+        lambda content: content.replace(b'"key": "', b'"key": "0'),
+        lambda content: content.replace(b'"key": "', b'"key": "00')[:-2],
+        lambda content: content.replace(b"ledger 1", b"ledger 2"),
+        lambda content: content + content[start_of(content, 1) : start_of(content, 2)],
+        lambda content: content[: start_of(content, 2)] + b"\xff" + content[start_of(content, 2) + 1 :],
+        lambda content: b"",
+        lambda content: b"\n" + content,
     ],
 )
-def test_whatever_is_changed_is_found_and_work_stops(filled, commands):
-    tampered(filled, *commands)
+def test_whatever_is_changed_is_found_and_work_stops(filled, change):
+    before, content = filled.history(), filled.path.read_bytes()
+    filled.path.write_bytes(change(content))
     for use in (
-        lambda: Ledger(filled.path),
-        lambda: filled.balance("people"),
-        lambda: filled.reserve("people", normal(0.1), purpose="x"),
-        filled.verify,
+        lambda: Ledger(filled.path).history(),
+        filled.history,
+        lambda: filled.reserve("people", normal(0.1), purpose="x") and filled.history()[:-1],
+        lambda: filled.verify() and filled.history()[:5],
     ):
-        with pytest.raises(LedgerError):
-            use()
-
-
-LOST_UPDATE = "CREATE TRIGGER b BEFORE UPDATE ON head BEGIN SELECT RAISE(IGNORE); END"
-LAST_OUT = "DELETE FROM entries WHERE sequence = NEW.sequence"
-
-
-@pytest.mark.parametrize("key", [None, KEY])
-@pytest.mark.parametrize(
-    "commands",
-    [
-        ("CREATE TRIGGER a BEFORE INSERT ON entries BEGIN SELECT RAISE(IGNORE); END", LOST_UPDATE),
-        (
-            "DROP TRIGGER entries_last",
-            f"CREATE TRIGGER a AFTER INSERT ON entries BEGIN {LAST_OUT}; END",
-            LOST_UPDATE,
-        ),
-        (
-            "ALTER TABLE entries RENAME TO others",
-            "CREATE VIEW entries AS SELECT * FROM others",
-            "CREATE TRIGGER a INSTEAD OF INSERT ON entries BEGIN SELECT 1; END",
-            LOST_UPDATE,
-        ),
-        ("DROP TRIGGER entries_last",),
-        ("CREATE UNIQUE INDEX a ON entries (digest)",),
-    ],
-)
-def test_a_file_that_would_lose_what_is_written_is_found_whoever_has_the_key(tmp_path, key, commands):
-    ledger = Ledger.create(tmp_path / "people.ledger", key)
-    ledger.declare("people", TARGET)
-    changed(ledger, *commands)
-    for use in (lambda: ledger.reserve("people", normal(0.1), purpose="x"), ledger.verify):
-        with pytest.raises(LedgerError, match="triggers"):
-            use()
-
-
-def test_charges_never_lie_in_a_second_file(filled):
-    changed(filled, "PRAGMA journal_mode = WAL")
-    filled.reserve("people", normal(0.1), purpose="x")
-    with closing(sqlite3.connect(filled.path)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    assert [path.name for path in filled.path.parent.iterdir()] == [filled.path.name]
+        with suppress(LedgerError):
+            assert use() == before  # what was appended by nobody counts for nothing
 
 
 def test_a_file_of_another_program_is_refused_and_stays_as_it_is(tmp_path):
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE a (b)")
+    content = other.read_bytes()
     with pytest.raises(LedgerError, match="not a ledger"):
         Ledger(other).verify()
-    with closing(sqlite3.connect(other)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-
-
-def test_entries_cannot_be_changed_by_accident(filled):
-    with closing(sqlite3.connect(filled.path)) as connection:
-        for command in ("UPDATE entries SET body = ''", "DELETE FROM entries"):
-            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-                connection.execute(command)
+    assert other.read_bytes() == content
 
 
 def test_a_cut_file_is_found(filled):
     content = filled.path.read_bytes()
-    for kept in (0, 50, 100, 4096, len(content) // 2, len(content) - 1, len(content) - 4096):
+    for kept in (0, 50, 100, 500, len(content) // 2, len(content) - 1, len(content) - 400):
         filled.path.write_bytes(content[:kept])
         with pytest.raises(LedgerError):
             Ledger(filled.path).verify()
@@ -400,14 +316,13 @@ def charged(ledger, cost, statement, identity="0"):
         transaction.append(entry)
 
 
-BUDGET = filter_for(TARGET).to_dict()
+BUDGET = Filter.of(TARGET).to_dict()
 OTHER = {
     "kind": "dataset",
     "name": "x",
     "adjacency": "replace_one",
     "fingerprint": None,
-    "whole": None,
-    "by": None,
+    "unit": None,
 }
 
 
@@ -415,11 +330,9 @@ OTHER = {
     "entry",
     [
         {"surprise": 1},
-        {"filter": BUDGET | {"kind": "a later kind"}},
+        {"filter": BUDGET | {"limit": "100"}},
         {"filter": BUDGET | {"surprise": 1}},
-        {"filter": BUDGET | {"limit": "1/2"}},
-        {"filter": BUDGET | {"limit": "100", "kind": "rdp", "order": 2.0}},
-        {"filter": BUDGET | {"limit": "2", "kind": "basic"}},
+        {"filter": BUDGET | {"delta": 0.0}},
         {"filter": BUDGET | {"epsilon": 10**400}},
         {"filter": BUDGET | {"limit": -1}},
     ],
@@ -518,8 +431,8 @@ def test_entries_that_make_no_sense_are_the_librarys_own_error(tmp_path_factory,
 
 @settings(deadline=None, max_examples=30)
 @given(st.binary(max_size=300), st.booleans())
-def test_files_that_are_something_else_are_refused(tmp_path_factory, content, like_sqlite):
+def test_files_that_are_something_else_are_refused(tmp_path_factory, content, like_ledger):
     path = tmp_path_factory.mktemp("else") / "file"
-    path.write_bytes((b"SQLite format 3\x00" if like_sqlite else b"") + content)
+    path.write_bytes((MAGIC if like_ledger else b"") + content)
     with pytest.raises(LedgerError):
         Ledger(path)

@@ -86,7 +86,7 @@ def test_an_owners_key_comes_from_a_file(path, tmp_path):
     [
         ["init", "PATH", "--dataset", "a", "--epsilon", "0", "--delta", "0"],
         ["init", "PATH", "--dataset", "a", "--epsilon", "1", "--delta", "0.1", "--adjacency", "next_door"],
-        ["init", "PATH", "--dataset", "a", "--epsilon", "1", "--delta", "0", "--filter", "gdp"],
+        ["init", "PATH", "--dataset", "a", "--epsilon", "1", "--delta", "0"],
         ["show", "PATH"],
         ["history", "PATH"],
         ["verify", "PATH"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -17,7 +16,7 @@ from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.records import Record
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
-from private_mcmc.report import Block, Heading, Report, Table, at_most, number, rounded_down, rounded_up
+from private_mcmc.report import Block, Heading, Report, Table, at_least, at_most
 from private_mcmc.report.blocks import Cell
 
 _COLUMNS = (
@@ -35,21 +34,25 @@ _COLUMNS = (
 )
 
 
+# What is shown as fitting must fit, whatever a conversion rounds.
+_BELOW = 1 - 1e-8
+
+
 def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
     """Why a charge does not fit, and what would."""
     room, kept = state.room(dataset), dataset.filter
     message = (
-        f"the budget of {dataset.name!r} (ε = {kept.epsilon:g}, δ = {kept.delta:g}) has "
+        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
         f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
         f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. "
     )
     if not room > 0:
         return message + "Nothing more fits."
-    fits = f"What would fit: ε = {_epsilon_left(kept, room)} at δ = {kept.delta:g}"
-    share = (
-        "" if kept.kind == "basic" else f", or {_shown_below(float(room / cost))} of a path's Langevin time"
+    share = at_least(float(room / cost) * _BELOW)
+    return (
+        f"{message}What would fit: ε = {_epsilon_left(kept, room)} at δ = {at_most(kept.delta)}, or {share} "
+        "of a path's Langevin time."
     )
-    return f"{message}{fits}{share}."
 
 
 def what_fits(kept: Filter, room: Fraction) -> str:
@@ -60,17 +63,16 @@ def what_fits(kept: Filter, room: Fraction) -> str:
 
 
 def _epsilon_left(kept: Filter, room: Fraction) -> str:
-    """Of a budget that is whole its own ε; one Rényi order gives no release of that ε."""
-    whole = room == kept.limit and kept.kind != "rdp"
-    return f"{rounded_down(kept.epsilon, 6):g}" if whole else _shown_below(kept.epsilon_of(room))
+    """Of a budget that is whole its own ε; else the ε of one more release, with what computing it rounds."""
+    whole = room == kept.limit
+    return at_least(kept.epsilon, 6) if whole else at_least(kept.epsilon_of(room) * _BELOW)
 
 
 def as_epsilon(amount: str, delta: float, left: bool = False) -> str:
-    """An amount in words with the ε of one such release, where it is Gaussian; rounded as ``describe``."""
-    level, dash, _ = amount.partition("-GDP")
-    rounded = rounded_down if left else rounded_up
+    """An amount in words with the ε of one such release; rounded as ``describe``."""
+    shown = at_least if left else at_most
     # Few digits would make 1.1 of the 1.000004 that a rounded amount of ε = 1 comes to.
-    return f"about ε = {number(rounded(gdp.epsilon(float(level), delta), 4))} ({amount})" if dash else amount
+    return f"about ε = {shown(gdp.epsilon(float(amount.removesuffix('-GDP')), delta))} ({amount})"
 
 
 def record(state: LedgerState, reservation: Reservation) -> Record:
@@ -88,7 +90,7 @@ def record(state: LedgerState, reservation: Reservation) -> Record:
         "theorem": reservation.statement["argument"]["theorem"],
         "purpose": reservation.purpose,
         "model": reservation.model,
-        "dossiers": list(reservation.dossiers or ()),
+        "dossiers": list(reservation.dossiers),
         "statement": dict(reservation.statement),
     }
 
@@ -103,7 +105,6 @@ def standing(state: LedgerState, identity: str) -> Record:
         return replace(state, reservations={name: state.reservations[name] for name in names[:count]})
 
     before, after, kept = at(first).balance(dataset), at(first + 1).balance(dataset), dataset.filter
-    claimed = list(at(first + 1).claimed(dataset))
     return {
         "charge": identity,
         "dataset": charge.dataset,
@@ -117,7 +118,6 @@ def standing(state: LedgerState, identity: str) -> Record:
         "after": kept.describe(after.spent),
         "epsilon_after": after.spent_epsilon,
         "left": kept.describe(after.remaining, left=True),
-        **({"whole": state.whole_of(dataset).name, "claimed": claimed} if claimed else {}),
     }
 
 
@@ -129,7 +129,7 @@ def balances_table(balances: Iterable[Balance]) -> Table:
         rows.append(
             (
                 found.dataset.name,
-                f"ε = {rounded_up(kept.epsilon, 6):g} at δ = {rounded_up(kept.delta, 6):g}",
+                f"ε = {at_most(kept.epsilon, 6)} at δ = {at_most(kept.delta, 6)}",
                 found.dataset.adjacency,
                 f"ε = {at_most(found.spent_epsilon)} ({kept.describe(found.spent)})",
                 what_fits(kept, found.remaining),
@@ -156,33 +156,12 @@ def charges_table(state: LedgerState, charges: Iterable[Reservation]) -> Table:
 
 
 def report(state: LedgerState, dataset: str | None = None, *, charges: bool = True) -> Report:
-    """Balances, what each cohort was charged, and charges as a page; of one data set or of all."""
+    """Balances and charges as a page; of one data set or of all."""
     shown = state.datasets.values() if dataset is None else [state.dataset(dataset)]
     blocks: list[Block] = [balances_table(map(state.balance, shown))]
-    for one in shown:
-        if one.name in state.cohorts:
-            blocks += _exposure(state, one)
     if charges and state.reservations:
         blocks += [Heading("Charges"), charges_table(state, state.reservations.values())]
     return Report("What has been spent, and what is left", tuple(blocks))
-
-
-def _exposure(state: LedgerState, dataset: DataSet) -> tuple[Block, ...]:
-    """What persons of each cohort were charged, the most exposed first."""
-    declared, kept = state.cohorts[dataset.name], dataset.filter
-    rows: list[tuple[Cell, ...]] = []
-    for name, cost in state.exposures(dataset).items():
-        waves = [
-            one.name for one in state.datasets.values() if one.whole == dataset.name and name in one.cohorts
-        ]
-        rows.append((name, ", ".join(waves), f"ε = {at_most(kept.epsilon_of(cost))} ({kept.describe(cost)})"))
-    who = "one of these" if declared.at_most == 1 else f"up to {declared.at_most} of these"
-    return (
-        Heading(
-            f"Cohorts of {dataset.name!r}: a person is in {who} ({declared.membership}), most exposed first"
-        ),
-        Table(("cohort", "waves", "charged"), tuple(rows)),
-    )
 
 
 def export_json(state: LedgerState) -> str:
@@ -222,15 +201,7 @@ def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
 
 
 def recheck_budgets(path: Path, state: LedgerState) -> None:
-    """Raise ``LedgerError`` where what was charged, recomputed over parts and cohorts, exceeds a budget."""
+    """Raise ``LedgerError`` where what was charged, exceeds a budget."""
     for dataset in state.datasets.values():
         if state.room(dataset) < 0:
             raise LedgerError(f"{path}: what was charged to {dataset.name!r} is more than its budget.")
-
-
-def _shown_below(value: float) -> str:
-    """Four digits, rounded down: what is shown as fitting must fit."""
-    if not value > 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.floor(value / unit * (1 - 1e-9)) * unit:.4g}"

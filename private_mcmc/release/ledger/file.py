@@ -1,22 +1,29 @@
-"""The ledger's file: SQLite, append-only, every entry chained to the one before by a keyed hash.
+"""The ledger's file: lines that are only ever added, every entry chained to the one before by a keyed hash.
 
-Nothing is ever updated or repaired. Every transaction first checks the whole chain, so that a damaged
-file stops work before anything is run.
+Three parts: who keeps the key; the *mark*, a line of fixed length with the number and the digest of the last
+entry that was acknowledged; one line an entry, its digest and JSON. A charge is written behind the last entry
+and synced, then the mark, then it is acknowledged. Nothing is ever undone: there is no journal that could
+belong to another name or an older state of the file, so that hard links, mounts and moves of the one file are
+all the same ledger. What a killed writer left behind the mark was never acknowledged: whole entries are kept,
+since they can only cost budget, and a torn last line is cut off by the next writer.
+
+Every transaction holds the kernel's lock on the file and first checks the whole chain.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
 import os
 import secrets
-import sqlite3
+import stat
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +31,6 @@ import numpy.typing as npt
 from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
 from private_mcmc.records import Fields, Record
-from private_mcmc.release.ledger.journal import is_of_another
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
 NumericColumn = npt.NDArray[np.generic]
@@ -72,19 +78,12 @@ def _blocks(values: HostColumn | NumericColumn) -> Iterator[NumericColumn]:
     return (values[first : first + _ROWS] for first in range(0, len(values), _ROWS))
 
 
-_APPLICATION = 0x504D4C31  # "PML1"
-_GENESIS = "private_mcmc ledger 1"
+_FORMAT = "private_mcmc ledger 1"
+MAGIC = b'{"format": "private_mcmc ledger'
 _BUSY_SECONDS = 120.0
-
-_SCHEMA = """
-CREATE TABLE keys (id INTEGER PRIMARY KEY CHECK (id = 1), held_by TEXT NOT NULL, key BLOB NOT NULL);
-CREATE TABLE entries (sequence INTEGER PRIMARY KEY, body TEXT NOT NULL, digest TEXT NOT NULL);
-CREATE TABLE head (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL, digest TEXT NOT NULL);
-CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-CREATE TRIGGER entries_last BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'append-only'); END;
-"""
-# What SQLite keeps of these lines. A trigger or a view of somebody else could lose what is written.
-_MADE = sorted(line.removesuffix(";") for line in _SCHEMA.strip().splitlines())
+# Of the mark's number of entries, and of a digest.
+_DIGITS, _HEX = 15, 64
+_MARK_BYTES = _DIGITS + 1 + _HEX + 1
 
 
 class Head(NamedTuple):
@@ -108,188 +107,243 @@ class LedgerFile:
 
     def create(self) -> None:
         """Make a new empty file. Raises ``LedgerError`` if one is there."""
-        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            if self.path.exists():
-                raise LedgerError(f"{self.path}: there is a file already; a ledger is never overwritten.")
-            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            with self._errors(), contextlib.closing(self._connect(draft)) as connection:
-                self._initialise(connection)
-            # A link appears complete or not at all, and never replaces another process's ledger.
-            os.link(draft, self.path)
-        except FileExistsError:
-            raise LedgerError(f"{self.path}: another process created it meanwhile.") from None
-        except OSError as error:
-            raise LedgerError(f"{self.path}: cannot be created ({error.strerror}).") from error
-        finally:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-
-    def _initialise(self, connection: sqlite3.Connection) -> None:
         key = self._owner_key or secrets.token_bytes(32)
         held_by = "file" if self._owner_key is None else "owner"
-        stored = key if self._owner_key is None else hashlib.sha256(b"check" + key).digest()
-        connection.executescript(f"PRAGMA application_id = {_APPLICATION}; BEGIN EXCLUSIVE; {_SCHEMA}")
-        connection.execute("INSERT INTO keys VALUES (1, ?, ?)", (held_by, stored))
-        connection.execute("INSERT INTO head VALUES (1, 0, ?)", (_genesis(key),))
-        connection.execute("COMMIT")
+        stored = key if self._owner_key is None else _check_of(key)
+        first = json.dumps({"format": _FORMAT, "held_by": held_by, "key": stored.hex()}).encode()
+        draft = self.path.with_name(f".{secrets.token_hex(8)}.part")
+        with self._errors():
+            try:
+                if os.path.lexists(self.path):
+                    raise LedgerError(f"{self.path}: there is a file already; a ledger is never overwritten.")
+                descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+                try:
+                    _write_at(descriptor, first + b"\n" + _mark(Head(0, _genesis(key, first))), 0)
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                # A link appears complete or not at all, and never replaces another process's ledger.
+                os.link(draft, self.path)
+            except FileExistsError:
+                raise LedgerError(f"{self.path}: another process created it meanwhile.") from None
+            finally:
+                with contextlib.suppress(OSError):
+                    draft.unlink()
+            sync_folder(self.path.parent)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A checked, consistent view."""
-        with self._transaction("BEGIN") as transaction:
+        with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as (_, transaction):
             yield transaction
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A checked view that nobody else can change before what is appended here is on disk."""
-        with self._transaction("BEGIN IMMEDIATE") as transaction:
+        with self._locked(os.O_RDWR, fcntl.LOCK_EX) as (descriptor, transaction):
             yield transaction
+            with self._errors():
+                transaction.commit(descriptor)
+            self._seen = transaction.head
 
     @contextlib.contextmanager
-    def _transaction(self, begin: str) -> Iterator[Transaction]:
-        with self._errors(), contextlib.closing(self._existing()) as connection:
-            connection.execute(begin)
-            try:
-                transaction = Transaction(connection, self._key(connection), self.path)
-                if self._seen is not None:
-                    transaction.refuse_without(str(self._seen))
-                yield transaction
-                connection.execute("COMMIT")
-                self._seen = transaction.head
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
+    def _locked(self, how: int, lock: int) -> Iterator[tuple[int, Transaction]]:
+        with self._errors():
+            descriptor = self._opened(how, lock)
+        try:
+            with self._errors():
+                transaction = self._checked(descriptor)
+            if self._seen is not None:
+                transaction.refuse_without(str(self._seen))
+            self._seen = transaction.head
+            yield descriptor, transaction
+        finally:
+            os.close(descriptor)  # and with it the lock
 
-    def _existing(self) -> sqlite3.Connection:
+    def _opened(self, how: int, lock: int) -> int:
+        """The file, open and locked."""
         if not self.path.is_file():
             raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
-        if is_of_another(self.path):
-            raise LedgerError(
-                f"{self.path}: the journal beside it ({self.path.name}-journal) is of this ledger as it was "
-                "at another time, before it was moved, copied or charged under another name: to undo what a "
-                "killed process began would undo the charges of others. Nothing is run against it. Where no "
-                "later copy of the ledger is, move that journal away, and check: private-mcmc ledger verify."
-            )
-        return self._connect(self.path)
-
-    def _connect(self, path: Path) -> sqlite3.Connection:
-        address = f"file:{quote(str(path.absolute()))}?mode=rw"
-        connection = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+        until = time.monotonic() + _BUSY_SECONDS
+        descriptor = os.open(self.path, how | os.O_NONBLOCK)
         try:
-            # One file and a rollback journal: a killed writer is undone by the next reader. EXTRA makes a
-            # commit survive a power cut too. A write-ahead log, to which a tool may have turned the file, is
-            # turned back: charges in that second file would be lost with it, without a trace. Another
-            # program's file stays as it is.
-            if connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
-                connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("PRAGMA trusted_schema = OFF")
+            while not _lock(descriptor, lock):
+                if time.monotonic() > until:
+                    raise LedgerError(
+                        f"{self.path}: other processes kept it locked for {_BUSY_SECONDS:.0f} s. {_NOTHING}"
+                    )
+                time.sleep(0.01)
+            here = os.fstat(descriptor)
+            if not stat.S_ISREG(here.st_mode) or not os.path.samestat(here, os.stat(self.path)):
+                raise LedgerError(f"{self.path}: another file took its place meanwhile. {_NOTHING}")
         except BaseException:
-            connection.close()
+            os.close(descriptor)
             raise
-        return connection
+        return descriptor
 
-    def _key(self, connection: sqlite3.Connection) -> bytes:
-        if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            raise LedgerError(f"{self.path}: not a ledger of this library.")
-        laid = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master")]
-        if not all(isinstance(sql, str) for sql in laid) or sorted(laid) != _MADE:
-            raise _damaged(self.path, "its tables or triggers are not those that it was made with")
-        found = connection.execute("SELECT held_by, key FROM keys").fetchall()
-        if len(found) != 1 or found[0][0] not in ("file", "owner") or not isinstance(found[0][1], bytes):
-            raise _damaged(self.path, "its key is missing")
-        held_by, stored = found[0]
+    def _checked(self, descriptor: int) -> Transaction:
+        content = _read(descriptor)
+        first, newline, rest = content.partition(b"\n")
+        if not (first.startswith(MAGIC) and newline):
+            raise LedgerError(f"{self.path}: not a ledger of this library, or damaged at its beginning.")
+        key = self._key(first)
+        return Transaction(key, self.path, _genesis(key, first), rest, len(first) + 1)
+
+    def _key(self, first: bytes) -> bytes:
+        try:
+            record = json.loads(first)
+            held_by, stored = record["held_by"], bytes.fromhex(record["key"])
+            sound = record["format"] == _FORMAT and len(record) == 3 and len(stored) == 32
+        except (ValueError, KeyError, TypeError, RecursionError):
+            held_by, stored, sound = "", b"", False
+        if not sound or held_by not in ("file", "owner"):
+            raise _damaged(self.path, "its first line is not one that this version writes")
         if held_by == "file":
             if self._owner_key is not None:
                 raise LedgerError(f"{self.path}: was made without an owner's key; open it without one.")
-            return bytes(stored)
+            return stored
         if self._owner_key is None:
             raise LedgerError(f"{self.path}: was made with an owner's key; give it (--key FILE).")
-        if not hmac.compare_digest(stored, hashlib.sha256(b"check" + self._owner_key).digest()):
+        if not hmac.compare_digest(stored, _check_of(self._owner_key)):
             raise LedgerError(f"{self.path}: this is not the key it was made with.")
         return self._owner_key
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """SQLite's and the system's errors in words; the transaction is undone and nothing may run."""
+        """The system's errors in words; nothing may run."""
         try:
             yield
         except OSError as error:
-            raise LedgerError(f"{self.path}: cannot be read ({error.strerror}).") from error
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # a damaged schema breaks its own error message
-            raise LedgerError(
-                f"{self.path}: {_in_words(error)} Nothing was recorded, and nothing is begun without that."
-            ) from error
+            what = f"cannot be read or written ({error.strerror})"
+            raise LedgerError(f"{self.path}: {what}. {_NOTHING}") from error
 
 
 class Transaction:
-    """Entries of a checked chain, and appending to it."""
+    """Entries of a checked chain, and appending to it.
 
-    def __init__(self, connection: sqlite3.Connection, key: bytes, path: Path) -> None:
-        self._connection = connection
+    Args:
+        genesis: the digest that the first entry follows.
+        content: the mark and the entries' lines.
+        start: where in the file ``content`` begins.
+    """
+
+    def __init__(self, key: bytes, path: Path, genesis: str, content: bytes, start: int) -> None:
         self.key = key
         self._path = path
-        self.entries, self.head = self._checked()
+        self._start = start
+        self._added: list[bytes] = []
+        marked = _head_in(content[:_MARK_BYTES])
+        if marked is None:
+            raise _damaged(path, "the mark of its last entry is missing")
+        self._digests, entries, end = [genesis], [], _MARK_BYTES
+        *lines, _ = content[_MARK_BYTES:].split(b"\n")
+        for line in lines:
+            entry = _entry_in(key, self._digests[-1], line)
+            if entry is None:
+                break
+            self._digests.append(entry[0])
+            entries.append(entry[1])
+            end += len(line) + 1
+        # All that was acknowledged must be there.
+        if not (marked.number < len(self._digests) and _same(self._digests[marked.number], marked.digest)):
+            number = len(self._digests)
+            raise _damaged(path, f"entry {number} was changed or is missing")
+        self.entries: tuple[Record, ...] = tuple(entries)
+        self._end = start + end
+        self._behind = len(entries) > marked.number or len(content) > end
+
+    @property
+    def head(self) -> Head:
+        """The last entry."""
+        return Head(len(self.entries), self._digests[-1])
 
     def append(self, entry: Entry) -> None:
         """Add an entry; on disk when the transaction ends."""
         body = json.dumps(entry, sort_keys=True, allow_nan=False)
-        digest = _chain(self.key, self.head.digest, body)
-        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (self.head.number + 1, body, digest))
-        self.head = Head(self.head.number + 1, digest)
-        self._connection.execute("UPDATE head SET count = ?, digest = ?", self.head)
+        self._digests.append(_chain(self.key, self._digests[-1], body))
+        self._added.append(f"{self._digests[-1]} {body}\n".encode())
         self.entries = (*self.entries, json.loads(body))
+
+    def commit(self, descriptor: int) -> None:
+        """Write what was appended and then the mark, each synced."""
+        if not (self._added or self._behind):
+            return
+        lines = b"".join(self._added)
+        try:
+            os.ftruncate(descriptor, self._end)
+            _write_at(descriptor, lines, self._end)
+            os.fsync(descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, self._end)
+            raise
+        _write_at(descriptor, _mark(self.head), self._start)
+        os.fsync(descriptor)
 
     def refuse_without(self, head: str) -> None:
         """Raise ``LedgerError`` unless the chain passes through ``head``, an earlier one."""
-        if not self._contains(head):
+        count, _, digest = head.partition(":")
+        known = count.isdecimal() and len(count) < 16 and int(count) < len(self._digests)
+        if not (known and _same(self._digests[int(count)], digest)):
             raise LedgerError(
                 f"{self._path}: entries that were recorded are gone: it was replaced by an older or another "
                 "file."
             )
 
-    def _contains(self, head: str) -> bool:
-        count, _, digest = head.partition(":")
-        if not (count.isdecimal() and len(count) < 16):
-            return False
-        rows = self._connection.execute(
-            "SELECT digest FROM entries WHERE sequence = ?", (int(count),)
-        ).fetchall()
-        found = rows[0][0] if rows else _genesis(self.key) if int(count) == 0 else ""
-        return _same(found, digest)
 
-    def _checked(self) -> tuple[tuple[Record, ...], Head]:
-        problems = self._connection.execute("PRAGMA integrity_check").fetchall()
-        if problems != [("ok",)]:
-            raise _damaged(self._path, "SQLite finds it inconsistent")
-        heads = self._connection.execute("SELECT count, digest FROM head").fetchall()
-        rows = self._connection.execute(
-            "SELECT sequence, body, digest FROM entries ORDER BY sequence"
-        ).fetchall()
-        digest = _genesis(self.key)
-        entries = []
-        for number, (sequence, body, stored) in enumerate(rows, start=1):
-            if sequence != number or not isinstance(body, str) or not isinstance(stored, str):
-                raise _damaged(self._path, f"entry {number} is missing")
-            digest = _chain(self.key, digest, body)
-            if not _same(digest, stored):
-                raise _damaged(self._path, f"entry {number} was changed")
-            entries.append(_parsed(self._path, number, body))
-        if heads != [(len(rows), digest)]:
-            raise _damaged(self._path, "entries at its end are missing")
-        return tuple(entries), Head(len(rows), digest)
+_NOTHING = "Nothing was recorded, and nothing is begun without that."
 
 
-def _parsed(path: Path, number: int, body: str) -> Record:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, lock: int) -> bool:
+    try:
+        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, 2**20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _write_at(descriptor: int, content: bytes, place: int) -> None:
+    while content:
+        written = os.pwrite(descriptor, content, place)
+        content, place = content[written:], place + written
+
+
+def _mark(head: Head) -> bytes:
+    return f"{head.number:0{_DIGITS}d}:{head.digest}\n".encode()
+
+
+def _head_in(line: bytes) -> Head | None:
+    number, colon, digest = line[:_DIGITS], line[_DIGITS : _DIGITS + 1], line[_DIGITS + 1 : -1]
+    sound = len(line) == _MARK_BYTES and colon == b":" and number.isdigit() and line.endswith(b"\n")
+    return Head(int(number), digest.decode(errors="replace")) if sound else None
+
+
+def _entry_in(key: bytes, previous: str, line: bytes) -> tuple[str, Record] | None:
+    """The digest and the entry of a line, if it follows the ``previous`` one."""
+    try:
+        digest, body = line[:_HEX].decode(), line[_HEX + 1 :].decode()
+        if not _same(digest, _chain(key, previous, body)) or line[_HEX : _HEX + 1] != b" ":
+            return None
         entry = json.loads(body)
     except (ValueError, RecursionError):
-        raise _damaged(path, f"entry {number} is not JSON") from None
-    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
-        raise _damaged(path, f"entry {number} has no kind")
-    return entry
+        return None
+    return (digest, entry) if isinstance(entry, dict) and isinstance(entry.get("kind"), str) else None
 
 
 def _same(first: str, second: str) -> bool:
@@ -301,8 +355,12 @@ def _chain(key: bytes, previous: str, body: str) -> str:
     return hmac.new(key, f"{previous}\n{body}".encode(), hashlib.sha256).hexdigest()
 
 
-def _genesis(key: bytes) -> str:
-    return hmac.new(key, _GENESIS.encode(), hashlib.sha256).hexdigest()
+def _genesis(key: bytes, first: bytes) -> str:
+    return hmac.new(key, first, hashlib.sha256).hexdigest()
+
+
+def _check_of(key: bytes) -> bytes:
+    return hashlib.sha256(b"check" + key).digest()
 
 
 def _damaged(path: Path, what: str) -> LedgerError:
@@ -310,16 +368,3 @@ def _damaged(path: Path, what: str) -> LedgerError:
         f"{path}: damaged or tampered with ({what}). It is not repaired and nothing is run against it: "
         "restore a copy that is known to be complete, or treat the data sets' budgets as spent."
     )
-
-
-def _in_words(error: Exception) -> str:
-    name = getattr(error, "sqlite_errorname", "")
-    if name.startswith("SQLITE_FULL"):
-        return "the disk is full."
-    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_CANTOPEN")):
-        return "the file or its folder cannot be written."
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return f"other processes kept it locked for {_BUSY_SECONDS:.0f} s."
-    if name.startswith("SQLITE_IOERR"):
-        return "reading or writing it failed (disk full or broken?)."
-    return "it is damaged, or not a ledger. It is not repaired: restore a complete copy."

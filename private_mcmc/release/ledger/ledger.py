@@ -6,7 +6,8 @@ import contextlib
 import hmac
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ from private_mcmc.errors import (
     ReleaseError,
     warn_of_what_was_paid,
 )
-from private_mcmc.release.ledger.declarations import Declarations, now, refuse_second_name, replay
+from private_mcmc.records import as_seen
 from private_mcmc.release.ledger.export import (
     export_csv,
     export_json,
@@ -29,8 +30,17 @@ from private_mcmc.release.ledger.export import (
     what_fits,
 )
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Outcome, Reservation
+from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger.state import (
+    Balance,
+    DataSet,
+    LedgerState,
+    Outcome,
+    Reservation,
+    replay,
+)
 from private_mcmc.report import Report
+from private_mcmc.target import Target
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
 _UNUSED: set[tuple[int, str]] = set()
@@ -49,16 +59,16 @@ def take(charge: Reservation) -> None:
         ) from None
 
 
-class Ledger(Declarations):
+class Ledger:
     """A file of charges, shared by any number of processes.
 
     Every release reserves its cost *before* the run touches the data. The reservation is on disk when
     ``charge`` or ``reserve`` returns and stays spent whatever happens then: crash, error, interrupt.
 
-    **Guarantee**: for every declared data set, all releases charged to it (and to its parts) together
-    are ``(ε, δ)``-DP with the owner's budget, also when each was chosen after seeing the earlier ones
-    (see ``Filter``). **Assumptions**: every release on the data is charged here; the file is not
-    replaced by an older copy (keep ``head`` elsewhere to notice); parts are disjoint as declared.
+    **Guarantee**: for every declared data set, all releases charged to it together are ``(ε, δ)``-DP with
+    the owner's budget, also when each was chosen after seeing the earlier ones (see ``Filter``).
+    **Assumptions**: every release on the data is charged here; the file is not replaced by a copy (keep
+    ``head`` elsewhere to notice).
 
     Keep the file as secret as the data: the fingerprints in it are keyed hashes of the data.
 
@@ -98,6 +108,41 @@ class Ledger(Declarations):
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
+
+    def declare(
+        self, name: str, target: Target, *, data: Columns | None = None, unit: str | None = None
+    ) -> Balance:
+        """Declare a data set, its adjacency and its budget, once and for good.
+
+        Args:
+            name: the owner's name for it.
+            target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
+            data: its columns, to recognise it later; recorded at the first charge if left out.
+            unit: name of the column of identifiers, where persons with several rows are protected.
+        """
+        if "/" in name:
+            raise DeclarationError(f"data set name {name!r}: without '/'.")
+        budget = Filter.of(target)
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            if name in state.datasets:
+                raise LedgerError(f"{self.path}: {name!r} is declared already; a budget is never changed.")
+            _check_name(name, state.datasets)
+            mark = None if data is None else data_mark(transaction.key, data)
+            _refuse_second_name(state, mark)
+            transaction.append(
+                {
+                    "kind": "dataset",
+                    "name": name,
+                    "adjacency": target.adjacency,
+                    "filter": budget.to_dict(),
+                    "fingerprint": mark,
+                    "unit": unit,
+                    "time": _now(),
+                }
+            )
+            state = replay(transaction.entries)
+            return state.balance(state.dataset(name))
 
     def reserve(
         self,
@@ -146,9 +191,7 @@ class Ledger(Declarations):
                     "statement": statement.to_dict(),
                     "purpose": purpose,
                     "model": model,
-                    "time": now(),
-                    # What of its dossiers is not here is not of this charge.
-                    "dossiers": True,
+                    "time": _now(),
                 }
             )
             made = replay(transaction.entries).reservations[identity]
@@ -177,8 +220,15 @@ class Ledger(Declarations):
             raise BudgetExceeded(refusal(state, kept, kept.filter.cost(statement)))
         return what_fits(kept.filter, state.room(kept))
 
-    def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
+    def settle(self, reservation: Reservation, outcome: Outcome = "released", release: str = "") -> None:
         """Record how a reserved release ended; its cost stays either way.
+
+        What was released must be where it cannot be lost before this is called.
+
+        Args:
+            reservation: as ``reserve`` gave it.
+            outcome: ``"released"`` or ``"kept"``.
+            release: a hash of what was released, by which one of several copies of a run is told.
 
         Raises:
             LedgerError: if it is unknown or settled already.
@@ -189,7 +239,8 @@ class Ledger(Declarations):
             current = replay(transaction.entries).reservations.get(reservation.identity)
             if current is None or current.outcome != "reserved":
                 raise LedgerError(f"{self.path}: this reservation is not open.")
-            transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": now()})
+            entry = {"kind": "settle", "id": current.identity, "outcome": outcome, "release": release}
+            transaction.append({**entry, "time": _now()})
 
     def know(self, charge: str, fingerprint: str) -> None:
         """Keep the fingerprint of a dossier of a charge, by which it is known from one that was changed.
@@ -201,9 +252,9 @@ class Ledger(Declarations):
             found = replay(transaction.entries).reservations.get(charge)
             if found is None:
                 raise LedgerError(f"{self.path}: there is no such charge.")
-            if fingerprint not in (found.dossiers or ()):
+            if fingerprint not in found.dossiers:
                 transaction.append(
-                    {"kind": "dossier", "id": charge, "fingerprint": fingerprint, "time": now()}
+                    {"kind": "dossier", "id": charge, "fingerprint": fingerprint, "time": _now()}
                 )
 
     @contextlib.contextmanager
@@ -272,8 +323,7 @@ class Ledger(Declarations):
             head: an earlier return value, as text, kept where nobody could change it with the file.
 
         Raises:
-            LedgerError: for whatever is wrong; also for a charge whose statement lacks a sentence that is
-                asked for now, as those of earlier versions may. It stays charged.
+            LedgerError: for whatever is wrong; what is charged stays charged.
         """
         with self._file.reading() as transaction:
             state = replay(transaction.entries)
@@ -291,19 +341,49 @@ class Ledger(Declarations):
             return
         mark = data_mark(transaction.key, data)
         if dataset.fingerprint is None:
-            refuse_second_name(state.other_name(mark, dataset))
+            _refuse_second_name(state, mark)
             transaction.append(
-                {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": now()}
+                {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": _now()}
             )
         elif not hmac.compare_digest(mark, dataset.fingerprint):
             raise LedgerError(
                 f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
-                + (
-                    "new wave: declare it with the cohorts of its people, who are charged for both."
-                    if dataset.cohorts
-                    else "new data set; people in both are charged in both."
-                )
+                "new data set; people in both are charged in both."
             )
+
+
+def _check_name(name: str, known: Iterable[str]) -> None:
+    """Refuse a name that cannot be shown as it is, or that differs from a known one in looks alone.
+
+    Spaces, invisible signs, capitals and the ways to write an accent do not tell two names apart.
+    """
+    if not name or name != name.strip() or not name.isprintable():
+        raise DeclarationError(
+            f"data set {name!r}: not empty, without spaces at its ends and unprintable signs."
+        )
+    if alike := next((one for one in known if one != name and _looks(one) == _looks(name)), None):
+        raise DeclarationError(
+            f"data set {name!r} looks like {alike!r}, which is there: what is charged to one would not count "
+            "for the other. Give it another name, or charge that one."
+        )
+
+
+def _looks(name: str) -> str:
+    return "".join(as_seen(name).casefold().split())
+
+
+def _refuse_second_name(state: LedgerState, mark: str | None) -> None:
+    """Refuse rows that the ledger knows by another name: what both are charged would not add up."""
+    if mark is not None and (known := state.other_name(mark)) is not None:
+        raise LedgerError(
+            f"these are the data that this ledger knows as {known!r}: under a second name a second budget "
+            "would be spent on the same people. Charge them to that name."
+        )
+
+
+def _now() -> str:
+    """The time of an entry, UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _whom(unit: str | None) -> str:

@@ -24,7 +24,7 @@ from private_mcmc.release import (
     laplace_noise,
     plan_second_moments,
 )
-from private_mcmc.release.ledger.filter import filter_for
+from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Adjacency, Target
 
 ROWS = 3
@@ -117,7 +117,7 @@ def composed_pair(adjacency: Adjacency) -> Mechanism:
 
 def filtered(adjacency: Adjacency) -> Mechanism:
     """Releases under a ledger's filter: each is chosen from the last output, until none fits any more."""
-    budget = filter_for(Target(2.0, 1e-2, adjacency))
+    budget = Filter.of(Target(2.0, 1e-2, adjacency))
     # Seen before the first run: what is chosen from, and what each choice costs.
     offered = [gaussian_noise(level, change(adjacency)) for level in (0.4, 0.6)]
     costs = [budget.cost(_statement(noise, adjacency)) for noise in offered]
