@@ -72,9 +72,19 @@ def write_whole(path: PathLike, content: str | bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, target)
+            sync_folder(target.parent)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_writable(path: PathLike) -> None:
@@ -104,6 +114,7 @@ class NewFile:
             if os.path.lexists(self._path) and not _is_open_as(self._path, self._holder):
                 raise FileExistsError(errno.EEXIST, "another file took its place")
             os.replace(self._part, self._path)
+            sync_folder(self._path.parent)
         except OSError as error:
             self.kept = _holds(self._part, data)
             where = f"it is in {self._part}" if self.kept else _elsewhere(data)

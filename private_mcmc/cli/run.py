@@ -38,7 +38,7 @@ from private_mcmc.cli.common import (
 )
 from private_mcmc.cli.study import show_answers
 from private_mcmc.errors import DeclarationError, clean_errors
-from private_mcmc.records import Model
+from private_mcmc.records import Fields, Model
 from private_mcmc.target import Adjacency, Guarantee, Target, check_adjacency, checked_guarantee
 
 if TYPE_CHECKING:
@@ -134,17 +134,17 @@ class RunOptions:
         self,
         out: Path,
         books: Ledger | None,
-        prepare: Callable[[], Prepared],
+        prepare: Callable[[Callable[[Fields], None]], Prepared],
         profiles: Sequence[dict[str, str]] = (),
     ) -> None:
         """Plan, ask, run, write the dossier, and show its answers."""
         from private_mcmc.dossier import new_dossier
 
-        with new_dossier(out) as write:
-            made, remarks, units, run = clean_errors(prepare)()
+        with new_dossier(out) as dossier:
+            made, remarks, units, run = clean_errors(prepare)(dossier.keep)
             confirm(made, remarks, self.yes, self.as_json, books, self.dataset, units)
             study = clean_errors(run)()
-            write(study)
+            dossier.write(study)
         tell(study.warnings[len(remarks) :])
         show_answers(study, profiles, 0.9, self.as_json, out)
 
@@ -182,6 +182,7 @@ def run(
     from private_mcmc.dossier.record import small_delta, warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.last_run import About
+    from private_mcmc.inference.raw_release import keeper
     from private_mcmc.planning import plan
 
     epsilon, delta, n = options.epsilon, options.delta, options.n
@@ -209,23 +210,27 @@ def run(
     check_apart(data, options.public_rows)
     public, books = read_arguments(args), options.books()
 
-    def prepare() -> Prepared:
+    def prepare(keep: Callable[[Fields], None]) -> Prepared:
         marks = data_marks(data) if data.is_file() else Marks({}, b"")
         columns = read_columns(data, declared, column or [], fate, present)
         refuse_changed(data, marks)
         if target.adjacency == "replace_one" and declared.unit is None:
             refuse_empty(data, columns)
         made = planned(len(next(iter(columns.values())))) if saved is None else saved
+        about = About(table=data.name, model=source)
+        kept = keeper(keep, made, about)
         driver = PrivateMCMC.from_plan(
             made,
             execution=Execution(progress_bar=options.progress_bar),
-            bookkeeping=Bookkeeping(books, options.dataset, options.purpose, known_by=marks.known_by),
+            bookkeeping=Bookkeeping(
+                books, options.dataset, options.purpose, known_by=marks.known_by, keep=kept
+            ),
         )
 
         def carried_out() -> Study:
             refuse_changed(data, marks)
             driver.run(**columns)
-            return driver.kept(About(table=data.name, model=source))
+            return driver.kept(about)
 
         return Prepared(made, warnings_of(made.target, made.n, books), {}, carried_out)
 
@@ -291,7 +296,7 @@ def fit(
     _check_profiles(asked.schema, asked.fields, profiles)
     saved, books = options.saved_plan(asked.model, bounds_share=bounds_share), options.books()
 
-    def prepare() -> Prepared:
+    def prepare(keep: Callable[[Fields], None]) -> Prepared:
         if saved is not None:
             planned = with_plan(table, asked, saved)
         elif epsilon is not None:
@@ -315,6 +320,7 @@ def fit(
                 dataset=options.dataset,
                 purpose=options.purpose,
                 progress_bar=options.progress_bar,
+                keep=keep,
             )
 
         return Prepared(planned.plan, planned.warnings(books), asked.units, carried_out)

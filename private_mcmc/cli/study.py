@@ -13,6 +13,7 @@ from private_mcmc.cli.common import (
     JsonOption,
     KeyOption,
     ProfileOption,
+    load_model,
     open_ledger,
     read_profile,
     show,
@@ -156,23 +157,38 @@ def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) ->
 def report(
     what: Annotated[Path, typer.Argument(help="a dossier's folder, a ledger file, or a saved plan")],
     key: KeyOption = None,
+    model: Annotated[
+        str | None, typer.Option(help="FILE.py:FUNCTION, to complete a run of a model of one's own")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="that was charged: it keeps the fingerprint of a completed dossier")
+    ] = None,
     html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a dossier, a ledger or a plan. A dossier that was interrupted is completed."""
-    page = _page(what, key)
+    page = _page(what, key, model, ledger)
     show(page, page.to_dict(), as_json, html)
 
 
-def _page(what: Path, key: Path | None) -> Report:
+def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) -> Report:
     from private_mcmc.dossier.record import RECORD
     from private_mcmc.release.ledger.file import MAGIC
+    from private_mcmc.report import Report
 
     if what.is_dir() or what.name == RECORD:
         from private_mcmc.dossier import Study
-        from private_mcmc.dossier.folder import finish, is_complete
+        from private_mcmc.dossier.folder import finish, is_complete, is_raw
 
         folder = what if what.is_dir() else what.parent
+        if is_raw(folder):
+            from private_mcmc.inference.raw_release import completed
+
+            program = None if model is None else load_model(model)[0]
+            made = completed(folder, program, None if ledger is None else open_ledger(ledger, key))
+            if isinstance(made, Report):
+                return made
+            finish(folder, made)
         study = Study.load(folder)
         if not is_complete(folder):
             finish(folder, study)

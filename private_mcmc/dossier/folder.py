@@ -6,26 +6,44 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord, read_raw
 from private_mcmc.errors import OutputError, PrivateMCMCError
-from private_mcmc.files import new_file, write_whole
+from private_mcmc.files import NewFile, new_file, write_whole
+from private_mcmc.records import Fields
 from private_mcmc.report import Report
 
 PAGE, DRAWS, MODEL, SCHEMA, FOREST = "dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"
 FILES = (PAGE, DRAWS, MODEL, SCHEMA, FOREST)
+# What a run has released, while the record is not complete.
+RELEASE = "release.json"
+
+
+class NewDossier:
+    """A folder whose place is taken; see :func:`new_dossier`."""
+
+    def __init__(self, place: Path, record: NewFile) -> None:
+        self._place, self._record = place, record
+
+    def keep(self, release: Fields) -> None:
+        """Write what was released so far; it is on disk when this returns."""
+        write_whole(self._place / RELEASE, json.dumps(release))
+
+    def write(self, study: StudyRecord) -> None:
+        """Write the record, then all that is made from it."""
+        self._record.write(study.to_json())
+        finish(self._place, study)
 
 
 @contextlib.contextmanager
-def new_dossier(folder: str | Path) -> Iterator[Callable[[StudyRecord], None]]:
+def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
     """Take the place of a dossier before the work it will hold; the folder is made if there is none.
 
-    What it gives writes a record, and then all that is made from it. Nothing is left, no empty folder either,
-    if the work ends without a result.
+    Nothing is left, no empty folder either, if the work ends before anything was released.
 
     ``OutputError`` if there is a dossier already, or the folder cannot be written.
     """
@@ -36,16 +54,11 @@ def new_dossier(folder: str | Path) -> Iterator[Callable[[StudyRecord], None]]:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"{place}: the folder cannot be made ({error.strerror}).") from None
-        for name in FILES:
+        for name in (*FILES, RELEASE):
             if (place / name).exists():
                 raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
         with new_file(place / RECORD) as record:
-
-            def write(study: StudyRecord) -> None:
-                record.write(study.to_json())
-                finish(place, study)
-
-            yield write
+            yield NewDossier(place, record)
     finally:
         for one in made:
             with contextlib.suppress(OSError):  # it is not empty, or was never made
@@ -62,6 +75,7 @@ def finish(folder: Path, study: StudyRecord) -> None:
         for name, content in files.items():
             write_whole(folder / name, content)
         write_whole(folder / RECORD, study.to_json({name: digest(text) for name, text in files.items()}))
+        (folder / RELEASE).unlink(missing_ok=True)
     except Exception as error:  # whatever drawing runs into must not hide that the release is there
         what = str(error) if isinstance(error, PrivateMCMCError) else type(error).__name__
         raise OutputError(
@@ -73,6 +87,12 @@ def finish(folder: Path, study: StudyRecord) -> None:
 def is_complete(folder: Path) -> bool:
     """Whether the record has the hashes of what is made from it, which is written last."""
     return "files" in read_raw(folder)
+
+
+def is_raw(folder: Path) -> bool:
+    """Whether a run was stopped after it released something, and before there was a record."""
+    record = folder / RECORD
+    return (folder / RELEASE).exists() and not (record.exists() and record.stat().st_size)
 
 
 def contents(study: StudyRecord) -> dict[str, bytes]:
@@ -144,6 +164,6 @@ class Study(StudyRecord):
         Raises:
             OutputError: if there is a dossier already, or a file cannot be written.
         """
-        with new_dossier(folder) as write:
-            write(self)
+        with new_dossier(folder) as made:
+            made.write(self)
         return Path(folder)

@@ -60,6 +60,8 @@ class Bookkeeping:
         checkpoint: save the run as it goes, in a secret file from which ``resume`` goes on.
         known_by: private columns by which the ledger recognises the data set, where runs use parts of it;
             the run's own if left out.
+        keep: given what a plan has released and the charge, after every stage and before the charge is
+            settled; ``None`` leaves it in memory alone.
         reserved: the open charge of ``fit``, which pays for the bounds that it bought and for this one run.
 
     Raises:
@@ -76,6 +78,7 @@ class Bookkeeping:
     checkpoint: Checkpoint | None = None
     known_by: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
     reserved: Reservation | None = None
+    keep: Callable[[Any, Fields | None], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (self.ledger is None) != (self.dataset is None):

@@ -37,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError, ReleaseError, warn_of_what_was_paid
+from private_mcmc.files import sync_folder
 from private_mcmc.inference.processes import joined, shared_bytes
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
@@ -278,11 +279,7 @@ def _write(path: Path, record: Fields, arrays: Mapping[str, np.ndarray], seal: b
             rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
         os.replace(fresh, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
 from private_mcmc.programs import make_room
-from private_mcmc.records import blas_of_one_thread
+from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations
 from private_mcmc.schedule import Release, check_steps
 from private_mcmc.target import Guarantee, Target, check_count
@@ -225,6 +225,14 @@ class PrivateMCMC(LastRun):
 
     def _keep(self, outcome: Outcome) -> None:
         self._outcome = outcome
+        # The whole of a plan has nothing that its last stage had not.
+        if self._books.keep is not None and outcome.released is None:
+            self._books.keep(outcome, self._charge)
+
+    def recall(self, outcome: Outcome, charge: Fields | None) -> None:
+        """Show what a plan's run has released in another process: public values and their statement."""
+        self._begin()
+        self._n, self._outcome, self._charge = int(self._run.declared.n or 0), outcome, charge
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ReleaseError(

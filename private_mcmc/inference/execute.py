@@ -112,7 +112,8 @@ class Execution:
 class Outcome:
     """What a run released, at what price; of a plan also its stages and the draws made from them.
 
-    ``released`` is ``None`` where a plan broke off after some of its stages.
+    ``released`` is ``None`` where a plan broke off after some of its stages. ``provenance`` tells where its
+    randomness came from.
     """
 
     statement: Statement
@@ -121,6 +122,7 @@ class Outcome:
     history: History = ()
     conclusion: Conclusion | None = None
     curator: Curator | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 Keep = Callable[[Outcome], None]
@@ -228,7 +230,7 @@ def released_states(
     states: Array,
     grid: StateGrid,
     statement: Statement,
-    job: RunKeysAndState,
+    provenance: Mapping[str, str],
     steps: tuple[int, ...],
     num_warmup: int,
 ) -> ReleasedStates:
@@ -237,7 +239,7 @@ def released_states(
         samples = {
             name: np.asarray(value) for name, value in constrainer(reading)(jnp.asarray(states)).items()
         }
-    return ReleasedStates(samples, steps, num_warmup, statement, job.provenance.to_dict(), grid.step)
+    return ReleasedStates(samples, steps, num_warmup, statement, provenance, grid.step)
 
 
 def run_name() -> str:
@@ -334,15 +336,16 @@ class DeclaredRun:
         if not releases():
             return
         statement = marked(decision.statement.of(run_name()), job.provenance)
+        provenance = job.provenance.to_dict()
         released: ReleasedStates | ReleasedExpectations
         if expectations is not None and output.average is not None:
-            noised = expectations.release(output.average, job.provenance.to_dict())
+            noised = expectations.release(output.average, provenance)
             released = replace(noised, statement=statement)
         elif output.states is not None:
             grid, kept = state_grid(schedule), accounting.released_steps(schedule)
             on_grid = grid.round(output.states)
             warmup = self.declared.num_warmup
-            released = released_states(decision.reading, on_grid, grid, statement, job, kept, warmup)
+            released = released_states(decision.reading, on_grid, grid, statement, provenance, kept, warmup)
         else:
             raise ReleaseError("this schedule keeps no states: it releases averages.")
 
@@ -350,7 +353,11 @@ class DeclaredRun:
         side = partial(curator_of, decision.reading, schedule, columns, *hidden)
         # Only now: a run that fails before can be taken up again.
         job.finish()
-        keep_all(Outcome(statement, released), keep, side if self.execution.curator else None)
+        keep_all(
+            Outcome(statement, released, provenance=provenance),
+            keep,
+            side if self.execution.curator else None,
+        )
 
 
 def identity(decision: Decision, start: Array, rows_on_device: int | None) -> dict[str, str]:

@@ -224,7 +224,7 @@ class PlannedRun:
             else:
                 history = (*history, query(stage, held))
             if releases():
-                keep(Outcome(statement, None, history=history))
+                keep(Outcome(statement, None, history=history, provenance=job.provenance.to_dict()))
             stage = plan.policy.next(history)
         if not releases():
             return
@@ -232,7 +232,7 @@ class PlannedRun:
         last = next(reversed(_schedules(history)), None)
         hidden = np.concatenate(states)[None] if states else None
         side = partial(curator_of, plan.reading, last, columns, held.rows, held.present, hidden)
-        outcome = _outcome(plan, history, statement, job)
+        outcome = outcome_of(plan, history, statement, job.provenance.to_dict())
         keep_all(outcome, keep, side if self.execution.curator else None)
 
     def _path(self, stage: PathStage, held: Held, job: RunKeysAndState) -> Array:
@@ -265,7 +265,7 @@ def _schedules(history: History) -> list[Schedule]:
     return [stage.schedule for stage in (one.stage for one in history) if isinstance(stage, PathStage)]
 
 
-def _outcome(plan: Plan, history: History, statement: Statement, job: RunKeysAndState) -> Outcome:
+def outcome_of(plan: Plan, history: History, statement: Statement, provenance: Mapping[str, str]) -> Outcome:
     """The policy's draws and the states of all paths, on the grid that all of them lie on: the finest."""
     conclusion = plan.policy.conclude(history)
     grids = [state_grid(schedule) for schedule in _schedules(history)]
@@ -273,11 +273,11 @@ def _outcome(plan: Plan, history: History, statement: Statement, job: RunKeysAnd
 
     def released(states: Array, num_warmup: int = 0) -> ReleasedStates:
         steps = tuple(range(1, len(states) + 1))
-        return released_states(plan.reading, states[None], grid, statement, job, steps, num_warmup)
+        return released_states(plan.reading, states[None], grid, statement, provenance, steps, num_warmup)
 
     draws = raw = released(conclusion.draws)
     paths = [np.asarray(one.value) for one in history if isinstance(one.stage, PathStage)]
     if paths:
         kept = np.concatenate(paths)
         raw = released(kept, num_warmup=len(kept) - len(paths[-1]))
-    return Outcome(statement, raw, draws=draws, history=history, conclusion=conclusion)
+    return Outcome(statement, raw, draws=draws, history=history, conclusion=conclusion, provenance=provenance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +40,7 @@ from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute import Execution
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
+from private_mcmc.inference.raw_release import keeper
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan, Prediction, plan
 from private_mcmc.planning.frontier import MaxError
@@ -56,7 +57,8 @@ class Planned:
     """A fit that is ready to run. Nothing has been spent; its columns are the curator's.
 
     With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges. ``columns`` were read
-    from the ``table`` while it had these ``marks``; one that is no longer the same is refused.
+    from the ``table`` while it had these ``marks``; one that is no longer the same is refused. ``stages`` is
+    the plan of what is left of the target after bounds were bought.
     """
 
     asked: Question
@@ -65,6 +67,7 @@ class Planned:
     columns: Fields
     marks: Marks
     bounds: BoundsPlan | None = None
+    stages: Plan | None = None
 
     def read(self, schema: Schema) -> Fields:
         """What the model reads of the table, by this schema of it."""
@@ -85,12 +88,17 @@ class Planned:
         dataset: str | None = None,
         purpose: str = "",
         progress_bar: bool = True,
+        keep: Callable[[Fields], None] | None = None,
     ) -> Study:
-        """Charge, buy the bounds that nobody knows, run and release."""
+        """Charge, buy the bounds that nobody knows, run and release.
+
+        ``keep`` is given what was released, from which the study can be made again, before the charge is
+        settled.
+        """
         books = Bookkeeping(ledger, dataset, purpose, known_by=self.marks.known_by)
         refuse_changed(self.table, self.marks)
         if self.bounds is None:
-            return self._run(books, progress_bar)
+            return self._run(books, progress_bar, keep)
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
@@ -115,13 +123,10 @@ class Planned:
                 progress_bar=progress_bar,
             )
             both, columns = self.bounds.beside(made), self.read(asked.schema)
-            ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None)
-            return ready._run(replace(books, reserved=reserved), progress_bar)
+            ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None, stages=made)
+            return ready._run(replace(books, reserved=reserved), progress_bar, keep)
 
-    def _run(self, books: Bookkeeping, progress_bar: bool) -> Study:
-        shown = Execution(progress_bar=progress_bar)
-        driver = PrivateMCMC.from_plan(self.plan, bookkeeping=books, execution=shown)
-        driver.run(**self.columns)
+    def _run(self, books: Bookkeeping, progress_bar: bool, keep: Callable[[Fields], None] | None) -> Study:
         asked = self.asked
         about = About(
             table=Path(self.table).name if isinstance(self.table, str | Path) else "a table in memory",
@@ -133,6 +138,11 @@ class Planned:
             norm=asked.norm,
             warnings=self.warnings(books.ledger),
         )
+        if keep is not None:
+            books = replace(books, keep=keeper(keep, self.plan, about, self.stages))
+        shown = Execution(progress_bar=progress_bar)
+        driver = PrivateMCMC.from_plan(self.plan, bookkeeping=books, execution=shown)
+        driver.run(**self.columns)
         return driver.kept(about)
 
 

@@ -71,7 +71,18 @@ def _digest(record: Fields) -> str:
 def saved_plan(path: PathLike) -> Record:
     """The record of a plan in a file; nothing in it has been checked against a model."""
     try:
-        record: Record = json.loads(read_whole(path, RECORDED).decode())
+        record = json.loads(read_whole(path, RECORDED).decode())
+    except OSError as error:
+        raise _refused(path, f"{error.strerror}.") from error
+    except _MALFORMED as error:
+        raise _refused(path, "it is no record of a plan.") from error
+    return _read(path, record)
+
+
+def _read(path: PathLike, record: Record) -> Record:
+    """The values of a record that :meth:`Plan.to_record` made."""
+    try:
+        record = dict(record)
         if record["format"] != _FORMAT:
             raise _refused(path, f"its format is {record['format']!r}, this library reads {_FORMAT}.")
         if record.pop(_DIGEST) != _digest(record):
@@ -91,8 +102,6 @@ def saved_plan(path: PathLike) -> Record:
         }
     except DeclarationError:
         raise
-    except OSError as error:
-        raise _refused(path, f"{error.strerror}.") from error
     except _MALFORMED as error:
         raise _refused(path, "it is no record of a plan.") from error
 
@@ -218,8 +227,12 @@ class Plan:
             DeclarationError: for public arguments of the model that are no numbers, texts or arrays.
             OutputError: if the file cannot be written.
         """
+        write_whole(path, json.dumps(self.to_record(), indent=1, ensure_ascii=False))
+
+    def to_record(self) -> Record:
+        """What :meth:`save` writes, as plain JSON types."""
         known = {} if self.planner.public is None else vars(self.planner.public)
-        record = {
+        record: Record = {
             "format": _FORMAT,
             "library": version("private-mcmc"),
             "model": mark_of(self.reading),
@@ -235,8 +248,7 @@ class Plan:
             "statement": self.statement.to_dict(),
             "certificate": _dict_of(self.certificate),
         }
-        record[_DIGEST] = _digest(record)
-        write_whole(path, json.dumps(record, indent=1, ensure_ascii=False))
+        return record | {_DIGEST: _digest(record)}
 
     @classmethod
     def load(cls, path: PathLike, model: Model) -> Plan:
@@ -257,7 +269,15 @@ class Plan:
             >>> pmc.Plan.load("plan.json", logistic).n
             1000
         """
-        saved = saved_plan(path)
+        return cls._of(path, saved_plan(path), model)
+
+    @classmethod
+    def from_record(cls, path: PathLike, record: Record, model: Model) -> Plan:
+        """As :meth:`load`, of what :meth:`to_record` gave; ``path`` is where errors say that it was."""
+        return cls._of(path, _read(path, record), model)
+
+    @classmethod
+    def _of(cls, path: PathLike, saved: Record, model: Model) -> Plan:
         rows, target, n, model_args = (saved[name] for name in ("rows", "target", "n", "model_args"))
         reading = read(model, rows, n=n, model_args=model_args)
         _check(path, saved, "model", mark_of(reading))

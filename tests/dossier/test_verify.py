@@ -547,10 +547,10 @@ def test_a_dossier_that_cannot_be_finished_has_lost_nothing(tmp_path):
     study = study_of()
     with (
         pytest.raises(OutputError, match=r"Nothing is lost: the release is in .*study\.json"),
-        new_dossier(tmp_path / "out") as write,
+        new_dossier(tmp_path / "out") as made,
     ):
         (tmp_path / "out" / "draws.nc").mkdir()
-        write(study)
+        made.write(study)
     assert Study.load(tmp_path / "out").fingerprint == study.fingerprint
     assert not is_complete(tmp_path / "out")
     (tmp_path / "out" / "draws.nc").rmdir()

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
+from private_mcmc.files import sync_folder
 from private_mcmc.records import Fields, Record
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
@@ -292,15 +293,6 @@ class Transaction:
 
 
 _NOTHING = "Nothing was recorded, and nothing is begun without that."
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lock(descriptor: int, lock: int) -> bool:

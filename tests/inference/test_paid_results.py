@@ -1,0 +1,145 @@
+"""What was paid for is never lost: at every moment at which a run may be killed, its release is on disk.
+
+A killed process leaves its files as they are. So a run is made once, and its files are copied before every
+call that changes one of them: each copy is what a kill at that call leaves.
+"""
+
+import csv
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import private_mcmc as pmc
+from private_mcmc.cli.main import app
+from private_mcmc.dossier.folder import RELEASE, is_raw
+
+# By which a process changes files.
+CALLS = ("write", "pwrite", "ftruncate", "fsync", "replace", "rename", "link", "unlink", "open")
+SCHEMA = """\
+fields:
+  - {name: age, type: number, constraints: {minimum: "20", maximum: "90"}BOUNDS}
+  - {name: died, type: boolean}
+"""
+MODEL = """\
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+
+def model(X, y):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", len(X)):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+"""
+ROWS = """\
+[X]
+domain = "ball"
+radius = 1.0
+dim = 2
+[y]
+domain = "binary"
+"""
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A folder with a table, its schema, and a ledger that knows it."""
+    rng = np.random.default_rng(3)
+    with (tmp_path / "people.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["age", "died"])
+        table.writerows([f"{age:.1f}", "true" if age > 60 else "false"] for age in rng.uniform(20, 90, 400))
+    (tmp_path / "schema.yaml").write_text(SCHEMA.replace("BOUNDS", ""))
+    pmc.Ledger.create(tmp_path / "ledger").declare("people", pmc.Target(3.0, 1e-5))
+    return tmp_path
+
+
+def copies(here, monkeypatch, work):
+    """The folder before every call that changes a file, and after the last one."""
+    found, inside = [], []
+
+    def watched(name, real):
+        def call(*args, **named):
+            reads = name == "open" and not args[1] & (os.O_WRONLY | os.O_RDWR)
+            if not (reads or inside):
+                inside.append(name)
+                place = here.with_name(f"{here.name}-{len(found)}")
+                shutil.copytree(here, place)
+                found.append(place)
+                inside.clear()
+            return real(*args, **named)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in CALLS:
+            patch.setattr(os, name, watched(name, getattr(os, name)))
+        work()
+    return [*found, here]
+
+
+def command(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def fit(here, *more):
+    out = here / "study"
+    words = ("--formula", "died ~ age", "--epsilon", 1, "--out", out, "--ledger", here / "ledger")
+    return command(
+        "fit",
+        here / "people.csv",
+        "--schema",
+        here / "schema.yaml",
+        *words,
+        "--dataset",
+        "people",
+        *more,
+        "--yes",
+    )
+
+
+def outcomes(place):
+    return [charge.outcome for charge in pmc.Ledger(place / "ledger").history("people")]
+
+
+def released(place):
+    """Whether the release is on disk: the record, or all that it is made from."""
+    folder = place / "study"
+    if is_raw(folder):
+        return bool(json.loads((folder / RELEASE).read_text())["stages"])
+    return (folder / "study.json").exists() and bool(pmc.Study.load(folder).draws)
+
+
+@pytest.mark.long
+def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkeypatch):
+    every = copies(here, monkeypatch, lambda: fit(here))
+    settled = [place for place in every if "released" in outcomes(place)]
+    raw = [place for place in settled if is_raw(place / "study")]
+    assert len(every) > 20 and raw and raw != settled
+    assert all(map(released, settled))
+    # From one that was killed before there was a record: the same study, known to the ledger.
+    command("report", raw[0] / "study", "--ledger", raw[0] / "ledger")
+    again, made = pmc.Study.load(raw[0] / "study"), pmc.Study.load(here / "study")
+    assert again.draws == made.draws and again.statement == made.statement and again.ledger == made.ledger
+    assert not (raw[0] / "study" / RELEASE).exists() and not (here / "study" / RELEASE).exists()
+    command("verify", raw[0] / "study", "--ledger", raw[0] / "ledger")
+
+
+@pytest.mark.long
+def test_every_stage_is_on_disk_before_the_next_is_bought(here, monkeypatch):
+    every = copies(here, monkeypatch, lambda: fit(here))
+    bought = [
+        len(json.loads((place / "study" / RELEASE).read_text())["stages"])
+        for place in every
+        if (place / "study" / RELEASE).exists()
+    ]
+    assert sorted(set(bought)) == list(range(1, max(bought) + 1)) and max(bought) > 1
+    first = next(place for place in every if (place / "study" / RELEASE).exists())
+    said = command("report", first / "study").output
+    assert "stopped" in said and "GDP" in said
