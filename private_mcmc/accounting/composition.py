@@ -126,7 +126,11 @@ def adaptive_curves(c: Constants, parts: tuple[Statement, ...]) -> tuple[Curve, 
         spent += Fraction(stage.gdp) ** 2
     if not spent <= Fraction(budget) ** 2:
         cost = norm_up(stage.gdp for stage in parts if stage.gdp is not None)
-        raise NotPrivate(f"the stages cost {cost:.12g}-GDP, more than the budget {budget:.12g}.")
+        from private_mcmc.report import at_least, at_most
+
+        raise NotPrivate(
+            f"the stages cost {at_most(cost, 12)}-GDP, more than the budget {at_least(budget, 12)}."
+        )
     return (Gaussian(float(budget)),)
 
 

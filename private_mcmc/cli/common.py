@@ -269,7 +269,7 @@ def confirm(
     """Show what a plan is expected to err and what to know of it; go on only if that is confirmed."""
     from rich.console import Console
 
-    from private_mcmc.report import rounded_up
+    from private_mcmc.report import at_most
 
     made.report(units).show(Console(stderr=as_json))
     tell(said)
@@ -278,7 +278,7 @@ def confirm(
     if yes:
         return
     epsilon, delta = made.target.epsilon, made.target.delta
-    echo(f"This spends ε = {rounded_up(epsilon, 6):g} at δ = {rounded_up(delta, 6):g}.", err=True)
+    echo(f"This spends ε = {at_most(epsilon, 6)} at δ = {at_most(delta, 6)}.", err=True)
     try:
         agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
     except EOFError:

@@ -26,6 +26,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.shape import check_types, check_values, read_text
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
+from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Target
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class StudyRecord:
 
     def __repr__(self) -> str:
         asked = self.formula or "a model of the user's own"
-        return f"<{type(self).__name__} of {self.table}: {asked}; ε = {self.epsilon:g} at δ = {self.delta:g}>"
+        price = f"ε = {at_most(self.epsilon, 6)} at δ = {at_most(self.delta, 6)}"
+        return f"<{type(self).__name__} of {self.table}: {asked}; {price}>"
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -288,13 +290,14 @@ def warnings_of(target: Target, n: int, ledger: object | None) -> tuple[str, ...
     found = []
     if target.delta * n >= 1:
         found.append(
-            f"δ = {target.delta:g} is not below 1/n = {1 / n:.2g}: publishing one whole row at random would "
-            f"meet such a target. Choose δ of at most {small_delta(n):g}."
+            f"δ = {at_most(target.delta, 6)} is not below 1/n = {at_least(1 / n, 2)}: publishing one whole "
+            f"row at random would meet such a target. Choose δ of at most {at_least(small_delta(n), 6)}."
         )
     if target.epsilon > _LARGE_EPSILON:
         found.append(
-            f"ε = {target.epsilon:g} promises next to nothing: what is published may be e^{target.epsilon:g} "
-            "times as likely with a person's row as with another in its place. ε = 1 is strong, 3 usual."
+            f"ε = {at_most(target.epsilon, 6)} promises next to nothing: what is published may be "
+            f"e^{at_most(target.epsilon, 6)} times as likely with a person's row as with another in "
+            "its place. ε = 1 is strong, 3 usual."
         )
     if ledger is None:
         found.append(

@@ -95,7 +95,7 @@ class Bookkeeping:
 
 @dataclass(frozen=True, eq=False)
 class RunKeysAndState:
-    """The randomness of one run; ``finish`` is called once, before anything is released.
+    """The randomness of one run; ``finish`` is called once, with what keeps the release.
 
     ``charge`` is the run's place in the ledger, where this process charged it: what was spent before it and
     is left.
@@ -105,7 +105,7 @@ class RunKeysAndState:
     provenance: Provenance
     saver: Saver | None = None
     state: ChainState | None = field(default=None, repr=False)
-    finish: Callable[[], None] = lambda: None
+    finish: Callable[[Callable[[], None]], None] = lambda keep: keep()
     charge: Fields | None = None
 
     @classmethod
@@ -195,8 +195,8 @@ class ChargedRun:
         return replace(job, charge=self._standing(charge))
 
     def _forget_settled(self, reservation: object, checkpoint: Checkpoint) -> None:
-        """Of a run that was killed between its release and the end of its file: it can only do harm."""
-        if reservation is None or self.books.ledger is None:
+        """Of a run that was killed after it was settled, whose noise would be drawn a second time."""
+        if reservation is None or self.books.ledger is None or not self._to_save.noise_at_release:
             return
         charges = self.books.ledger.history(self.books.dataset)
         if any(charge.identity == reservation and charge.outcome != "reserved" for charge in charges):
@@ -235,28 +235,40 @@ class ChargedRun:
             return RunKeysAndState(streams, provenance, state=state)
         saver = Saver(checkpoint, about, streams, saved=state is not None)
 
-        def finish() -> None:
-            # The ledger settles a reservation once: of two copies of a checkpoint one gets past this.
-            reservation = self._open(about.record["reservation"])
-            if reservation is not None and self.books.ledger is not None:
+        def finish(keep: Callable[[], None]) -> None:
+            reservation, drawn = self._open(about.record["reservation"]), self._to_save.noise_at_release
+            if not drawn:
+                # The file gives the same release again, until the charge is settled and after.
+                keep()
+            if (
+                reservation is not None
+                and reservation.outcome == "reserved"
+                and self.books.ledger is not None
+            ):
                 try:
+                    # Once: of two copies of a checkpoint one draws its noise.
                     self.books.ledger.settle(reservation)
                 except LedgerError as error:
-                    if saver.saved:
+                    if drawn and saver.saved:
                         raise
-                    # No file holds its keys: it can neither be taken up again nor released a second time.
                     warn_of_what_was_paid(f"the charge stays open, and spent: {error}")
+            if drawn:
+                keep()
             saver.released()
 
         return RunKeysAndState(streams, provenance, saver, state, finish)
 
     def _open(self, identity: object) -> Reservation | None:
-        """The open reservation of a run, ``None`` for one that was charged to no ledger."""
+        """The open reservation of a run, ``None`` for one that was charged to no ledger.
+
+        A run that its keys fix may have released: what it gives is that release.
+        """
         if identity is None and self.books.ledger is None:
             return None
         charges = () if self.books.ledger is None else self.books.ledger.history(self.books.dataset)
         for charge in charges:
-            if charge.identity == identity and charge.outcome == "reserved":
+            again = charge.outcome == "released" and not self._to_save.noise_at_release
+            if charge.identity == identity and (charge.outcome == "reserved" or again):
                 return charge
         raise ReleaseError(
             "this run has released already, or was charged elsewhere: resume it with the ledger and the "

@@ -7,7 +7,7 @@ row declaration, price, layout, library or data set is refused. What is released
 uninterrupted run would have released: one draw of one mechanism, charged once. A copy of the file resumed
 twice gives that same value twice, which is post-processing of one release. Noise that is drawn when an
 average is released is not a function of ``κ``: there the ledger's reservation, which is settled once and
-before the release, refuses the second copy, and a checkpoint without a ledger is refused.
+before the noise is drawn, refuses the second copy, and a checkpoint without a ledger is refused.
 """
 
 from __future__ import annotations

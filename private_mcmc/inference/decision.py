@@ -20,6 +20,7 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ExpectationsPlan
+from private_mcmc.report import at_most
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
 
@@ -175,8 +176,8 @@ def _posterior_refusal(report: PreflightReport) -> str:
 def _run_refusal(statement: Statement, schedule: Schedule, target: Target) -> str:
     found = statement.epsilon(target.delta)
     message = (
-        f"the run itself is ε = {found:.4g} at δ = {target.delta:g}, above the target ε = {target.epsilon:g} "
-        f"({statement.argument.theorem})."
+        f"the run itself is ε = {at_most(found)} at δ = {at_most(target.delta)}, above the target "
+        f"ε = {at_most(target.epsilon)} ({statement.argument.theorem})."
     )
     if statement.gdp is not None and target.delta > 0:
         share = (accounting.gdp.budget(target.epsilon, target.delta) / statement.gdp) ** 2

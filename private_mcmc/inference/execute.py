@@ -351,13 +351,9 @@ class DeclaredRun:
 
         hidden = rows, present, output.states, output.average
         side = partial(curator_of, decision.reading, schedule, columns, *hidden)
+        outcome = Outcome(statement, released, provenance=provenance)
         # Only now: a run that fails before can be taken up again.
-        job.finish()
-        keep_all(
-            Outcome(statement, released, provenance=provenance),
-            keep,
-            side if self.execution.curator else None,
-        )
+        job.finish(partial(keep_all, outcome, keep, side if self.execution.curator else None))
 
 
 def identity(decision: Decision, start: Array, rows_on_device: int | None) -> dict[str, str]:

@@ -27,6 +27,7 @@ from private_mcmc.planning import Plan
 from private_mcmc.planning.frontier import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
+from private_mcmc.report import at_most
 from private_mcmc.target import Target
 
 
@@ -235,9 +236,9 @@ class BoundsPlan:
         """What to know before this is spent."""
         names = [field.name for field in self.fields]
         return (
-            f"Bounds of {names} are bought first, for {self.share:.3g} of the squared budget: all together "
-            f"spend ε = {self.whole.epsilon:g}. The plan shown is for the outer ranges; what runs is planned "
-            "anew.",
+            f"Bounds of {names} are bought first, for {at_most(self.share, 3)} of the squared budget: all "
+            f"together spend ε = {at_most(self.whole.epsilon, 6)}. The plan shown is for the outer "
+            "ranges; what runs is planned anew.",
         )
 
     def marked(self, schema: Schema) -> Schema:

@@ -19,6 +19,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import RELEASE, Study
 from private_mcmc.dossier.record import texts
 from private_mcmc.errors import DeclarationError, OutputError, warn_of_what_was_paid
+from private_mcmc.files import RECORDED, read_whole
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute import Outcome
@@ -84,7 +85,7 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
     """
     place = folder / RELEASE
     try:
-        raw = json.loads(place.read_text(encoding="utf-8"))
+        raw = json.loads(read_whole(place, RECORDED, links=False).decode())
         given = raw["about"]
         about = About(**given | {name: tuple(given[name] or ()) for name in ("priors", "warnings")})
         statement, stages = Statement.from_dict(raw["statement"]), list(raw["stages"])

@@ -19,7 +19,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array, Expected, Prediction
 from private_mcmc.records import RUN_ONCE, Record
-from private_mcmc.report import Block, Line, Plot, Report, Table, floats, number
+from private_mcmc.report import Block, Line, Plot, Report, Table, at_most, floats, number
 from private_mcmc.report.blocks import Cell
 from private_mcmc.target import Target, check_positive
 
@@ -127,8 +127,8 @@ def too_little(predict: Predict, target: Target, n: int, prediction: Prediction,
     epsilon = target.epsilon
     more = _first(lambda factor: excess(predict(epsilon, math.ceil(n * factor)), max_error))
     weaker = _first(lambda factor: excess(predict(epsilon * factor, n), max_error))
-    ways = [f"about {math.ceil(n * more):,} rows at ε = {epsilon:g}"] if more else []
-    ways += [f"about ε = {number(epsilon * weaker, 2)} with these {n:,} rows"] if weaker else []
+    ways = [f"about {math.ceil(n * more):,} rows at ε = {at_most(epsilon, 6)}"] if more else []
+    ways += [f"about ε = {at_most(epsilon * weaker, 2)} with these {n:,} rows"] if weaker else []
     if isinstance(max_error, Mapping):
         _, one, limit = _worst(prediction, max_error)
         what = f"the predicted error of {one.name} is {number(one.error, 2)}, above max_error={limit:g}"

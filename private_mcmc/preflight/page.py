@@ -176,7 +176,7 @@ def _run(found: PreflightReport) -> list[Block]:
     plot = Plot(
         title="Privacy against the number of steps",
         x_label="steps",
-        y_label=f"ε at δ = {number(found.target.delta)}",
+        y_label=f"ε at δ = {at_most(found.target.delta)}",
         drawn=(
             Line(steps, path, "path", 0, marker=True),
             Line(steps, last, "last state", 1, "dashed", marker=True),

@@ -218,11 +218,13 @@ def test_one_charge_pays_for_the_run_and_its_end(data, monkeypatch, tmp_path):
     assert spent > 0
     with pytest.raises(pmc.ReleaseError, match="ledger"):
         driver(path).resume(**data)
-    driver(path, **books).resume(**data)
+    first, again = driver(path, **books), driver(copy, **books)
+    first.resume(**data)
+    # A copy gives the same release: its keys fix it.
+    again.resume(**data)
+    assert np.array_equal(first.get_samples()["w"], again.get_samples()["w"])
     assert ledger.balance("rows").spent == spent
     assert [charge.outcome for charge in ledger.history("rows")] == ["released"]
-    with pytest.raises(pmc.ReleaseError, match="released already"):
-        driver(copy, **books).resume(**data)
 
 
 @pytest.mark.long
@@ -343,7 +345,9 @@ def test_a_kill_while_writing_leaves_nothing_that_survives_resume_and_release(da
 
 
 @pytest.mark.long
-def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypatch, tmp_path):
+def test_a_run_that_was_killed_after_it_was_settled_gives_its_release_and_keeps_no_keys(
+    data, monkeypatch, tmp_path
+):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
     mcmc = driver(tmp_path / "run", books=pmc.Bookkeeping(ledger, "rows"))
@@ -355,8 +359,10 @@ def test_a_run_that_was_killed_after_it_was_settled_keeps_no_keys(data, monkeypa
         patched.setattr(checkpoint_module.Saver, "released", killed)
         mcmc.run(rng_key=3, **data)
     assert key_words_in(tmp_path) == [tmp_path / "run"]
-    with pytest.raises(pmc.ReleaseError, match="has released"):
-        mcmc.resume(**data)
+    released = mcmc.get_samples()["w"]
+    again = driver(tmp_path / "run", books=pmc.Bookkeeping(ledger, "rows"))
+    again.resume(**data)
+    assert np.array_equal(again.get_samples()["w"], released)
     assert key_words_in(tmp_path) == []
 
 
@@ -409,9 +415,7 @@ def test_where_warnings_are_errors_a_paid_run_is_released_all_the_same(data, mon
 
 
 @pytest.mark.parametrize("saves", [0, 1])
-def test_a_paid_run_that_no_disk_takes_is_released_unless_it_can_be_resumed(
-    data, monkeypatch, tmp_path, saves
-):
+def test_a_paid_run_that_no_disk_takes_is_released(data, monkeypatch, tmp_path, saves):
     """It was neither released nor resumed, and its charge was spent."""
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(20.0, 1e-6))
@@ -432,13 +436,10 @@ def test_a_paid_run_that_no_disk_takes_is_released_unless_it_can_be_resumed(
     with monkeypatch.context() as patched, pytest.warns(UserWarning) as told:
         patched.setattr(checkpoint_module, "_write", few)
         patched.setattr(Transaction, "append", full)
-        with contextlib.nullcontext() if saves == 0 else pytest.raises(pmc.LedgerError, match="full"):
-            mcmc.run(rng_key=3, **data)
-    assert any("stays open" in str(each.message) for each in told) == (saves == 0)
-    if saves:
-        mcmc.resume(**data)
+        mcmc.run(rng_key=3, **data)
+    assert any("stays open" in str(each.message) for each in told)
     assert mcmc.get_samples()["w"].shape == (80, 2) and key_words_in(tmp_path) == []
-    assert [charge.outcome for charge in ledger.history()] == ["released" if saves else "reserved"]
+    assert [charge.outcome for charge in ledger.history()] == ["reserved"]
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A charge is never lost, whatever a killed writer left and under whatever name the next one charges."""
 
+import contextlib
 import os
 import shutil
 
@@ -21,29 +22,32 @@ def ledger(tmp_path):
     return made
 
 
-def killed_at(path, number, torn=False):
-    """A process charges and dies before its call of this number; ``torn``: in the middle of it."""
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)
-    left = [number]
+class Killed(BaseException):
+    """In the place of a kill."""
 
-    def dying(real):
+
+def killed_at(path, number, torn=False):
+    """Leave the file as one who charges and is killed before this call, or in the middle of it."""
+    left, found = [number], []
+    real = {name: getattr(os, name) for name in CALLS}
+
+    def dying(name):
         def call(*args):
             if left[0] == 0:
-                if torn and real is os_pwrite:
-                    real(args[0], args[1][: len(args[1]) // 2], args[2])
-                os._exit(9)
+                if torn and name == "pwrite":
+                    real[name](args[0], args[1][: len(args[1]) // 2], args[2])
+                found.append(path.read_bytes())
+                raise Killed
             left[0] -= 1
-            return real(*args)
+            return real[name](*args)
 
         return call
 
-    os_pwrite = os.pwrite
-    for name in set(CALLS):
-        setattr(os, name, dying(getattr(os, name)))
-    Ledger(path).reserve("people", statement(0.1), purpose="killed")
-    os._exit(0)
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Killed):
+        for name in real:
+            patch.setattr(os, name, dying(name))
+        Ledger(path).reserve("people", statement(0.1), purpose="killed")
+    path.write_bytes(found[0])
 
 
 def linked(path, other):

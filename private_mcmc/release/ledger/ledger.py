@@ -220,15 +220,10 @@ class Ledger:
             raise BudgetExceeded(refusal(state, kept, kept.filter.cost(statement)))
         return what_fits(kept.filter, state.room(kept))
 
-    def settle(self, reservation: Reservation, outcome: Outcome = "released", release: str = "") -> None:
+    def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
         """Record how a reserved release ended; its cost stays either way.
 
         What was released must be where it cannot be lost before this is called.
-
-        Args:
-            reservation: as ``reserve`` gave it.
-            outcome: ``"released"`` or ``"kept"``.
-            release: a hash of what was released, by which one of several copies of a run is told.
 
         Raises:
             LedgerError: if it is unknown or settled already.
@@ -239,8 +234,7 @@ class Ledger:
             current = replay(transaction.entries).reservations.get(reservation.identity)
             if current is None or current.outcome != "reserved":
                 raise LedgerError(f"{self.path}: this reservation is not open.")
-            entry = {"kind": "settle", "id": current.identity, "outcome": outcome, "release": release}
-            transaction.append({**entry, "time": _now()})
+            transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": _now()})
 
     def know(self, charge: str, fingerprint: str) -> None:
         """Keep the fingerprint of a dossier of a charge, by which it is known from one that was changed.

@@ -48,7 +48,6 @@ class Reservation:
         model: fingerprint of the model, or ``""``.
         time: when it was made, UTC.
         settled: when its outcome was recorded, or ``""``.
-        release: of a run that drew noise when it released, a hash of what it released, or ``""``.
         dossiers: fingerprints of the records that were made of it.
     """
 
@@ -61,7 +60,6 @@ class Reservation:
     model: str
     time: str
     settled: str = ""
-    release: str = ""
     dossiers: tuple[str, ...] = ()
 
 
@@ -137,7 +135,7 @@ _FIELDS = {
         "fingerprint": "dataset fingerprint",
         "reserve": "id dataset cost statement purpose model",
         "dossier": "id fingerprint",
-        "settle": "id outcome release",
+        "settle": "id outcome",
     }.items()
 }
 
@@ -191,9 +189,7 @@ def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, R
         before = reservations[entry["id"]]
         if entry["outcome"] not in ("released", "kept") or before.outcome != "reserved":
             raise ValueError("an outcome that cannot be")
-        reservations[entry["id"]] = replace(
-            before, outcome=entry["outcome"], settled=str(entry["time"]), release=str(entry["release"])
-        )
+        reservations[entry["id"]] = replace(before, outcome=entry["outcome"], settled=str(entry["time"]))
 
 
 def _dataset(entry: Entry) -> DataSet:
