@@ -19,8 +19,8 @@ from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts, warnings_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields
-from private_mcmc.release.ledger.filter import filter_for
-from private_mcmc.report import at_most
+from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Target, Unit, check_adjacency
 
 Result = Literal["agrees", "differs", "not checked"]
@@ -248,22 +248,21 @@ def _books(study: StudyRecord) -> str:
     books = study.ledger
     if books is None:
         raise Skipped("nothing kept count of this run")
-    kept = filter_for(Target(books["epsilon"], books["delta"], study.price.adjacency))
-    if kept.describe(kept.limit) != books["budget"]:
-        raise Skipped(f"a budget of another currency: {books['budget']}")
+    kept = Filter.of(Target(books["epsilon"], books["delta"], study.price.adjacency))
+    budget = kept.describe(kept.limit)
+    need(books["budget"] == budget, f"the budget comes to {budget}, not {books['budget']}.")
     cost = kept.describe(kept.cost(study.price))
     need(books["cost"] == cost, f"the release costs {cost}, not {books['cost']}.")
-    if kept.kind == "gdp":
-        before, paid, after, left = (
-            float(books[name].removesuffix("-GDP")) for name in ("before", "cost", "after", "left")
-        )
-        added = math.hypot(before, paid)
-        need(math.isclose(after, added, rel_tol=_SHOWN), f"{before} and {paid} come to {added:.6g}-GDP.")
-        rest = math.sqrt(max(float(kept.limit) - after**2, 0.0))
-        # Squares, since next to nothing is left of a budget that is spent.
-        near = math.isclose(left**2, rest**2, abs_tol=_SHOWN * float(kept.limit))
-        need(near, f"{rest:.6g}-GDP is left, not {left}.")
-        for name, level in (("epsilon_before", before), ("epsilon_after", after)):
-            told = gdp.epsilon(level, books["delta"])
-            need(math.isclose(books[name], told, rel_tol=1e-3, abs_tol=1e-6), f"{name} is {told:.6g}.")
+    before, paid, after, left = (
+        float(books[name].removesuffix("-GDP")) for name in ("before", "cost", "after", "left")
+    )
+    added = math.hypot(before, paid)
+    need(math.isclose(after, added, rel_tol=_SHOWN), f"{before} and {paid} come to {at_most(added, 6)}-GDP.")
+    rest = math.sqrt(max(float(kept.limit) - after**2, 0.0))
+    # Squares, since next to nothing is left of a budget that is spent.
+    near = math.isclose(left**2, rest**2, abs_tol=_SHOWN * float(kept.limit))
+    need(near, f"{at_least(rest, 6)}-GDP is left, not {left}.")
+    for name, level in (("epsilon_before", before), ("epsilon_after", after)):
+        told = gdp.epsilon(level, books["delta"])
+        need(math.isclose(books[name], told, rel_tol=1e-3, abs_tol=1e-6), f"{name} is {told:.6g}.")
     return f"{cost} of {books['budget']}"

@@ -25,7 +25,7 @@ from private_mcmc.inference.question import question
 from private_mcmc.model import read
 from private_mcmc.planning.planners import certified_temper
 from private_mcmc.release.ledger.export import standing
-from private_mcmc.release.ledger.filter import filter_for
+from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.report import Text
 from private_mcmc.schedule import Batch, Schedule
 from private_mcmc.target import Unit
@@ -235,7 +235,7 @@ def anew(study, budget=None, parts=None, spent=None):
     epsilon = study.epsilon if spent is None else made.epsilon(study.delta) * (1 + 1e-12)
     books = None
     if study.ledger is not None:
-        kept = filter_for(Target(study.ledger["epsilon"], study.ledger["delta"]))
+        kept = Filter.of(Target(study.ledger["epsilon"], study.ledger["delta"]))
         before = Fraction(float(study.ledger["before"].removesuffix("-GDP"))) ** 2
         cost = kept.cost(made)
         books = dict(study.ledger) | {
