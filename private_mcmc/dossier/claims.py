@@ -93,7 +93,7 @@ def _statement(study: StudyRecord) -> str:
     weight = 1.0 if study.stages and study.guarantee == "run" else study.temper if own is None else own
     need(close(study.temper, float(weight)), f"the weight of the likelihood is {weight}, not {study.temper}.")
     meets = price.delta(study.epsilon) <= study.delta or price.epsilon(study.delta) <= study.epsilon
-    need(meets, f"the statement does not meet ε = {study.epsilon:g} at δ = {study.delta:g}.")
+    need(meets, f"the statement does not meet ε = {at_most(study.epsilon)} at δ = {at_most(study.delta)}.")
     return found.reason
 
 

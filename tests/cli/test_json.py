@@ -20,8 +20,6 @@ CASES = {
     "ledger show": ("books.db", 0),
     "ledger history": ("books.db", 0),
     "ledger verify": ("books.db", 0),
-    "ledger wave": ("", None),
-    "ledger cohorts": ("", None),
     "plan": ("", None),
     "fit": ("", None),
     "run": ("", None),

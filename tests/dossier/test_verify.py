@@ -20,11 +20,10 @@ from private_mcmc.dossier.claims import recomputed
 from private_mcmc.dossier.folder import contents, digest, finish, is_complete
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import passes, privacy_numbers
-from private_mcmc.dossier.verify import _alike, _charge
+from private_mcmc.dossier.verify import _alike
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
 from private_mcmc.planning.planners import certified_temper
-from private_mcmc.release.ledger.export import standing
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.report import Text
 from private_mcmc.schedule import Batch, Schedule
@@ -495,21 +494,6 @@ def test_the_charge_must_be_in_the_ledger(folder, books, tmp_path):
     first = next(iter(books.state().reservations))
     forged(folder, ledger=study.ledger | {"charge": first})
     assert differing(folder, books) == {"the charge in the ledger"}
-
-
-def test_who_signs_confirms_what_the_ledger_takes_from_its_owner(tmp_path):
-    """The page said that all is charged to their part or wave, though others may hold them too."""
-    ledger = Ledger.create(tmp_path / "books.db")
-    ledger.declare("people", Target(3.0, 1e-6))
-    ledger.partition("people", "region", ("north", "south"))
-    with ledger.charge("people/region=north", statement_of(Target(1.0, 1e-6)), purpose="") as charge:
-        pass
-    kept = {"file": "books.db", **standing(ledger.state(), charge.identity)}
-    study = study_of(ledger=kept, warnings=())
-    shown = page(study).to_html()
-    assert "Nobody is in two of the parts" in shown and "or as its parts and waves" in shown
-    ledger.know(charge.identity, study.fingerprint)
-    assert _charge(study, ledger)
 
 
 def test_two_persons_are_protected_as_two_rows_are_and_the_page_says_how():
