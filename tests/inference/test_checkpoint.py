@@ -39,7 +39,7 @@ def data():
     return {"X": rng.uniform(-1, 1, (N, 2)) / 2, "y": rng.integers(0, 2, N)}
 
 
-class Crash(Exception):
+class Crash(KeyboardInterrupt):
     """What ends a run in these tests."""
 
 
