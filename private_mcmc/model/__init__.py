@@ -1,6 +1,6 @@
 """Reading a NumPyro model: each row's own term, the prior, and what is proved of them."""
 
-from private_mcmc.model.likelihoods.family import LikelihoodFamily
+from private_mcmc.model.families import LikelihoodFamily
 from private_mcmc.model.predictor import MultiPredictor, Predictor
 from private_mcmc.model.prior import PriorConstants, SitePrior
 from private_mcmc.model.reading import read

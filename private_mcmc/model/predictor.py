@@ -14,14 +14,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
+from private_mcmc.model.families import UNKNOWN, LikelihoodFamily, separate, total
 from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.flatten import row_shapes, trace
 from private_mcmc.model.ir.interval import Interval, between, up
 from private_mcmc.model.ir.intervals import bounds, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.family import UNKNOWN, LikelihoodFamily, certified, separate, total
-from private_mcmc.model.likelihoods.terms import Term, base_of, evaluate, find_term
 from private_mcmc.model.sites import Observation
+from private_mcmc.model.terms import Term, base_of, evaluate, find_term
 from private_mcmc.records import Fields
 
 
@@ -188,8 +188,7 @@ def build(
     size = sum(first.program.size(base) for base in first.bases)
     radius = _norm(eta, rows, dim, size)
     design, offset = functools.partial(_design, eta, dim), functools.partial(_offset, eta, dim)
-    family = structure.family if structure.terms else certified(loss, rows)
-    several = MultiPredictor(size, design, offset, loss, radius, family)
+    several = MultiPredictor(size, design, offset, loss, radius, structure.family)
     if size != 1:
         return None, several
     shift = row_bounds(offset, rows)
@@ -198,7 +197,7 @@ def build(
         offset=lambda row: offset(row)[0],
         loss=loss,
         radius=radius,
-        family=family,
+        family=structure.family,
         centred=not (np.any(shift.lo) or np.any(shift.hi)),
     )
     return single, several

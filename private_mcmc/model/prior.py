@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.nn import softplus
 
 from private_mcmc.model.ir.dependence import Level, affinity
-from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
+from private_mcmc.model.ir.evaluate import evaluate, values
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.prior_families import GAUSSIAN, SEPARABLE, Separable
-from private_mcmc.model.prior_normalised import is_normalised
 from private_mcmc.model.sites import Site
 
+Potential: TypeAlias = Callable[[jax.Array], jax.Array]
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
 
 
@@ -26,14 +26,13 @@ Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
 class SitePrior:
     """One site: ``lower ≤ K'' ≤ upper`` on its coordinates (``−inf``, ``inf`` where not proved).
 
-    ``proper``: its density is normalised by construction. ``why``: the proof, or what is missing.
+    ``why``: the proof, or what is missing.
     """
 
     name: str
     family: str
     lower: float
     upper: float
-    proper: bool
     why: str
 
 
@@ -46,20 +45,18 @@ class PriorConstants:
         upper: ``(p,)``; ``inf`` where nothing is proved.
         hessian: the Hessian itself where it is constant, as its diagonal ``(p,)`` or ``(p, p)``.
         factorised: the unconstrained sites are independent.
-        proper: the prior integrates to one, proved.
         improper: names of sites whose prior is known not to integrate.
         sites: the argument, site by site.
-        potentials: by site, the form of ``K`` that the constants are proved of, where it is not NumPyro's.
+        forms: by site, what runs in place of NumPyro's potential, where that clamps or cancels.
     """
 
     lower: np.ndarray
     upper: np.ndarray
     hessian: np.ndarray | None
     factorised: bool
-    proper: bool
     improper: tuple[str, ...]
     sites: tuple[SitePrior, ...]
-    potentials: dict[str, Callable[[jax.Array], jax.Array]] = field(default_factory=dict, repr=False)
+    forms: dict[str, Potential] = field(default_factory=dict, repr=False)
 
     @property
     def strong_convexity(self) -> float:
@@ -90,41 +87,115 @@ class PriorConstants:
         return max(lowest, 0.0), _extremes(largest, preconditioner)[1] if bounded else math.inf
 
 
+@dataclass(frozen=True)
+class Line:
+    """A family of single numbers on the unconstrained space, a line of the table.
+
+    Attributes:
+        names: its parameters, which must be public; all but locations and ends are positive.
+        bounds: of them: the least and the largest ``K''``.
+        why: the proof.
+        form: ``(u, *parameters) ↦ K`` up to a constant, where NumPyro's clamps or cancels far out.
+    """
+
+    names: tuple[str, ...]
+    bounds: Callable[..., tuple[Any, Any]]
+    why: str
+    form: Callable[..., jax.Array] | None = None
+
+
+_NORMAL = Line(("loc", "scale"), lambda m, s: (1 / s**2, 1 / s**2), "K'' = 1/s²")
+_PUSHED = Line(
+    ("base.loc", "base.scale"),
+    _NORMAL.bounds,
+    "a Normal through the support's own transform: K'' = 1/s²",
+    lambda u, m, s: 0.5 * jnp.square((u - m) / s),
+)
+_OF_RATES = "on the log scale, u = log x: K'' = re^u, positive, neither bounded below nor above"
+_GAMMA = Line(("concentration", "rate"), lambda a, r: (0.0, math.inf), _OF_RATES)
+TABLE: Mapping[tuple[str, str], Line] = {
+    ("Normal", "real"): _NORMAL,
+    # Normal in its logarithm, which is the unconstrained coordinate.
+    ("LogNormal", "positive"): _NORMAL,
+    ("TransformedDistribution(Normal)", "orderedvector"): _PUSHED,
+    ("TransformedDistribution(Normal)", "positive"): _PUSHED,
+    ("StudentT", "real"): Line(
+        ("df", "loc", "scale"),
+        lambda nu, m, s: (-(nu + 1) / (8 * nu * s**2), (nu + 1) / (nu * s**2)),
+        "K = ½(ν+1) log(1+r²/νs²): −(ν+1)/(8νs²) ≤ K'' ≤ (ν+1)/(νs²), not convex",
+    ),
+    ("Cauchy", "real"): Line(
+        ("loc", "scale"), lambda m, s: (-0.25 / s**2, 2 / s**2), "a StudentT of ν = 1: −1/4s² ≤ K'' ≤ 2/s²"
+    ),
+    ("HalfNormal", "positive"): Line(
+        ("scale",), lambda s: (0.0, math.inf), "on the log scale: K'' = 2e^{2u}/s², positive, not bounded"
+    ),
+    ("HalfCauchy", "positive"): Line(
+        ("scale",), lambda s: (0.0, 1.0), "on the log scale: K'' = 4t/(1+t)², t = e^{2u}/s², in (0, 1]"
+    ),
+    ("Exponential", "positive"): Line(("rate",), lambda r: (0.0, math.inf), _OF_RATES),
+    ("Gamma", "positive"): _GAMMA,
+    ("Chi2", "positive"): _GAMMA,
+    ("Beta", "unitinterval"): Line(
+        ("concentration1", "concentration0"),
+        lambda a, b: (0.0, (a + b) / 4),
+        "on the logit scale: K'' = (a+b)σ(1−σ), in (0, (a+b)/4]",
+        lambda u, a, b: a * softplus(-u) + b * softplus(u),
+    ),
+    ("Uniform", "interval"): Line(
+        ("low", "high"),
+        lambda low, high: (0.0, 0.5),
+        "on the logit scale: K'' = 2σ(1−σ), in (0, 1/2]",
+        lambda u, low, high: softplus(-u) + softplus(u),
+    ),
+    ("ImproperUniform", "real"): Line((), lambda: (0.0, 0.0), "K = 0, which no posterior can rest on"),
+}
+_OF_ANY_SIGN = ("loc", "base.loc", "low", "high")
+# Gaussian whatever their loc, as long as everything else is constant.
+GAUSSIAN = frozenset(
+    [
+        *("Normal", "GaussianRandomWalk", "ZeroSumNormal", "MultivariateNormal"),
+        *("LowRankMultivariateNormal", "MatrixNormal", "CirculantNormal", "CAR"),
+    ]
+)
+
+
 def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
     """Read the constants of every group of latent sites that depend on one another."""
     size = sites[-1].slice.stop
     lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
     hessian: np.ndarray | None = np.zeros((size, size))
     records: dict[str, SitePrior] = {}
-    potentials: dict[str, Callable[[jax.Array], jax.Array]] = {}
+    forms: dict[str, Potential] = {}
     groups = _groups(program, sites)
-    recognised = _recognised(program, [group[0] for group in groups if len(group) == 1])
     for group in groups:
-        separable = recognised.get(group[0].name) if len(group) == 1 else None
-        block = None if separable is not None else _quadratic(program, group)
         where = np.concatenate([np.arange(size)[site.slice] for site in group])
-        if separable is not None:
-            lower[where], upper[where] = separable.lower.ravel(), separable.upper.ravel()
-            potentials[group[0].name] = separable.potential
-            same = bool(np.all(separable.lower == separable.upper))
-            block = np.diag(separable.lower.ravel()) if same else None
-            why = separable.why
-        elif block is not None:
+        line, block = TABLE.get((group[0].family, group[0].support)), None
+        given = _public(program, group[0], line) if line is not None and len(group) == 1 else None
+        if line is not None and given is not None:
+            low, high = (
+                np.broadcast_to(np.asarray(end, np.float64), group[0].unconstrained_shape).ravel()
+                for end in line.bounds(*given)
+            )
+            lower[where], upper[where] = low, high
+            block = np.diag(low) if np.array_equal(low, high) else None
+            why = f"{group[0].family}: {line.why}"
+            if line.form is not None:
+                forms[group[0].name] = _anchored(program, group[0], line.form, given)
+        elif (block := _quadratic(program, group)) is not None:
             lower[where], upper[where] = _extremes(block, None)
             why = "jointly Gaussian: constant Hessian"
         else:
-            why = _missing(group)
+            names = ", ".join(site.name for site in group)
+            why = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
         if block is None:
             hessian = None
         elif hessian is not None:
             hessian[np.ix_(where, where)] = block
         for site in group:
-            ends = (
-                float(lower[site.slice].min(initial=math.inf)),
-                float(upper[site.slice].max(initial=-math.inf)),
-            )
-            known = not site.improper and is_normalised(program, site)
-            records[site.name] = SitePrior(site.name, site.family, *ends, known, why)
+            least = float(lower[site.slice].min(initial=math.inf))
+            largest = float(upper[site.slice].max(initial=-math.inf))
+            records[site.name] = SitePrior(site.name, site.family, least, largest, why)
     if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
         hessian = np.diag(hessian).copy()
     return PriorConstants(
@@ -132,22 +203,50 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
         upper=upper,
         hessian=hessian,
         factorised=all(len(group) == 1 for group in groups),
-        proper=all(record.proper for record in records.values()),
         improper=tuple(site.name for site in sites if site.improper),
         sites=tuple(records[site.name] for site in sites),
-        potentials=potentials,
+        forms=forms,
     )
+
+
+def _public(program: Program, site: Site, line: Line) -> list[np.ndarray] | None:
+    """The line's parameters, in the site's shape; ``None`` where one is not public or out of its range."""
+    found: list[np.ndarray] = []
+    for name in line.names:
+        variable = program.outputs.get(Output("given", site.name, name))
+        if variable is None or program.reads([variable]):
+            return None
+        value = np.asarray(values(program, [variable], {})[0], np.float64)
+        if not np.all(np.isfinite(value)) or (name not in _OF_ANY_SIGN and not np.all(value > 0)):
+            return None
+        found.append(np.broadcast_to(value, site.unconstrained_shape))
+    return found
+
+
+def _anchored(
+    program: Program, site: Site, form: Callable[..., jax.Array], given: Sequence[np.ndarray]
+) -> Potential:
+    """The form with NumPyro's normalising constant, that of both at the origin."""
+
+    def potential(u: jax.Array) -> jax.Array:
+        return jnp.sum(form(u.reshape(site.unconstrained_shape), *given))
+
+    keys = [Output(kind, site.name) for kind in ("prior", "jacobian")]
+    origin = np.zeros(program.shape(program.inputs["theta"]))
+    own = -sum(float(value) for value in evaluate(program, keys, theta=origin))
+    gap = own - float(potential(jnp.zeros(site.unconstrained_shape)))
+    return lambda u: potential(u) + gap
 
 
 def neg_log_prior(
     program: Program, sites: Sequence[Site], prior: PriorConstants, theta: jax.Array
 ) -> jax.Array:
-    """``K(θ)``: the proved forms where there are any, NumPyro's for the other sites."""
-    rest = [site for site in sites if site.name not in prior.potentials]
+    """``K(θ)``: NumPyro's, but for the sites with a form of their own."""
+    rest = [site for site in sites if site.name not in prior.forms]
     keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in rest]
     found = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
-    proved = [prior.potentials[site.name](theta[site.slice]) for site in sites if site not in rest]
-    return jnp.sum(jnp.stack([*(-value for value in found), *proved]))
+    own = [prior.forms[site.name](theta[site.slice]) for site in sites if site not in rest]
+    return jnp.sum(jnp.stack([*(-value for value in found), *own]))
 
 
 def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float, float]:
@@ -179,41 +278,6 @@ def _groups(program: Program, sites: Sequence[Site]) -> list[list[Site]]:
     return [[site for site in sites if label[site.name] == index] for index in sorted(set(label.values()))]
 
 
-def _recognised(program: Program, sites: Sequence[Site]) -> dict[str, Separable]:
-    """The sites with a proved form, as functions of their slices of ``θ``, on NumPyro's scale.
-
-    The form is compared with NumPyro's own at a few points: it is used only where both are the same
-    function, so that another transform in another version cannot go unnoticed.
-    """
-    rules = {site.name: SEPARABLE.get((site.family, site.support)) for site in sites}
-    found = {site.name: rule(program, site) for site in sites if (rule := rules[site.name]) is not None}
-    kept = [(site, form) for site in sites if (form := found.get(site.name)) is not None]
-    if not kept:
-        return {}
-    dim = program.shape(program.inputs["theta"])[0]
-    points = 0.7 * np.cos(np.outer((1.3, 2.9), np.arange(1.0, dim + 1)))
-    points = np.concatenate([np.zeros((1, dim)), points])
-    ours = trace(
-        lambda theta: {site.name: _anchored(site, form, 0.0)(theta[site.slice]) for site, form in kept},
-        theta=abstract((dim,), np.float64),
-    )
-    parts = [[Output(kind, site.name) for kind in ("prior", "jacobian")] for site, _ in kept]
-    own = np.stack([-sum(evaluate_each(program, part, theta=points)) for part in parts], axis=1)
-    forms = np.stack(evaluate_each(ours, [site.name for site, _ in kept], theta=points), axis=1)
-    gaps = own - forms
-    same = np.all(np.abs(gaps - gaps[0]) <= 1e-8 * (1 + np.abs(own)), axis=0)
-    return {
-        site.name: replace(form, potential=_anchored(site, form, float(gap)))
-        for (site, form), gap, agrees in zip(kept, gaps[0], same, strict=True)
-        if agrees
-    }
-
-
-def _anchored(site: Site, form: Separable, constant: float) -> Callable[[jax.Array], jax.Array]:
-    """The proved form with NumPyro's normalising constant."""
-    return lambda u: jnp.sum(form.potential(u.reshape(site.unconstrained_shape))) + constant
-
-
 def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
     """The constant Hessian of a jointly Gaussian group, or ``None``.
 
@@ -243,12 +307,3 @@ def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
     )
     block = evaluate(second, ["hessian"], part=np.zeros(len(where)))[0]
     return (block + block.T) / 2 if np.all(np.isfinite(block)) else None
-
-
-def _missing(group: Sequence[Site]) -> str:
-    if len(group) == 1:
-        return f"{group[0].family} is not recognised on its unconstrained space"
-    return (
-        f"sites {', '.join(site.name for site in group)} depend on one another (hierarchical) and are not "
-        "jointly Gaussian with constant covariance: no convexity is proved"
-    )

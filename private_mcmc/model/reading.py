@@ -15,7 +15,6 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
-from private_mcmc.model.agreement import refuse_misread
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
@@ -52,7 +51,6 @@ from private_mcmc.model.tracing import (
     discover,
     first_line,
     log_densities,
-    own_potentials,
     terms,
 )
 from private_mcmc.records import Model, PublicArguments
@@ -77,8 +75,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
         model_args: the model's other arguments.
 
     ``DeclarationError``: the arguments do not fit the model; ``UnsupportedModel`` the model has no such form,
-    or it is not recognised, or what was read differs from NumPyro's own density at synthetic rows and
-    parameters; the message names the site.
+    or rows that depend on one another; the message names the site.
     """
     check_kind("rows", rows, Rows)
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
@@ -158,14 +155,17 @@ def _of_columns(
             constrain=functools.partial(_constrain, view, _data_free_outputs(program, one)),
             predictor=single,
             predictors=several,
-            constants=row_constants(program, rows, several, observed),
+            constants=row_constants(program, several, observed),
             prior=prior,
             program=program,
             model=model,
         )
-        whole = _with_density(found, latents)
-        refuse_unknown_slopes(program, rows, whole.row_loss, found.neg_log_prior)
-        refuse_misread(whole, own_potentials(model, public, one))
+        density = Summed(latents, program).density if latents else None
+
+        def whole(theta: jax.Array, row: Row) -> jax.Array:
+            return found.row_loss(theta, row) - (0.0 if density is None else density(theta, row))
+
+        refuse_unknown_slopes(one.dim, rows, whole, found.neg_log_prior)
     return found
 
 
@@ -186,20 +186,6 @@ def _stated(program: Program, few: Program, model_sites: ModelSites) -> list[str
             "declare the observed column in Rows and pass it as `obs=`."
         )
     return stated
-
-
-def _with_density(found: RowModel, latents: tuple[RowLatent, ...]) -> RowModel:
-    """The reading whose rows' terms are NumPyro's, the density of latents that are columns included."""
-    if not latents:
-        return found
-    density = Summed(latents, found.program).density
-    return replace(
-        found,
-        row_loss=lambda theta, row: found.row_loss(theta, row) - density(theta, row),
-        predictor=None,
-        predictors=None,
-        constants=NOTHING_PROVED,
-    )
 
 
 def _of_persons(each: RowModel, rows: Rows) -> RowModel:

@@ -18,7 +18,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
-from private_mcmc.model.ir.flatten import abstract, has_own_derivatives, row_shapes, trace
+from private_mcmc.model.ir.flatten import abstract, row_shapes, trace
 from private_mcmc.model.ir.program import Kind, Output, Program
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW
 from private_mcmc.model.sites import ModelSites, Observation, Site
@@ -258,23 +258,21 @@ def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -
 
 
 def refuse_unknown_slopes(
-    program: Program,
+    dim: int,
     rows: Rows,
     row_loss: Callable[[jax.Array, Mapping[str, jax.Array]], jax.Array],
     neg_log_prior: Callable[[jax.Array], jax.Array],
 ) -> None:
-    """Trace the gradients that run: a derivative that a function brings with it is in no program of values.
+    """Trace the gradients that run: a derivative that a function brings with it is in no program of values,
+    and a loop without a fixed end has none.
 
     ``UnsupportedModel``: as ``trace`` does, for what such a derivative prints, calls or mixes.
     """
-    if not has_own_derivatives(program):
-        return
 
     def slopes(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
         return {"row": jax.grad(row_loss)(theta, row), "prior": jax.grad(neg_log_prior)(theta)}
 
-    theta = abstract(program.shape(program.inputs["theta"]), np.float64)
-    trace(slopes, theta=theta, **row_shapes(rows))
+    trace(slopes, theta=abstract((dim,), np.float64), **row_shapes(rows))
 
 
 def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:

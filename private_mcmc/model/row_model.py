@@ -15,84 +15,32 @@ import numpy as np
 
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
+from private_mcmc.model.families import UNKNOWN, times
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.ir.dependence import Level, Shape, affinity, smoothness
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.interval import anything
-from private_mcmc.model.ir.intervals import bounds, row_cases, row_values
+from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.likelihoods.derived import FAMILIES
-from private_mcmc.model.likelihoods.family import UNKNOWN, times
-from private_mcmc.model.likelihoods.terms import find_term
 from private_mcmc.model.predictor import MultiPredictor, Predictor, Row
 from private_mcmc.model.prior import PriorConstants
 from private_mcmc.model.sites import Observation, Site
 from private_mcmc.records import Model, Record
 from private_mcmc.target import Unit
 
-_REMEDY = "clip the rows (clip=…, guarantee='run')"
-_SHRINKING = "the score grows without bound as the scale shrinks or the residual grows; fix the scale"
-_SMALL_SCALE = "the score grows without bound as the scale shrinks; fix the scale"
-_DISPERSION = "the score in the dispersion grows with the mean; fix the dispersion"
-_ZEROS = "no joint bound of share and rate is known; fix the share of zeros"
-_CUTS = (
-    "the gaps between cut points are exponentials of unconstrained numbers, whose gradient grows without "
-    "bound; fix the cut points"
-)
-_TWO = {
-    **{(name, "scale"): _SHRINKING for name in ("Normal", "LogNormal", "Laplace", "Logistic", "Gumbel")},
-    **{(name, "scale"): _SMALL_SCALE for name in ("StudentT", "Cauchy")},
-    **{
-        (name, "concentration"): _DISPERSION
-        for name in ("NegativeBinomial2", "NegativeBinomialLogits", "GammaPoisson", "Gamma", "Weibull")
-    },
-    ("OrderedLogistic", "cutpoints"): _CUTS,
-    **{(f"ZeroInflated{name}", "gate"): _ZEROS for name in ("Poisson", "Probs")},
-    ("ZeroInflatedLogits", "gate_logits"): _ZEROS,
-    ("MixtureSameFamily", "weights"): "no joint bound of weights and components is known; fix the weights",
-}
 
-
-def missing_structure(program: Program, rows: Rows, observations: Sequence[Observation]) -> str:
-    """What is not recognised about the observed sites that read the latents, in words."""
+def missing_structure(program: Program, observations: Sequence[Observation]) -> str:
+    """Which observed sites are no likelihoods of the table, in words."""
     levels = affinity(program, "theta")
-    reasons = []
+    found = []
     for site in observations:
-        if "theta" not in program.reads([program.outputs[Output("row", site.name)]]):
-            continue
-        if find_term(program, rows, site, levels) is None:
-            reasons.append(f"site {site.name!r}: {_reason(_moving(program, site, levels), site)}")
-    if not reasons:
-        return f"the latents reach the observed sites through predictors that cannot be told apart; {_REMEDY}"
-    return f"{'; '.join(reasons)}, or {_REMEDY}"
-
-
-def _moving(program: Program, site: Observation, levels: Mapping[int, Level]) -> dict[str, Level]:
-    given = {part: levels[variable] for part, variable in program.parts("given", site.name).items()}
-    # Ordered families hold their probabilities beside the predictor that makes them.
-    derived = {"difference", "probs"} if "predictor" in given else {"difference"}
-    return {n: level for n, level in given.items() if level is not Level.CONSTANT and n not in derived}
-
-
-def _reason(moving: Mapping[str, Level], site: Observation) -> str:
-    family = site.family.split("(")[0]
-    names = " and ".join(sorted(moving)) or "observed value"
-    if len(moving) > 1:
-        known = [text for (of, name), text in _TWO.items() if of == family and name in moving]
-        text = known[0] if known else "no joint bound of these is known; fix all but one of them"
-        return f"{names} of {site.family} depend on the latents: {text}"
-    if not any(name == site.family for name, _ in FAMILIES):
-        return f"no constants of {site.family} are proved; use another likelihood"
+        given = program.parts("given", site.name)
+        moving = [name for name, variable in given.items() if levels[variable] is not Level.CONSTANT]
+        # Ordered families hold their probabilities beside the predictor that makes them.
+        words = " and ".join(sorted(set(moving) - ({"probs"} if "predictor" in given else set())))
+        if moving or "theta" in program.reads([program.outputs[Output("row", site.name)]]):
+            found.append(f"site {site.name!r}: {words or 'the value'} of {site.family}")
     return (
-        f"{names} of {site.family} is no known link of a predictor affine in the latents (a product, a "
-        "power or another function of them); write it as one, with fixed scales"
+        f"{'; '.join(found)}: no likelihood of one affine predictor with proved constants, so that nothing "
+        "is proved of its rows; clip the rows (clip=…, guarantee='run')"
     )
-
-
-_WIDEST = 200.0
-# A steeper bound is one of rounding at the edge of the floats.
-_STEEPEST = 1e9
-_KINKS = Shape.CONTINUOUS
 
 
 @dataclass(frozen=True)
@@ -106,14 +54,12 @@ class RowConstants:
         convex: ``v`` is convex in ``θ``.
         gradient_bound: ``‖∇v‖ ≤ gradient_bound``.
         curvature_bound: ``‖∇²v‖ ≤ curvature_bound``.
-        range_bound: ``sup_θ v − inf_θ v`` for each row.
         why: the argument.
     """
 
     convex: bool = False
     gradient_bound: float = math.inf
     curvature_bound: float = math.inf
-    range_bound: float = math.inf
     why: str = ""
 
 
@@ -167,60 +113,18 @@ class RowModel:
 
 
 def row_constants(
-    program: Program, rows: Rows, predictor: MultiPredictor | None, observations: Sequence[Observation]
+    program: Program, predictor: MultiPredictor | None, observations: Sequence[Observation]
 ) -> RowConstants:
-    """Chain rule through the predictors: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``.
-
-    Without predictors, interval arithmetic on the gradient in all latents, which bounds it only where
-    every parameter of the likelihood is bounded.
-    """
-    spread = loss_range(program, rows)
-    if predictor is None:
-        steepest = _gradient_bound(program, rows)
-        why = f"interval arithmetic on the gradient: ‖∇v‖ ≤ {steepest:.6g}"
-        if math.isinf(steepest):
-            why = missing_structure(program, rows, observations)
-        return RowConstants(gradient_bound=steepest, range_bound=spread, why=why)
+    """Chain rule through the predictors: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``."""
+    if predictor is None or predictor.family.name == UNKNOWN.name:
+        return RowConstants(why=missing_structure(program, observations))
     family, radius = predictor.family, predictor.radius
-    proved = family.name != UNKNOWN.name or math.isfinite(family.score_bound)
-    why = family.why if proved else missing_structure(program, rows, observations)
     return RowConstants(
         convex=family.convex,
         gradient_bound=times(radius, family.score_bound),
         curvature_bound=times(times(radius, radius), family.curvature_bound),
-        # A recognised family is evaluated by its own formula, which NumPyro's clamps do not bound.
-        range_bound=spread if family.name == UNKNOWN.name else family.range_bound,
-        why=f"{why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
+        why=f"{family.why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
     )
-
-
-def _gradient_bound(program: Program, rows: Rows) -> float:
-    """Bound of ``‖∇v‖`` in the unconstrained latents, all of them unbounded; kinks are allowed."""
-    theta, loss = program.inputs["theta"], program.outputs["loss"]
-    values = row_values(program, rows)
-    if smoothness(program, "theta", "loss", {**values, theta: anything(program.shape(theta))}) > _KINKS:
-        return math.inf
-
-    def gradient(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
-        given = {program.inputs[name]: value for name, value in row.items()}
-        slope = jax.grad(
-            lambda point: jnp.reshape(program.run([loss], {program.inputs["theta"]: point, **given})[0], ())
-        )
-        return {"gradient": slope(theta)}
-
-    shapes = {name: abstract(program.shape(v), program.avals[v].dtype) for name, v in program.inputs.items()}
-    derived = trace(gradient, **shapes)
-    slopes = (bounds(derived, known, [derived.outputs["gradient"]])[0] for known in row_cases(derived, rows))
-    worst = max(slope.norm for slope in slopes)
-    return worst if worst <= _STEEPEST else math.inf
-
-
-def loss_range(program: Program, rows: Rows) -> float:
-    """Bound of ``sup_θ v − inf_θ v`` for each row, by interval arithmetic; ``θ`` is unbounded."""
-    losses = (bounds(program, known, [program.outputs["loss"]])[0] for known in row_cases(program, rows))
-    widest = max(loss.highest - loss.lowest for loss in losses)
-    # A wider range than this is that of a clamp at the smallest float, not one of the model.
-    return widest if 0 <= widest <= _WIDEST else math.inf
 
 
 Person = Mapping[str, jax.Array]
@@ -241,7 +145,7 @@ def person_constants(each: RowConstants, count: int) -> RowConstants:
     Two persons may differ in how many rows they have, so that what the rows of both have in common does not
     cancel.
     """
-    names = ("gradient_bound", "curvature_bound", "range_bound")
+    names = ("gradient_bound", "curvature_bound")
     larger: Record = {name: count * (1 + 2.0**-50) * getattr(each, name) for name in names}
     return replace(each, **larger, why=f"a sum of up to {count} rows, each: {each.why}")
 

@@ -30,7 +30,6 @@ _CENSORED = (dist.LeftCensoredDistribution, dist.RightCensoredDistribution, dist
 _INFLATED = (dist.ZeroInflatedProbs, dist.ZeroInflatedLogits)
 _OF_A_BASE = (*_TRUNCATED, *_CENSORED, *_INFLATED, dist.TransformedDistribution)
 _WITHOUT_PARAMETERS = (dist.transforms.ExpTransform, dist.transforms.OrderedTransform)
-_FROM_THE_LINE = (*_WITHOUT_PARAMETERS, dist.transforms.SigmoidTransform)
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 
@@ -48,7 +47,6 @@ class Site:
         family: name of the distribution class, without wrappers.
         plates: names of the plates around it.
         improper: its density is known not to integrate.
-        image_of: the family on the real line of which this is the image, one to one onto the support, or "".
     """
 
     name: str
@@ -60,7 +58,6 @@ class Site:
     family: str
     plates: tuple[str, ...]
     improper: bool
-    image_of: str = ""
 
     @property
     def coordinates(self) -> list[str]:
@@ -261,7 +258,6 @@ def _latent(name: str, message: Message, start: int) -> Site:
         family=_prior_family(unwrap(fn), transform),
         plates=_plates(message),
         improper=is_improper(fn),
-        image_of=_image_of(unwrap(fn)),
     )
 
 
@@ -272,30 +268,6 @@ def _prior_family(fn: dist.Distribution, transform: dist.transforms.Transform) -
         if own != [type(transform)] or own[0] not in _WITHOUT_PARAMETERS:
             return type(fn).__name__
     return family_name(fn)
-
-
-def _image_of(fn: dist.Distribution) -> str:
-    """The base of affine maps of the real line, followed by one map onto the support or none."""
-    if type(fn) is not dist.TransformedDistribution or not _is_real(fn.base_dist.support):
-        return ""
-    *inner, last = fn.transforms
-    known = all(map(_is_affine, inner)) and (_is_affine(last) or type(last) in _FROM_THE_LINE)
-    return family_name(unwrap(fn.base_dist)) if known and _is_real(last.domain) else ""
-
-
-def _is_real(support: constraints.Constraint) -> bool:
-    return _support_name(support) in ("real", "realvector", "realmatrix")
-
-
-def _is_affine(transform: dist.transforms.Transform) -> bool:
-    """``x ↦ l + sx`` of the real line with public numbers ``l`` and ``s ≠ 0``."""
-    if type(transform) is not dist.transforms.AffineTransform or transform.domain is not constraints.real:
-        return False
-    numbers = (transform.loc, transform.scale)
-    if any(isinstance(number, jax.core.Tracer) for number in numbers):
-        return False
-    shift, factor = (np.asarray(number) for number in numbers)
-    return bool(np.all(np.isfinite(shift)) and np.all(np.isfinite(factor) & (factor != 0)))
 
 
 def _has_tracers(support: constraints.Constraint) -> bool:

@@ -6,7 +6,6 @@ log-Jacobians are noted apart, so that they can never be mistaken for observatio
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from numpyro import handlers
 from numpyro.distributions import biject_to
-from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
+from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
@@ -180,8 +179,8 @@ def terms(
 
     Kinds of outputs: ``prior`` log density, ``jacobian`` log-Jacobian and ``value`` constrained value of a
     latent; ``row`` log density of an observed site, summed; ``density`` the same before summing;
-    ``observed`` its value; ``weight`` its scale and masks; ``given`` the parameters of any site, and
-    ``difference``, the location of an observed site less its value; ``deterministic`` values. The output
+    ``observed`` its value; ``weight`` its scale and masks; ``given`` the parameters of any site;
+    ``deterministic`` values. The output
     ``"loss"`` is minus the sum of the ``row`` terms, without those of ``latents`` that are read as columns.
     """
     by_name = {site.name: site for site in sites}
@@ -214,8 +213,6 @@ def terms(
                 out[Output("value", name)] = message["value"]
             for parameter, value in parameters(unwrap(message["fn"])).items():
                 out[Output("given", name, parameter)] = jnp.asarray(value)
-                if parameter == "loc" and message["is_observed"]:
-                    out[Output("given", name, "difference")] = value - message["value"]
             if message["is_observed"] and message["scale"] is not None:
                 out[Output("weight", name, "scale")] = jnp.asarray(message["scale"])
             for index, mask in enumerate(masks(message["fn"])):
@@ -223,30 +220,6 @@ def terms(
         losses = (value for key, value in out.items() if key[0] == "row" and key[1] not in latents)
         out["loss"] = jnp.negative(sum(losses, jnp.zeros(())))
         return out
-
-    return function
-
-
-def own_potentials(
-    model: Model, model_args: PublicArguments, model_sites: ModelSites
-) -> Callable[[jax.Array, Mapping[str, jax.Array]], tuple[jax.Array, jax.Array]]:
-    """``(θ, row) ↦`` NumPyro's own potential energy: of the observed sites on one row, and of the latents.
-
-    A way to the model's density apart from ``terms``, to check it by: that of ``potential_energy``, before
-    its terms are added.
-    """
-    observed = [site.name for site in model_sites.observations]
-
-    def function(theta: jax.Array, row: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        free = {
-            site.name: theta[site.slice].reshape(site.unconstrained_shape) for site in model_sites.latents
-        }
-        given = {**{name: jnp.asarray(value)[None] for name, value in row.items()}, **model_args}
-        on_the_line = handlers.substitute(model, substitute_fn=functools.partial(_unconstrain_reparam, free))
-        with handlers.seed(rng_seed=0), Whole(ModelSites()):
-            densities, _ = compute_log_probs(on_the_line, (), given, {})
-        likelihood = sum((densities.pop(name) for name in observed), start=jnp.zeros(()))
-        return -likelihood, -sum(densities.values(), start=jnp.zeros(()))
 
     return function
 

@@ -13,10 +13,10 @@ from private_mcmc.accounting import Statement, row_sensitivity
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Ball, Box, Domain, Real
 from private_mcmc.model import RowModel
+from private_mcmc.model.families import times
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import of_domain
 from private_mcmc.model.ir.intervals import bounds
-from private_mcmc.model.likelihoods.family import times
 from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number
 from private_mcmc.target import Target
@@ -26,7 +26,7 @@ from private_mcmc.target import Target
 class Advice:
     """One change that would certify the target, with its number.
 
-    ``change`` is a stable key (``temper``, ``clip``, ``radius``, ``prior precision``, ``proper prior``,
+    ``change`` is a stable key (``temper``, ``clip``, ``radius``, ``prior precision``,
     ``steps``, ``release``, ``time``, ``delta``), ``value`` the computed number, ``text`` the sentence.
     """
 
@@ -133,7 +133,8 @@ def posterior_advice(
         found.append(Advice("temper", best, f"temper to w ≤ {number(best)} (temper={number(best)})"))
     m = gdp.budget(target.epsilon, target.delta)
     if not m > 0:
-        return (*found, *_no_gaussian_budget(row_model, temper, target))
+        text = "with δ > 0 strong log-concavity can certify the posterior"
+        return (*found, Advice("delta", None, text))
     if known.subject == "no posterior" and math.isfinite(known.gradient_free):
         bound = number(rounded_up(known.gradient_free))
         text = f"drop the clip or raise it to {bound}, the proved bound of a row's gradient"
@@ -246,20 +247,3 @@ def _without_convexity(
         text = f"prior precision at least {number(needed)} (rows are not convex)"
         found += _prior(row_model, needed, text)
     return [item for item in found if item.value is None or is_sayable(item.value)]
-
-
-def _no_gaussian_budget(row_model: RowModel, temper: float, target: Target) -> list[Advice]:
-    """At δ = 0 only a bounded log likelihood certifies, and only under a proper prior."""
-    largest = row_model.constants.range_bound
-    if not math.isfinite(largest):
-        text = (
-            "δ = 0 needs a bounded log-likelihood; with δ > 0 strong log-concavity can certify the posterior"
-        )
-        return [Advice("delta", None, text)]
-    if row_model.prior.proper:
-        return []
-    names = ", ".join(site.name for site in row_model.prior.sites if not site.proper)
-    most = rounded_down(target.epsilon / (row_sensitivity(1.0, 1.0, target.adjacency) * largest) * (1 - 1e-9))
-    text = f"give {names} a proper prior: the log likelihood is bounded"
-    enough = "which then certifies the target" if most >= temper else f"and temper to w ≤ {number(most)}"
-    return [Advice("proper prior", None, f"{text}, {enough}")]

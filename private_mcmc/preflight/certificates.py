@@ -14,7 +14,6 @@ from private_mcmc.accounting import (
     Statement,
     capped,
     of_unit,
-    posterior_bounded,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
     row_sensitivity,
@@ -22,9 +21,9 @@ from private_mcmc.accounting import (
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.model import RowModel
+from private_mcmc.model.families import times
 from private_mcmc.model.ir.evaluate import evaluate
 from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.likelihoods.family import times
 from private_mcmc.preflight.conjugates import conjugate_certificates
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Target, check_positive
@@ -157,9 +156,7 @@ class Constants:
         gradient_free: the same without clipping.
         curvature: proved bound on the Hessian of one row, clipping included.
         strong_convexity: ``μ_K`` of the prior.
-        proper: the prior is proved to integrate; without that a bounded likelihood leaves no posterior.
         convex_rows: every row's loss is convex, clipping included.
-        row_range: ``sup_θ v − inf_θ v`` of any row; ``inf`` if unbounded.
         radius: bound of the norm of the predictors' design; ``inf`` without predictors.
         score: bound of the loss's gradient in its predictors.
     """
@@ -169,9 +166,7 @@ class Constants:
     gradient_free: float
     curvature: float
     strong_convexity: float
-    proper: bool
     convex_rows: bool
-    row_range: float
     radius: float
     score: float
 
@@ -201,11 +196,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         gradient_free=free,
         curvature=times(widest * (1 + 1e-15), rows.curvature_bound),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
-        proper=row_model.prior.proper,
         convex_rows=rows.convex and (idle or single),
-        # Clipping may flatten descents more than ascents, so the range of a clipped loss is not bounded.
-        # Bounded losses leave an improper prior improper: there is no posterior.
-        row_range=rows.range_bound if idle and row_model.prior.proper else math.inf,
         radius=math.inf if predictors is None else times(math.sqrt(widest) * (1 + 1e-15), predictors.radius),
         score=math.inf if predictors is None else predictors.family.score_bound,
     )
@@ -216,8 +207,6 @@ def certificates(
 ) -> tuple[Statement, ...]:
     """Every certificate whose assumptions are proved, best at the target first.
 
-    - bounded log-likelihood: ``b = w·2r`` (``replace_one``) or ``w·r``, ``r`` the range of a row's loss,
-      under a proper prior;
     - strongly log-concave: ``Δ/√μ``-GDP, ``Δ = 2wC`` or ``wC``, ``μ`` the prior's for convex rows, and
       the prior's less ``wn`` times a row's curvature for others;
     - bounded gradient: ``2B/√μ_K``-GDP, ``B = wnC``;
@@ -229,11 +218,7 @@ def certificates(
     """
     if known.subject == "no posterior":
         return ()
-    found = []
-    per_row = 2.0 if target.adjacency == "replace_one" else 1.0
-    if math.isfinite(known.row_range) and known.proper:
-        range_b = _product(temper, per_row * known.row_range * (1 + 1e-12))
-        found.append(posterior_bounded(range_b, target.adjacency))
+    found: list[Statement] = []
     if known.strong_convexity > 0 and known.gradient < math.inf:
         mu = known.convexity(temper * n)
         if mu > 0:

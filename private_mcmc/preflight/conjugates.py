@@ -15,8 +15,8 @@ from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds, row_values
 from private_mcmc.model.ir.program import Output
-from private_mcmc.model.likelihoods.terms import find_link
 from private_mcmc.model.predictor import row_bounds
+from private_mcmc.model.terms import find_link
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, Target
 

@@ -28,7 +28,7 @@ def structure(row_model: RowModel, known: Constants) -> Record:
         "rows": (row_model.each or row_model).rows.to_dict(),
         "latents": [
             {"name": site.name, "family": site.family, "shape": list(site.shape)}
-            | {name: getattr(proved, name) for name in ("lower", "upper", "proper", "why")}
+            | {name: getattr(proved, name) for name in ("lower", "upper", "why")}
             for site, proved in zip(row_model.sites, row_model.prior.sites, strict=True)
         ],
         "observed": [{"name": site.name, "family": site.family} for site in row_model.observations],
@@ -43,7 +43,6 @@ def structure(row_model: RowModel, known: Constants) -> Record:
         "row": asdict(rows),
         "prior_strong_convexity": known.strong_convexity,
         "row_gradient": known.gradient,
-        "row_range": known.row_range,
         "unbounded_columns": _unbounded((row_model.each or row_model).rows),
         "subject": known.subject,
     }
@@ -238,9 +237,6 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     unbounded = _unbounded(row_model.rows)
     if row_model.prior.improper:
         missing.append(f"the prior of {', '.join(row_model.prior.improper)} is improper")
-    elif not known.proper and math.isfinite(row_model.constants.range_bound):
-        loose = [site.name for site in row_model.prior.sites if not site.proper]
-        missing.append(f"the prior of {', '.join(loose)} is not proved to integrate")
     elif not known.strong_convexity > 0:
         weak = [site.name for site in row_model.prior.sites if not site.lower > 0]
         missing.append(f"the prior of {', '.join(weak)} is not strongly log-concave")

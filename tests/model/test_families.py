@@ -30,22 +30,10 @@ MEASURED = [
         "gamma poisson",
         "negative binomial logits",
         "gamma mean",
-        "inverse gamma",
         "log normal",
         "normal row scale",
-        "truncated above",
-        "residual",
     )
 ]
-
-
-# Of what is censored on the right NumPyro computes ``log(1 − F)`` with ``F ≤ 1 − ε``: beyond a loss of 12 a
-# third of its digits are lost, beyond 36 all, and it is flat. The loss that runs is ``−log S`` everywhere.
-FAR = 12.0
-MINUS_LOG_SURVIVAL = {
-    "right-censored exponential": lambda eta, y: 2 * y * np.exp(-eta),
-    "right-censored weibull": lambda eta, y: (y * np.exp(-eta)) ** 1.7,
-}
 
 
 @functools.cache
@@ -75,8 +63,6 @@ def test_the_loss_is_minus_the_log_density(name):
             gaps, sizes = [], []
             for point in ([0.0, 0.0, 0.0], [0.4, -1.1, 0.9], [-2.0, 0.3, 0.1]):
                 a, b = (evaluate(p, ["v"], theta=np.asarray(point), **row)[0] for p in (ours, theirs))
-                if name in MINUS_LOG_SURVIVAL and row["cut"] and b > FAR:
-                    b = MINUS_LOG_SURVIVAL[name](row["X"] @ np.asarray(point), row["y"])
                 gaps.append(a - b)
                 sizes.append(abs(a))
             assert np.ptp(gaps) <= 1e-9 * (1 + max(sizes))
@@ -110,7 +96,6 @@ def test_no_row_and_no_predictor_exceeds_the_constants(name):
     slack = 1e-9
     assert np.all(np.abs(scores) <= family.score_bound * (1 + slack) + slack)
     assert np.all(np.abs(curvatures) <= family.curvature_bound * (1 + slack) + slack)
-    assert np.all(np.ptp(values, axis=0) <= family.range_bound + slack)
     if family.convex:
         assert np.all(curvatures >= -slack * (1 + np.abs(scores)))
         a, b = family.growth
@@ -122,8 +107,7 @@ _FAR_OUT = np.sort(np.concatenate([sign * np.geomspace(30, 1e4, 60) for sign in 
 
 
 # Exponentials overflow of some, slopes cancel of others.
-ENDLESS = ["normal scale", "exponential", "left-censored exponential", "right-censored weibull"]
-ENDLESS += ["bernoulli cloglog", "bernoulli probit", "truncated", "truncated below", "left-censored normal"]
+ENDLESS = ["exponential", "gamma rate", "weibull", "poisson", "bernoulli probit", "binomial probit"]
 
 
 @pytest.mark.parametrize("name", ENDLESS)
@@ -132,8 +116,7 @@ def test_slopes_ascend_however_far_the_predictor(name):
     case, predictor = CASES[name], reading(name).predictor
     with jax.enable_x64(True):
         rows = dict(case.rows.synthetic(3, 16))
-        if "cens" not in name:
-            rows["y"] = rows["y"].at[0].set(0.3 if name == "normal scale" else 0)
+        rows["y"] = rows["y"].at[0].set(1 if name == "weibull" else 0)
         score = jax.vmap(jax.vmap(jax.grad(predictor.loss), (0, None)), (None, 0))
         scores = np.asarray(jax.jit(score)(jnp.asarray(_FAR_OUT), rows))
     assert predictor.family.convex and not np.any(np.isnan(scores))
@@ -151,22 +134,12 @@ def test_slopes_ascend_however_far_the_predictor(name):
         ("bernoulli logits", "curvature_bound", 0.25),
         ("bernoulli probit", "curvature_bound", 1.0),
         ("binomial logits", "score_bound", 7.0),
+        ("binomial probit", "curvature_bound", 7.0),
         ("ordered logistic", "score_bound", 1.0),
         ("normal", "curvature_bound", 4.0),
         ("student", "score_bound", 5 / (2 * 0.8 * 2)),
         ("student", "curvature_bound", 5 / (4 * 0.64)),
-        ("cauchy", "score_bound", 1.25),
-        ("cauchy", "curvature_bound", 2 / 0.64),
-        ("laplace", "score_bound", 1.25),
-        ("logistic", "curvature_bound", 0.5 / 0.64),
         ("negative binomial", "score_bound", 9.0),
-        ("poisson softplus", "score_bound", 9.0),
-        ("exponential softplus", "score_bound", 9.0),
-        ("soft laplace", "curvature_bound", 1 / 0.64),
-        ("quantile", "score_bound", 0.9 / 0.8),
-        ("truncated", "score_bound", 1.5 / 0.64),
-        ("truncated", "curvature_bound", 1.5**2 / (4 * 0.8**4)),
-        ("zero-inflated negative binomial", "score_bound", 9.0),
         ("binomial capped", "score_bound", 7.0),
     ],
 )
@@ -175,9 +148,7 @@ def test_sharp_constants(name, what, value):
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize(
-    "name", ["poisson", "gamma rate", "exponential", "weibull", "gumbel", "normal scale"]
-)
+@pytest.mark.parametrize("name", ["poisson", "gamma rate", "exponential", "weibull"])
 def test_a_clipped_loss_is_smooth_with_the_constant_that_is_claimed(name):
     case, predictor = CASES[name], reading(name).predictor
     clip, radius = 0.8, predictor.radius

@@ -270,55 +270,6 @@ def test_softmax_regression(logits, radius):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("likelihood", "family"),
-    [
-        (lambda eta: dist.StudentT(4.0, eta[:, None], jnp.array([0.5, 3.0])), "mixture of StudentT"),
-        (lambda eta: dist.Normal(eta[:, None], jnp.array([0.5, 3.0])), "mixture of Normal"),
-    ],
-)
-def test_mixtures_with_public_weights(likelihood, family):
-    rows = Rows(x=Box(-1, 1), y=Box(-2, 2))
-    mixing = dist.Categorical(probs=jnp.array([0.9, 0.1]))
-
-    def model(x, y=None):
-        b = numpyro.sample("b", dist.Normal(0, 1))
-        with plate(x):
-            numpyro.sample("y", dist.MixtureSameFamily(mixing, likelihood(b * x)), obs=y)
-
-    found = read(model, rows, n=5).predictor
-    assert found.family.name == family and not found.family.convex
-    with jax.enable_x64(True):
-        grid = jnp.linspace(-20, 20, 4001)
-        row = {"x": jnp.ones(()), "y": jnp.asarray(-2.0)}
-        expected = -jax.vmap(lambda e: dist.MixtureSameFamily(mixing, likelihood(e[None])).log_prob(-2.0)[0])(
-            grid
-        )
-        np.testing.assert_allclose(jax.vmap(lambda e: found.loss(e, row))(grid), expected, rtol=1e-6)
-        scores = jax.vmap(lambda e: jax.grad(found.loss)(e, row))(grid)
-        curvatures = jax.vmap(lambda e: jax.grad(jax.grad(found.loss))(e, row))(grid)
-    assert np.abs(scores).max() <= found.family.score_bound
-    assert np.abs(curvatures).max() <= found.family.curvature_bound
-
-
-@pytest.mark.long
-def test_a_bounded_likelihood_has_its_range():
-    def lapses(X, y=None):
-        w = weights()
-        with plate(X):
-            numpyro.sample("y", dist.Bernoulli(probs=0.1 + 0.8 * jax.nn.sigmoid(X @ w)), obs=y)
-
-    def bounded_latent(y):
-        p = numpyro.sample("p", dist.Uniform(0.1, 0.9))
-        with plate(y):
-            numpyro.sample("y", dist.Bernoulli(p), obs=y)
-
-    for model, rows in ((lapses, ROWS), (bounded_latent, Rows(y=Binary()))):
-        assert read(model, rows, n=5).constants.range_bound == pytest.approx(np.log(9))
-    assert read(in_a_plate, ROWS, n=5).constants.range_bound == np.inf
-
-
-@pytest.mark.long
 def test_a_network_is_read_without_claims():
     def model(X, y=None):
         first = numpyro.sample("first", dist.Normal(0, 1).expand([3, 5]).to_event(2))

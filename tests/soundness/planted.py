@@ -21,7 +21,7 @@ from private_mcmc.kernels.batches import PredrawnNoise
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient import clipped as gradient
 from private_mcmc.kernels.gradient import clipping as gradient_clipping
-from private_mcmc.model.likelihoods import terms as site_terms
+from private_mcmc.model.families import TABLE
 from private_mcmc.model.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
 from tests.auditing.mutants import Change, patches
@@ -73,7 +73,7 @@ def _noise_for_two_steps(chains: int, dim: int) -> PredrawnNoise:
 
 _GAP, _IN_METRIC = moduli.contraction_gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
-_ENTRY = site_terms.FAMILIES[_LOGITS]
+_LINE = TABLE[_LOGITS]["identity"]
 
 
 def _root_of_the_precision(prior: PriorConstants, *args: Any) -> tuple[float, float]:
@@ -81,10 +81,8 @@ def _root_of_the_precision(prior: PriorConstants, *args: Any) -> tuple[float, fl
     return math.sqrt(least), max(largest, math.sqrt(least))
 
 
-def _logits_squashed(*args: Any) -> Any:
-    """As if the logits were squashed once more; the constants are those of the family as it should be."""
-    found = _ENTRY.rule(*args)
-    return found and replace(found, loss=lambda eta, y, given: found.loss(jnp.tanh(eta), y, given))
+# As if the logits were squashed once more; the constants are those of the family as it should be.
+_SQUASHED = {"identity": replace(_LINE, loss=lambda eta, y, given: _LINE.loss(jnp.tanh(eta), y, given))}
 
 
 def _stage_not_charged() -> tuple[Patch, ...]:
@@ -188,7 +186,7 @@ FAULTS = (
     ),
     Fault(
         "family: logits squashed once more",
-        lambda: ((site_terms.FAMILIES, _LOGITS, replace(_ENTRY, rule=_logits_squashed)),),
+        lambda: ((TABLE, _LOGITS, _SQUASHED),),
     ),
     Fault("modulus: twice the contraction", lambda: ((moduli, "contraction_gap", lambda *a: 2 * _GAP(*a)),)),
     Fault(

@@ -65,20 +65,6 @@ def die(y: Any = None, alpha: float = 1.0) -> None:
         numpyro.sample("y", dist.Categorical(probs=p), obs=y)
 
 
-def randomised_response(y: Any = None) -> None:
-    """Every answer is random with probability one half: likelihoods between 1/4 and 3/4."""
-    p = numpyro.sample("p", dist.Beta(1.0, 1.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=0.25 + 0.5 * p), obs=y)
-
-
-def bounded_coin(y: Any = None) -> None:
-    """A probability between 0.4 and 0.6."""
-    p = numpyro.sample("p", dist.Uniform(0.4, 0.6))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
-
-
 def _beta_pair(a: float, b: float, n: int, low: float, high: float) -> Pair:
     """The log odds; all outcomes 0 but one, which is 1 or 0."""
     return Pair(
@@ -149,16 +135,6 @@ def _probit_pair(clip: float | None) -> Pair:
         -12.0,
         12.0,
     )
-
-
-def _answers(t: Array, ones: float, zeros: float) -> Array:
-    p = np.exp(log_sigmoid(t))
-    return ones * np.log(0.25 + 0.5 * p) + zeros * np.log(0.75 - 0.5 * p)
-
-
-def _bounded(t: Array, ones: float, zeros: float) -> Array:
-    p = 0.4 + 0.2 * np.exp(log_sigmoid(t))
-    return ones * np.log(p) + zeros * np.log1p(-p)
 
 
 _SOFTMAX: dict[str, Any] = {
@@ -267,38 +243,6 @@ ENTRIES = (
             lambda t: log_sigmoid(t) + 2 * log_sigmoid(-t),
             -45.0,
             45.0,
-        ),
-    ),
-    Entry(
-        "randomised_response",
-        randomised_response,
-        COINS,
-        1000,
-        Target(2.2, 0.0),
-        "private",
-        "no likelihood ratio exceeds 3, so ε = 2 log 3 without any δ",
-        Pair(
-            "outcomes 0, and one of 1 or 0",
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _answers(t, 1.0, 999.0),
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _answers(t, 0.0, 1000.0),
-            -45.0,
-            20.0,
-        ),
-    ),
-    Entry(
-        "bounded_coin",
-        bounded_coin,
-        COINS,
-        1000,
-        Target(0.9, 0.0),
-        "private",
-        "no likelihood ratio exceeds 1.5, so ε = 2 log 1.5 without any δ",
-        Pair(
-            "outcomes 0, and one of 1 or 0",
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _bounded(t, 1.0, 999.0),
-            lambda t: log_sigmoid(t) + log_sigmoid(-t) + _bounded(t, 0.0, 1000.0),
-            -45.0,
-            20.0,
         ),
     ),
 )

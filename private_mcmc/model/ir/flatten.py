@@ -217,7 +217,6 @@ def _constant_key(value: Any, aval: Aval) -> tuple[Hashable, ...]:
 _NAMED = ("platform_index", "random_clone", "random_unwrap", "random_wrap")
 # JAX's own whose results under vmap are not those row by row, or that carry a state from call to call.
 _MIXED = ("rng_bit_generator", "rng_uniform")
-_OWN_DERIVATIVES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 # Generators whose bits for many keys are those of the keys one by one.
 _KEY_BY_KEY = ("threefry2x32", "chacha20")
 
@@ -274,15 +273,6 @@ def refuse_mixed_keys(closed: jex.ClosedJaxpr) -> None:
                         f"{name!r}, under which rows share their numbers: take jax.random.key(…, "
                         "impl='threefry2x32')."
                     )
-
-
-def has_own_derivatives(program: Program) -> bool:
-    """Whether some function in it comes with a derivative of its own."""
-    inner = (part for each in program.equations for part in jex.jaxprs_in_params(each.params))
-    names = {each.name for each in program.equations} | {
-        one.primitive.name for part in inner for one in _all(part)
-    }
-    return not names.isdisjoint(_OWN_DERIVATIVES)
 
 
 def _all(jaxpr: jex.Jaxpr) -> Iterator[jex.JaxprEqn]:

@@ -87,12 +87,6 @@ def constant(array: np.ndarray) -> Interval:
     return replace(exact, uniform=uniform, defined=not bool(np.any(np.isnan(values))))
 
 
-def pinned(value: Interval, number: float) -> Interval:
-    """The value where every element is the same whole number."""
-    point = np.full(value.shape, number)
-    return between(point, point, whole=True, uniform=True)
-
-
 def anything(shape: tuple[int, ...], *, whole: bool = False) -> Interval:
     """Every number."""
     return between(np.full(shape, -np.inf), np.full(shape, np.inf), whole=whole)

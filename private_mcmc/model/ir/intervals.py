@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.domains.rows import Rows, few_values
+from private_mcmc.domains.rows import Rows
 from private_mcmc.model.ir.evaluate import CALLS, values
 from private_mcmc.model.ir.flatten import flatten
 from private_mcmc.model.ir.interval import (
@@ -22,7 +21,6 @@ from private_mcmc.model.ir.interval import (
     constant,
     integer_division,
     of_domain,
-    pinned,
     spread,
 )
 from private_mcmc.model.ir.interval_rules import SCALARS, SHAPES, split
@@ -76,7 +74,6 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
 _TELLS_UNDEFINED = frozenset([*_COMPARISONS, "sign", "convert_element_type"])
 _LARGEST = float(np.finfo(np.float64).max)
 _ROUNDING = 2.0**-26
-_FARTHEST = 1e60
 
 
 def bounds(
@@ -104,39 +101,9 @@ def bounds(
     ]
 
 
-def overflowing(
-    program: Program, given: Mapping[Variable, Interval], targets: Iterable[Variable]
-) -> frozenset[Variable]:
-    """The variables on the way to ``targets`` that floats may not hold, at inputs of size ``1e60`` at most.
-
-    There a computed value is infinite or no number, while that of real arithmetic, of which ``bounds``
-    speaks, may be as bounded as one likes: ``0·e^x``, or the choice that ``isfinite(e^x)`` makes.
-    """
-    made = [variable for equation in program.slice(targets, given) for variable in equation.outputs]
-    near = {
-        v: one if one.largest <= _FARTHEST else between(*np.clip([one.lo, one.hi], -_FARTHEST, _FARTHEST))
-        for v, one in given.items()
-    }
-    found = zip(made, bounds(program, near, made), strict=True)
-    return frozenset(v for v, value in found if not math.isfinite(value.largest))
-
-
 def row_values(program: Program, rows: Rows, leading: tuple[int, ...] = (1,)) -> dict[Variable, Interval]:
     """Bounds of the program's columns of one row, with these axes before their own."""
     return {program.inputs[name]: of_domain(domain, leading) for name, domain in rows.items}
-
-
-def row_cases(
-    program: Program,
-    rows: Rows,
-    leading: tuple[int, ...] = (1,),
-    given: Mapping[Variable, Interval] | None = None,
-) -> Iterator[dict[Variable, Interval]]:
-    """Bounds of the program's inputs over the rows of the domain: of columns that take few values, each."""
-    known = {**row_values(program, rows, leading), **(given or {})}
-    for case in few_values(rows):
-        points = {program.inputs[name]: pinned(known[program.inputs[name]], at) for name, at in case.items()}
-        yield {**known, **points}
 
 
 def _apply(equation: Equation, operands: list[Interval], program: Program) -> list[Interval | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -19,13 +19,12 @@ from jax.scipy.special import erf, ndtr
 from jax.scipy.stats import norm
 
 from private_mcmc.domains.rows import Rows
+from private_mcmc.model.families import TABLE, LikelihoodFamily, Line, separate, total
 from private_mcmc.model.ir.dependence import Level
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval, between, constant
 from private_mcmc.model.ir.intervals import bounds, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
-from private_mcmc.model.likelihoods.derived import FAMILIES, log_softplus
-from private_mcmc.model.likelihoods.family import Entry, LikelihoodFamily, Loss, Recognised, separate, total
 from private_mcmc.model.sites import Observation
 
 _MOST_CANDIDATES = 8
@@ -51,8 +50,6 @@ _SPELLINGS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
         lambda eta: 0.5 * (1 + erf(eta / jnp.sqrt(2))),
         lambda eta: 0.5 * (1 + erf(eta / jnp.sqrt(2.0))),
     ),
-    "cloglog": (lambda eta: 1 - jnp.exp(-jnp.exp(eta)), lambda eta: -jnp.expm1(-jnp.exp(eta))),
-    "softplus": (jax.nn.softplus, lambda eta: jnp.log1p(jnp.exp(eta)), lambda eta: jnp.log(1 + jnp.exp(eta))),
     "softmax": (
         jax.nn.softmax,
         lambda eta: jnp.exp(jax.nn.log_softmax(eta)),
@@ -66,20 +63,8 @@ _SPELLINGS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
 }
 
 # Links of a parameter up to a positive factor free of the latents, with their value at zero.
-AT_ZERO: Mapping[str, float] = {
-    "exp": 1.0,
-    "exp_neg": 1.0,
-    "softplus": math.log(2),
-    "one_over_softplus": 1 / math.log(2),
-    "scaled_logistic": 0.5,
-}
-_TIMES_LOGISTIC = "scaled_logistic"
-_INVERSE = {
-    "exp": "exp_neg",
-    "exp_neg": "exp",
-    "softplus": "one_over_softplus",
-    "one_over_softplus": "softplus",
-}
+AT_ZERO: Mapping[str, float] = {"exp": 1.0, "exp_neg": 1.0, "scaled_logistic": 0.5}
+_INVERSE = {"exp": "exp_neg", "exp_neg": "exp"}
 
 
 @dataclass(frozen=True)
@@ -99,7 +84,7 @@ def find_link(program: Program, levels: Mapping[Variable, Level], parameter: Var
     if levels[plain] is Level.AFFINE:
         return Link("identity", plain)
     found = _scaled(program, levels, plain)
-    if found is None or found[0] == _TIMES_LOGISTIC:
+    if found is None or found[0] == "scaled_logistic":
         found = _named(program, levels, plain) or found
     if found is None:
         return None
@@ -176,11 +161,8 @@ def _scaled(program: Program, levels: Mapping[Variable, Level], variable: Variab
             return (_INVERSE[found[0]], found[1]) if found[0] in _INVERSE else None
     found = _named(program, levels, variable)
     if found is not None and found[0] == "logistic":
-        return _TIMES_LOGISTIC, found[1]
-    return found if found is not None and found[0] in AT_ZERO else None
-
-
-_SLACK = 2.0**-50
+        return "scaled_logistic", found[1]
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,31 +173,35 @@ class Term:
         site: the observed site.
         parameter: the distribution's parameter that the predictor makes.
         link: the link's name.
+        line: of the table.
         family: proved constants as a function of all elements of the predictor.
-        loss: the family's formula, elementwise or over the last axis.
     """
 
     site: Observation
     parameter: str
     link: str
+    line: Line
     family: LikelihoodFamily
-    loss: Loss
 
 
 def find_term(
     program: Program, rows: Rows, site: Observation, levels: Mapping[Variable, Level]
 ) -> Term | None:
     """The term of an observed site, where distribution, link and shapes are recognised."""
-    for (family, parameter), entry in FAMILIES.items():
+    for (name, parameter), lines in TABLE.items():
         variable = program.outputs.get(Output("given", site.name, parameter))
-        if family != site.family or variable is None:
+        if name != site.family or variable is None:
             continue
         link = find_link(program, levels, variable)
-        if link is None or not _rest_is_free(program, levels, site, entry):
+        line = None if link is None else lines.get(link.name)
+        if link is None or line is None:
             continue
-        found = _recognise(program, rows, site, entry, variable, link)
-        if found is not None:
-            return _with_shape(program, rows, site, parameter, variable, link, found)
+        wanted = [Output("observed", site.name), *(Output("given", site.name, need) for need in line.needs)]
+        variables = [*(program.outputs.get(key) for key in wanted), *_weights(program, site)]
+        if all(v is not None and levels[v] is Level.CONSTANT for v in variables):
+            family = _family(program, rows, site, line, variable, link)
+            if family is not None:
+                return _with_shape(program, rows, Term(site, parameter, link.name, line, family), link)
     return None
 
 
@@ -223,51 +209,30 @@ def _weights(program: Program, site: Observation) -> list[Variable]:
     return list(program.parts("weight", site.name).values())
 
 
-def _rest_is_free(
-    program: Program, levels: Mapping[Variable, Level], site: Observation, entry: Entry
-) -> bool:
-    needed = [Output("given", site.name, name) for name in entry.needs]
-    names = needed if entry.centred else [Output("observed", site.name), *needed]
-    variables = [program.outputs.get(name) for name in names]
-    return all(v is not None and levels[v] is Level.CONSTANT for v in variables) and all(
-        levels[v] is Level.CONSTANT for v in _weights(program, site)
-    )
-
-
-def _recognise(
-    program: Program,
-    rows: Rows,
-    site: Observation,
-    entry: Entry,
-    variable: Variable,
-    link: Link,
-) -> Recognised | None:
+def _family(
+    program: Program, rows: Rows, site: Observation, line: Line, variable: Variable, link: Link
+) -> LikelihoodFamily | None:
     given = row_values(program, rows)
-    wanted = [program.outputs[Output("given", site.name, name)] for name in entry.needs]
+    wanted = [program.outputs[Output("given", site.name, name)] for name in line.needs]
     observed, *rest = bounds(program, given, [program.outputs[Output("observed", site.name)], *wanted])
-    others = dict(zip(entry.needs, rest, strict=True))
-    observed = constant(np.zeros(observed.shape)) if entry.centred else observed
+    others = dict(zip(line.needs, rest, strict=True))
     if _capped(program, site):
         others["capped"] = constant(np.asarray(1.0))
     others["classes"] = constant(np.asarray(program.shape(variable)[-1] if program.shape(variable) else 1))
     if link.name in AT_ZERO:
-        multiplier = _multiplier(program, given, variable, link)
-        if not multiplier.lowest > 0:
+        others["multiplier"] = _multiplier(program, given, variable, link)
+        if not others["multiplier"].lowest > 0:
             return None
-        others["multiplier"] = multiplier
-    try:
-        return entry.rule(link.name, observed, others)
-    except ArithmeticError:  # Of a scale whose square no float holds, nothing is proved.
-        return None
+    return line.family(observed, others)
 
 
 def _capped(program: Program, site: Observation) -> bool:
     """The observed value is the smaller one of something and the distribution's ``total_count``."""
-    total = program.outputs.get(Output("given", site.name, "total_count"))
-    if total is None:
+    total_count = program.outputs.get(Output("given", site.name, "total_count"))
+    if total_count is None:
         return False
     top, observed = (
-        same_elements(program, v) for v in (total, program.outputs[Output("observed", site.name)])
+        same_elements(program, v) for v in (total_count, program.outputs[Output("observed", site.name)])
     )
     equation = program.producers.get(observed)
     return (
@@ -275,6 +240,9 @@ def _capped(program: Program, site: Observation) -> bool:
         and equation.name == "min"
         and top in [same_elements(program, operand) for operand in equation.inputs]
     )
+
+
+_SLACK = 2.0**-50
 
 
 def _multiplier(
@@ -286,18 +254,11 @@ def _multiplier(
     return between(there.lo / AT_ZERO[link.name] * (1 - _SLACK), there.hi / AT_ZERO[link.name] * (1 + _SLACK))
 
 
-def _with_shape(
-    program: Program,
-    rows: Rows,
-    site: Observation,
-    parameter: str,
-    variable: Variable,
-    link: Link,
-    found: Recognised,
-) -> Term | None:
+def _with_shape(program: Program, rows: Rows, term: Term, link: Link) -> Term | None:
     """Count the elements: every one of the predictor's enters one or several observations."""
-    shape, full = program.shape(variable), _summed_shape(site)
-    blocks = shape[:-1] if found.joint else shape
+    site = term.site
+    shape = program.shape(program.outputs[Output("given", site.name, term.parameter)])
+    full, blocks = _summed_shape(site), shape[:-1] if term.line.joint else shape
     if program.size(link.base) != math.prod(shape) or not _broadcasts(blocks, full):
         return None
     heaviest = 1.0
@@ -309,9 +270,8 @@ def _with_shape(
             return None
         heaviest *= value.highest
     count = math.prod(blocks)
-    single = found.family.weighted(heaviest)
-    single = total([single] * (math.prod(full) // max(count, 1)))
-    return Term(site, parameter, link.name, separate([single] * count), found.loss)
+    single = total([term.family.weighted(heaviest)] * (math.prod(full) // max(count, 1)))
+    return replace(term, family=separate([single] * count))
 
 
 def _broadcasts(shape: Sequence[int], full: Sequence[int]) -> bool:
@@ -339,31 +299,25 @@ def evaluate(
     program: Program, term: Term, base: Variable, eta: jax.Array, given: Mapping[Variable, jax.Array]
 ) -> jax.Array:
     """The term's loss at the predictor ``eta`` (the elements of ``base``, in order), a scalar."""
-    site, entry = term.site, FAMILIES[(term.site.family, term.parameter)]
+    site, needs = term.site, term.line.needs
     parameter = program.outputs[Output("given", site.name, term.parameter)]
-    first = parameter if entry.centred else program.outputs[Output("observed", site.name)]
-    needed = [program.outputs[Output("given", site.name, name)] for name in entry.needs]
-    wanted = [first, *needed, *_weights(program, site)]
-    if entry.centred:
-        given = {**given, parameter: jnp.zeros(program.shape(parameter))}
+    needed = [program.outputs[Output("given", site.name, name)] for name in needs]
+    wanted = [program.outputs[Output("observed", site.name)], *needed, *_weights(program, site)]
     observed, *rest = (jnp.asarray(value, dtype=float) for value in program.run(wanted, given))
-    others = dict(zip(entry.needs, rest, strict=False))
+    others = dict(zip(needs, rest, strict=False))
     if term.link in AT_ZERO:
         origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
         there = program.run([parameter], {**given, base: origin})[0]
         others["log_multiplier"] = jnp.log(there) - math.log(AT_ZERO[term.link])
-        falls = term.link in ("exp_neg", "one_over_softplus")
-        others["sign"] = jnp.asarray(-1.0 if falls else 1.0, eta.dtype)
-    if "softplus" in term.link:
-        eta = log_softplus(eta)
-    weights = rest[len(entry.needs) :]
+        others["sign"] = jnp.asarray(-1.0 if term.link == "exp_neg" else 1.0, eta.dtype)
+    weights = rest[len(needs) :]
     eta, shape = eta.reshape(program.shape(parameter)), _summed_shape(site)
     one = math.prod(shape) == 1 and shape == site.shape
     if one and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):
         # A single observation is a scalar: axes of length one slow a chain's step down.
         shape = ()
         eta, observed, others, weights = jax.tree.map(jnp.squeeze, (eta, observed, others, weights))
-    values = jnp.broadcast_to(term.loss(eta, observed, others), shape)
+    values = jnp.broadcast_to(term.line.loss(eta, observed, others), shape)
     for weight in weights:
         values = jnp.where(weight > 0, weight * values, 0.0)
     return jnp.sum(values)

@@ -1,0 +1,550 @@
+"""Likelihoods: what is proved of a row's loss as a function of its predictor, a line of a closed table each.
+
+A line names a distribution of NumPyro's, the parameter that a predictor makes and the link by which it does;
+its loss ``ψ(η)``, in a form that is smooth for every real ``η``; and bounds of ``ψ'`` and ``ψ''`` with their
+proof. The form is what runs: NumPyro's own clamps probabilities, and so is flat, hence not convex, far out,
+and its rates overflow. ``tests/model/test_families.py`` compares every line with NumPyro's log density and
+with numeric derivatives on grids. What has no line runs as NumPyro computes it, and nothing is proved of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy import special
+from jax.scipy.special import gammaln
+
+from private_mcmc.model.ir.interval import Interval, up
+
+# Parameters of a distribution: their values at one row, and their bounds over all rows.
+Given: TypeAlias = Mapping[str, jax.Array]
+Bounds: TypeAlias = Mapping[str, Interval]
+Loss: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
+
+
+@dataclass(frozen=True)
+class LikelihoodFamily:
+    """What is proved of a row's loss ``ψ`` for every row of the domain and every real ``η``.
+
+    ``η`` is a number, or a vector for families with several predictors; then derivatives are measured in
+    the Euclidean norm. What is not proved is ``inf`` (or not convex).
+
+    Attributes:
+        name: distribution class, ``unknown`` if not recognised.
+        link: how ``η`` makes the distribution's parameter: ``identity``, ``logistic``, ``exp``, …
+        convex: ``ψ'' ≥ 0``.
+        score_bound: ``‖ψ'‖ ≤ score_bound``.
+        curvature_bound: ``‖ψ''‖ ≤ curvature_bound``.
+        growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, for a convex ``ψ``: the curvature's bound, if left out.
+        why: the proof in a line.
+    """
+
+    name: str = "unknown"
+    link: str = ""
+    convex: bool = False
+    score_bound: float = math.inf
+    curvature_bound: float = math.inf
+    growth: tuple[float, float] = (math.inf, math.inf)
+    why: str = "the likelihood is none of the table of likelihoods with proved constants"
+
+    def __post_init__(self) -> None:
+        if self.convex and self.growth == (math.inf, math.inf):
+            object.__setattr__(self, "growth", (self.curvature_bound, 0.0))
+
+    def clipped_curvature(self, radius: float, clip: float) -> float:
+        """Bound on the curvature ``‖x‖²ψ''`` that one row adds, ``‖x‖ ≤ radius``, clipped at ``clip``.
+
+        Clipping ``|ψ'|·‖x‖`` at ``C`` leaves ``ψ''`` where ``|ψ'| < C/‖x‖`` and zero elsewhere, hence at
+        most ``a‖x‖² + bC‖x‖``. Infinite unless ``ψ`` is convex.
+        """
+        if not (self.convex and radius >= 0 and clip >= 0):
+            return math.inf
+        a, b = self.growth
+        offers = [times(radius * radius, self.curvature_bound)]
+        offers.append(times(a, radius * radius) + times(b, clip * radius))
+        return min(offers)
+
+    def weighted(self, largest: float) -> LikelihoodFamily:
+        """The same for ``c·ψ`` with any weight ``0 ≤ c ≤ largest``."""
+        return replace(
+            self,
+            score_bound=times(self.score_bound, largest),
+            curvature_bound=times(self.curvature_bound, largest),
+            growth=(times(self.growth[0], largest), self.growth[1]),
+        )
+
+
+UNKNOWN = LikelihoodFamily()
+
+
+def times(a: float, b: float) -> float:
+    """``a·b`` of bounds: zero times unbounded is zero; rounded up."""
+    if a == 0 or b == 0:
+        return 0.0
+    return a * b if a == 1 or b == 1 else up(a * b)
+
+
+def total(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
+    """What is proved of ``Σ ψ_s(η)``, all of the same ``η``.
+
+    Growth: only one of them may have ``b > 0``, and ``|ψ_1'| ≤ |Σψ_s'| + Σ_{s≠1} score_s`` turns its
+    bound into one by the sum.
+    """
+    if len(families) == 1:
+        return families[0]
+    growing = [family for family in families if family.growth[1] > 0]
+    growth = (math.inf, math.inf)
+    if all(family.convex for family in families) and len(growing) <= 1:
+        b = growing[0].growth[1] if growing else 0.0
+        rest = math.fsum(family.score_bound for family in families if family not in growing)
+        growth = (up(math.fsum(f.growth[0] for f in families) + times(b, rest)), b)
+    return LikelihoodFamily(
+        name=" + ".join(family.name for family in families),
+        link=" + ".join(family.link for family in families),
+        convex=all(family.convex for family in families),
+        score_bound=up(math.fsum(family.score_bound for family in families)),
+        curvature_bound=up(math.fsum(family.curvature_bound for family in families)),
+        growth=growth,
+        why="; ".join(family.why for family in families),
+    )
+
+
+def separate(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
+    """What is proved of ``Σ ψ_s(η_s)`` as a function of the vector of all ``η_s``.
+
+    The gradient is the vector of scores, the Hessian block diagonal.
+    """
+    if len(families) == 1:
+        return families[0]
+    names = list(dict.fromkeys(family.name for family in families))
+    return LikelihoodFamily(
+        name=" + ".join(names),
+        link=" + ".join(dict.fromkeys(family.link for family in families)),
+        convex=all(family.convex for family in families),
+        score_bound=up(math.hypot(*(family.score_bound for family in families))),
+        curvature_bound=max(family.curvature_bound for family in families),
+        why="; ".join(dict.fromkeys(family.why for family in families)),
+    )
+
+
+# A number, or a function of the bounds of the outcome and of the other parameters.
+Bound: TypeAlias = float | Callable[[Interval, Bounds], float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A distribution and a link.
+
+    Attributes:
+        name: of the distribution, as it is reported.
+        link: as it is reported.
+        loss: ``(η, y, parameters) ↦ ψ``, elementwise; ``joint`` ones over the last axis of ``η``.
+        holds: on which outcomes and parameters the proof rests.
+        why: the proof.
+        score: bound of ``|ψ'|``.
+        curvature: bound of ``|ψ''|``.
+        growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, of convex losses.
+        convex: ``ψ'' ≥ 0``.
+        needs: parameters other than the predictor's.
+        joint: the predictor is a vector.
+    """
+
+    name: str
+    link: str
+    loss: Loss
+    holds: Callable[[Interval, Bounds], bool]
+    why: str
+    score: Bound = math.inf
+    curvature: Bound = math.inf
+    growth: tuple[Bound, Bound] = (math.inf, math.inf)
+    convex: bool = True
+    needs: tuple[str, ...] = ()
+    joint: bool = False
+
+    def family(self, y: Interval, others: Bounds) -> LikelihoodFamily | None:
+        """What is proved for outcomes and parameters within these bounds; ``None`` where the proof fails."""
+        try:
+            if not self.holds(y, others):
+                return None
+            score, curvature, a, b = (
+                up(float(bound(y, others))) if callable(bound) else bound
+                for bound in (self.score, self.curvature, *self.growth)
+            )
+        except ArithmeticError:  # Of a scale whose square no float holds, nothing is proved.
+            return None
+        if any(math.isnan(bound) for bound in (score, curvature, a, b)):
+            return None
+        return LikelihoodFamily(self.name, self.link, self.convex, score, curvature, (a, b), self.why)
+
+
+@jax.custom_jvp
+def softplus(x: jax.Array) -> jax.Array:
+    """``log(1 + e^x)``; its derivative is computed as ``σ(x)``, several times faster in a chain's step."""
+    return jax.nn.softplus(x)
+
+
+softplus.defjvps(lambda tangent, value, x: jax.nn.sigmoid(x) * tangent)
+
+# From here on outwards seven terms of the expansion of a Normal's tail are exact to rounding.
+_TAIL = -40.0
+
+
+@jax.custom_jvp
+def log_ndtr(x: jax.Array) -> jax.Array:
+    """``log Φ(x)``, with the slope ``φ/Φ``, of which JAX's own loses all digits by ``−10⁵``."""
+    return special.log_ndtr(x)
+
+
+def _inverse_mills(x: jax.Array) -> jax.Array:
+    near, far = jnp.maximum(x, _TAIL), jnp.minimum(x, _TAIL)
+    inside = jnp.exp(-0.5 * jnp.square(near) - log_ndtr(near) - 0.5 * math.log(2 * math.pi))
+    i = 1 / jnp.square(far)
+    series = 1 - i * (1 - 3 * i * (1 - 5 * i * (1 - 7 * i * (1 - 9 * i))))
+    return jnp.where(x < _TAIL, -far / series, inside)
+
+
+log_ndtr.defjvps(lambda tangent, value, x: _inverse_mills(x) * tangent)
+
+
+def _grown(y: jax.Array, t: jax.Array) -> jax.Array:
+    """``ye^t`` of ``y ≥ 0``: 0 of 0 however large ``e^t`` is, where floats know neither it nor its slope."""
+    some = y > 0
+    return jnp.where(some, jnp.exp(jnp.where(some, t, 0.0) + jnp.log(jnp.where(some, y, 1.0))), 0.0)
+
+
+def log_rate(eta: jax.Array, given: Given) -> jax.Array:
+    """``log(c e^{±η})``, the logarithm of a rate or a scale that the predictor makes."""
+    return given["log_multiplier"] + given["sign"] * eta
+
+
+def _ways(n: jax.Array, y: jax.Array) -> jax.Array:
+    return gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
+
+
+def _whole(y: Interval, largest: float = math.inf) -> bool:
+    """Whole numbers from 0 to ``largest``."""
+    return y.whole and y.lowest >= 0 and y.highest <= largest
+
+
+def _positive(others: Bounds, *names: str) -> bool:
+    return all(others[name].lowest > 0 for name in names)
+
+
+def _trials(y: Interval, others: Bounds) -> bool:
+    n = others["total_count"]
+    return n.whole and n.lowest >= 0 and _whole(y, math.inf if "capped" in others else n.lowest)
+
+
+def _cuts_rise(y: Interval, others: Bounds) -> bool:
+    cuts = others["cutpoints"]
+    return cuts.is_point and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all()) and _whole(y, cuts.shape[-1])
+
+
+def _degrees(y: Interval, others: Bounds) -> bool:
+    df = others["df"]
+    return _positive(others, "scale", "df") and df.highest < math.inf
+
+
+def _shares(y: Interval, others: Bounds) -> bool:
+    k, multiplier = others["concentration"], others["multiplier"]
+    known = 0 < k.lowest == k.highest < math.inf
+    whole = all(math.isclose(end, k.highest) for end in (multiplier.lowest, multiplier.highest))
+    return known and whole and y.lowest > 0 and y.highest < 1
+
+
+def _chosen(eta: jax.Array, y: jax.Array) -> jax.Array:
+    index = jnp.broadcast_to(y.astype(jnp.int32)[..., None], (*eta.shape[:-1], 1))
+    return jnp.take_along_axis(eta, index, axis=-1)[..., 0]
+
+
+def _ordered(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    cutpoints = given["cutpoints"]
+    count = cutpoints.shape[-1]
+    index = jnp.broadcast_to(y.astype(jnp.int32), eta.shape)[..., None]
+    spread = jnp.broadcast_to(cutpoints, (*eta.shape, count))
+    above = jnp.take_along_axis(spread, jnp.minimum(index, count - 1), axis=-1)[..., 0]
+    below = jnp.take_along_axis(spread, jnp.maximum(index - 1, 0), axis=-1)[..., 0]
+    first, last = index[..., 0] == 0, index[..., 0] == count
+    gap = jnp.where(first | last, 1.0, above - below)
+    upper = jnp.where(last, 0.0, jax.nn.softplus(eta - above))
+    lower = jnp.where(first, 0.0, jax.nn.softplus(below - eta))
+    return upper + lower - jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-gap)))
+
+
+def _multinomial(eta: jax.Array, y: jax.Array, count: jax.Array, trials: jax.Array) -> jax.Array:
+    ways = gammaln(trials + 1) - jnp.sum(gammaln(y + 1), axis=-1)
+    return count * jax.nn.logsumexp(eta, axis=-1) - jnp.sum(y * eta, axis=-1) - ways
+
+
+def _negative_binomial(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    t, k = log_rate(eta, given), given["concentration"]
+    return (k + y) * jax.nn.softplus(t) - k * t - (gammaln(k + y) - gammaln(k) - gammaln(y + 1))
+
+
+def _student_t(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    nu, s = given["df"], given["scale"]
+    constant = jnp.log(s) + 0.5 * jnp.log(nu * math.pi) + gammaln(nu / 2) - gammaln((nu + 1) / 2)
+    return 0.5 * (nu + 1) * jnp.log1p(jnp.square((y - eta) / s) / nu) + constant
+
+
+def _normal(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    scale = given["scale"]
+    return 0.5 * jnp.square((y - eta) / scale) + jnp.log(math.sqrt(2 * math.pi) * scale)
+
+
+def _gamma(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    t, a = log_rate(eta, given), given["concentration"]
+    return _grown(y, t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
+
+
+def _weibull(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    t, a = log_rate(eta, given), given["concentration"]
+    return jnp.exp(a * (jnp.log(y) - t)) + a * t - jnp.log(a) - (a - 1) * jnp.log(y)
+
+
+def _beta(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    k = given["concentration"]
+    a, b = k * jax.nn.sigmoid(eta), k * jax.nn.sigmoid(-eta)
+    # Of Γ(a) = Γ(1 + a)/a the logarithm, which keeps its digits where a is next to 0.
+    poles = jax.nn.softplus(eta) + jax.nn.softplus(-eta) - 2 * jnp.log(k)
+    constant = gammaln(1 + a) + gammaln(1 + b) - gammaln(k) + poles
+    return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)
+
+
+def _beta_score(y: Interval, others: Bounds) -> float:
+    farthest = max(math.log((1 - y.lowest) / y.lowest), math.log(y.highest / (1 - y.highest)))
+    return 1 + others["concentration"].highest * (0.224 + farthest / 4 + 1e-9)
+
+
+_BERNOULLI = Line(
+    "Bernoulli",
+    "logistic",
+    lambda eta, y, given: softplus(eta) - y * eta,
+    lambda y, others: _whole(y, 1),
+    "ψ = log(1+e^η) − yη with y in {0, 1}: ψ' = σ(η) − y, ψ'' = σ(1−σ) ≤ 1/4",
+    score=1.0,
+    curvature=0.25,
+)
+_BERNOULLI_PROBIT = Line(
+    "Bernoulli",
+    "probit",
+    lambda eta, y, given: -log_ndtr((2 * y - 1) * eta),
+    lambda y, others: _whole(y, 1),
+    "ψ = −log Φ(±η): ψ'' = 1 − the variance of a truncated standard normal, in (0, 1); ψ' unbounded",
+    curvature=1.0,
+)
+_BINOMIAL = Line(
+    "Binomial",
+    "logistic",
+    lambda eta, y, given: (
+        given["total_count"] * jax.nn.softplus(eta) - y * eta - _ways(given["total_count"], y)
+    ),
+    _trials,
+    "ψ = N log(1+e^η) − yη with 0 ≤ y ≤ N: ψ' = Nσ − y, |ψ'| ≤ N, ψ'' = Nσ(1−σ) ≤ N/4",
+    score=lambda y, others: others["total_count"].highest,
+    curvature=lambda y, others: others["total_count"].highest / 4,
+    needs=("total_count",),
+)
+_BINOMIAL_PROBIT = Line(
+    "Binomial",
+    "probit",
+    lambda eta, y, given: (
+        -y * log_ndtr(eta) - (given["total_count"] - y) * log_ndtr(-eta) - _ways(given["total_count"], y)
+    ),
+    _trials,
+    "ψ = −y log Φ(η) − (N−y) log Φ(−η): N terms of a Bernoulli's, ψ'' in (0, N); ψ' unbounded",
+    curvature=lambda y, others: others["total_count"].highest,
+    needs=("total_count",),
+)
+_GEOMETRIC = Line(
+    "Geometric",
+    "logistic",
+    lambda eta, y, given: (1 + y) * jax.nn.softplus(eta) - eta,
+    lambda y, others: _whole(y),
+    "ψ = (1+y) log(1+e^η) − η: ψ' = (1+y)σ − 1, |ψ'| ≤ max(1, y), ψ'' ≤ (1+y)/4",
+    score=lambda y, others: max(1.0, y.highest),
+    curvature=lambda y, others: (1 + y.highest) / 4,
+)
+_POISSON = Line(
+    "Poisson",
+    "exp",
+    lambda eta, y, given: jnp.exp(log_rate(eta, given)) - y * log_rate(eta, given) + gammaln(y + 1),
+    lambda y, others: _whole(y),
+    "ψ = e^t − yt + log y!, t affine in η: ψ'' = e^t = y + ψ', unbounded unless clipped",
+    growth=(lambda y, others: y.highest, 1.0),
+)
+_NEGATIVE_BINOMIAL = Line(
+    "NegativeBinomial",
+    "exp",
+    _negative_binomial,
+    lambda y, others: _whole(y) and _positive(others, "concentration"),
+    "ψ = (k+y) log(1+e^t) − kt, ψ' = (k+y)σ(t) − k: |ψ'| ≤ max(y, k), ψ'' ≤ (k+y)/4",
+    score=lambda y, others: max(y.highest, others["concentration"].highest),
+    curvature=lambda y, others: (others["concentration"].highest + y.highest) / 4,
+    needs=("concentration",),
+)
+# ½: for a unit vector u, uᵀψ''u is the variance under p of a variable with values u_k, at most a quarter of
+# their squared range, which is at most 2.
+_CATEGORICAL = Line(
+    "Categorical",
+    "softmax",
+    lambda eta, y, given: jax.nn.logsumexp(eta, axis=-1) - _chosen(eta, y),
+    lambda y, others: _whole(y, others["classes"].lowest - 1),
+    "ψ = log Σ e^{η_k} − η_y: ‖softmax(η) − e_y‖ ≤ √2, Hessian diag p − ppᵀ ≼ 1/2",
+    score=up(math.sqrt(2)),
+    curvature=0.5,
+    joint=True,
+)
+# Only y_k ≥ 0 is known of the data, not Σ y_k = N.
+_MULTINOMIAL = Line(
+    "Multinomial",
+    "softmax",
+    lambda eta, y, given: _multinomial(eta, y, given["total_count"], given["total_count"]),
+    lambda y, others: _whole(y) and others["total_count"].lowest >= 0,
+    "ψ = N log Σ e^η − y·η: ‖Np − y‖ ≤ N + ‖y‖, Hessian ≼ N/2",
+    score=lambda y, others: others["total_count"].highest + y.norm,
+    curvature=lambda y, others: others["total_count"].highest / 2,
+    needs=("total_count",),
+    joint=True,
+)
+
+
+def _most(y: Interval, others: Bounds) -> float:
+    return float(np.max(np.sum(y.hi, axis=-1), initial=0.0))
+
+
+# Of normalised logits the loss is −y·log p, whatever N is.
+_MULTINOMIAL_NORMALISED = Line(
+    "Multinomial",
+    "softmax",
+    lambda eta, y, given: _multinomial(eta, y, jnp.sum(y, axis=-1), given["total_count"]),
+    lambda y, others: _whole(y),
+    "ψ = S log Σ e^η − y·η, S = Σ y_k: ‖Sp − y‖ ≤ √2·S, Hessian ≼ S/2",
+    score=lambda y, others: math.sqrt(2) * _most(y, others),
+    curvature=lambda y, others: _most(y, others) / 2,
+    needs=("total_count",),
+    joint=True,
+)
+# P(y) = σ(a) − σ(b) = σ(a)σ(−b)(1 − e^{b−a}) with a = c_y − η, b = c_{y−1} − η, and a − b free of η.
+_ORDERED = Line(
+    "OrderedLogistic",
+    "identity",
+    _ordered,
+    _cuts_rise,
+    "ψ = log(1+e^{η−c_y}) + log(1+e^{c_{y−1}−η}) + const, fixed cutpoints: |ψ'| ≤ 1, ψ'' ≤ 1/2",
+    score=1.0,
+    curvature=0.5,
+    needs=("cutpoints",),
+)
+_NORMAL = Line(
+    "Normal",
+    "identity",
+    _normal,
+    lambda y, others: _positive(others, "scale"),
+    "ψ = (y−η)²/2s² with s > 0 free of the latents: ψ'' = 1/s², ψ' unbounded",
+    curvature=lambda y, others: 1 / others["scale"].lowest ** 2,
+    needs=("scale",),
+)
+_LOG_NORMAL = replace(
+    _NORMAL,
+    loss=lambda eta, y, given: _normal(eta, jnp.log(y), given) + jnp.log(y),
+    holds=lambda y, others: _positive(others, "scale") and y.lowest > 0,
+)
+# ψ'' = (ν+1)(νs²−r²)/(νs²+r²)². (ν+1)/√ν is largest at an end of its range; all else falls as ν and s grow.
+_STUDENT = Line(
+    "StudentT",
+    "identity",
+    _student_t,
+    _degrees,
+    "ψ = ½(ν+1) log(1+r²/νs²): |ψ'| ≤ (ν+1)/(2s√ν), |ψ''| ≤ (ν+1)/(νs²); not convex",
+    score=lambda y, others: (
+        max((nu + 1) / math.sqrt(nu) for nu in (others["df"].lowest, others["df"].highest))
+        / (2 * others["scale"].lowest)
+    ),
+    curvature=lambda y, others: (1 + 1 / others["df"].lowest) / others["scale"].lowest ** 2,
+    convex=False,
+    needs=("df", "scale"),
+)
+_GAMMA = Line(
+    "Gamma",
+    "exp",
+    _gamma,
+    lambda y, others: y.lowest >= 0 and _positive(others, "concentration"),
+    "ψ = ye^t − at, t affine in η: ψ'' = ye^t = a + ψ', unbounded unless clipped",
+    growth=(lambda y, others: others["concentration"].highest, 1.0),
+    needs=("concentration",),
+)
+_EXPONENTIAL = Line(
+    "Exponential",
+    "exp",
+    lambda eta, y, given: _grown(y, log_rate(eta, given)) - log_rate(eta, given),
+    lambda y, others: y.lowest >= 0,
+    "ψ = ye^t − t, t affine in η: ψ'' = ye^t = 1 + ψ', unbounded unless clipped",
+    growth=(1.0, 1.0),
+)
+_WEIBULL = Line(
+    "Weibull",
+    "exp",
+    _weibull,
+    lambda y, others: y.lowest > 0 and _positive(others, "concentration"),
+    "ψ = z + at, z = (ye^{−t})^a: ψ'' = a²z = a(a − dψ/dt), unbounded unless clipped",
+    growth=(
+        lambda y, others: others["concentration"].highest ** 2,
+        lambda y, others: others["concentration"].highest,
+    ),
+    needs=("concentration",),
+)
+# With F the digamma function ψ' = κσ(1−σ)(F(a) − F(b) − logit y). From log x − 1/x < F(x) < log x − 1/(2x),
+# log a − log b = η and σ(1−σ)|η| < 0.224 follows the bound s of |ψ'|; from F'(x) < 1/x + 1/x² follows
+# |ψ''| ≤ |1−2σ||ψ'| + κσ(1−σ) + (1−σ)² + σ² ≤ s + κ/4 + 1.
+_BETA = Line(
+    "Beta",
+    "logistic",
+    _beta,
+    _shares,
+    "ψ = log B(κσ, κ(1−σ)) − κσ logit y, κ public: |ψ'| ≤ 1 + κ(0.224 + |logit y|/4); not convex",
+    score=_beta_score,
+    curvature=lambda y, others: _beta_score(y, others) + others["concentration"].highest / 4 + 1,
+    convex=False,
+    needs=("concentration",),
+)
+
+
+def _by(line: Line, *links: str) -> dict[str, Line]:
+    return dict.fromkeys(links, line)
+
+
+_LOG = ("exp", "exp_neg")
+# By distribution class and parameter: the line of every link that makes its loss. A class that takes
+# probabilities is another function of its parameter than one that takes logits.
+TABLE: dict[tuple[str, str], Mapping[str, Line]] = {
+    ("BernoulliLogits", "logits"): _by(_BERNOULLI, "identity"),
+    ("BernoulliProbs", "probs"): {"logistic": _BERNOULLI, "ndtr": _BERNOULLI_PROBIT},
+    ("BinomialLogits", "logits"): _by(_BINOMIAL, "identity"),
+    ("BinomialProbs", "probs"): {"logistic": _BINOMIAL, "ndtr": _BINOMIAL_PROBIT},
+    ("GeometricLogits", "logits"): _by(_GEOMETRIC, "identity"),
+    ("GeometricProbs", "probs"): _by(_GEOMETRIC, "logistic"),
+    ("Poisson", "rate"): _by(_POISSON, *_LOG),
+    ("GammaPoisson", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
+    ("NegativeBinomial2", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
+    ("NegativeBinomialLogits", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
+    ("CategoricalLogits", "logits"): _by(_CATEGORICAL, "identity", "log_softmax"),
+    ("CategoricalProbs", "probs"): _by(_CATEGORICAL, "softmax"),
+    ("MultinomialLogits", "logits"): {"identity": _MULTINOMIAL, "log_softmax": _MULTINOMIAL_NORMALISED},
+    ("MultinomialProbs", "probs"): _by(_MULTINOMIAL_NORMALISED, "softmax"),
+    ("OrderedLogistic", "predictor"): _by(_ORDERED, "identity"),
+    ("Normal", "loc"): _by(_NORMAL, "identity"),
+    ("LogNormal", "loc"): _by(_LOG_NORMAL, "identity"),
+    ("StudentT", "loc"): _by(_STUDENT, "identity"),
+    ("Gamma", "rate"): _by(_GAMMA, *_LOG),
+    ("Exponential", "rate"): _by(_EXPONENTIAL, *_LOG),
+    ("Weibull", "scale"): _by(_WEIBULL, *_LOG),
+    # NumPyro keeps the product of mean and concentration.
+    ("BetaProportion", "concentration1"): _by(_BETA, "scaled_logistic"),
+}

@@ -1,1 +1,0 @@
-"""Likelihood families: what is proved of a row's loss as a function of its predictor."""
