@@ -33,8 +33,8 @@ def weibull_survival(
 ) -> None:
     """Weibull times of known ``shape`` and scale ``e^{x_i·w}``; where ``event`` is 0 they were cut off.
 
-    Rows as for :func:`survival`. NumPyro's censored distributions of Exponential, Weibull, Normal and
-    LogNormal are recognised: the potential is convex, and stays so under a clip.
+    Rows as for :func:`survival`. Censored outcomes have no line in the table of likelihoods: nothing is
+    proved of them, and a run is priced as a path.
     """
     w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):

@@ -245,9 +245,7 @@ def test_out_of_range_indices_prove_nothing():
 @given(st.floats(-50, 50), st.floats(0.1, 20), st.integers(0, 30))
 def test_known_inputs_are_evaluated_as_jax_does(a, b, k):
     def function(a, b, k):
-        return {
-            "out": jax.nn.log_sigmoid(a) * k + jnp.log(b) - jax.scipy.special.gammaln(k + b) + b ** (a / 50)
-        }
+        return {"out": jax.nn.log_sigmoid(a) * k + jnp.log(b) - jnp.sqrt(k + b) + jnp.exp(a / 50) / b}
 
     with jax.enable_x64(True):
         scalar = abstract((), np.float64)
