@@ -6,7 +6,6 @@ a function of NumPy's are left to JAX, one at a time.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
@@ -16,7 +15,6 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
-from jax.lax import GatherScatterMode
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -125,7 +123,6 @@ _OF_FLOATS: Mapping[str, Callable[..., Array]] = {
     **{name: getattr(np, name) for name in ("exp", "exp2", "expm1", "log", "log1p", "sqrt", "cbrt")},
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil")},
     **{name: getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
-    "atan2": np.arctan2,
     "div": np.divide,
     "pow": np.power,
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -185,12 +182,6 @@ def _convert(operands: Sequence[Array], params: Params, shape: Shape) -> Array |
     return value.astype(dtype)
 
 
-def _rem(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
-    """The remainder; of an integer by zero it is JAX's own number."""
-    dividend, divisor = operands
-    return np.fmod(dividend, divisor) if divisor.dtype.kind == "f" or np.all(divisor) else None
-
-
 def _integer_pow(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     power = params["y"]
     return np.asarray(1 / operands[0] ** -power if power < 0 else operands[0] ** power)
@@ -215,13 +206,6 @@ def _slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
     return operands[0][tuple(slice(*entry) for entry in ends)]
 
 
-def _dynamic_slice(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
-    array, *starts = operands
-    last = np.subtract(array.shape, shape)
-    first = [int(np.clip(start, 0, most)) for start, most in zip(starts, last, strict=True)]
-    return array[tuple(slice(a, a + size) for a, size in zip(first, shape, strict=True))]
-
-
 def _pad(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
     if any(low < 0 or high < 0 for low, high, _ in params["padding_config"]):
         return None
@@ -233,16 +217,11 @@ def _pad(operands: Sequence[Array], params: Params, shape: Shape) -> Array | Non
     return padded
 
 
-def _running(function: Callable[..., Array]) -> Function:
-    """The sums or products of the first one, two, … elements along an axis."""
-
-    def run(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
-        axis = params["axis"]
-        if params["reverse"]:
-            return np.flip(function(np.flip(operands[0], axis), axis), axis)
-        return function(operands[0], axis)
-
-    return run
+def _running_sum(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
+    axis = params["axis"]
+    if params["reverse"]:
+        return np.flip(np.cumsum(np.flip(operands[0], axis), axis), axis)
+    return np.cumsum(operands[0], axis)
 
 
 def _dot_general(operands: Sequence[Array], params: Params, shape: Shape) -> Array:
@@ -256,79 +235,10 @@ def _dot_general(operands: Sequence[Array], params: Params, shape: Shape) -> Arr
     return np.asarray(np.einsum(operands[0], a, operands[1], b, [*(a[i] for i in batch_a), *free]))
 
 
-def positions(
-    indices: Array,
-    shape: Shape,
-    numbers: jax.lax.GatherDimensionNumbers,
-    sizes: Sequence[int],
-    mode: GatherScatterMode,
-) -> tuple[tuple[Array, ...], Array]:
-    """Where the elements of a gather lie in an array of ``shape``, axis by axis; and which are inside it."""
-    batch = indices.shape[:-1]
-    offsets = numbers.offset_dims
-    rank = len(batch) + len(offsets)
-    batch_axes = [axis for axis in range(rank) if axis not in offsets]
-
-    def along(axis: int, length: int) -> Array:
-        return np.arange(length).reshape([length if place == axis else 1 for place in range(rank)])
-
-    windows = iter(offsets)
-    found: list[Array] = []
-    inside = np.ones((1,) * rank, bool)
-    for axis, (length, size) in enumerate(zip(shape, sizes, strict=True)):
-        at = np.zeros((1,) * rank, np.int64)
-        if axis in numbers.operand_batching_dims:
-            own = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(axis)]
-            at = along(batch_axes[own], length)
-        elif axis in numbers.start_index_map:
-            start = indices[..., numbers.start_index_map.index(axis)].astype(np.int64)
-            start = start.reshape([batch[batch_axes.index(i)] if i in batch_axes else 1 for i in range(rank)])
-            at = np.clip(start, 0, length - size)
-            inside = inside & ((at == start) | (mode == GatherScatterMode.CLIP))
-        if axis not in numbers.collapsed_slice_dims and axis not in numbers.operand_batching_dims:
-            at = at + along(next(windows), size)
-        found.append(at)
-    return tuple(found), inside
-
-
-def _gather(operands: Sequence[Array], params: Params, shape: Shape) -> Array | None:
-    array, indices = operands
-    numbers, sizes, mode = (params[name] for name in ("dimension_numbers", "slice_sizes", "mode"))
-    places, inside = positions(indices, array.shape, numbers, sizes, mode)
-    # Out of bounds JAX fills in something else.
-    return np.broadcast_to(array[places], shape) if np.all(inside) else None
-
-
-def _scatter(operands: Sequence[Array], params: Params, shape: Shape, *, add: bool) -> Array | None:
-    """A gather's inverse; windows that reach outside the array are left to JAX."""
-    array, indices, updates = operands
-    numbers, mode = params["dimension_numbers"], params["mode"]
-    windows = iter(updates.shape[axis] for axis in numbers.update_window_dims)
-    single = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
-    sizes = [1 if axis in single else next(windows) for axis in range(array.ndim)]
-    gathered = jax.lax.GatherDimensionNumbers(
-        offset_dims=numbers.update_window_dims,
-        collapsed_slice_dims=numbers.inserted_window_dims,
-        start_index_map=numbers.scatter_dims_to_operand_dims,
-        operand_batching_dims=numbers.operand_batching_dims,
-        start_indices_batching_dims=numbers.scatter_indices_batching_dims,
-    )
-    places, inside = positions(indices, array.shape, gathered, sizes, mode)
-    if not np.all(inside):
-        return None
-    result = array.copy()
-    if add:
-        np.add.at(result, places, updates)
-    else:
-        result[places] = updates
-    return result
-
-
 FUNCTIONS: Mapping[str, Function] = {
     **{name: _reduction(function) for name, function in _REDUCTIONS.items()},
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), lambda x, params, shape: x[0].reshape(shape)),
     "convert_element_type": _convert,
-    "rem": _rem,
     "integer_pow": _integer_pow,
     "broadcast_in_dim": _broadcast,
     "iota": _iota,
@@ -337,15 +247,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "concatenate": lambda x, params, shape: np.concatenate(x, params["dimension"]),
     "stack": lambda x, params, shape: np.stack(x, params["axis"]),
     "slice": _slice,
-    "dynamic_slice": _dynamic_slice,
     "pad": _pad,
-    "cumsum": _running(np.cumsum),
-    "cumprod": _running(np.cumprod),
-    "sort": lambda x, params, shape: np.sort(x[0], params["dimension"]),
-    "scatter": functools.partial(_scatter, add=False),
-    "scatter-add": functools.partial(_scatter, add=True),
+    "cumsum": _running_sum,
     "dot_general": _dot_general,
-    "gather": _gather,
 }
 
 
