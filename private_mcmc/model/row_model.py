@@ -123,7 +123,10 @@ def row_constants(
         convex=family.convex,
         gradient_bound=times(radius, family.score_bound),
         curvature_bound=times(times(radius, radius), family.curvature_bound),
-        why=f"{family.why}; ‖∂η/∂θ‖ ≤ {radius:.6g} over the row domain",
+        why=(
+            f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
+            f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
+        ),
     )
 
 
