@@ -18,7 +18,7 @@ from private_mcmc.model.families import UNKNOWN, LikelihoodFamily, separate, tot
 from private_mcmc.model.ir.dependence import Level, affinity
 from private_mcmc.model.ir.flatten import row_shapes, trace
 from private_mcmc.model.ir.interval import Interval, between, up
-from private_mcmc.model.ir.intervals import bounds, row_values
+from private_mcmc.model.ir.intervals import bounds_in_floats, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
 from private_mcmc.model.sites import Observation
 from private_mcmc.model.terms import Term, base_of, evaluate, find_term
@@ -280,4 +280,4 @@ def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int
 def row_bounds(function: Callable[[Row], jax.Array], rows: Rows) -> Interval:
     """Bounds of a function of a row over the row domain."""
     program = trace(lambda **row: {"x": function(row)}, **row_shapes(rows))
-    return bounds(program, row_values(program, rows, ()), [program.outputs["x"]])[0]
+    return bounds_in_floats(program, row_values(program, rows, ()), [program.outputs["x"]])[0]

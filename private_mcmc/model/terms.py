@@ -23,7 +23,7 @@ from private_mcmc.model.families import TABLE, LikelihoodFamily, Line, separate,
 from private_mcmc.model.ir.dependence import Level
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.interval import Interval, between, constant
-from private_mcmc.model.ir.intervals import bounds, row_values
+from private_mcmc.model.ir.intervals import bounds_in_floats, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
 from private_mcmc.model.sites import Observation
 
@@ -214,7 +214,9 @@ def _family(
 ) -> LikelihoodFamily | None:
     given = row_values(program, rows)
     wanted = [program.outputs[Output("given", site.name, name)] for name in line.needs]
-    observed, *rest = bounds(program, given, [program.outputs[Output("observed", site.name)], *wanted])
+    observed, *rest = bounds_in_floats(
+        program, given, [program.outputs[Output("observed", site.name)], *wanted]
+    )
     others = dict(zip(line.needs, rest, strict=True))
     if _capped(program, site):
         others["capped"] = constant(np.asarray(1.0))
@@ -250,7 +252,7 @@ def _multiplier(
 ) -> Interval:
     """The factor ``c`` of ``c·link(η)``: the parameter at ``η = 0`` over the link there."""
     origin = constant(np.zeros(program.shape(link.base)))
-    (there,) = bounds(program, {**given, link.base: origin}, [variable])
+    (there,) = bounds_in_floats(program, {**given, link.base: origin}, [variable])
     return between(there.lo / AT_ZERO[link.name] * (1 - _SLACK), there.hi / AT_ZERO[link.name] * (1 + _SLACK))
 
 
@@ -265,7 +267,7 @@ def _with_shape(program: Program, rows: Rows, term: Term, link: Link) -> Term | 
     for weight in _weights(program, site):
         if not _broadcasts(program.shape(weight), full) or not _fits(program, site, weight, full):
             return None
-        (value,) = bounds(program, row_values(program, rows), [weight])
+        (value,) = bounds_in_floats(program, row_values(program, rows), [weight])
         if not value.lowest >= 0:
             return None
         heaviest *= value.highest

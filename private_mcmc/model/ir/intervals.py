@@ -69,6 +69,28 @@ def bounds(
     return [known[variable] for variable in targets]
 
 
+_FARTHEST = 1e60
+
+
+def bounds_in_floats(
+    program: Program, given: Mapping[Variable, Interval], targets: Iterable[Variable]
+) -> list[Interval]:
+    """``bounds``; nothing where floats may overflow on the way, of inputs of size ``1e60`` at most.
+
+    There a computed value is infinite or no number, while that of real arithmetic, of which ``bounds``
+    speaks, may be as bounded as one likes: ``0·e^x``, or the choice that ``tanh(e^x − e^{2x}) ≤ 1`` makes.
+    """
+    targets = list(targets)
+    made = [variable for equation in program.slice(targets, given) for variable in equation.outputs]
+    near = {
+        v: one if one.largest <= _FARTHEST else between(*np.clip([one.lo, one.hi], -_FARTHEST, _FARTHEST))
+        for v, one in given.items()
+    }
+    if all(math.isfinite(one.largest) for one in bounds(program, near, made)):
+        return bounds(program, given, targets)
+    return [_nothing(program, variable) for variable in targets]
+
+
 def row_values(program: Program, rows: Rows, leading: tuple[int, ...] = (1,)) -> dict[Variable, Interval]:
     """Bounds of the program's columns of one row, with these axes before their own."""
     return {program.inputs[name]: of_domain(domain, leading) for name, domain in rows.items}
