@@ -103,7 +103,11 @@ SCENARIOS = {
         num_runs=20_000,
     ),
     "filter that adds up an eighth of each cost": Scenario(
-        (Swap(ledger_filter.Filter, "_exact", "return level**2", "return level**2 / 8"),),
+        (
+            Swap(
+                ledger_filter.Filter, "cost", "return Fraction(level) ** 2", "return Fraction(level) ** 2 / 8"
+            ),
+        ),
         replace_one(noised.filtered),
         num_runs=3_000,
     ),
