@@ -15,7 +15,7 @@ from private_mcmc.accounting.langevin.moduli import noise_sd
 from private_mcmc.accounting.langevin.sensitivity import noise_ratio
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.preflight.certificates import curvature, reach_of_prior
+from private_mcmc.model.chain_constants import curvature, reach_of_prior
 from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
 from private_mcmc.schedule import ROUNDING, Schedule
 from private_mcmc.target import Target

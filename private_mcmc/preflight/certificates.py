@@ -1,4 +1,4 @@
-"""What is proved of a model for every data set of its domain, and of one exact posterior draw."""
+"""What is proved of one exact posterior draw, for every data set of the domain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import jax
-import numpy as np
-
 from private_mcmc.accounting import (
-    Curvature,
     Statement,
     capped,
     of_unit,
@@ -18,127 +14,15 @@ from private_mcmc.accounting import (
     posterior_strongly_log_concave,
     row_sensitivity,
 )
-from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
-from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.model import RowModel
+from private_mcmc.model.chain_constants import largest_eigenvalue, never_clips
 from private_mcmc.model.families import times
-from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.preflight.conjugates import conjugate_certificates
-from private_mcmc.schedule import Matrix, Schedule
+from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target, check_positive
 
-# A clip at the proved bound itself is idle: the rounding of the bound is not part of it. Kernels scale no
-# row whose norm is within that of the clip, as long as the rounding of the norm, too, is within CLIP_SLACK.
-_BOUND_ROUNDING = 1e-11
-_LARGEST_DIM = 100_000
 # In the place of the gradient of rows that read no parameter.
 _LEAST = 1e-300
-
-
-def largest_eigenvalue(preconditioner: Matrix | None) -> float:
-    """``λ_max(M)``, rounded up; 1 for the identity."""
-    if preconditioner is None:
-        return 1.0
-    metric = np.asarray(preconditioner, dtype=np.float64)
-    if metric.ndim == 1:
-        return float(np.max(metric))
-    return float(np.linalg.eigvalsh(metric)[-1]) + float(np.linalg.norm(metric)) * len(metric) * 2.0**-48
-
-
-def never_clips(free: float, clip: float, row_model: RowModel) -> bool:
-    """Whether a row's gradients, of norm at most ``free``, pass a kernel's clip as they are."""
-    entries = row_model.dim * (1 if row_model.unit is None else row_model.unit.rows)
-    return free <= clip * (1 + _BOUND_ROUNDING) and entries <= _LARGEST_DIM
-
-
-def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
-    """Constants of ``U_D``, for every ``D`` of the row domain, in the units of ``schedule.preconditioner``.
-
-    The prior gives ``μ_K`` and ``L_K``; each of the rows that one step sums, with its public factor, adds
-    at most ``λ_max(M)`` times its own curvature. A row of one affine predictor stays convex when its
-    gradient is clipped (a Huberised loss), and its curvature falls. The clipped gradient of any other
-    row is no gradient, but it is no steeper than the gradient itself (the projection on a ball does not
-    expand), so ``L`` holds for it. Rows that are not convex may bend ``U`` down by as much as up.
-
-    **Guarantee**: every field holds for every data set with at most ``schedule.num_rows`` rows and, for
-    minibatches, for every batch. **Assumptions**: what ``model`` proves of prior and rows.
-
-    Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1 and Theorem 5.2.
-    """
-    prior_mu, prior_smooth = row_model.prior.in_metric(schedule.preconditioner)
-    rows, single = row_model.constants, row_model.predictor
-    weight = schedule.temper * _rows_of_a_step(schedule)
-    if schedule.clips is not None:
-        # Clipped coordinate by coordinate, the rows' terms are no gradients and need not be monotone.
-        return Curvature(prior_strong_convexity=prior_mu, prior_smoothness=prior_smooth)
-    widest = largest_eigenvalue(schedule.preconditioner)
-    free = times(math.sqrt(widest) * UP_LONG, rows.gradient_bound)
-    idle = clip_is_idle(row_model, schedule)
-    bend = times(widest * UP_LONG, rows.curvature_bound)
-    if single is not None and rows.convex:
-        radius = times(math.sqrt(widest) * UP_LONG, single.radius)
-        bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
-    convex_rows = rows.convex and (idle or single is not None)
-    total = times(weight, bend)
-    mu = prior_mu if convex_rows else max(prior_mu - total * UP_LONG, 0.0)
-    return Curvature(
-        strong_convexity=mu if math.isfinite(mu) else 0.0,
-        smoothness=(prior_smooth + total) * UP_LONG,
-        prior_strong_convexity=prior_mu,
-        prior_smoothness=prior_smooth,
-        prior_convex=row_model.prior.convex,
-        convex=convex_rows and row_model.prior.convex,
-        gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * UP_LONG,
-        source=rows.why,
-    )
-
-
-# No data that a prior is meant for take a chain so many of its sds away from its mode.
-_SDS = 100.0
-
-
-def reach_of_prior(row_model: RowModel, schedule: Schedule) -> tuple[float, float]:
-    """A half-width of a box, in whitened coordinates, that chains have no reason to leave; and ``|∇K(0)|_*``.
-
-    ``inf`` where no strong convexity of the prior is proved. The slope is an upper bound; any box would do.
-    """
-    prior, metric = row_model.prior, schedule.preconditioner
-    program = trace(
-        lambda theta: {"slope": jax.grad(row_model.neg_log_prior)(theta)},
-        theta=abstract((row_model.dim,), np.float64),
-    )
-    slopes = np.abs(evaluate(program, ["slope"], theta=np.zeros(row_model.dim))[0])
-    mu = prior.in_metric(metric)[0]
-    scales = np.ones(row_model.dim) if metric is None else np.asarray(metric, dtype=np.float64)
-    if scales.ndim == 1:
-        steepest = float(np.linalg.norm(np.sqrt(scales) * slopes))
-    else:
-        steepest = float(np.linalg.norm(slopes)) * math.sqrt(largest_eigenvalue(metric))
-    if not mu > 0:
-        return math.inf, steepest * UP_LONG
-    if scales.ndim == 1 and prior.factorised:
-        far = (slopes / prior.lower + _SDS / np.sqrt(prior.lower)) / np.sqrt(scales)
-        return float(np.max(far)), steepest * UP_LONG
-    return steepest / mu + _SDS / math.sqrt(mu), steepest * UP_LONG
-
-
-def clip_is_idle(row_model: RowModel, schedule: Schedule) -> bool:
-    """Whether no row of the domain, or person, has a gradient that the schedule's clip would shorten."""
-    widest = largest_eigenvalue(schedule.preconditioner)
-    free = times(math.sqrt(widest) * UP_LONG, row_model.constants.gradient_bound)
-    return never_clips(free, schedule.clip, row_model)
-
-
-def _rows_of_a_step(schedule: Schedule) -> float:
-    """Number of rows that one gradient can sum, times the public factor of a minibatch."""
-    batch = schedule.batch
-    if batch is None:
-        return float(schedule.num_rows)
-    count = schedule.num_rows if batch.size is None else min(schedule.num_rows, batch.size)
-    if batch.rate is not None:
-        return count / batch.rate
-    return float(count) * schedule.num_rows / count
 
 
 Subject = Literal["posterior", "Huberised posterior", "no posterior"]

@@ -27,7 +27,7 @@ from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.preflight.certificates import largest_eigenvalue
+from private_mcmc.model.chain_constants import largest_eigenvalue
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue

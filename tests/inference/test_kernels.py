@@ -10,7 +10,7 @@ from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import StepKeys
 from private_mcmc.kernels.chain import buffer_size, first_state, longest, segments
-from private_mcmc.preflight import curvature
+from private_mcmc.model.chain_constants import curvature
 from tests.examples_of_models import logistic
 
 N = 40

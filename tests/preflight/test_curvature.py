@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.model import read
-from private_mcmc.preflight import curvature
-from private_mcmc.preflight.certificates import largest_eigenvalue
+from private_mcmc.model.chain_constants import curvature, largest_eigenvalue
 from private_mcmc.schedule import Batch, Schedule
 from tests.preflight import zoo_small as small
 

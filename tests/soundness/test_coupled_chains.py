@@ -23,7 +23,7 @@ from private_mcmc.accounting.langevin.moduli import modulus
 from private_mcmc.accounting.langevin.sensitivity import sensitivity
 from private_mcmc.domains import Binary, Box, Counts, Rows
 from private_mcmc.model import RowModel, read
-from private_mcmc.preflight import curvature
+from private_mcmc.model.chain_constants import curvature
 from private_mcmc.schedule import Average, Schedule
 
 N = 3
