@@ -15,8 +15,10 @@ import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
+from tests.shapes import CHECKED
+
 # Array shapes in the kernels' types are checked in every call; before anything imports them.
-install_import_hook([f"private_mcmc.kernels.{name}" for name in ("step", "whitening")], "beartype.beartype")
+install_import_hook(list(CHECKED), "tests.shapes.checked")
 
 settings.register_profile("default", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("default")

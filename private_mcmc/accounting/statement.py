@@ -13,7 +13,7 @@ from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.product import curve_from_dict
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record, plain, taken, unplain
-from private_mcmc.target import Adjacency, Unit, check_adjacency
+from private_mcmc.target import Adjacency, Unit, check_adjacency, remarks_on_delta
 
 if TYPE_CHECKING:
     from private_mcmc.report import Report
@@ -187,7 +187,16 @@ class Statement:
 
     def summary(self, delta: float = 1e-6) -> str:
         """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
-        return "\n".join(self._lines(delta))
+        pure = math.isfinite(self.epsilon(0.0))
+        said = () if pure else remarks_on_delta(delta, max(self._counts, default=0))
+        return "\n".join([*self._lines(delta), *said])
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        """The numbers of rows that its runs were for."""
+        known = self.argument.constants
+        own = tuple(known[name] for name in ("num_rows", "n") if isinstance(known.get(name), int))
+        return own + tuple(count for part in self.parts for count in part._counts)
 
     def report(self, delta: float | None = None) -> Report:
         """What it means to one person, in words and as a picture; the argument folded away."""

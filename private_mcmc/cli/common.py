@@ -6,7 +6,9 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
@@ -19,6 +21,7 @@ import typer
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
 from private_mcmc.files import check_writable, read_whole
 from private_mcmc.records import Record, visible
+from private_mcmc.target import remarks_on_delta
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Rows
@@ -71,6 +74,7 @@ def _writable(path: Path | None) -> Path | None:
 
 
 # Checked when the command line is read, before any work.
+AllOption = Annotated[bool, typer.Option("--all", help="show every level of long groups")]
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="write an HTML report to this file", callback=_writable)
 ]
@@ -99,6 +103,14 @@ def with_options(record: Callable[..., T]) -> Callable[[Callable[..., None]], Ca
         return command
 
     return spread
+
+
+def shortened(report: Report, whole: bool) -> Report:
+    """The report with long groups of coefficients folded, unless the whole is asked for."""
+    from private_mcmc.report import Report, Table, folded
+
+    blocks = (folded(one, "--all") if isinstance(one, Table) and not whole else one for one in report.blocks)
+    return Report(report.title, tuple(blocks))
 
 
 def show(report: Report | PreflightReport, record: object, as_json: bool, html: Path | None = None) -> None:
@@ -265,14 +277,20 @@ def confirm(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     units: Mapping[str, str] | None = None,
+    kept: Callable[[], str] = str,
+    whole: bool = False,
 ) -> None:
-    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed."""
+    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed.
+
+    If it is not, ``kept`` keeps the plan and says how to go on with it.
+    """
     from rich.console import Console
 
     from private_mcmc.report import at_most
 
-    made.report(units).show(Console(stderr=as_json))
-    tell(said)
+    shortened(made.report(units), whole).show(Console(stderr=as_json))
+    shown = remarks_on_delta(made.target.delta, made.n)
+    tell([words for words in said if words not in shown])
     if ledger is not None and dataset is not None:
         echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
     if yes:
@@ -284,13 +302,17 @@ def confirm(
     except EOFError:
         agreed = False
     if not agreed:
-        raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
+        raise DeclarationError(
+            f"not confirmed: nothing was spent.{kept()} Answer y, or give --yes in scripts."
+        )
 
 
 def tell(said: Sequence[str]) -> None:
-    """Remarks, on standard error."""
+    """Remarks, on standard error; in lines of a terminal's width where one shows them."""
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
     for words in said:
-        echo(f"Note: {words}", err=True)
+        line = f"Note: {words}"
+        echo(line if width is None else textwrap.fill(line, width, break_on_hyphens=False), err=True)
 
 
 def quiet_end() -> None:

@@ -10,6 +10,7 @@ import typer
 
 from private_mcmc.cli.common import (
     AdjacencyOption,
+    AllOption,
     ArgsOption,
     Delta,
     Epsilon,
@@ -31,12 +32,21 @@ from private_mcmc.cli.common import (
     read_max_error,
     read_question,
     read_rows,
+    shortened,
     show,
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import check_writable
 from private_mcmc.schedule import Release
-from private_mcmc.target import Target, check_adjacency, check_count, checked_guarantee
+from private_mcmc.target import (
+    OF_FITS,
+    OF_PLANS,
+    Target,
+    check_adjacency,
+    check_count,
+    checked_guarantee,
+    small_delta,
+)
 
 if TYPE_CHECKING:
     from private_mcmc.planning import Plan
@@ -102,17 +112,17 @@ def plan(
     frontier: Annotated[bool, typer.Option(help="also predict errors at other ε and n")] = False,
     save: Annotated[Path | None, typer.Option(help="write the plan here, for --plan of run or fit")] = None,
     args: ArgsOption = None,
+    whole: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
     from private_mcmc.data.table import read_present
-    from private_mcmc.dossier.record import small_delta
     from private_mcmc.planning import plan as make
 
-    wanted = checked_guarantee(guarantee or ("posterior" if schema is None else "run"))
+    wanted = checked_guarantee(guarantee or (OF_PLANS if schema is None else OF_FITS))
     relation = check_adjacency(adjacency)
     check_count("n", n)
-    Target(epsilon, 1e-6 if delta is None else delta, relation)
+    target = Target(epsilon, small_delta(n) if delta is None else delta, relation)
     if save is not None:
         check_writable(save)
     if schema is not None:
@@ -132,7 +142,7 @@ def plan(
     made = make(
         program,
         declared,
-        Target(epsilon, small_delta(n) if delta is None else delta, relation),
+        target,
         n=n,
         guarantee=wanted,
         model_args=public_args,
@@ -147,7 +157,7 @@ def plan(
         extra = {} if elsewhere is None else {"frontier": elsewhere.to_dict()["points"]}
         echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
         return
-    made.report(units).show()
+    shortened(made.report(units), whole).show()
     echo(str(made.statement.summary(made.target.delta)))
     if elsewhere is not None:
         elsewhere.show()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -12,6 +15,7 @@ import typer
 
 from private_mcmc.cli.common import (
     AdjacencyOption,
+    AllOption,
     ArgsOption,
     FamilyOption,
     FormulaOption,
@@ -37,9 +41,17 @@ from private_mcmc.cli.common import (
     with_options,
 )
 from private_mcmc.cli.study import show_answers
-from private_mcmc.errors import DeclarationError, clean_errors
+from private_mcmc.errors import DeclarationError, PrivateMCMCError, clean_errors
 from private_mcmc.records import Fields, Model
-from private_mcmc.target import Adjacency, Guarantee, Target, check_adjacency, checked_guarantee
+from private_mcmc.target import (
+    OF_FITS,
+    Adjacency,
+    Guarantee,
+    Target,
+    check_adjacency,
+    checked_guarantee,
+    small_delta,
+)
 
 if TYPE_CHECKING:
     from private_mcmc.data import Schema
@@ -75,7 +87,7 @@ class RunOptions:
         ),
     ] = None
     adjacency: AdjacencyOption = "replace_one"
-    guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = "run"
+    guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = OF_FITS
     max_error: MaxErrorOption = None
     public_rows: PublicRowsOption = None
     ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None
@@ -83,6 +95,7 @@ class RunOptions:
     key: KeyOption = None
     purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
+    whole: AllOption = False
     as_json: JsonOption = False
 
     @property
@@ -114,11 +127,27 @@ class RunOptions:
         made = Plan.load(self.saved, model)
         for asked, usual, decided in (
             (self.relation, "replace_one", made.target.adjacency),
-            (self.wanted, "run", made.guarantee),
+            (self.wanted, OF_FITS, made.guarantee),
         ):
             if asked not in (usual, decided):
                 raise DeclarationError(f"--plan: the plan was made for {decided!r}, not for {asked!r}.")
         return made
+
+    def keep(self, made: Plan, out: Path) -> str:
+        """Write the plan beside the folder that was to be, so that its minutes are not lost; says where."""
+        place = self.saved
+        if place is None and not made.before:  # bounds that are bought change the plan
+            names = (f"{out.name}-plan{k or ''}.json" for k in itertools.count())
+            place = next(one for name in names if not os.path.lexists(one := out.parent / name))
+            try:
+                made.save(place)
+            except PrivateMCMCError:  # arguments that no file holds, or a folder that cannot be written
+                place = None
+        if place is None:
+            return ""
+        return (
+            f" The plan is kept: the same command with --plan {place} in place of --epsilon goes on with it."
+        )
 
     def books(self) -> Ledger | None:
         """The ledger, before any work; it must know the data set."""
@@ -142,11 +171,12 @@ class RunOptions:
 
         with new_dossier(out) as dossier:
             made, remarks, units, run = clean_errors(prepare)(dossier.keep)
-            confirm(made, remarks, self.yes, self.as_json, books, self.dataset, units)
+            kept = partial(self.keep, made, out)
+            confirm(made, remarks, self.yes, self.as_json, books, self.dataset, units, kept, self.whole)
             study = clean_errors(run)()
             dossier.write(study)
         tell(study.warnings[len(remarks) :])
-        show_answers(study, profiles, 0.9, self.as_json, out)
+        show_answers(study, profiles, 0.9, self.as_json, out, self.whole)
 
 
 @with_options(RunOptions)
@@ -179,7 +209,7 @@ def run(
     """
     from private_mcmc.cli.table import Missing, read_columns
     from private_mcmc.data.table import Marks, check_apart, data_marks, refuse_changed, refuse_empty
-    from private_mcmc.dossier.record import small_delta, warnings_of
+    from private_mcmc.dossier.record import warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.last_run import About
     from private_mcmc.inference.raw_release import keeper
@@ -194,7 +224,7 @@ def run(
         raise DeclarationError("give --rows and --epsilon, or --plan.")
     else:
         declared = read_rows(rows)
-        target = Target(epsilon, 1e-6 if delta is None else delta, options.relation)
+        target = Target(epsilon, small_delta(1) if delta is None else delta, options.relation)
         if target.adjacency != "replace_one" and n is None:
             raise DeclarationError(
                 f"adjacency={target.adjacency!r} hides the number of rows: give a public one, --n."

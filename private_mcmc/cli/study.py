@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from private_mcmc.cli.common import (
+    AllOption,
     HtmlOption,
     JsonOption,
     KeyOption,
@@ -16,6 +17,7 @@ from private_mcmc.cli.common import (
     load_model,
     open_ledger,
     read_profile,
+    shortened,
     show,
 )
 from private_mcmc.errors import DeclarationError
@@ -28,7 +30,12 @@ if TYPE_CHECKING:
 
 
 def show_answers(
-    study: Study, profiles: Sequence[dict[str, str]], prob: float, as_json: bool, out: Path | None = None
+    study: Study,
+    profiles: Sequence[dict[str, str]],
+    prob: float,
+    as_json: bool,
+    out: Path | None = None,
+    whole: bool = False,
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
     from private_mcmc.dossier.page import results, widening
@@ -45,7 +52,7 @@ def show_answers(
         page, check = out / "dossier.html", f"private-mcmc verify {out}"
         blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))
     found = _record(study, answers, profiles, statement) | ({} if out is None else {"dossier": str(out)})
-    show(Report("Answers", tuple(blocks)), found, as_json)
+    show(shortened(Report("Answers", tuple(blocks)), whole), found, as_json)
 
 
 def _record(
@@ -94,6 +101,7 @@ def summary(
     effects: Annotated[
         Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
     ] = None,
+    whole: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
@@ -109,7 +117,7 @@ def summary(
     elif marginal:
         tell_marginal(found.answers(prob), profiles or [{}], as_json)
     else:
-        show_answers(found, profiles, prob, as_json)
+        show_answers(found, profiles, prob, as_json, whole=whole)
 
 
 def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:

@@ -24,11 +24,13 @@ from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
+from private_mcmc.planning.policy import opening
 from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations
+from private_mcmc.report.document import announce
 from private_mcmc.schedule import Release, check_steps
-from private_mcmc.target import Guarantee, Target, check_count
+from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count
 
 
 class PrivateMCMC(LastRun):
@@ -93,7 +95,7 @@ class PrivateMCMC(LastRun):
         num_steps: int | None = None,
         num_samples: int | None = None,
         num_chains: int = 1,
-        guarantee: Guarantee = "posterior",
+        guarantee: Guarantee = OF_PLANS,
         num_warmup: int = 0,
         n: int | None = None,
         execution: Execution | None = None,
@@ -182,6 +184,8 @@ class PrivateMCMC(LastRun):
         with no_value_checks(), blas_of_one_thread():
             charged = self._charged(checked, n)
             charged.check_new()
+            if self._execution.progress_bar:
+                announce(self._opening(n))
             steps = self._run.ready(checked, n, keys.provenance.generator)
             with charged.begun(keys) as job:
                 self._charge = job.charge
@@ -216,6 +220,13 @@ class PrivateMCMC(LastRun):
             self._thread = threading.current_thread()
         self._outcome = self._known = self._recorded = None
         make_room()
+
+    def _opening(self, n: int) -> str:
+        declared = self._run.declared
+        if isinstance(declared, Plan):
+            return declared.opening
+        known = f"preflight answers {self._run.decide(n).report.verdict!r}"
+        return opening(declared.target, n, declared.guarantee, known)
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
         check_arithmetic()

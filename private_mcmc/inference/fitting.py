@@ -25,7 +25,7 @@ from private_mcmc.data.table import (
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
-from private_mcmc.dossier.record import small_delta, warnings_of
+from private_mcmc.dossier.record import warnings_of
 from private_mcmc.errors import (
     DataSchemaError,
     DeclarationError,
@@ -47,7 +47,8 @@ from private_mcmc.planning.frontier import MaxError
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.report import number
-from private_mcmc.target import Adjacency, Guarantee, Target, check_count
+from private_mcmc.report.document import announce
+from private_mcmc.target import OF_FITS, Adjacency, Guarantee, Target, check_count, small_delta
 
 _OUTER = "That is with the outer ranges; those that are bought are narrower, and usually leave a smaller one."
 
@@ -98,7 +99,13 @@ class Planned:
         books = Bookkeeping(ledger, dataset, purpose, known_by=self.marks.known_by)
         refuse_changed(self.table, self.marks)
         if self.bounds is None:
+<<<<<<< HEAD
             return self._run(books, progress_bar, keep)
+=======
+            return self._run(books, progress_bar)
+        if progress_bar:  # before the bounds are charged
+            announce(self.plan.opening)
+>>>>>>> 4f7e7c75 (Defaults of delta and guarantee are stated once; runs say what is known of the posterior and how long they take; a declined plan is kept)
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
@@ -167,7 +174,7 @@ def plan_fit(
     delta: float | None = None,
     adjacency: Adjacency = "replace_one",
     n: int | None = None,
-    guarantee: Guarantee = "run",
+    guarantee: Guarantee = OF_FITS,
     max_error: MaxError | None = None,
     bounds_share: float = SHARE,
     public_rows: object = None,
@@ -177,7 +184,7 @@ def plan_fit(
     if n is not None:
         check_count("n", n)
     check_apart(table, public_rows)
-    target = Target(epsilon, 1e-6 if delta is None else delta, adjacency)
+    target = Target(epsilon, small_delta(1) if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError(
             "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
@@ -358,7 +365,7 @@ def fit(
     family: str = "bernoulli",
     priors: Sequence[str] = (),
     model: Model | None = None,
-    guarantee: Guarantee = "run",
+    guarantee: Guarantee = OF_FITS,
     max_error: MaxError | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,

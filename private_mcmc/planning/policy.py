@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -42,12 +43,14 @@ from private_mcmc.planning.planners import (
     policy_statement,
     prediction_for,
 )
+from private_mcmc.planning.simulate import measured
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, Model, PublicArguments, Record
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import telling
-from private_mcmc.target import Guarantee, Target, checked_guarantee
+from private_mcmc.target import OF_PLANS, Guarantee, Target, checked_guarantee, remarks_on_delta
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,6 +101,7 @@ def _read(path: PathLike, record: Record) -> Record:
             "choices": {str(name): float(value) for name, value in record["choices"].items()},
             "public": Public(**known) if known else None,
             "prediction": Prediction.from_record(record["prediction"]),
+            "seconds": float(int(record["seconds"])),
             **{name: record[name] for name in _OTHERWISE},
         }
     except DeclarationError:
@@ -167,6 +171,7 @@ class Plan:
         prediction: the error to expect, from synthetic rows of the declared domain.
         planner, choices: makes the policies of this model; the numbers of this one that were chosen.
         before: statements of what was released before the stages, within the same target.
+        seconds: what a run takes on this machine, about, as measured while the plan was made; 0 if unknown.
 
     Example:
         >>> from private_mcmc.models import logistic, logistic_rows
@@ -190,6 +195,7 @@ class Plan:
     planner: Planner = field(repr=False)
     choices: Choices
     before: tuple[Statement, ...] = ()
+    seconds: float = 0.0
 
     @property
     def budget(self) -> float:
@@ -204,6 +210,20 @@ class Plan:
     def statement_of(self, parts: tuple[Statement, ...]) -> Statement:
         """The policy's statement, with those of the stages that have run."""
         return policy_statement(self.target, self.n, self.reading.unit, self.planner.public, parts)
+
+    @cached_property
+    def posterior(self) -> str:
+        """What is known of the posterior itself, whatever the guarantee: quickly, in a few words."""
+        if self.certificate is not None:
+            return "certified at this target"
+        return known_of_posterior(self.reading, self.target, self.n)
+
+    @property
+    def opening(self) -> str:
+        """The run's first line: what is promised, what of the posterior itself, and how long it takes."""
+        return opening(self.target, self.n, self.guarantee, self.posterior) + (
+            f" Expected time: {in_minutes(self.seconds)}." if self.seconds > 0 else ""
+        )
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -245,6 +265,7 @@ class Plan:
             "temper": self.temper,
             "choices": dict(self.choices),
             "prediction": self.prediction.to_record(),
+            "seconds": round(self.seconds),
             "statement": self.statement.to_dict(),
             "certificate": _dict_of(self.certificate),
         }
@@ -302,6 +323,7 @@ class Plan:
             prediction=expected,
             planner=makes,
             choices=choices,
+            seconds=saved["seconds"],
         )
 
     def report(self, units: Mapping[str, str] | None = None) -> Report:
@@ -310,6 +332,7 @@ class Plan:
         whom = self.target.adjacency if unit is None else f"{self.target.adjacency} of {unit}"
         items: list[tuple[str, str]] = [
             ("guarantee", self.guarantee),
+            ("the posterior itself", self.posterior),
             ("target", f"ε = {at_most(self.target.epsilon)} at δ = {at_most(self.target.delta)}, {whom}"),
             ("rows" if unit is None else "persons", f"{self.n:,}"),
             ("budget of all stages", f"{at_most(self.budget)}-GDP"),
@@ -318,7 +341,9 @@ class Plan:
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
         ]
-        notes = tuple(Note(words) for words in self.assumed)
+        notes = tuple(Note(words) for words in (*remarks_on_delta(self.target.delta, self.n), *self.assumed))
+        if self.seconds > 0:
+            items.insert(-4, ("expected time of a run here", in_minutes(self.seconds)))
         if expected.high > 0:
             low, high = number(expected.low, 2), number(expected.high, 2)
             items.insert(-3, ("on most synthetic tables", f"{low} to {high}"))
@@ -365,7 +390,7 @@ def plan(
     target: Target,
     *,
     n: int,
-    guarantee: Guarantee = "posterior",
+    guarantee: Guarantee = OF_PLANS,
     model_args: PublicArguments | None = None,
     max_error: MaxError | None = None,
     public_rows: PublicRows | None = None,
@@ -419,8 +444,9 @@ def plan(
     makes = planner(reading, target, public, public_rows, coefficients)
     if max_error is not None:
         check_max_error(max_error, makes.read.names)
-    with telling(progress_bar):
+    with telling(progress_bar), measured() as expected:
         choices, prediction = makes.choose(budget, n, temper)
+        seconds = expected(n)
     if max_error is not None and not excess(prediction, max_error) <= 1:
 
         def elsewhere(epsilon: float, rows: int) -> Prediction:
@@ -441,4 +467,20 @@ def plan(
         prediction=prediction,
         planner=makes,
         choices=choices,
+        seconds=seconds,
     )
+
+
+def opening(target: Target, n: int, guarantee: Guarantee, posterior: str) -> str:
+    """The first line of every run."""
+    promised = f"ε = {at_most(target.epsilon)} at δ = {at_most(target.delta)} ({target.adjacency}, n = {n:,})"
+    said = " ".join(("", *remarks_on_delta(target.delta, n)))
+    return f"{promised}, guarantee='{guarantee}'; the posterior itself: {posterior}.{said}"
+
+
+def in_minutes(seconds: float) -> str:
+    """A rough time in words."""
+    if seconds < 60:
+        return "less than a minute"
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return f"about {hours} h {minutes} min" if hours else f"about {minutes} min"

@@ -6,9 +6,11 @@ Every stage is computed with its own noise on rows that each stand for many; pat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -83,7 +85,7 @@ def simulate(
 
     ``chain`` tells the compiled chain of a path.
     """
-    random = np.random.default_rng(seed)
+    began, random = time.perf_counter(), np.random.default_rng(seed)
     history: History = ()
     with jax.enable_x64(True):
         while (stage := policy.next(history)) is not None:
@@ -100,7 +102,26 @@ def simulate(
                 key = jax.random.key(len(history) + 64 * seed)
                 value = chain(stage).path(stage.schedule, stage.start, given, weights, key)
             history = (*history, CompletedStage(stage, value))
+    if (paces := _PACES.get()) is not None:
+        paces.append((time.perf_counter() - began) / len(weights))
     return history
+
+
+_PACES: ContextVar[list[float] | None] = ContextVar("paces", default=None)
+
+
+@contextmanager
+def measured() -> Iterator[Callable[[int], float]]:
+    """What is simulated meanwhile is timed: yields how many seconds the same for ``n`` rows will take, about.
+
+    All that is compiled is compiled again for them; each row takes what a synthetic one took at the quickest.
+    """
+    began, paces = time.perf_counter(), list[float]()
+    before = _PACES.set(paces)
+    try:
+        yield lambda n: time.perf_counter() - began + n * min(paces, default=0.0)
+    finally:
+        _PACES.reset(before)
 
 
 def _moments(

@@ -5,4 +5,5 @@ from private_mcmc.preflight.page import PreflightReport as PreflightReport
 from private_mcmc.preflight.refute.refutation import Refutation as Refutation
 from private_mcmc.preflight.run_statement import RunPart as RunPart
 from private_mcmc.preflight.verdict import examine as examine
+from private_mcmc.preflight.verdict import known_of_posterior as known_of_posterior
 from private_mcmc.preflight.verdict import preflight as preflight

@@ -17,7 +17,7 @@ from private_mcmc.preflight.run_statement import VerdictWord, run_advice, run_pa
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most, number
 from private_mcmc.schedule import Schedule
-from private_mcmc.target import Target, check_count, check_positive
+from private_mcmc.target import Target, check_count, check_positive, remarks_on_delta
 
 
 def structure(row_model: RowModel, known: Constants) -> Record:
@@ -149,7 +149,7 @@ def examine(
     return PreflightReport(
         model_name=model_name,
         verdict=verdict,
-        reasons=_reasons(row_model, known, proved, searched, target),
+        reasons=(*_reasons(row_model, known, proved, searched, target), *remarks_on_delta(target.delta, n)),
         unclipped=unclipped,
         target=target,
         n=n,
@@ -163,6 +163,18 @@ def examine(
         run=run,
         unit=row_model.unit,
     )
+
+
+def known_of_posterior(row_model: RowModel, target: Target, n: int) -> str:
+    """Whether one exact posterior draw is certified, in a few words: no refutation is searched."""
+    known = constants(row_model, None)
+    proved = certificates(row_model, known, n=n, temper=1.0, target=target, whole_curve=False)
+    if proved and meets(proved[0], target):
+        return "certified at this target as well"
+    if not proved:
+        return f"not certified: {_missing(row_model, known)}"
+    best = min(statement.epsilon(target.delta) for statement in proved)
+    return "not certified at this target" + (f", only at ε = {at_most(best)}" if math.isfinite(best) else "")
 
 
 def _agreed(

@@ -98,6 +98,8 @@ def json_types(value: Any) -> Any:
 
 # A long heading is folded, so that the words below it need not be.
 _HEADING = 14
+# The longest name that a table keeps on one line.
+_NAME = 36
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
 
 
@@ -182,7 +184,9 @@ def _table(block: Table) -> RichTable:
     for index, name in enumerate(block.columns):
         justify: Literal["left", "right"] = "right" if right_aligned(block, index) else "left"
         longest = max([_HEADING, *(len(cell(row[index])) for row in block.rows)])
-        table.add_column(_text(textwrap.fill(name, longest)), justify=justify, overflow="fold")
+        named = index == 0 and longest <= _NAME  # names stay on one line, what is beside them gives way
+        heading = _text(textwrap.fill(name, longest))
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=named)
     for row in block.rows:
         table.add_row(*(_text(cell(value)) for value in row))
     return table
@@ -224,6 +228,12 @@ def progress(what: str, num_steps: int, shown: bool) -> Iterator[Callable[[int],
         with suppress(*_CLOSED):
             if drawn:
                 bar.stop()
+
+
+def announce(words: str) -> None:
+    """A line on standard error; none where that is closed."""
+    with suppress(*_CLOSED):
+        print(visible(words), file=sys.stderr)
 
 
 _SAID: ContextVar[Callable[[str], None]] = ContextVar("said", default=lambda words: None)
