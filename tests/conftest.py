@@ -18,7 +18,7 @@ from jaxtyping import install_import_hook
 from tests.shapes import CHECKED
 
 # Array shapes in the kernels' types are checked in every call; before anything imports them.
-install_import_hook(list(CHECKED), "tests.shapes.checked")
+install_import_hook(CHECKED, "tests.shapes.checked")
 
 settings.register_profile("default", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("default")

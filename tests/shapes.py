@@ -1,11 +1,17 @@
 """Array shapes in the types of kernels, checked in every call of a test."""
 
 import re
+from pathlib import Path
 
 from beartype import beartype
 
-# With every module in them.
-CHECKED = ("private_mcmc.kernels",)
+ROOT = Path(__file__).parents[1]
+# Every module of kernels whose types have shapes.
+CHECKED = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "private_mcmc" / "kernels").rglob("*.py")
+    if "from jaxtyping import" in path.read_text(encoding="utf-8")
+)
 _SHAPE = re.compile(r"\b(Float|Bool|Int|UInt|Num|Shaped)\[")
 
 

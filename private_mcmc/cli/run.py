@@ -135,15 +135,13 @@ class RunOptions:
 
     def keep(self, made: Plan, out: Path) -> str:
         """Write the plan beside the folder that was to be, so that its minutes are not lost; says where."""
-        place = self.saved
-        if place is None and not made.before:  # bounds that are bought change the plan
-            names = (f"{out.name}-plan{k or ''}.json" for k in itertools.count())
-            place = next(one for name in names if not os.path.lexists(one := out.parent / name))
-            try:
-                made.save(place)
-            except PrivateMCMCError:  # arguments that no file holds, or a folder that cannot be written
-                place = None
-        if place is None:
+        if self.saved is not None or made.before:  # bounds that are bought change the plan
+            return ""
+        names = (f"{out.name}-plan{k or ''}.json" for k in itertools.count())
+        place = next(one for name in names if not os.path.lexists(one := out.parent / name))
+        try:
+            made.save(place)
+        except PrivateMCMCError:  # arguments that no file holds, or a folder that cannot be written
             return ""
         return (
             f" The plan is kept: the same command with --plan {place} in place of --epsilon goes on with it."

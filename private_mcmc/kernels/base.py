@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ class BySite:
     values: tuple[tuple[str, tuple[float, ...]], ...]
 
     @classmethod
-    def of(cls, given: Mapping[str, npt.ArrayLike]) -> BySite:
+    def of(cls, given: Mapping[str, npt.ArrayLike]) -> Self:
         """From ``{"w": 0.5, "b": [1.0, 2.0]}``."""
         flat = {name: np.ravel(np.asarray(value, np.float64)) for name, value in given.items()}
         return cls(tuple((name, tuple(values)) for name, values in flat.items()))

@@ -18,12 +18,13 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.cli.common import confirm
 from private_mcmc.cli.main import main
-from private_mcmc.cli.run import RunOptions
+from private_mcmc.cli.run import Prepared, RunOptions
 from private_mcmc.data.source import compile_model
 from private_mcmc.dossier.folder import Study
-from private_mcmc.dossier.record import small_delta, warnings_of
+from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
+from private_mcmc.target import small_delta
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
 KEY = ("--key", "owner.key")
@@ -279,6 +280,22 @@ def test_nothing_is_spent_before_it_is_confirmed(planned, monkeypatch, capsys):
         assert "Nothing keeps count" in shown.err
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     confirm(planned.plan, (), False, False)
+
+
+@pytest.mark.slow
+def test_a_declined_question_keeps_the_plan(planned, monkeypatch, tmp_path):
+    options = RunOptions(out=tmp_path / "study")
+    for name in ("study-plan.json", "study-plan1.json"):  # none is overwritten
+        monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+        with pytest.raises(pmc.DeclarationError, match=f"--plan .*{name}"):
+            options.carry_out(options.out, None, lambda: Prepared(planned.plan, (), {}, None))
+        kept = pmc.Plan.load(tmp_path / name, planned.asked.model)
+        assert kept.prediction == planned.plan.prediction and kept.statement == planned.plan.statement
+    with pytest.raises(pmc.DeclarationError, match=r"nothing was spent\. Answer"):
+        monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+        again = replace(options, saved=tmp_path / "study-plan.json")
+        again.carry_out(options.out, None, lambda: Prepared(planned.plan, (), {}, None))
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_weak_targets_are_named_in_plain_words():

@@ -1,4 +1,4 @@
-"""Every link of a page leads to a file, every page is listed, every command of ``make`` named exists."""
+"""Links lead to the files they name, every page is listed, every command of ``make`` named exists."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+NAMED = re.compile(r"\[`?([\w./-]+\.\w+)`?\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
 MAKE = re.compile(r"`make ([a-z-]+)")
 
 
@@ -15,6 +16,12 @@ MAKE = re.compile(r"`make ([a-z-]+)")
 def test_links_lead_to_files(page):
     links = LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_that_is_called_as_a_file_leads_to_that_file(page):
+    links = NAMED.findall(page.read_text(encoding="utf-8"))
+    assert [pair for pair in links if Path(pair[0]).name != Path(pair[1]).name] == []
 
 
 def test_every_page_is_in_the_contents():

@@ -8,7 +8,6 @@ import pandas
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.fitting import doubts
 
 NUMBER = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}}
@@ -122,12 +121,6 @@ def test_a_natural_mistake_gets_a_sentence_with_the_remedy(mistake, tmp_path, mo
     said = str(refusal.value)
     assert "\n" not in said and len(said) < 600
     assert str(SECRET) not in said
-
-
-def test_weak_targets_get_a_warning_in_plain_words():
-    assert "not below 1/n" in " ".join(warnings_of(pmc.Target(1.0, 0.5), 2000, object()))
-    assert "next to nothing" in " ".join(warnings_of(pmc.Target(100.0, 1e-6), 2000, object()))
-    assert "Nothing keeps count" in " ".join(warnings_of(pmc.Target(1.0, 1e-6), 2000, None))
 
 
 def test_few_rows_and_large_predicted_errors_are_said_in_plain_words():

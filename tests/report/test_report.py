@@ -234,3 +234,23 @@ def test_what_is_being_tried_is_said_on_a_terminal_alone(monkeypatch, shown, ter
     assert ("table 3 of 12" in said) == (shown and terminal)
     assert "before" not in said
     assert written.getvalue() == said
+
+
+def test_names_of_levels_stay_on_one_line_where_what_is_beside_them_can_give_way():
+    names = [f"education[Some college, year {year}]" for year in range(3)]
+    rows = tuple((name, "vs a level with a long name of its own", 0.25, 0.5, "0.1 to 0.3") for name in names)
+    table = report.Table(("term", "unit", "odds ratio against the first", "sd", "90% interval"), rows)
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    report.Report("", (table,)).show(console)
+    lines = console.file.getvalue().splitlines()
+    assert all(any(name in line for line in lines) for name in names)
+    assert max(map(len, lines)) <= 80
+
+
+def test_long_groups_are_folded_and_say_how_many_are_left_out():
+    rows = (("Intercept", 1.0), *((f"region[{k}]", 2.0) for k in range(61)), ("age", 3.0))
+    folded = report.folded(report.Table(("term", "estimate"), rows), "--all")
+    assert folded.rows[:16] == rows[:16]
+    assert folded.rows[16:] == (("… and 46 more: --all", None), ("age", 3.0))
+    for short in (rows[:16], rows[:17]):  # a row is not left out to say so in its place
+        assert report.folded(report.Table(("term", "estimate"), short), "--all").rows == short

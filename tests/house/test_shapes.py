@@ -1,0 +1,24 @@
+"""The shapes in kernels' types are checked while tests run, in modules that exist."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError
+
+from private_mcmc.kernels.gradient.clipping import weight
+from tests.shapes import CHECKED
+
+
+def test_the_modules_whose_shapes_are_checked_are_there_and_are_the_kernels():
+    assert all(importlib.util.find_spec(name) is not None for name in CHECKED)
+    parts = {name.removeprefix("private_mcmc.kernels.") for name in CHECKED}
+    assert {"step", "chain", "gradient.affine", "gradient.clipped", "gradient.clipping"} <= parts
+
+
+def test_a_wrong_shape_in_a_kernel_is_refused():
+    usable = np.ones(3, bool)
+    with pytest.raises(TypeCheckError):
+        weight(np.ones((3, 2)), 1.0, usable)
+    with pytest.raises(TypeCheckError):
+        weight(np.ones(4), 1.0, usable)

@@ -1,0 +1,96 @@
+"""What is said of every run: the guarantee, the posterior itself, its time, and a δ that is not below 1/n."""
+
+import inspect
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import private_mcmc as pmc
+from private_mcmc.dossier.page import page
+from private_mcmc.model import read
+from private_mcmc.models import logistic, logistic_rows
+from private_mcmc.planning import simulate
+from private_mcmc.planning.policy import in_minutes
+from private_mcmc.preflight import known_of_posterior
+from private_mcmc.target import OF_FITS, OF_PLANS
+from tests.soundness.front_door.plans import stages_of
+
+N = 1000
+ROWS = logistic_rows(2)
+RNG = np.random.default_rng(0)
+COLUMNS = {"X": RNG.normal(size=(N, 2)), "y": RNG.integers(0, 2, N)}
+
+
+def shown(report):
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    report.show(console)
+    return console.file.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.5, 1 / N, 1e-6])
+def test_a_delta_that_is_not_below_one_over_n_is_named_wherever_a_target_is_shown(delta, capsys):
+    target = pmc.Target(1.0, delta)
+    plan = replace(stages_of((1.0,), 0.5), target=target, n=N, reading=read(logistic, ROWS, n=N))
+    mcmc = pmc.PrivateMCMC(
+        pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0),
+        rows=ROWS, target=target, release="path", num_steps=8, guarantee="run",
+    )  # fmt: skip
+    mcmc.run(**COLUMNS)
+    first = capsys.readouterr().err
+    mcmc.print_summary()
+    places = {
+        "preflight": shown(pmc.preflight(logistic, ROWS, target, n=N).report),
+        "plan": shown(plan.report()),
+        "first line": plan.opening,
+        "first line of a declared run": first,
+        "statement": mcmc.statement.summary(delta),
+        "print_summary": capsys.readouterr().out,
+        "dossier": shown(page(mcmc.study())),
+    }
+    said = {name for name, text in places.items() if "is not below 1/n" in text}
+    assert said == (set(places) if delta >= 1 / N else set())
+    assert first.startswith("ε = 1 at δ = ") and "guarantee='run'; the posterior itself: " in first
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 30.0])
+@pytest.mark.parametrize("sd", [0.05, 2.0])
+def test_what_is_said_of_the_posterior_is_what_preflight_certifies(epsilon, sd):
+    target = pmc.Target(epsilon, 1e-6)
+    reading = read(logistic, ROWS, n=N, model_args={"sd": sd})
+    private = pmc.preflight(logistic, ROWS, target, n=N, model_args={"sd": sd}).verdict == "private"
+    assert known_of_posterior(reading, target, N).startswith("certified") == private
+
+
+def test_the_defaults_of_the_guarantee_are_stated_in_one_place():
+    assert (OF_PLANS, OF_FITS) == ("posterior", "run")
+    for function, usual in ((pmc.plan, OF_PLANS), (pmc.PrivateMCMC, OF_PLANS), (pmc.fit, OF_FITS)):
+        assert inspect.signature(function).parameters["guarantee"].default == usual
+    package = Path(pmc.__file__).parent
+    again = r"guarantee\b[^=\n]*(\)\]|Guarantee[^=\n]*) = [\"']|1e-6 if delta|delta: float = 1e-[56],"
+    stated = {
+        path.relative_to(package).as_posix()
+        for folder in ("inference", "planning", "dossier")
+        for path in (package / folder).rglob("*.py")
+        if re.search(again, path.read_text())
+    }
+    assert stated == set()
+
+
+def test_expected_time_is_what_was_tried_and_the_quickest_synthetic_row_for_every_row(monkeypatch):
+    ticks = iter([0.0, 1.0, 21.0, 22.0, 32.0, 40.0, 40.0])
+    monkeypatch.setattr(simulate.time, "perf_counter", lambda: next(ticks))
+    policy = stages_of((), 0.5).policy
+    with simulate.measured() as expected:
+        for _ in range(2):
+            simulate.simulate(policy, None, {}, np.ones(10), 0)
+        assert expected(1000) == 40.0 + 1000 * 1.0
+        assert expected(0) == 40.0
+    assert [in_minutes(seconds) for seconds in (59.0, 61.0, 3700.0)] == [
+        "less than a minute", "about 2 min", "about 1 h 2 min"
+    ]  # fmt: skip
