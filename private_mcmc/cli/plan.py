@@ -167,6 +167,7 @@ def record(made: Plan) -> dict[str, object]:
     """A plan as plain data."""
     return {
         "guarantee": made.guarantee,
+        "posterior": made.posterior,
         "temper": made.temper,
         "n": made.n,
         "gdp": made.budget,

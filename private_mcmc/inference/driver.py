@@ -25,6 +25,7 @@ from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import Plan
 from private_mcmc.planning.policy import opening
+from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations
@@ -225,7 +226,9 @@ class PrivateMCMC(LastRun):
         declared = self._run.declared
         if isinstance(declared, Plan):
             return declared.opening
-        known = f"preflight answers {self._run.decide(n).report.verdict!r}"
+        known = "certified at this target"  # refused otherwise
+        if declared.guarantee == "run":
+            known = known_of_posterior(self._run.decide(n).reading, declared.target, n, declared.temper)
         return opening(declared.target, n, declared.guarantee, known)
 
     def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:

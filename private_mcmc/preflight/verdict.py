@@ -165,10 +165,10 @@ def examine(
     )
 
 
-def known_of_posterior(row_model: RowModel, target: Target, n: int) -> str:
+def known_of_posterior(row_model: RowModel, target: Target, n: int, temper: float = 1.0) -> str:
     """Whether one exact posterior draw is certified, in a few words: no refutation is searched."""
     known = constants(row_model, None)
-    proved = certificates(row_model, known, n=n, temper=1.0, target=target, whole_curve=False)
+    proved = certificates(row_model, known, n=n, temper=temper, target=target, whole_curve=False)
     if proved and meets(proved[0], target):
         return "certified at this target as well"
     if not proved:
