@@ -25,12 +25,8 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.shape import check_types, check_values, read_text
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
-<<<<<<< HEAD
-from private_mcmc.report import at_least, at_most
-from private_mcmc.target import Target
-=======
+from private_mcmc.report import at_most
 from private_mcmc.target import Target, remarks_on_delta
->>>>>>> 4f7e7c75 (Defaults of delta and guarantee are stated once; runs say what is known of the posterior and how long they take; a declined plan is kept)
 
 if TYPE_CHECKING:
     import arviz
@@ -285,16 +281,7 @@ _LARGE_EPSILON = 10.0
 
 def warnings_of(target: Target, n: int, ledger: object | None) -> tuple[str, ...]:
     """Remarks on a target for ``n`` rows, and on a run that no ledger counts."""
-<<<<<<< HEAD
-    found = []
-    if target.delta * n >= 1:
-        found.append(
-            f"δ = {at_most(target.delta, 6)} is not below 1/n = {at_least(1 / n, 2)}: publishing one whole "
-            f"row at random would meet such a target. Choose δ of at most {at_least(small_delta(n), 6)}."
-        )
-=======
     found = [*remarks_on_delta(target.delta, n)]
->>>>>>> 4f7e7c75 (Defaults of delta and guarantee are stated once; runs say what is known of the posterior and how long they take; a declined plan is kept)
     if target.epsilon > _LARGE_EPSILON:
         found.append(
             f"ε = {at_most(target.epsilon, 6)} promises next to nothing: what is published may be "

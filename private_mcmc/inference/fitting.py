@@ -99,13 +99,9 @@ class Planned:
         books = Bookkeeping(ledger, dataset, purpose, known_by=self.marks.known_by)
         refuse_changed(self.table, self.marks)
         if self.bounds is None:
-<<<<<<< HEAD
             return self._run(books, progress_bar, keep)
-=======
-            return self._run(books, progress_bar)
         if progress_bar:  # before the bounds are charged
             announce(self.plan.opening)
->>>>>>> 4f7e7c75 (Defaults of delta and guarantee are stated once; runs say what is known of the posterior and how long they take; a declined plan is kept)
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}

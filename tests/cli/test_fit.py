@@ -288,13 +288,13 @@ def test_a_declined_question_keeps_the_plan(planned, monkeypatch, tmp_path):
     for name in ("study-plan.json", "study-plan1.json"):  # none is overwritten
         monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
         with pytest.raises(pmc.DeclarationError, match=f"--plan .*{name}"):
-            options.carry_out(options.out, None, lambda: Prepared(planned.plan, (), {}, None))
+            options.carry_out(options.out, None, lambda keep: Prepared(planned.plan, (), {}, None))
         kept = pmc.Plan.load(tmp_path / name, planned.asked.model)
         assert kept.prediction == planned.plan.prediction and kept.statement == planned.plan.statement
     with pytest.raises(pmc.DeclarationError, match=r"nothing was spent\. Answer"):
         monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
         again = replace(options, saved=tmp_path / "study-plan.json")
-        again.carry_out(options.out, None, lambda: Prepared(planned.plan, (), {}, None))
+        again.carry_out(options.out, None, lambda keep: Prepared(planned.plan, (), {}, None))
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -2,11 +2,11 @@
 
 import importlib.util
 
-import numpy as np
+import jax.numpy as jnp
 import pytest
 from jaxtyping import TypeCheckError
 
-from private_mcmc.kernels.gradient.clipping import weight
+from private_mcmc.kernels.gradient.clipping import clipped_sum
 from tests.shapes import CHECKED
 
 
@@ -17,8 +17,7 @@ def test_the_modules_whose_shapes_are_checked_are_there_and_are_the_kernels():
 
 
 def test_a_wrong_shape_in_a_kernel_is_refused():
-    usable = np.ones(3, bool)
-    with pytest.raises(TypeCheckError):
-        weight(np.ones((3, 2)), 1.0, usable)
-    with pytest.raises(TypeCheckError):
-        weight(np.ones(4), 1.0, usable)
+    present = jnp.ones(3, bool)
+    for gradients in (jnp.ones((3, 2, 2)), jnp.ones((4, 2))):
+        with pytest.raises(TypeCheckError):
+            clipped_sum(gradients, present, 1.0)
