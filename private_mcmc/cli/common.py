@@ -74,10 +74,10 @@ def _writable(path: Path | None) -> Path | None:
 
 
 # Checked when the command line is read, before any work.
-AllOption = Annotated[bool, typer.Option("--all", help="show every level of long groups")]
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="write an HTML report to this file", callback=_writable)
 ]
+AllOption = Annotated[bool, typer.Option("--all", help="show every level of long groups")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the ledger owner's secret key")]
 
