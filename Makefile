@@ -84,7 +84,7 @@ peers:
 bench-utility: $(VENV)/.bench peers
 	$(BIN)/python benchmarks/utility.py --json build/utility.json --resume --html build/utility.html
 
-# The papers' claims beside our numbers, and the two pages of the documentation made of them.
+# The papers' claims beside our numbers, and two pages beside the code made of them.
 papers: $(VENV)/.installed
 	mkdir -p build/papers
 	for paper in 000 001 002 004 beyond; do \

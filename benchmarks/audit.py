@@ -1,4 +1,4 @@
-"""How fast and how sharp the audit is: writes docs/auditing.md.
+"""How fast and how sharp the audit is: writes benchmarks/measured/audit.md.
 
     python -m benchmarks.audit
 
@@ -84,7 +84,7 @@ def main() -> None:
         "seconds": {"linear": throughput(line, "real"), "logistic": throughput(logistic, "binary")},
     }
     keep("audit.json", found)
-    put("auditing.md", "python -m benchmarks.audit", written(found))
+    put("audit.md", "python -m benchmarks.audit", written(found))
 
 
 if __name__ == "__main__":

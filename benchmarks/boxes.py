@@ -1,6 +1,6 @@
 """A clip for each coordinate, or one of the norm in the run's metric: which errs less at one price?
 
-    python -m benchmarks.boxes   # two minutes; writes benchmarks/measured/boxes.json and docs/choosing.md
+    python -m benchmarks.boxes   # two minutes; writes benchmarks/measured/boxes.json and boxes.md
 
 One release of the sum of clipped row gradients at the mode, under Gaussian noise of cost ``m``-GDP: its error
 in posterior sds, bias and noise together, root mean square over coordinates. Four ways of clipping:
@@ -207,7 +207,7 @@ def main() -> None:
     ways = "norm, isotropic", "norm, metric of the information (plans)", "norm, best diagonal metric", "box"
     head = f"| rows | {' | '.join(ways)} |"
     put(
-        "choosing.md", "python -m benchmarks.boxes", [head, "|---|---|---|---|---|", *rows, "", *said(ratios)]
+        "boxes.md", "python -m benchmarks.boxes", [head, "|---|---|---|---|---|", *rows, "", *said(ratios)]
     )
     print("\n".join((*rows, *said(ratios))))
 

@@ -2,7 +2,7 @@
 
     python benchmarks/calibration.py [--problems adult counts softmax …] [--real adult crashes …]
         [--epsilons 0.1 0.3 1 3 10] [--replicates 20] [--adjacency replace_one] [--guarantee run]
-        [--json FILE] [--minutes 10] [--page docs/intervals.md]
+        [--json FILE] [--minutes 10] [--page benchmarks/measured/calibration.md]
 
 Two questions, for the posterior given what was released. *Simulated*: parameters are drawn from the prior,
 outcomes from the model at real or synthetic covariates, stages with their noise by the code that plans
@@ -40,7 +40,7 @@ from private_mcmc.report.drawing import png
 
 Array = npt.NDArray[np.float64]
 LEVELS = (0.5, 0.9)
-_PICTURE = "pictures/calibration.png"
+_PICTURE = "calibration.png"
 _BESIDE, _COLORS = 1.06, 5
 _STYLES: tuple[Literal["solid", "dashed", "dotted"], ...] = ("solid", "dashed", "dotted")
 _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"

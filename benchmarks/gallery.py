@@ -133,12 +133,10 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Gallery",
         "",
-        "This page shows fifteen models to start from. Each is a notebook kept as text: rows, verdict, plan, "
-        "run, and the private posterior beside the one without privacy. The target is "
-        f"ε = {first['epsilon']:g} and δ = {first['delta']:g}, for one row (or person) replaced. Data are "
-        "synthetic, and noise is drawn anew in every run. The page is written by "
-        "`python -m benchmarks.gallery` from `examples/gallery/`; `jupytext --to ipynb` converts one for "
-        "Jupyter.",
+        "Fifteen models to start from, each a notebook in `examples/gallery/` (`jupytext --to ipynb` converts "
+        "it): rows, verdict, plan, run, and the private posterior beside the one without privacy, at "
+        f"ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row (or person) replaced, on synthetic "
+        "data. `python -m benchmarks.gallery` executes them and writes this page.",
         "",
         "| model | rows | posterior itself | expected error | error | preflight, plan, run (s) |",
         "|---|---|---|---|---|---|",
@@ -152,11 +150,10 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         )
     lines += [
         "",
-        "- *Posterior itself* is preflight's verdict on the posterior at that target. Every run here is "
-        'private by its own noise (`guarantee="run"`).',
-        "- *Expected error* is the plan's prediction. A network's expected error is that of its losses.",
-        "- *Error* is the root mean square difference of posterior means, in posterior sds.",
-        "- *Seconds* were measured on a busy machine of two cores.",
+        "*Posterior itself* is preflight's verdict at that target; every run is private by its own noise "
+        '(`guarantee="run"`). *Expected error* is the plan\'s prediction, *error* the root mean square '
+        "difference of posterior means, in posterior sds (of rows' losses for a mixture and a network). "
+        "Seconds are those of a busy machine of two cores.",
         "",
         '??? example "What every notebook does: examples/gallery/study.py"',
         "    ```python",
@@ -177,11 +174,6 @@ def page(results: dict[str, dict[str, Any]]) -> str:
             f"## {title} {{ #{name.replace('_', '-')} }}",
             "",
             text,
-            "",
-            f"- **Rows** `{found['rows']}`, n = {found['n']:,}.",
-            f"- **Posterior** {found['verdict']}: {found['reason']}.",
-            f"- **Plan** {', '.join(found['plan'])}; expected error {found['expected']:.2f} {found['unit']}; "
-            f"error in this run {found['error']:.2f}.",
             "",
             f"![Intervals of {title[0].lower() + title[1:]}, private and not](gallery/{name}.png)",
             "",

@@ -1,6 +1,6 @@
 """Ten million rows from a Parquet file with flat memory.
 
-    python -m benchmarks.large        # writes benchmarks/measured/large.json and docs/scale.md
+    python -m benchmarks.large        # writes benchmarks/measured/large.json and large.md
 
 Writes a file of made-up rows group by group, then runs a few private steps on it, which read it block by
 block. Reports seconds a step and the largest resident set of each part; exit code 1 where the run needs more
@@ -112,7 +112,7 @@ def main() -> int:
         found = run(path, asked.rows, asked.steps)
     print(json.dumps(found, indent=1))
     keep("large.json", found)
-    put("scale.md", "python -m benchmarks.large", shown(found))
+    put("large.md", "python -m benchmarks.large", shown(found))
     return 0 if found["peak_after"] - found["peak_before"] <= MOST else 1
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.persons [--panel RandHIE InstEval VerbAgg] [--epsilon 1 3] [--json FILE]
     python -m benchmarks.persons --latents [intercept poisson items frailty] [--epsilon 1 3] [--json FILE]
-    python -m benchmarks.persons --page                  # docs/persons.md, from what was measured of latents
+    python -m benchmarks.persons --page                  # benchmarks/measured/latents.md, from what was measured of latents
 
 The tables are described in ``persons_data.py``. Three promises at the same (ε, δ): one year is protected
 ("rows"), a whole person by the group bound on rows ("group"), or a whole person whose sum is clipped as one
@@ -32,7 +32,7 @@ from private_mcmc import accounting
 from private_mcmc.models import logistic
 
 DELTA = 1e-6
-PAGE = Path(__file__).parents[1] / "docs/persons.md"
+PAGE = Path(__file__).parent / "measured/latents.md"
 LATENTS = PAGE.parent / "persons/latents.json"
 CLIPS = (1.0, 2.0, 3.0, 5.0, 8.0)
 STEP = 0.2

@@ -9,7 +9,7 @@ posterior mean by 50 % and 90 % intervals, energy distance of draws. Each run of
 a seed of its own, always the same, so that versions are compared in pairs; ``ours`` alone draws its noise
 anew, as releases do. ``make bench-utility`` first creates
 the environments of peers that need other versions of our dependencies. ``--write`` puts our runs beside the
-oracle into ``docs/utility.md``.
+oracle into ``benchmarks/measured/utility.md``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=tuple(methods(BUILD, BUILD)), help="default: all")
     parser.add_argument("--json", type=Path, help="save every result here")
     parser.add_argument("--html", type=Path, help="write a page with plots here")
-    parser.add_argument("--write", action="store_true", help="write our runs into docs/utility.md")
+    parser.add_argument("--write", action="store_true", help="write our runs into benchmarks/measured/utility.md")
     parser.add_argument("--resume", action="store_true", help="add the runs that the JSON file lacks")
     parser.add_argument("--cases", type=Path, help="folder of published posteriors, for wells and nes")
     parser.add_argument("--peers", type=Path, default=BUILD / "peers", help="environments of peers")

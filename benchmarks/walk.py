@@ -1,7 +1,7 @@
 """A walk through real tables of people, by commands alone: is what a new user gets right, and as promised?
 
     python -m benchmarks.walk [NAMES] [--epsilon 1 3] [--folder build/walk]   # minutes for every fit
-    python -m benchmarks.walk --page                  # the table in docs/tables.md anew
+    python -m benchmarks.walk --page                  # the table in benchmarks/measured/walk.md anew
 
 Each table of ``walk.yaml`` is written as its owner would have it, declared from its documentation, and taken
 through ``init``, ``fit``, ``report``, ``summary`` and ``verify`` as processes. What comes out is compared
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
 ROOT = Path(__file__).parents[1]
-RESULTS, PAGE = ROOT / "docs/walk.json", ROOT / "docs/tables.md"
+RESULTS, PAGE = ROOT / "benchmarks/measured/walk.json", ROOT / "benchmarks/measured/walk.md"
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "benchmarks/walk.yaml").read_text(encoding="utf-8"))
 _BEGIN, _END = "<!-- walk: begin -->", "<!-- walk: end -->"
 _LIMIT = 1800
@@ -131,7 +131,7 @@ def compared(folder: Path, table: Path) -> dict[str, Any]:
 
 
 def page(results: dict[str, Any]) -> str:
-    """The table of ``docs/tables.md``."""
+    """The table of ``benchmarks/measured/walk.md``."""
     lines = [
         "| table | people | family | ε | predicted error | error seen | 90 % intervals that hold |",
         "|---|---|---|---|---|---|---|",

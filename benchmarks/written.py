@@ -1,4 +1,4 @@
-"""Numbers that a command measured, put into a page between two comments that name the command."""
+"""Numbers that a command measured, put into a table of ``benchmarks/measured`` between two comments that name the command."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def put(page: str, command: str, lines: list[str]) -> None:
-    """Replace what stands in ``docs/page`` between ``<!-- command -->`` and ``<!-- end -->``."""
-    path = ROOT / "docs" / page
+    """Replace what stands in ``benchmarks/measured/page`` between ``<!-- command -->`` and ``<!-- end -->``."""
+    path = ROOT / "benchmarks" / "measured" / page
     before, rest = path.read_text(encoding="utf-8").split(f"<!-- {command} -->\n", 1)
     after = rest.split("<!-- end -->", 1)[1]
     text = "\n".join(["", *lines, "", ""])

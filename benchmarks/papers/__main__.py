@@ -24,7 +24,7 @@ PAGES = {
     "004": ("bkpp", "Borovykh, Kantas, Parpas, Pavliotis: anisotropic Langevin dynamics"),
     "beyond": ("beyond", "What we know that the papers do not"),
 }
-_DOCS = Path(__file__).parents[2] / "docs"
+_HERE = Path(__file__).parent
 app = typer.Typer(add_completion=False)
 
 
@@ -42,11 +42,11 @@ def make(key: str, full: bool = False) -> Page:
 
 
 def written() -> dict[str, str]:
-    """The two pages of the documentation, from the fast settings."""
+    """The two pages beside this file, from the fast settings."""
     records: list[dict[str, Any]] = [make(key).to_dict() for key in PAGES]
     return {
-        "papers.md": docs.papers_page(records[:-1]),
-        "beyond-the-papers.md": docs.beyond_page(records[-1]),
+        "README.md": docs.papers_page(records[:-1]),
+        "BEYOND.md": docs.beyond_page(records[-1]),
     }
 
 
@@ -93,7 +93,7 @@ def papers(
         return
     if paper == "docs":
         for name, text in written().items():
-            write_whole(_DOCS / name, text)
+            write_whole(_HERE / name, text)
         return
     page = make(paper, full)
     page.report.show()

@@ -1,4 +1,4 @@
-"""``docs/papers.md`` and ``docs/beyond-the-papers.md``, written from the pages' records."""
+"""``README.md`` and ``BEYOND.md`` beside this file, written from the pages' records."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ _STATUSES = (
     ("not proved", "the number may be right, the printed proof is not"),
     ("not run", "needs trained networks; the command is given"),
 )
-# Wide tables have the whole page.
-_HEAD = """---
-hide: [navigation, toc]
----
-
-<!-- Written by `python -m benchmarks.papers docs`: change benchmarks/papers/pages/ instead. -->
+_HEAD = """<!-- Written by `python -m benchmarks.papers docs`: change benchmarks/papers/pages/ instead. -->
 
 """
 
@@ -58,7 +53,7 @@ def papers_page(records: Iterable[dict[str, Any]]) -> str:
         "```",
         "",
         "From a checkout: the papers' code is not in the wheel. What goes beyond the papers: "
-        "[What we know that the papers do not](beyond-the-papers.md).",
+        "[What we know that the papers do not](BEYOND.md).",
         "",
         *_table(("short", "means"), _ABBREVIATIONS),
         "",
@@ -98,7 +93,7 @@ def beyond_page(record: dict[str, Any]) -> str:
         "On the papers' own axes: ε (or what is named) of their best bound beside ours, at one "
         "setting each. The "
         "plots are on the page of `python -m benchmarks.papers beyond --html beyond.html`. "
-        "Claim by claim: [The papers](papers.md).",
+        "Claim by claim: [The papers](README.md).",
         "",
         _made(record),
         "",

@@ -30,7 +30,7 @@ def test_peers_beside_us_are_those_that_are_installed(library):
 
 
 def test_errors_that_are_quoted_are_those_of_the_measured_page():
-    measured = (ROOT / "docs/utility.md").read_text(encoding="utf-8")
+    measured = (ROOT / "benchmarks/measured/utility.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:5] for line in measured.splitlines() if line.startswith(("| 1 |", "| 3 |"))]
     first = {(one[0].strip(), one[1].strip()): one[3].split("±")[0].strip() for one in rows if len(one) == 4}
     for name, words in (("diffprivlib", "diffprivlib"), ("DP-SGD", "DP-SGD"), ("d3p", "d3p")):

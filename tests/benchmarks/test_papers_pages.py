@@ -118,11 +118,11 @@ def same(one, two):
 def test_the_documentation_is_what_the_command_writes(pages):
     records = [page.to_dict() for page in pages.values()]
     written = {
-        "papers.md": docs.papers_page(records[:-1]),
-        "beyond-the-papers.md": docs.beyond_page(records[-1]),
+        "README.md": docs.papers_page(records[:-1]),
+        "BEYOND.md": docs.beyond_page(records[-1]),
     }
     for name, text in written.items():
-        there = cells((ROOT / "docs" / name).read_text(encoding="utf-8"))
+        there = cells((ROOT / "benchmarks/papers" / name).read_text(encoding="utf-8"))
         here = cells(text)
         assert [row[0] for row in there] == [row[0] for row in here], f"{name}: run `make papers`"
         for old, new in zip(there, here, strict=True):

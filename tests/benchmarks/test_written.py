@@ -6,7 +6,7 @@ from benchmarks import boxes, large, noise_aware, written
 
 
 def test_the_page_shows_the_errors_that_are_kept():
-    page = (written.ROOT / "docs/choosing.md").read_text(encoding="utf-8")
+    page = (written.ROOT / "benchmarks/measured/boxes.md").read_text(encoding="utf-8")
     kept = written.kept("boxes.json")
     for name, errors in kept["errors"].items():
         assert f"| {name} | {' | '.join(f'{one:.2f}' for one in errors)} |" in page
@@ -29,12 +29,12 @@ def test_a_clip_that_leaves_nothing_of_the_slope_errs_without_bound():
 
 
 def test_the_page_says_of_ten_million_rows_what_was_measured():
-    page = (written.ROOT / "docs/scale.md").read_text(encoding="utf-8")
+    page = (written.ROOT / "benchmarks/measured/large.md").read_text(encoding="utf-8")
     assert "\n".join(large.shown(written.kept("large.json"))) in page
 
 
 def test_the_page_compares_with_noise_aware_peers_as_measured():
-    page = (written.ROOT / "docs/utility.md").read_text(encoding="utf-8")
+    page = (written.ROOT / "benchmarks/measured/utility.md").read_text(encoding="utf-8")
     assert "\n".join(noise_aware.page(written.kept(noise_aware.KEPT))) in page
 
 

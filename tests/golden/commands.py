@@ -1,4 +1,4 @@
-"""The options of every command in ``docs/commands.md``; ``python -m tests.golden.commands`` writes them."""
+"""The options of every command in ``commands.md`` beside this file; ``python -m tests.golden.commands`` writes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from private_mcmc.cli.main import app
 
-PAGE = Path(__file__).parents[2] / "docs/commands.md"
+PAGE = Path(__file__).parent / "commands.md"
 BEGIN, END = "<!-- options: python -m tests.golden.commands -->", "<!-- end of options -->"
 # Every command has these.
 _COMMON = {"--help", "--json"}
@@ -43,7 +43,7 @@ def text() -> str:
 
 
 def shown() -> str:
-    """What the page has."""
+    """What the record has."""
     return PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
 
 
