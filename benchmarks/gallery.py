@@ -16,6 +16,7 @@ import io
 import json
 import re
 import sys
+import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -47,6 +48,7 @@ ORDER = (
     "gaussian_process",
     "network",
 )
+_PARAGRAPH = textwrap.TextWrapper(width=118, break_on_hyphens=False)
 # Of the error of the means: of what the plan said beforehand, which a correct one passes by chance once in
 # 10^4 runs of one coefficient, and less often with more.
 MOST_ERROR = 4.0
@@ -133,10 +135,12 @@ def page(results: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Gallery",
         "",
-        "Fifteen models to start from, each a notebook in `examples/gallery/` (`jupytext --to ipynb` converts "
-        "it): rows, verdict, plan, run, and the private posterior beside the one without privacy, at "
-        f"ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row (or person) replaced, on synthetic "
-        "data. `python -m benchmarks.gallery` executes them and writes this page.",
+        _PARAGRAPH.fill(
+            "Fifteen models to start from, each a notebook in `examples/gallery/` (`jupytext --to ipynb` converts "
+            "it): rows, verdict, plan, run, and the private posterior beside the one without privacy, at "
+            f"ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row (or person) replaced, on synthetic "
+            "data. `python -m benchmarks.gallery` executes them and writes this page."
+        ),
         "",
         "| model | rows | posterior itself | expected error | error | preflight, plan, run (s) |",
         "|---|---|---|---|---|---|",
@@ -150,10 +154,12 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         )
     lines += [
         "",
-        "*Posterior itself* is preflight's verdict at that target; every run is private by its own noise "
-        '(`guarantee="run"`). *Expected error* is the plan\'s prediction, *error* the root mean square '
-        "difference of posterior means, in posterior sds (of rows' losses for a mixture and a network). "
-        "Seconds are those of a busy machine of two cores.",
+        _PARAGRAPH.fill(
+            "*Posterior itself* is preflight's verdict at that target; every run is private by its own noise "
+            '(`guarantee="run"`). *Expected error* is the plan\'s prediction, *error* the root mean square '
+            "difference of posterior means, in posterior sds (of rows' losses for a mixture and a network). "
+            "Seconds are those of a busy machine of two cores."
+        ),
         "",
         '??? example "What every notebook does: examples/gallery/study.py"',
         "    ```python",

@@ -10,10 +10,8 @@ _OUTSIDE = re.compile(
 )
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The page without such links, unless they lead to another page."""
-    if page.file.src_uri.startswith("decisions/"):
-        return markdown
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page with such links as plain words."""
     return _OUTSIDE.sub(r"\1", markdown)
 
 
