@@ -206,9 +206,7 @@ def main() -> None:
     rows = [f"| {name} | {' | '.join(f'{one:.2f}' for one in each)} |" for name, each in found.items()]
     ways = "norm, isotropic", "norm, metric of the information (plans)", "norm, best diagonal metric", "box"
     head = f"| rows | {' | '.join(ways)} |"
-    put(
-        "boxes.md", "python -m benchmarks.boxes", [head, "|---|---|---|---|---|", *rows, "", *said(ratios)]
-    )
+    put("boxes.md", "python -m benchmarks.boxes", [head, "|---|---|---|---|---|", *rows, "", *said(ratios)])
     print("\n".join((*rows, *said(ratios))))
 
 

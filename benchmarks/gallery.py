@@ -136,10 +136,10 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         "# Gallery",
         "",
         _PARAGRAPH.fill(
-            "Fifteen models to start from, each a notebook in `examples/gallery/` (`jupytext --to ipynb` converts "
-            "it): rows, verdict, plan, run, and the private posterior beside the one without privacy, at "
-            f"ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row (or person) replaced, on synthetic "
-            "data. `python -m benchmarks.gallery` executes them and writes this page."
+            "Fifteen models to start from, each a notebook in `examples/gallery/` (`jupytext --to ipynb` "
+            "converts it): rows, verdict, plan, run, the private posterior beside the one without privacy, at "
+            f"ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row (or person) replaced, on "
+            "synthetic data. `python -m benchmarks.gallery` executes them and writes this page."
         ),
         "",
         "| model | rows | posterior itself | expected error | error | preflight, plan, run (s) |",
@@ -173,7 +173,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
             f"Of the {len(ORDER)} notebooks these have not been run to their end, and nothing is claimed of "
             f"what they would show: {', '.join(waiting)}.",
         ]
-    for name, found in results.items():
+    for name in results:
         title, text = heading(name)
         lines += [
             "",

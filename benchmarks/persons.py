@@ -2,7 +2,7 @@
 
     python -m benchmarks.persons [--panel RandHIE InstEval VerbAgg] [--epsilon 1 3] [--json FILE]
     python -m benchmarks.persons --latents [intercept poisson items frailty] [--epsilon 1 3] [--json FILE]
-    python -m benchmarks.persons --page                  # benchmarks/measured/latents.md, from what was measured of latents
+    python -m benchmarks.persons --page      # measured/latents.md, from what was measured of latents
 
 The tables are described in ``persons_data.py``. Three promises at the same (ε, δ): one year is protected
 ("rows"), a whole person by the group bound on rows ("group"), or a whole person whose sum is clipped as one

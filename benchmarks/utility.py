@@ -117,7 +117,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=tuple(methods(BUILD, BUILD)), help="default: all")
     parser.add_argument("--json", type=Path, help="save every result here")
     parser.add_argument("--html", type=Path, help="write a page with plots here")
-    parser.add_argument("--write", action="store_true", help="write our runs into benchmarks/measured/utility.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write our runs into benchmarks/measured/utility.md"
+    )
     parser.add_argument("--resume", action="store_true", help="add the runs that the JSON file lacks")
     parser.add_argument("--cases", type=Path, help="folder of published posteriors, for wells and nes")
     parser.add_argument("--peers", type=Path, default=BUILD / "peers", help="environments of peers")

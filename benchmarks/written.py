@@ -1,4 +1,4 @@
-"""Numbers that a command measured, put into a table of ``benchmarks/measured`` between two comments that name the command."""
+"""Numbers that a command measured, put into a page of ``measured/`` between two comments that name it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def put(page: str, command: str, lines: list[str]) -> None:
-    """Replace what stands in ``benchmarks/measured/page`` between ``<!-- command -->`` and ``<!-- end -->``."""
+    """Replace what stands in ``measured/page`` between ``<!-- command -->`` and ``<!-- end -->``."""
     path = ROOT / "benchmarks" / "measured" / page
     before, rest = path.read_text(encoding="utf-8").split(f"<!-- {command} -->\n", 1)
     after = rest.split("<!-- end -->", 1)[1]

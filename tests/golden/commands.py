@@ -1,4 +1,4 @@
-"""The options of every command in ``commands.md`` beside this file; ``python -m tests.golden.commands`` writes them."""
+"""The options of every command, in ``commands.md``; ``python -m tests.golden.commands`` writes them."""
 
 from __future__ import annotations
 

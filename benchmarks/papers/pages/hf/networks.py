@@ -189,7 +189,9 @@ def _attacked() -> Iterator[Claim]:
     for figure, name, states, relation, accuracy in _ATTACKS:
         record = measured(figure)
         last = None if record is None else record["epochs"][-1]
-        why = f"needs trained networks: `{_RUN} {figure}`; 200 of them are in benchmarks/papers/EXPERIMENTS.md"
+        why = (
+            f"needs trained networks: `{_RUN} {figure}`; 200 of them are in benchmarks/papers/EXPERIMENTS.md"
+        )
         if record is not None and last is not None:
             why = (
                 f"{4 * record['experiment']['models']} networks prove at most "
