@@ -137,7 +137,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         "",
         _PARAGRAPH.fill(
             "Fifteen models to start from, each a notebook in `examples/gallery/` (`jupytext --to ipynb` "
-            "converts it): rows, verdict, plan, run, the private posterior beside the one without privacy, at "
+            "converts it): rows, verdict, plan, run, private posterior beside the one without privacy, at "
             f"ε = {first['epsilon']:g} and δ = {first['delta']:g} for one row (or person) replaced, on "
             "synthetic data. `python -m benchmarks.gallery` executes them and writes this page."
         ),

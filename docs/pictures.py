@@ -1,4 +1,4 @@
-"""The pictures of docs/ideas.md: ``python docs/pictures.py`` writes them into docs/pictures/."""
+"""The pictures of docs/choosing.md: ``python docs/pictures.py`` writes them into docs/pictures/."""
 
 from dataclasses import replace
 from pathlib import Path
