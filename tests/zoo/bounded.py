@@ -80,9 +80,9 @@ ENTRIES = (
         COUNTS,
         100,
         TARGET,
-        "not private",
+        "unknown",
         "a count of 10 among zeros moves mean and dispersion, whose scores have no bound",
-        "two adjacent data sets",
+        "no certificate",
     ),
     Entry(
         "unknown_cut_points",

@@ -155,7 +155,7 @@ ENTRIES = (
         CLASSES,
         500,
         TARGET,
-        "not private",
+        "unknown",
         "one row's class moves the weights of prior sd 3 by their whole scale",
         _two_classes(3.0, 1.0),
         model_args={"sd": 3.0},
@@ -235,7 +235,7 @@ ENTRIES = (
         Rows(y=Categories(3)),
         100,
         TARGET,
-        "not private",
+        "unknown",
         "an outcome in one of two otherwise empty categories shows",
         Pair(
             "all outcomes in the third category, and one in the first or the second",

@@ -149,7 +149,7 @@ ENTRIES = (
         LINE,
         50,
         Target(1.0, 1e-4),
-        "private",
+        "unknown",
         "Gaussian posteriors of bounded rows differ by a small shift and a small change of scale",
         _with_loss(0.1, (_square(1.0, 0.5), _square(-1.0, 0.5)), 1.5),
         temper=0.5,
@@ -171,7 +171,7 @@ ENTRIES = (
         FEATURES,
         100,
         TARGET,
-        "not private",
+        "unknown",
         "an outlier among inliers is told by the scale of the errors",
         Pair(
             "rows without features: 98 outcomes 0, one outcome 1, and one of 1 or 0",
@@ -256,8 +256,8 @@ ENTRIES = (
         OUTCOMES,
         100,
         TARGET,
-        "not private",
+        "unknown",
         "an outlier among equal outcomes is told by the scale",
-        "two adjacent data sets",
+        "no certificate",
     ),
 )

@@ -92,9 +92,9 @@ ENTRIES = (
         OUTCOMES,
         50,
         TARGET,
-        "not private",
+        "unknown",
         "a mean that few rows support is moved by one of them",
-        "two adjacent data sets",
+        "no certificate",
     ),
     Entry(
         "groups_centred",

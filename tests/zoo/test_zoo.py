@@ -14,6 +14,7 @@ from tests.zoo import ZOO, Entry, Pair
 
 BY_NAME = {entry.name: entry for entry in ZOO}
 PAIRED = [entry for entry in ZOO if isinstance(entry.witness, Pair)]
+DECIDED = [entry for entry in PAIRED if entry.verdict != "unknown"]
 
 
 @functools.cache
@@ -72,7 +73,7 @@ def test_verdict_is_the_expected_one(entry: Entry) -> None:
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("entry", PAIRED, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", DECIDED, ids=lambda entry: entry.name)
 def test_the_witness_agrees_with_the_verdict(entry: Entry) -> None:
     exact = divergence(entry.name, entry.target.epsilon)
     if entry.verdict == "not private":
