@@ -8,6 +8,9 @@ import csv
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -35,14 +38,7 @@ def model(X, y):
     with numpyro.plate("rows", len(X)):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 """
-ROWS = """\
-[X]
-domain = "ball"
-radius = 1.0
-dim = 2
-[y]
-domain = "binary"
-"""
+ROWS = 'X = {ball = {radius = 1.0, dim = 2}}\ny = "binary"\n'
 
 
 @pytest.fixture
@@ -143,3 +139,68 @@ def test_every_stage_is_on_disk_before_the_next_is_bought(here, monkeypatch):
     first = next(place for place in every if (place / "study" / RELEASE).exists())
     said = command("report", first / "study").output
     assert "stopped" in said and "GDP" in said
+
+
+@pytest.mark.long
+def test_a_model_of_ones_own_loses_nothing_either(here, monkeypatch):
+    (here / "model.py").write_text(MODEL)
+    (here / "rows.toml").write_text(ROWS)
+    rng = np.random.default_rng(4)
+    with (here / "rows.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["a", "b", "y"])
+        table.writerows([*rng.uniform(-0.7, 0.7, 2), int(rng.random() < 0.4)] for _ in range(400))
+    model, ledger = f"{here / 'model.py'}:model", here / "ledger"
+    data = ("--data", here / "rows.csv", "--column", "X=a,b")
+    books = ("--ledger", ledger, "--dataset", "people")
+    target = ("--rows", here / "rows.toml", "--epsilon", 1, "--delta", 1e-5, "--guarantee", "run")
+    words = ("run", model, *target, *data, *books, "--out", here / "study", "--yes")
+    every = copies(here, monkeypatch, lambda: command(*words))
+    settled = [place for place in every if "released" in outcomes(place)]
+    raw = [place for place in settled if is_raw(place / "study")]
+    assert raw and all(map(released, settled))
+    place = raw[0]
+    refused = CliRunner().invoke(app, ["report", str(place / "study")])
+    assert "--model FILE.py:FUNCTION" in str(refused.exception)
+    command("report", place / "study", "--model", model, "--ledger", place / "ledger")
+    assert pmc.Study.load(place / "study").draws == pmc.Study.load(here / "study").draws
+
+
+KILLED = """
+import os, signal, sys
+from private_mcmc.cli.main import app
+left = [int(sys.argv[1])]
+def watched(real):
+    def call(*args, **named):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **named)
+    return call
+for name in ("write", "fsync", "replace", "rename"):
+    setattr(os, name, watched(getattr(os, name)))
+app(sys.argv[2:], standalone_mode=False)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("call", [8, 16, 24, 32, 40])
+def test_a_process_that_is_killed_for_good_leaves_what_it_released(here, call):
+    words = [
+        "fit",
+        "people.csv",
+        "--schema",
+        "schema.yaml",
+        "--formula",
+        "died ~ age",
+        "--epsilon",
+        "1",
+        "--yes",
+    ]
+    books = ["--out", "study", "--ledger", "ledger", "--dataset", "people"]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(call), *words, *books], cwd=here, capture_output=True, check=False
+    )
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr[-500:]
+    assert all(outcome != "released" or released(here) for outcome in outcomes(here))
+    pmc.Ledger(here / "ledger").verify()
