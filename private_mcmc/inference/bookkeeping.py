@@ -61,7 +61,7 @@ class Bookkeeping:
         known_by: private columns by which the ledger recognises the data set, where runs use parts of it;
             the run's own if left out.
         keep: given what a plan has released and the charge, after every stage and before the charge is
-            settled; ``None`` leaves it in memory alone.
+            settled; ``None`` leaves it in memory alone. Where it fails, the charge stays open, and spent.
         reserved: the open charge of ``fit``, which pays for the bounds that it bought and for this one run.
 
     Raises:

@@ -18,7 +18,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import RELEASE, Study
 from private_mcmc.dossier.record import texts
-from private_mcmc.errors import DeclarationError, OutputError, warn_of_what_was_paid
+from private_mcmc.errors import DeclarationError
 from private_mcmc.files import RECORDED, read_whole
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.driver import PrivateMCMC
@@ -50,11 +50,7 @@ def keeper(
     def kept(outcome: Outcome, charge: Fields | None) -> None:
         provenance = {"provenance": dict(outcome.provenance)}
         found = {"statement": outcome.statement.to_dict(), "charge": charge, **provenance}
-        try:
-            keep({**head, **found, "stages": [_numbers(one) for one in outcome.history]})
-        except OutputError as error:
-            # The result is worth more than its copy, and is in memory until the record is written.
-            warn_of_what_was_paid(f"what was released so far is not on disk yet: {error}")
+        keep({**head, **found, "stages": [_numbers(one) for one in outcome.history]})
 
     return kept
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import private_mcmc as pmc
 from private_mcmc.cli.main import app
-from private_mcmc.dossier.folder import RELEASE, is_raw
+from private_mcmc.dossier.folder import RELEASE, NewDossier, is_raw
 
 # By which a process changes files.
 CALLS = ("write", "pwrite", "ftruncate", "fsync", "replace", "rename", "link", "unlink", "open")
@@ -125,6 +125,23 @@ def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkey
     assert again.draws == made.draws and again.statement == made.statement and again.ledger == made.ledger
     assert not (raw[0] / "study" / RELEASE).exists() and not (here / "study" / RELEASE).exists()
     command("verify", raw[0] / "study", "--ledger", raw[0] / "ledger")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bounds", ["", ", private_mcmc: {bounds: private}"])
+@pytest.mark.parametrize("failure", [pmc.errors.OutputError("no room"), MemoryError("no room")])
+def test_a_charge_of_what_is_in_memory_alone_stays_open_and_the_result_is_handed_on(
+    here, monkeypatch, failure, bounds
+):
+    def full(*_):
+        raise failure
+
+    text = SCHEMA.replace('"90"}BOUNDS', f'"90"}}{bounds}')
+    (here / "schema.yaml").write_text(text)
+    monkeypatch.setattr(NewDossier, "keep", full)
+    assert fit(here).output.count("not on disk") == 1
+    assert outcomes(here) == ["reserved"] and pmc.Study.load(here / "study").draws
+    command("verify", here / "study", "--ledger", here / "ledger")
 
 
 @pytest.mark.long

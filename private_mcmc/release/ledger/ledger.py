@@ -44,6 +44,8 @@ from private_mcmc.target import Target
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
 _UNUSED: set[tuple[int, str]] = set()
+# Charges of which what was released is in this process's memory alone.
+_UNSAVED: set[str] = set()
 
 
 def take(charge: Reservation) -> None:
@@ -57,6 +59,11 @@ def take(charge: Reservation) -> None:
         raise ReleaseError(
             "that charge has paid for a run, or was made in another process: charge this run anew."
         ) from None
+
+
+def note_copy(charge: str, saved: bool) -> None:
+    """Say whether all that a charge has released so far is on disk; only then it is settled as released."""
+    (_UNSAVED.discard if saved else _UNSAVED.add)(charge)
 
 
 class Ledger:
@@ -263,6 +270,8 @@ class Ledger:
     ) -> Iterator[Reservation]:
         """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
 
+        A charge whose release could not be written where it was to be stays open.
+
         What was run is not lost for a ledger that cannot be written any more, which gives a warning: the
         charge was recorded before, and one that is not settled is spent as well.
         """
@@ -275,6 +284,8 @@ class Ledger:
             with contextlib.suppress(LedgerError):
                 self.settle(reservation, "kept")
             raise
+        if reservation.identity in _UNSAVED:
+            return
         try:
             self.settle(reservation)
         except LedgerError as error:
