@@ -109,3 +109,30 @@ def test_what_is_called_affine_has_no_second_difference(steps, seed):
     np.testing.assert_allclose(at[0] + at[1], 2 * at[2], atol=1e-9 * scale)
     if found is C:
         np.testing.assert_allclose(at[0], at[1], atol=1e-12 * scale)
+
+
+OUTSIDE = {
+    "an index": lambda b, g: b[g[None]].sum(),
+    "a promised one": lambda b, g: b.at[g[None]].get(mode="promise_in_bounds").sum(),
+    "a place": lambda b, g: jnp.ones(2).at[g].set(b[0], mode="promise_in_bounds").sum(),
+    "an added one": lambda b, g: jnp.ones(2).at[g].add(b[0], mode="promise_in_bounds").sum(),
+    "places twice": lambda b, g: jnp.ones(2).at[jnp.stack([g, g]) % 2].set(b, unique_indices=True).sum(),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("g", [-3, 0, 1, 2, 5])
+def test_slopes_are_those_of_the_values_where_indices_break_their_promise(name, g):
+    """Otherwise a step is no gradient of any convex function, and two chains need not come closer."""
+    with jax.enable_x64(True):
+        program = trace(
+            lambda b, g: {"x": OUTSIDE[name](b, g)}, b=abstract((2,), np.float64), g=abstract((), np.int64)
+        )
+
+        def value(b):
+            given = {program.inputs["b"]: b, program.inputs["g"]: jnp.asarray(g)}
+            return program.run([program.outputs["x"]], given)[0]
+
+        b, moves = jnp.array([0.3, 0.7]), np.eye(2)
+        differences = [value(b + move) - value(b) for move in moves]
+        np.testing.assert_allclose(jax.grad(value)(b), differences, atol=1e-9)

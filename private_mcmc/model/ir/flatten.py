@@ -26,7 +26,16 @@ from jax.typing import DTypeLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
-from private_mcmc.model.ir.program import EXACT, Aval, Equation, Program, Variable, bytes_of, type_text
+from private_mcmc.model.ir.program import (
+    EXACT,
+    Aval,
+    Equation,
+    Params,
+    Program,
+    Variable,
+    bytes_of,
+    type_text,
+)
 
 _MOST_STEPS = 64
 _MOST_EQUATIONS = 4000
@@ -171,10 +180,29 @@ class _Builder:
         if mergeable and key in self._seen:
             return self._seen[key]
         outputs = tuple(self.fresh(variable.aval) for variable in equation.outvars)
-        self.equations.append(Equation(equation.primitive, _owned(equation.params), operands, outputs))
+        params = _without_promises(equation.primitive.name, _owned(equation.params))
+        self.equations.append(Equation(equation.primitive, params, operands, outputs))
         if mergeable:
             self._seen[key] = outputs
         return outputs
+
+
+_MODE = jax.lax.GatherScatterMode
+# What XLA does with indices that leave the array.
+_OUTSIDE = {"gather": _MODE.CLIP} | dict.fromkeys(
+    ("scatter", "scatter-add", "scatter-sub"), _MODE.FILL_OR_DROP
+)
+
+
+def _without_promises(name: str, params: Params) -> Params:
+    """Without what an index promises (``b[g]`` does, by default): to be inside, once only, in order.
+
+    Where it is not so, values keep to the array while slopes backwards drop out: no gradient of any function.
+    """
+    if name not in _OUTSIDE:
+        return params
+    outside = _OUTSIDE[name] if params["mode"] is _MODE.PROMISE_IN_BOUNDS else params["mode"]
+    return {**params, "mode": outside, "unique_indices": False, "indices_are_sorted": False}
 
 
 # What constants may lie in, inside the parameters of an equation.
