@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -202,18 +203,22 @@ def places_of(error: BaseException) -> tuple[str, ...]:
         file = Path(frame.f_code.co_filename)
         name = file.relative_to(_PACKAGE.parent) if file.is_relative_to(_PACKAGE) else file
         found.append(f"{name}:{line} in {frame.f_code.co_name}")
-    return (*found, *getattr(error, "places", ()))
+    return (*found, *(error.places if isinstance(error, PrivateMCMCError) else ()))
 
 
 def foreseen(error: BaseException) -> BaseException:
     """The error as it may be shown: of what nobody foresaw, whose message may quote a row, type and place."""
     called_wrongly = isinstance(error, TypeError) and error.__traceback__ and not error.__traceback__.tb_next
-    ours = isinstance(error, PrivateMCMCError | Warning) or not isinstance(error, Exception)
-    if ours or called_wrongly:
-        return error
-    if isinstance(error, OSError) and error.errno is not None:
-        return type(error)(error.errno, error.strerror, error.filename)
+    # A group holds errors of any kind; what stops a process otherwise (Ctrl-C) says nothing.
+    stops = not isinstance(error, Exception | BaseExceptionGroup)
     places = places_of(error)
+    # Where warnings are errors, those of other libraries may quote a row like any error of theirs.
+    ours = isinstance(error, PrivateMCMCError) or (isinstance(error, Warning) and _in_package(error))
+    if ours or stops or called_wrongly:
+        return error
+    if isinstance(error, OSError) and isinstance(error.errno, int):
+        # In the system's words: a library may put its own in their place, and other arguments into a class.
+        return OSError(error.errno, os.strerror(error.errno), error.filename)
     # Of this package or of a model of the user's own, and not of what they call.
     own = (place for place in reversed(places) if not _ELSEWHERE.search(place))
     where = next(own, places[-1])
@@ -221,6 +226,12 @@ def foreseen(error: BaseException) -> BaseException:
         f"stopped by {type(error).__name__} at {where.partition(' in ')[0]}. Its message is not shown, since "
         "it could quote a row."
     )
+
+
+def _in_package(error: BaseException) -> bool:
+    """Whether a line of this package raised it."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return Path(frame.f_code.co_filename).is_relative_to(_PACKAGE)
 
 
 def clean_errors(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -240,6 +251,8 @@ def clean_errors(function: Callable[Arguments, Result]) -> Callable[Arguments, R
         if isinstance(clean, PrivateMCMCError):
             clean.places = places
         clean.__cause__ = clean.__context__ = None
+        # Whoever an error came through may have added lines to it.
+        vars(clean).pop("__notes__", None)
         raise clean.with_traceback(None)
 
     return entry

@@ -254,7 +254,7 @@ class PrivateMCMC(LastRun):
             self._copy(outcome)
 
     def _copy(self, outcome: Outcome) -> None:
-        """Hand on what is released so far; the result is worth more than its copy, whatever that runs into."""
+        """Hand on what is released so far; the result is worth more than its copy, whatever stops that."""
         if self._books.keep is None:
             return
         before, self._on_disk = self._on_disk, False

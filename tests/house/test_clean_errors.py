@@ -143,3 +143,44 @@ def test_an_unforeseen_error_is_told_by_type_and_place_and_ours_as_they_are():
     with pytest.raises(TypeError, match="missing 1 required"):
         entry()
     assert entry("1.5") == 1.5 and sys.exc_info() == (None, None, None)
+
+
+class Elsewhere(OSError):
+    """Of another library, with arguments of its own."""
+
+    def __init__(self, cell):
+        super().__init__(2, cell)
+
+
+class Places(ValueError):
+    """Of another library, with a name that ours have too."""
+
+    places = 3
+
+
+def noted(cell):
+    error = pmc.DataSchemaError("no")
+    error.add_note(cell)
+    return error
+
+
+OTHERS = {
+    "a warning as an error": RuntimeWarning,
+    "a group of what stops a process": lambda cell: BaseExceptionGroup("", [KeyboardInterrupt(cell)]),
+    "the system's error": Elsewhere,
+    "a name of ours": Places,
+    "a note": noted,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_part_of_an_error_of_another_library_is_shown(name):
+    @clean_errors
+    def entry(cell):
+        raise OTHERS[name](cell)
+
+    with pytest.raises(Exception) as raised:
+        entry(SENTINEL)
+    error = raised.value
+    assert isinstance(error, PrivateMCMCError | OSError) and error.__context__ is None
+    assert SENTINEL not in "".join(traceback.format_exception(error, limit=0)) + repr(vars(error))
