@@ -42,8 +42,8 @@ def sharpness(m: float, num_runs: int) -> dict[str, float]:
     return {
         "m": claimed,
         "chains in all": 2 * num_runs,
-        "estimate/m": found.best.bounds.gdp_estimate / claimed,
-        "lower/upper": max(attack.bounds.gdp for attack in found.attacks) / claimed,
+        "estimate/m": found.best.gdp_estimate / claimed,
+        "lower/upper": max(bounds.gdp for bounds in found.attacks.values()) / claimed,
     }
 
 

@@ -1,6 +1,6 @@
 from . import accounting
 from .accounting import AverageByConvergence, Statement
-from .auditing import Mechanism, Pair, audit, refutation_pair
+from .auditing import Mechanism, audit
 from .data import Answers, Field, Level, Schema
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Real, Rows
 from .dossier import Study
@@ -57,7 +57,6 @@ __all__ = [
     "NotPrivate",
     "NotYetSupported",
     "OutputError",
-    "Pair",
     "Parquet",
     "Person",
     "Plan",
@@ -83,6 +82,5 @@ __all__ = [
     "fit",
     "plan",
     "preflight",
-    "refutation_pair",
     "variance",
 ]

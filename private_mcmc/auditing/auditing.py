@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from private_mcmc.auditing.audit_report import AttackResult, AuditResult, Comparison
-from private_mcmc.auditing.chains import chain_mechanism, plan_mechanism
-from private_mcmc.auditing.confidence import FloatArray, Scores, candidate_thresholds, errors_at, lower_bounds
-from private_mcmc.auditing.mechanism import Mechanism, Pair, Score
-from private_mcmc.auditing.scores import LEARNED
+from private_mcmc.auditing.chains import chain_mechanism
+from private_mcmc.auditing.confidence import FloatArray, Scores, lower_bounds
+from private_mcmc.auditing.learned import LEARNED
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair
+from private_mcmc.auditing.result import AuditResult, Comparison
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.planning import Plan
 from private_mcmc.records import Fields
 
-_PILOT_RUNS = 2_000
 _LEAST_RUNS = 40
 
 
 def audit(
-    kernel_or_mechanism: LangevinKernel | Plan | Mechanism,
-    pair: Pair | None = None,
+    kernel_or_mechanism: LangevinKernel | Mechanism,
+    pair: tuple[DataSet, DataSet],
     *,
     delta: float = 1e-5,
     epsilon: float = 1.0,
@@ -43,10 +41,12 @@ def audit(
 
     Args:
         kernel_or_mechanism: a private kernel, with the driver's declarations as further arguments (``rows``,
-            ``target``, ``release``, ``num_steps``, ``n``, …: see :func:`chain_mechanism`); a plan (see
-            :func:`plan_mechanism`); or a mechanism of your own. Of the first two, every output comes out of
-            ``PrivateMCMC.run``.
-        pair: two adjacent data sets; without one, the worst of a few extreme pairs, found by simulation runs.
+            ``target``, ``release``, ``num_steps``, ``n``, …: see :func:`chain_mechanism`), whose outputs all
+            come out of ``PrivateMCMC.run``; or a mechanism of your own.
+        pair: two adjacent data sets, columns by name, that differ in one row, wherever it stands. A column
+            ``present`` of truth values marks slots without a row: under ``zero_out`` one slot is empty in
+            one of them (slots that a data set lacks are empty). Under ``add_remove`` one is the other without
+            one row, the order kept.
         delta: where ``ε`` is compared.
         epsilon: where ``δ`` is compared.
         num_runs: runs on each data set.
@@ -65,17 +65,19 @@ def audit(
         ...     return data["x"].sum() + 2.0 * np.random.default_rng(seed).normal(size=(runs, 1))
         >>> claim = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
         >>> noised_sum = pmc.Mechanism("noised sum", claim, draw)
-        >>> pair = pmc.Pair({"x": np.array([1.0])}, {"x": np.array([0.0])})
+        >>> pair = {"x": np.array([1.0])}, {"x": np.array([0.0])}
         >>> pmc.audit(noised_sum, pair, num_runs=2_000).sound
         True
     """
     _check(num_runs, failure_probability, epsilon, delta, pair)
-    mechanism = _mechanism(kernel_or_mechanism, declared)
-    pilot, final = np.random.SeedSequence(seed).spawn(2)
-    if pair is None:
-        pair = _worst(mechanism, min(_PILOT_RUNS, num_runs), pilot)
-    point = (epsilon, delta)
-    return audit_at(mechanism, pair, (point,), num_runs=num_runs, failure=failure_probability, seed=final)[0]
+    return audit_at(
+        _mechanism(kernel_or_mechanism, declared),
+        Pair(*pair),
+        ((epsilon, delta),),
+        num_runs=num_runs,
+        failure=failure_probability,
+        seed=np.random.SeedSequence(seed),
+    )[0]
 
 
 def audit_at(
@@ -89,13 +91,15 @@ def audit_at(
 ) -> tuple[AuditResult, ...]:
     """One result for each ``(ε, δ)`` of ``points``, all from the same runs, each with ``failure``."""
     pair.differing(mechanism.statement.adjacency)
-    outputs = _outputs(mechanism, pair, num_runs, seed)
-    scored = _scored(mechanism.scores(pair), *outputs)
-    share = failure / len(scored)
+    scored = _scored(mechanism, pair, *_outputs(mechanism, pair, num_runs, seed))
+    share, claim = failure / len(scored), mechanism.statement
 
     def at(epsilon: float, delta: float) -> AuditResult:
-        attacks = tuple(_attack(name, scores, delta, epsilon, share) for name, scores in scored.items())
-        found, claim = [attack.bounds for attack in attacks], mechanism.statement
+        attacks = {
+            name: lower_bounds(scores, delta=delta, epsilon=epsilon, failure=share)
+            for name, scores in scored.items()
+        }
+        found = attacks.values()
         comparisons = [
             Comparison("epsilon", max(b.epsilon for b in found), claim.epsilon(delta)),
             Comparison("delta", max(b.delta for b in found), claim.delta(epsilon)),
@@ -103,21 +107,13 @@ def audit_at(
         if claim.gdp is not None:
             comparisons.append(Comparison("gdp", max(b.gdp for b in found), claim.gdp))
         return AuditResult(
-            mechanism=mechanism.name,
-            pair=pair.name,
-            statement=claim,
-            epsilon=epsilon,
-            delta=delta,
-            num_runs=num_runs,
-            failure_probability=failure,
-            attacks=attacks,
-            comparisons=tuple(comparisons),
+            mechanism.name, pair.name, claim, epsilon, delta, num_runs, failure, attacks, tuple(comparisons)
         )
 
     return tuple(at(epsilon, delta) for epsilon, delta in points)
 
 
-def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pair | None) -> None:
+def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: object) -> None:
     if not (isinstance(num_runs, int | np.integer) and num_runs >= _LEAST_RUNS):
         raise DeclarationError(f"num_runs={num_runs}: a whole number, at least {_LEAST_RUNS}, is needed.")
     if not 0 < failure < 1:
@@ -126,20 +122,19 @@ def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: Pa
         raise DeclarationError(f"epsilon={epsilon}: must be non-negative and finite.")
     if not 0 <= delta < 1:
         raise DeclarationError(f"delta={delta}: must lie in [0, 1).")
-    if not (pair is None or isinstance(pair, Pair)):
-        raise DeclarationError("pair: give a private_mcmc.Pair(first, second), or none.")
+    if not (isinstance(pair, tuple) and len(pair) in (2, 3)):
+        raise DeclarationError("pair: give a tuple of two data sets (first, second), columns by name.")
 
 
-def _mechanism(given: LangevinKernel | Plan | Mechanism, declared: Fields) -> Mechanism:
-    if isinstance(given, Mechanism | Plan):
+def _mechanism(given: LangevinKernel | Mechanism, declared: Fields) -> Mechanism:
+    if isinstance(given, Mechanism):
         if declared:
-            kind = "plan" if isinstance(given, Plan) else "mechanism"
-            raise DeclarationError(f"{sorted(declared)}: a {kind} brings its own declarations.")
-        return plan_mechanism(given) if isinstance(given, Plan) else given
+            raise DeclarationError(f"{sorted(declared)}: a mechanism brings its own declarations.")
+        return given
     if not isinstance(given, LangevinKernel):
         raise DeclarationError(
-            f"audit takes a private kernel, a plan or a Mechanism, not a {type(given).__name__}: for a "
-            "driver, audit(its kernel, rows=…, target=…, release=…, num_steps=…, n=…)."
+            f"audit takes a private kernel or a Mechanism, not a {type(given).__name__}: for a driver, "
+            "audit(its kernel, pair, rows=…, target=…, release=…, num_steps=…, n=…)."
         )
     try:
         signature(chain_mechanism).bind(given, **declared)
@@ -159,35 +154,11 @@ def _outputs(
     return np.clip(first, -1e15, 1e15), np.clip(second, -1e15, 1e15)
 
 
-def _scored(given: Mapping[str, Score], first: FloatArray, second: FloatArray) -> dict[str, Scores]:
+def _scored(mechanism: Mechanism, pair: Pair, first: FloatArray, second: FloatArray) -> dict[str, Scores]:
     half = len(first) // 2
     learned = {name: fit(first[:half], second[:half]) for name, fit in LEARNED.items()}
     scored = {}
-    for name, score in {**dict(given), **learned}.items():
+    for name, score in {**mechanism.scores(pair), **learned}.items():
         one, two = score(first), score(second)
         scored[name] = Scores((one[:half], two[:half]), (one[half:], two[half:]))
     return scored
-
-
-def _attack(name: str, scores: Scores, delta: float, epsilon: float, failure: float) -> AttackResult:
-    counts = errors_at(scores.test, candidate_thresholds(scores.choose))
-    return AttackResult(
-        name,
-        lower_bounds(scores, delta=delta, epsilon=epsilon, failure=failure),
-        tuple((counts.false_positives / counts.negatives).tolist()),
-        tuple((counts.false_negatives / counts.positives).tolist()),
-    )
-
-
-def _worst(mechanism: Mechanism, num_runs: int, seed: np.random.SeedSequence) -> Pair:
-    pairs = mechanism.pairs()
-    if not pairs:
-        raise DeclarationError("pair: this mechanism knows no worst pair; give two adjacent data sets.")
-
-    def separation(pair: Pair, child: np.random.SeedSequence) -> float:
-        scored = _scored(mechanism.scores(pair), *_outputs(mechanism, pair, num_runs, child))
-        bounds_of_scores = (lower_bounds(s, delta=0.0, epsilon=0.0, failure=0.05) for s in scored.values())
-        return max(bounds.gdp for bounds in bounds_of_scores)
-
-    tried = [separation(pair, child) for pair, child in zip(pairs, seed.spawn(len(pairs)), strict=True)]
-    return pairs[int(np.argmax(tried))]

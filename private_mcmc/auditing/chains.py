@@ -1,10 +1,8 @@
-"""A chain, or a whole plan, under attack through the front door: ``PrivateMCMC.run``, run after run."""
+"""A chain under attack through the front door: ``PrivateMCMC.run``, run after run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -13,26 +11,17 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to
 
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, in_slots, worst_pairs
-from private_mcmc.auditing.scores import ChainAttacks
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, length
 from private_mcmc.domains import Rows
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, ungrouped
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import Generator, LangevinKernel
 from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.model import RowModel
-from private_mcmc.planning import CompletedStage, Plan
-from private_mcmc.records import PublicArguments
-from private_mcmc.release import (
-    Counts,
-    Expectations,
-    GaussianNoise,
-    LaplaceNoise,
-    ReleasedStates,
-    SecondMoments,
-)
+from private_mcmc.release import Expectations, ReleasedStates
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target
 
@@ -52,10 +41,7 @@ def chain_mechanism(
     num_steps: int,
     n: int,
     num_chains: int = 1,
-    model_args: PublicArguments | None = None,
     init_params: npt.ArrayLike | None = None,
-    generator: Generator = "chacha20",
-    chains_per_run: int | None = None,
 ) -> Mechanism:
     """A declared run, ready to be repeated by its own driver; arguments as for ``PrivateMCMC``.
 
@@ -63,12 +49,9 @@ def chain_mechanism(
 
     Many outputs come from one call of ``run`` with many chains, cut apart and held against the claim of
     ``num_chains`` chains: the library claims that chains are independent, so a refutation is a fault of it
-    in any case. ``chains_per_run`` is their number; ``num_chains`` makes every output a run of its own, as
-    it always is for ``Expectations``.
+    in any case. Every output of ``Expectations`` is a run of its own.
     """
     priced = isinstance(release, Expectations)
-    if model_args is not None:
-        kernel = replace(kernel, model_args=model_args)
 
     def driver(chains: int) -> PrivateMCMC:
         return PrivateMCMC(
@@ -84,38 +67,23 @@ def chain_mechanism(
                 init_params=init_params,
                 progress_bar=False,
                 chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
-                generator=generator,
                 unsafe_seed=True,
             ),
         )
 
     decision = driver(num_chains).decide(n)
-    reading, schedule = decision.reading, decision.schedule
-    start = np.zeros(reading.dim) if init_params is None else np.asarray(init_params, dtype=np.float64)
-    if start.shape != (reading.dim,):
-        raise DeclarationError(f"init_params: {reading.dim} numbers are needed.")
-    attacks: Callable[[Pair], Mapping[str, Score]] = (
-        ChainAttacks(reading, schedule, start)
-        if not priced and all(site.constraint is not None for site in reading.sites)
-        else lambda pair: {}
-    )
     what = release if isinstance(release, str) else f"steps {release}"
     if isinstance(release, Expectations):
         what = f"expectations of {', '.join(name for name, _ in release.items)}"
     return Mechanism(
         f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {what}",
         decision.statement,
-        _runs(driver, decision, generator, num_chains if priced else chains_per_run),
-        scores=attacks,
-        pairs=lambda: worst_pairs(reading, schedule),
+        _runs(driver, decision, priced),
     )
 
 
 def _runs(
-    driver: Callable[[int], PrivateMCMC],
-    decision: Decision,
-    generator: Generator,
-    chains_per_run: int | None,
+    driver: Callable[[int], PrivateMCMC], decision: Decision, priced: bool
 ) -> Callable[[DataSet, int, np.random.SeedSequence], FloatArray]:
     """Outputs of a driver's runs: what it releases, and nothing that stays on the curator's side."""
     chains, unit = decision.schedule.num_chains, decision.reading.unit
@@ -124,14 +92,12 @@ def _runs(
     def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
         """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
         check_inside(decision.reading.rows, data)
-        width = _width(decision.schedule, count)
-        if chains_per_run is not None:
-            width = max(1, chains_per_run // chains)
+        width = 1 if priced else _width(decision.schedule, count)
         if width not in made:
             made[width] = driver(width * chains)
         mcmc, outputs = made[width], []
-        slots = in_slots(data, decision.schedule) if unit is None else ungrouped(data, unit.name)
-        for key in keys(seed, -(-count // width), generator):
+        slots = _in_slots(data, decision.schedule) if unit is None else ungrouped(data, unit.name)
+        for key in keys(seed, -(-count // width)):
             mcmc.run(rng_key=key, **slots)
             released = mcmc.released
             if isinstance(released, ReleasedStates):
@@ -142,6 +108,16 @@ def _runs(
         return np.concatenate(outputs)[:count]
 
     return draw
+
+
+def _in_slots(data: DataSet, schedule: Schedule) -> DataSet:
+    """Under ``zero_out``, a data set of fewer rows than slots with the slots after them empty."""
+    n, count = schedule.num_rows, length(data)
+    if schedule.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
+        return data
+    filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
+    slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
+    return {**slots, PRESENT: np.arange(n) < count}
 
 
 def check_inside(rows: Rows, data: DataSet) -> None:
@@ -194,71 +170,3 @@ def _width(schedule: Schedule, count: int) -> int:
     most = min(_RUN_PREDICTORS // schedule.num_rows, _RUN_STATES // (steps * schedule.dim))
     width = min(count, max(devices * most // schedule.num_chains, 64))
     return -(-width // devices) * devices
-
-
-def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
-    """``noise`` on every row of ``values``, shape ``(runs, d)``, in one call.
-
-    Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
-    """
-    rows = np.asarray(values, dtype=np.float64)
-    return replace(noise.confirmed(), size=rows.size).drawn(rows.ravel()).reshape(rows.shape)
-
-
-# Numbers that are kept of a stage, and of a run: what a stage releases may be long, and policies may differ
-# in their stages from run to run.
-_OF_STAGE, _OF_RUN = 64, 256
-
-
-def plan_mechanism(plan: Plan, *, generator: Generator = "chacha20") -> Mechanism:
-    """The whole policy of ``plan`` as ``PrivateMCMC.from_plan(plan).run`` executes it, stage after stage.
-
-    What is attacked are the releases of all stages: noised moments and counts, and of a path every state, or
-    the first, the mean and the last one of a long path. A stage that the budget refuses ends a run, which is
-    an output as well. A policy that shapes its paths by what it has released compiles them anew in every run,
-    about a second each: give ``audit`` a few hundred ``num_runs``.
-    """
-    mcmc = PrivateMCMC.from_plan(
-        plan, execution=Execution(generator=generator, unsafe_seed=True, progress_bar=False)
-    )
-    # Extreme pairs are found by gradients of norm at most 1, whatever clips the policy will choose.
-    schedule = Schedule(
-        adjacency=plan.target.adjacency,
-        num_rows=plan.n,
-        dim=plan.reading.dim,
-        step_size=1.0,
-        num_steps=1,
-        clip=1.0,
-    )
-
-    def once(slots: DataSet, key: jax.Array) -> FloatArray:
-        numbers = np.zeros(_OF_RUN)
-        with suppress(NotPrivate):
-            mcmc.run(rng_key=key, **slots)
-        # What the stages before a refused one released is shown as well.
-        seen = np.concatenate([np.zeros(0), *(_numbers(completed) for completed in mcmc.history)])[:_OF_RUN]
-        numbers[: len(seen)] = seen
-        return numbers
-
-    def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        check_inside(plan.reading.rows, data)
-        unit = plan.reading.unit
-        slots = in_slots(data, schedule) if unit is None else ungrouped(data, unit.name)
-        return np.stack([once(slots, key) for key in keys(seed, count, generator)])
-
-    name = f"plan for {getattr(plan.model, '__name__', 'a model')}"
-    return Mechanism(name, plan.statement, draw, pairs=lambda: worst_pairs(plan.reading, schedule))
-
-
-def _numbers(completed: CompletedStage) -> FloatArray:
-    """What a stage released, the length of it first."""
-    value = completed.value
-    if isinstance(value, SecondMoments):
-        released = np.asarray(value.matrix)[np.triu_indices(len(value.matrix))]
-    elif isinstance(value, Counts):
-        released = np.ravel(value.values)
-    elif value.size > _OF_STAGE:
-        released = np.concatenate([value[0], value.mean(axis=0), value[-1]])
-    else:
-        released = np.ravel(value)
-    return np.concatenate([[np.size(value) if isinstance(value, np.ndarray) else 0.0], released[:_OF_STAGE]])

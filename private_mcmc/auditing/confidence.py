@@ -121,9 +121,7 @@ class LowerBounds:
     """Lower bounds of one attack, which hold together with probability at least ``1 − failure``.
 
     Attributes:
-        epsilon: on ``ε`` at the ``delta`` asked for.
-        delta: on ``δ`` at the ``epsilon`` asked for.
-        gdp: on the Gaussian DP parameter.
+        epsilon, delta, gdp: on ``ε`` at the ``delta`` asked for, on ``δ`` at the ``epsilon``, and on ``m``.
         gdp_estimate: ``|mean difference|/sd`` of the tested scores: ``m`` itself where the scores are
             Gaussian of one variance, with no confidence attached.
     """

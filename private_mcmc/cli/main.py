@@ -27,7 +27,6 @@ COMMANDS = {
     "preflight": "private_mcmc.cli.plan:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
-    "audit": "private_mcmc.cli.plan:audit",
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.demo:demo",
 }
@@ -54,7 +53,7 @@ class _Lazy(TyperGroup):
 
 
 _CODES = (
-    "Exit codes: 0 done; 1 a claim fails (preflight: not private, audit: refuted, verify: not consistent); "
+    "Exit codes: 0 done; 1 a claim fails (preflight: not private, verify: not consistent); "
     "2 preflight: unknown; 3 error, in one line; 4 an unforeseen error; 130 "
     "interrupted; 141 nobody reads the output."
 )

@@ -1,4 +1,4 @@
-"""``private-mcmc preflight``, ``plan`` and ``audit run``, of ``MODEL.py:model``: answers without data."""
+"""``private-mcmc preflight`` and ``plan``, of ``MODEL.py:model``: answers without data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ from private_mcmc.cli.common import (
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import check_writable
-from private_mcmc.schedule import Release
 from private_mcmc.target import (
     OF_FITS,
     OF_PLANS,
@@ -50,7 +49,6 @@ from private_mcmc.target import (
 
 if TYPE_CHECKING:
     from private_mcmc.planning import Plan
-    from private_mcmc.report import Report
 
 
 EXIT_CODES = {"private": 0, "not private": 1, "unknown": 2}
@@ -174,81 +172,3 @@ def record(made: Plan) -> dict[str, object]:
         "prediction": made.prediction.to_record(),
         "statement": made.statement.to_dict(),
     }
-
-
-REFUTED = 1
-
-audit = typer.Typer(
-    help="Attack our own claims: lower bounds beside the claimed upper bounds.",
-    no_args_is_help=True,
-    add_completion=False,
-)
-
-
-@audit.callback()
-def _root() -> None:
-    """Attack our own claims."""
-
-
-NumRuns = Annotated[int, typer.Option(help="runs on each of the two data sets")]
-Failure = Annotated[float, typer.Option(help="probability that any lower bound is too large")]
-
-
-@audit.command()
-def run(
-    model: ModelArgument,
-    rows: RowsOption,
-    n: NumRows,
-    step_size: Annotated[float, typer.Option(help="γ")],
-    num_steps: Annotated[int, typer.Option(help="T")],
-    clip: Annotated[float, typer.Option(help="bound on every row's gradient")],
-    temper: Annotated[float, typer.Option(help="power of the likelihood")] = 1.0,
-    release: Annotated[str, typer.Option(help="last, path, or steps such as 10,20,50")] = "last",
-    adjacency: AdjacencyOption = "replace_one",
-    epsilon: Annotated[float, typer.Option(help="compare δ at this ε")] = 1.0,
-    delta: Annotated[float, typer.Option(help="compare ε at this δ")] = 1e-5,
-    args: ArgsOption = None,
-    num_runs: NumRuns = 20_000,
-    failure: Failure = 1e-6,
-    as_json: JsonOption = False,
-    html: HtmlOption = None,
-) -> None:
-    """Attack a kernel's run on a model file, on the worst of a few synthetic pairs of data sets.
-
-    Exit code: 0 sound, 1 claim refuted, 3 error.
-    """
-    from private_mcmc.auditing import audit as attack
-    from private_mcmc.kernels import PrivateULA
-
-    result = attack(
-        PrivateULA(load_model(model)[0], step_size=step_size, clip=clip, temper=temper),
-        rows=read_rows(rows),
-        target=Target(epsilon, delta, check_adjacency(adjacency)),
-        release=released_states(release),
-        num_steps=num_steps,
-        n=n,
-        model_args=read_arguments(args),
-        epsilon=epsilon,
-        delta=delta,
-        num_runs=num_runs,
-        failure_probability=failure,
-    )
-    finish(result.sound, result.report, result.to_dict(), as_json, html)
-
-
-def released_states(text: str) -> Release:
-    """``last``, ``path``, or steps separated by commas."""
-    if text == "last":
-        return "last"
-    if text == "path":
-        return "path"
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise DeclarationError(f"--release {text!r}: last, path, or steps such as 10,20,50.") from None
-
-
-def finish(sound: bool, report: Report, record: dict[str, object], as_json: bool, html: Path | None) -> None:
-    """Show or print what was found, and end with its exit code."""
-    show(report, record, as_json, html)
-    raise typer.Exit(0 if sound else REFUTED)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.accounting import composition, conjugate
-from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.release import averages, moments, noise
 from private_mcmc.release.ledger import filter as ledger_filter
 from tests.auditing.mutants import Change, changed_module
+from tests.soundness.attacks import PairedMechanism
 from tests.soundness.sweep import noised, posteriors
 from tests.soundness.sweep.noised import edge_pair
 from tests.soundness.sweep.settings import settings
@@ -48,7 +48,7 @@ class Scenario:
     """What is swapped, what is audited then, and at which (ε, δ)."""
 
     swaps: tuple[Swap, ...]
-    mechanism: Callable[[], Mechanism]
+    mechanism: Callable[[], PairedMechanism]
     num_runs: int = 2_000
     points: Points = ((0.3, 0.1), (1.5, 1e-3))
 
@@ -63,19 +63,19 @@ def scaled(kind: str, factor: str) -> tuple[Swap, ...]:
     return measured, MAP_NOT_ASKED
 
 
-def replace_one(build: Callable[[Any], Mechanism]) -> Callable[[], Mechanism]:
+def replace_one(build: Callable[[Any], PairedMechanism]) -> Callable[[], PairedMechanism]:
     return lambda: build("replace_one")
 
 
-def posterior(name: str) -> Callable[[], Mechanism]:
+def posterior(name: str) -> Callable[[], PairedMechanism]:
     return lambda: posteriors.posterior_mechanism(name, "replace_one")
 
 
-def swept(name: str) -> Callable[[], Mechanism]:
+def swept(name: str) -> Callable[[], PairedMechanism]:
     return lambda: next(one for one in settings() if one.name == name).build()
 
 
-def far_second_moments() -> Mechanism:
+def far_second_moments() -> PairedMechanism:
     """Second moments of rows twice as long as the radius, which must be scaled down."""
     far = {"X": np.array([2.0, 0.0])}, {"X": np.array([0.0, 2.0])}
     pair = edge_pair(far, {"X": np.zeros(2)}, noised.ROWS - 1, "replace_one")

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from private_mcmc import Box, PrivateULA, Rows, Target
-from private_mcmc.auditing import Pair, audit, chain_mechanism
+from private_mcmc.auditing import Pair, audit
 from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.auditing import mutants
+from tests.soundness.attacks import chain_mechanism
 from tests.soundness.sweep.zoo import bent, mean
 
 

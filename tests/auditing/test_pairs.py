@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from private_mcmc.auditing import Pair
-from private_mcmc.auditing.mechanism import pair_of_rows
 from private_mcmc.errors import DeclarationError
+from tests.soundness.attacks import pair_of_rows
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 SILENT, LOUD = {"y": np.asarray(0.0)}, {"y": np.asarray(7.0)}
@@ -44,12 +44,12 @@ def test_a_hole_may_be_in_any_slot_and_what_lies_in_it_does_not_matter(place):
 @pytest.mark.parametrize(
     ("given", "adjacency", "said"),
     [
-        (pair(ROWS, ROWS[1:]), "zero_out", "stay in their own"),
-        (pair(ROWS, ROWS), "zero_out", "one slot that is empty"),
-        (pair(ROWS, ROWS[::-1]), "replace_one", r"rows \[0, 2\] differ"),
-        (pair(ROWS, ROWS[1:][::-1]), "add_remove", "more differs"),
-        (pair(ROWS, ROWS[:1]), "add_remove", "one row more"),
-        (pair(ROWS, ROWS, (None, [True, False, True])), "replace_one", "all of them present"),
+        (pair(ROWS, ROWS[1:]), "zero_out", "equal slots but for one"),
+        (pair(ROWS, ROWS), "zero_out", "equal slots but for one"),
+        (pair(ROWS, ROWS[::-1]), "replace_one", "of which one differs"),
+        (pair(ROWS, ROWS[1:][::-1]), "add_remove", "without one row"),
+        (pair(ROWS, ROWS[:1]), "add_remove", "without one row"),
+        (pair(ROWS, ROWS, (None, [True, False, True])), "replace_one", "all present"),
     ],
 )
 def test_what_is_not_adjacent_is_refused(given, adjacency, said):

@@ -23,7 +23,6 @@ CASES = {
     "plan": ("", None),
     "fit": ("", None),
     "run": ("", None),
-    "audit run": ("", None),
     "demo": ("", None),
 }
 

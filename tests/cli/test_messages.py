@@ -34,8 +34,6 @@ PERSON = "Rosalind,73501,8.125\nAda,1,2\n"
 TARGET = ("--epsilon", "2", "--delta", "1e-6")
 COMMON = ("model.py:model", "--rows", "rows.toml", *TARGET)
 RUN = ("run", *COMMON, "--yes", "--data", "people.csv", "--ledger", "l.db", "--dataset", "people", "--out")
-AUDIT = ("audit", "run", "model.py:model", "--rows", "rows.toml", "--n", "60", "--clip", "1")
-AUDITED = (*AUDIT, "--step-size", "0.1", "--num-steps", "2")
 
 
 @pytest.fixture
@@ -109,7 +107,6 @@ def test_a_file_of_people_in_the_wrong_place_is_never_quoted(folder, monkeypatch
     "arguments",
     [
         ("preflight", *COMMON, "--n", "60", "--html", "nowhere/page.html"),
-        (*AUDITED, "--html", "folder"),
         ("demo", "--output", "model.py"),
         ("ledger", "show", "n" * 300),
         ("ledger", "init", "nowhere/l.db", "--dataset", "people", *TARGET),
@@ -150,10 +147,10 @@ def test_malformed_declarations_are_a_sentence(folder, monkeypatch, capsys, opti
     assert "Error: " in words and len(words.splitlines()) == 1, words
 
 
-@pytest.mark.parametrize("command", [("preflight", "--n", "60"), ("plan", "--n", "60"), RUN[:1], AUDITED[:2]])
+@pytest.mark.parametrize("command", [("preflight", "--n", "60"), ("plan", "--n", "60"), RUN[:1]])
 def test_an_interruption_is_a_sentence(folder, monkeypatch, capsys, command):
     (folder / "model.py").write_text("raise KeyboardInterrupt")
-    common = {"run": (*RUN[1:], "out"), "audit": AUDITED[2:]}.get(command[0], COMMON)
+    common = (*RUN[1:], "out") if command == RUN[:1] else COMMON
     assert call(monkeypatch, *command, *common) == 130
     captured = capsys.readouterr().err
     assert captured.startswith("Interrupted") and "Traceback" not in captured

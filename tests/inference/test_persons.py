@@ -491,15 +491,15 @@ def test_declarations_survive_files(tmp_path):
 def test_an_audit_of_persons_attacks_whole_persons():
     kernel = PrivateULA(poisson, step_size=0.1, clip=0.5)
     rows = pmc.Rows(**ZOO["poisson"].rows.columns, who=pmc.Person(2))
-    found = pmc.audit(
-        kernel, rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2, num_runs=200
-    )
-    assert found.sound and OWN_ROWS in found.pair
+    declared = dict(rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2)
+    X, y = np.ones((2, 2, 2)) / 2, np.zeros((2, 2), int)
+    other, own = y.copy(), np.ones((2, 2), int)
+    other[0] = 5
+    pair = {"X": X, "y": y, OWN_ROWS: own}, {"X": X, "y": other, OWN_ROWS: own}
+    assert pmc.audit(kernel, pair, num_runs=200, **declared).sound
     with pytest.raises(pmc.DeclarationError, match="pairs of persons"):
-        pair = pmc.Pair(
-            {"X": np.zeros((2, 2)), "y": np.zeros(2)}, {"X": np.eye(2) * [[1], [0]], "y": np.zeros(2)}
-        )
-        pmc.audit(kernel, pair, rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2)
+        pair = {"X": np.zeros((2, 2)), "y": np.zeros(2)}, {"X": np.eye(2) * [[1], [0]], "y": np.zeros(2)}
+        pmc.audit(kernel, pair, **declared)
 
 
 def intercepts(X, who, y=None):

@@ -67,7 +67,7 @@ def mechanism() -> Mechanism:
 
     parts = tuple(one.of(f"run {number}") for number in range(int(AFFORDED)))
     claim = accounting.adaptive(budget, one.adjacency, parts)
-    return Mechanism("releases of a ledger", claim, draw, pairs=lambda: (FAR,))
+    return Mechanism("releases of a ledger", claim, draw)
 
 
 def refuted() -> bool:

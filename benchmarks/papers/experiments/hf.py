@@ -26,7 +26,7 @@ from private_mcmc.auditing.confidence import (
     bound_at_best,
     epsilon_from_errors,
 )
-from private_mcmc.auditing.scores import linear
+from private_mcmc.auditing.learned import linear
 
 _TEST_IMAGES = 256
 _LEAST_PROBABILITY = 1e-6

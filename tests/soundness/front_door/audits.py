@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 import private_mcmc as pmc
-from private_mcmc.auditing import Mechanism, Pair, chain_mechanism
+from private_mcmc.auditing import Mechanism, Pair
 from private_mcmc.auditing.chains import keys, unconstrained
-from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateULA
 from private_mcmc.kernels.langevin import PrivateSGLD
+from tests.soundness.attacks import ChainAttacks, chain_mechanism
 from tests.soundness.front_door.resumed import Resumed
 from tests.soundness.front_door.setup import FAR, Attempt, audited, driver, far_apart
 from tests.soundness.sweep.zoo import mean

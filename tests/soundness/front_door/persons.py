@@ -12,11 +12,11 @@ import numpy as np
 import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair
 from private_mcmc.auditing.chains import keys, unconstrained
-from private_mcmc.auditing.scores import ChainAttacks
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.langevin import PrivateSGLD
+from tests.soundness.attacks import ChainAttacks
 from tests.soundness.front_door.setup import FAILURE, SEEDED, Attempt, audited, driver, seeded, states
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, row_gradients
 from tests.soundness.sweep.zoo import line, mean

@@ -12,7 +12,6 @@ import typer
 
 from private_mcmc.cli.common import HtmlOption, JsonOption, show
 from private_mcmc.cli.main import main
-from private_mcmc.cli.plan import REFUTED, Failure, NumRuns
 from tests.soundness.sweep.settings import settings
 from tests.soundness.sweep.sweep import Swept
 from tests.soundness.sweep.sweep import sweep as run_sweep
@@ -23,8 +22,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def sweep(
     every: Annotated[int, typer.Option(help="take every k-th setting only")] = 1,
-    num_runs: NumRuns = 4_000,
-    failure: Failure = 1e-6,
+    num_runs: Annotated[int, typer.Option(help="runs on each of the two data sets")] = 4_000,
+    failure: Annotated[float, typer.Option(help="probability that any lower bound is too large")] = 1e-6,
     workers: Annotated[int | None, typer.Option(help="processes, by default one for each core")] = None,
     kept: Annotated[
         Path | None,
@@ -50,7 +49,7 @@ def sweep(
     show(found.summary, found.to_dict(), as_json)
     if html is not None:
         found.report.to_html(html)
-    raise typer.Exit(0 if found.sound else REFUTED)
+    raise typer.Exit(0 if found.sound else 1)
 
 
 def _told(number: int) -> Callable[[Sequence[Swept], bool], None]:

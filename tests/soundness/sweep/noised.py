@@ -6,6 +6,7 @@ Each works on a few rows in a unit domain; the row in which two data sets differ
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,8 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.auditing.chains import noised
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, pair_of_rows
+from private_mcmc.auditing.mechanism import DataSet, Pair
 from private_mcmc.preflight.refute.pairs import PublicRow
 from private_mcmc.release import (
     GaussianNoise,
@@ -26,6 +26,7 @@ from private_mcmc.release import (
 )
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Adjacency, Target
+from tests.soundness.attacks import PairedMechanism, pair_of_rows
 
 ROWS = 3
 _EPSILON, _GDP = 1.2, 1.5
@@ -42,16 +43,27 @@ _CORNERS: Ends = {"y": np.ones(3)}, {"y": -np.ones(3)}
 
 def of_rows(
     name: str, statement: Statement, runs: Runs, ends: Ends, others: PublicRow, count: int = ROWS - 1
-) -> Mechanism:
+) -> PairedMechanism:
     """A mechanism that draws its own randomness, which no seed repeats."""
     pair = edge_pair(ends, others, count, statement.adjacency)
-    return Mechanism(name, statement, lambda data, number, seed: runs(data, number), pairs=lambda: (pair,))
+    return PairedMechanism(
+        name, statement, lambda data, number, seed: runs(data, number), pairs=lambda: (pair,)
+    )
 
 
 def edge_pair(ends: Ends, others: PublicRow, count: int, adjacency: Adjacency) -> Pair:
     """``count`` rows ``others``, then one end of the domain against the other, or against no row."""
     first, second = ends
     return pair_of_rows(others, count, first, second if adjacency == "replace_one" else None)
+
+
+def noised(noise: LaplaceNoise | GaussianNoise, values: npt.ArrayLike) -> FloatArray:
+    """``noise`` on every row of ``values``, shape ``(runs, d)``, in one call.
+
+    Every coordinate has its own draw of one scale on one grid, so a longer vector is as good as many calls.
+    """
+    rows = np.asarray(values, dtype=np.float64)
+    return replace(noise.confirmed(), size=rows.size).drawn(rows.ravel()).reshape(rows.shape)
 
 
 def one_by_one(once: Callable[[DataSet], npt.ArrayLike]) -> Runs:
@@ -61,37 +73,37 @@ def one_by_one(once: Callable[[DataSet], npt.ArrayLike]) -> Runs:
     )
 
 
-def laplace_sum(adjacency: Adjacency) -> Mechanism:
+def laplace_sum(adjacency: Adjacency) -> PairedMechanism:
     """The sum of numbers in ``[−1, 1]`` with Laplace noise."""
     noise = laplace_noise(_EPSILON, change(adjacency))
     return _of_sums("Laplace noise on a sum", noise, adjacency, NUMBERS)
 
 
-def laplace_vector(adjacency: Adjacency) -> Mechanism:
+def laplace_vector(adjacency: Adjacency) -> PairedMechanism:
     """Three sums with Laplace noise scaled to their joint L1 sensitivity."""
     noise = laplace_noise(_EPSILON, 3 * change(adjacency), size=3)
     return _of_sums("Laplace noise on a vector", noise, adjacency, _CORNERS)
 
 
-def gaussian_sum(adjacency: Adjacency) -> Mechanism:
+def gaussian_sum(adjacency: Adjacency) -> PairedMechanism:
     """The sum of numbers in ``[−1, 1]`` with Gaussian noise."""
     noise = gaussian_noise(_GDP, change(adjacency))
     return _of_sums("Gaussian noise on a sum", noise, adjacency, NUMBERS)
 
 
-def gaussian_vector(adjacency: Adjacency) -> Mechanism:
+def gaussian_vector(adjacency: Adjacency) -> PairedMechanism:
     """Three sums with Gaussian noise scaled to their joint L2 sensitivity."""
     noise = gaussian_noise(_GDP, 3**0.5 * change(adjacency), size=3)
     return _of_sums("Gaussian noise on a vector", noise, adjacency, _CORNERS)
 
 
-def noisy_mean(adjacency: Adjacency) -> Mechanism:
+def noisy_mean(adjacency: Adjacency) -> PairedMechanism:
     """The sum over the public number of rows (or their public bound), with Gaussian noise."""
     noise = gaussian_noise(_GDP, change(adjacency) / ROWS)
     return _of_sums("noisy mean", noise, adjacency, NUMBERS, scale=1 / ROWS)
 
 
-def second_moments(adjacency: Adjacency) -> Mechanism:
+def second_moments(adjacency: Adjacency) -> PairedMechanism:
     """Second moments of rows in the unit disc; orthogonal rows move them most."""
     plan = plan_second_moments(_GDP, radius=1.0, dim=2, num_rows=ROWS, adjacency=adjacency)
 
@@ -101,7 +113,7 @@ def second_moments(adjacency: Adjacency) -> Mechanism:
     return of_rows("second moments", plan.statement, one_by_one(once), _AXES, {"X": np.zeros(2)})
 
 
-def composed_pair(adjacency: Adjacency) -> Mechanism:
+def composed_pair(adjacency: Adjacency) -> PairedMechanism:
     """A Laplace and a Gaussian release of the same rows, both fixed in advance."""
     laplace, gaussian = laplace_noise(0.7, change(adjacency)), gaussian_noise(1.0, change(adjacency))
     total = accounting.compose(
@@ -115,7 +127,7 @@ def composed_pair(adjacency: Adjacency) -> Mechanism:
     return of_rows("composed pair", total, runs, NUMBERS, _ZERO)
 
 
-def filtered(adjacency: Adjacency) -> Mechanism:
+def filtered(adjacency: Adjacency) -> PairedMechanism:
     """Releases under a ledger's filter: each is chosen from the last output, until none fits any more."""
     budget = Filter.of(Target(2.0, 1e-2, adjacency))
     # Seen before the first run: what is chosen from, and what each choice costs.
@@ -152,7 +164,7 @@ def filtered(adjacency: Adjacency) -> Mechanism:
 
 def _of_sums(
     name: str, noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency, ends: Ends, scale: float = 1.0
-) -> Mechanism:
+) -> PairedMechanism:
     def runs(data: DataSet, number: int) -> FloatArray:
         return noised(noise, np.tile(data["y"].sum(axis=0) * scale, (number, 1)))
 
@@ -182,7 +194,7 @@ def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Sta
     )
 
 
-NOISED: dict[str, Callable[[Adjacency], Mechanism]] = {
+NOISED: dict[str, Callable[[Adjacency], PairedMechanism]] = {
     "Laplace sum": laplace_sum,
     "Laplace vector": laplace_vector,
     "Gaussian sum": gaussian_sum,

@@ -12,12 +12,13 @@ import numpyro
 import numpyro.distributions as dist
 
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism
+from private_mcmc.auditing.mechanism import DataSet
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.preflight.refute.pairs import PublicRow
 from private_mcmc.preflight.verdict import preflight
 from private_mcmc.target import Adjacency, Target
+from tests.soundness.attacks import PairedMechanism
 from tests.soundness.sweep.noised import Ends, edge_pair
 from tests.soundness.sweep.zoo import mean
 
@@ -95,7 +96,7 @@ MODELS = {
 }
 
 
-def posterior_mechanism(name: str, adjacency: Adjacency) -> Mechanism:
+def posterior_mechanism(name: str, adjacency: Adjacency) -> PairedMechanism:
     """One exact draw of the tempered posterior of ``MODELS[name]``, with preflight's best certificate.
 
     Raises:
@@ -111,4 +112,4 @@ def posterior_mechanism(name: str, adjacency: Adjacency) -> Mechanism:
         return found.draws(np.asarray(data["y"]), _TEMPER, np.random.default_rng(seed), number)
 
     pair = edge_pair(found.ends, found.others, _NUM_ROWS - 1, adjacency)
-    return Mechanism(f"posterior of {name}", proved[0], runs, pairs=lambda: (pair,))
+    return PairedMechanism(f"posterior of {name}", proved[0], runs, pairs=lambda: (pair,))

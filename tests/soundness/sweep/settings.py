@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, get_args
 
-from private_mcmc.auditing.chains import chain_mechanism
-from private_mcmc.auditing.mechanism import Mechanism
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateSGLD, PrivateULA
 from private_mcmc.release import Expectations, mean_and_square
 from private_mcmc.schedule import BatchScheme, Release
 from private_mcmc.target import Adjacency, Target
+from tests.soundness.attacks import PairedMechanism, chain_mechanism
 from tests.soundness.sweep.noised import NOISED
 from tests.soundness.sweep.posteriors import MODELS, posterior_mechanism
 from tests.soundness.sweep.zoo import LOUD, PERSONS, ZOO, ZooModel
@@ -53,7 +52,7 @@ class Setting:
             return "exact posterior draw"
         return "averages of a chain" if self.release in AVERAGES else f"states of a chain: {self.release}"
 
-    def build(self) -> Mechanism:
+    def build(self) -> PairedMechanism:
         """The mechanism; nothing is traced or compiled before."""
         if self.release in MECHANISMS:
             return MECHANISMS[self.release](self.adjacency)

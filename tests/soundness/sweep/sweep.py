@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from private_mcmc.auditing.audit_report import AuditResult
 from private_mcmc.auditing.auditing import audit_at
+from private_mcmc.auditing.result import AuditResult
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import (
     Block,
@@ -93,7 +93,7 @@ class Sweep:
             "num_runs": self.num_runs,
             "failure_probability": self.failure_probability,
             "any_failure": self.any_failure,
-            "results": [{"setting": swept.setting, **swept.result.to_dict()} for swept in self.found],
+            "results": [_record(one) for one in self.found],
         }
 
 
@@ -136,6 +136,15 @@ def sweep(
             found[setting.name] = swept
             on_setting(swept, True)
     return Sweep(tuple(one for each in todo for one in found[each.name]), num_runs, failure_probability)
+
+
+def _record(one: Swept) -> dict[str, Any]:
+    result = one.result
+    comparisons = [asdict(comparison) for comparison in result.comparisons]
+    attacks = {name: asdict(bounds) for name, bounds in result.attacks.items()}
+    named = {"setting": one.setting, "adjacency": one.adjacency, "sound": result.sound}
+    at = {"epsilon": result.epsilon, "delta": result.delta, "num_runs": result.num_runs}
+    return {**named, **at, "tightness": result.tightness, "comparisons": comparisons, "attacks": attacks}
 
 
 Job = tuple[Setting, np.random.SeedSequence, int, float]

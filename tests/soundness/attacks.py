@@ -1,12 +1,16 @@
-"""Scores of outputs: those that know the mechanism, and those learned from half of the outputs.
+"""Attacks that know the mechanism, and pairs of data sets that are likely to leak most.
 
-The former are likelihood ratios of a path, noise used twice, and the differing row's loss.
+Likelihood ratios of a path, noise used twice, and the differing row's loss; extreme rows, and rows whose
+gradients stay below the clip.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting.langevin.sensitivity import batch_factor
+from private_mcmc.auditing import chains
 from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Pair, Score, length, present_slots
-from private_mcmc.domains.columns import blank
+from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, length, present_slots
+from private_mcmc.domains.columns import PRESENT, blank
+from private_mcmc.errors import DeclarationError
+from private_mcmc.inference import PrivateMCMC
+from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.gradient.clipped import schedule_gradient
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import RowModel
+from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, stacked
+from private_mcmc.release import Expectations
 from private_mcmc.schedule import Schedule
+from private_mcmc.target import Target
 
 # Steps this far apart are compared for noise that was used twice.
 _MOST_LAGS = 64
@@ -216,53 +227,161 @@ def _nearest(terms: Terms) -> jax.Array:
     return jnp.log(jnp.min(jnp.stack(closest), axis=0) + 1e-12)
 
 
-_MOST_SQUARED = 40
-_NEWTON_STEPS = 25
+@dataclass(frozen=True, eq=False)
+class PairedMechanism(Mechanism):
+    """A mechanism and the pairs of data sets that are likely to leak most, the likeliest first."""
+
+    pairs: Callable[[], tuple[Pair, ...]] = tuple
 
 
-def linear(first: FloatArray, second: FloatArray) -> Score:
-    """The direction ``S^{-1}(x̄_2 − x̄_1)``, ``S`` the pooled covariance: best for Gaussians that share it."""
-    centre, scale = _standards(first, second)
-    one, two = (first - centre) / scale, (second - centre) / scale
-    pooled = (np.cov(one, rowvar=False) + np.cov(two, rowvar=False)).reshape(one.shape[1], -1) / 2
-    ridge = 1e-9 * np.eye(len(pooled))
-    direction = np.linalg.lstsq(pooled + ridge, two.mean(0) - one.mean(0), rcond=None)[0]
-    return lambda outputs: (outputs - centre) / scale @ direction
+def chain_mechanism(kernel: LangevinKernel, **declared: Any) -> PairedMechanism:
+    """The chain that ``audit`` runs, with attacks that know it and its worst pairs."""
+    plain, release = chains.chain_mechanism(kernel, **declared), declared["release"]
+    asked = {name: declared[name] for name in ("rows", "num_steps", "n", "num_chains") if name in declared}
+    target = declared["target"]
+    if not isinstance(release, Expectations):
+        target = Target(1e6, 1 - 1e-6, target.adjacency)
+    decision = PrivateMCMC(kernel, target=target, release=release, guarantee="run", **asked).decide(
+        declared["n"]
+    )
+    reading, schedule = decision.reading, decision.schedule
+    made = PairedMechanism(
+        plain.name, plain.statement, plain.draw, pairs=lambda: worst_pairs(reading, schedule)
+    )
+    if isinstance(release, Expectations) or any(site.constraint is None for site in reading.sites):
+        return made
+    return replace(made, scores=ChainAttacks(reading, schedule, np.zeros(reading.dim)))
 
 
-def logistic(first: FloatArray, second: FloatArray) -> Score:
-    """Log density ratio by logistic regression on the outputs and (up to 40 of them) their squares."""
-    centre, scale = _standards(first, second)
-
-    def features(outputs: FloatArray) -> FloatArray:
-        # Bounded, so that one far output cannot decide the fit.
-        z = np.clip((outputs - centre) / scale, -6.0, 6.0)
-        squares = [z**2, np.abs(z)] if z.shape[1] <= _MOST_SQUARED else []
-        return np.concatenate([np.ones((len(z), 1)), z, *squares], axis=1)
-
-    inputs = np.concatenate([features(first), features(second)])
-    labels = np.concatenate([np.zeros(len(first)), np.ones(len(second))])
-    weights = np.zeros(inputs.shape[1])
-    ridge = 1e-3 * np.eye(len(weights))
-    for _ in range(_NEWTON_STEPS):
-        # Damped weights keep the Newton matrix from vanishing on separable data.
-        probability = 1 / (1 + np.exp(-np.clip(inputs @ weights, -30, 30)))
-        curvature = np.maximum(probability * (1 - probability), 1e-6)
-        gradient = inputs.T @ (labels - probability) - ridge @ weights
-        step = np.linalg.solve((inputs * curvature[:, None]).T @ inputs + ridge, gradient)
-        length = float(np.linalg.norm(step))
-        weights = weights + step * min(1.0, 5.0 / max(length, 1e-300))
-        if length < 1e-6:
-            break
-    return lambda outputs: features(outputs) @ weights
+_PROBES = 5
+_MOST_ROWS = 64
+# How far from the silent row towards the extremes rows are looked for that do not reach the clip, and how
+# far below it they must stay.
+_SHARES = (0.5, 0.2, 0.05, 0.01, 0.001)
+_BELOW = 0.9
 
 
-LEARNED = {"linear direction": linear, "logistic density ratio": logistic}
+def worst_pairs(model: RowModel, schedule: Schedule, most: int = 3) -> tuple[Pair, ...]:
+    """Pairs that are likely to leak most, the likeliest first, from clipped gradients at public probes.
+
+    The ``most`` pairs of extreme rows whose gradients differ most, beside copies of the domain's most silent
+    row (others would only add curvature, which hides). The best of them also beside copies of its own first
+    row, and in the first and in a middle slot, since a fault may treat slots unequally. Then pairs of rows
+    whose gradients do not reach the clip: what a fault gives away there, two rows that both saturate hide.
+    """
+    rows = extreme_rows(model.rows)[:_MOST_ROWS]
+    sizes = _sizes(_gradients(model, schedule, rows))
+    silent = rows[int(np.argmin(sizes))]
+    n, presence = schedule.num_rows, schedule.adjacency != "replace_one"
+    if presence and n < 2:
+        raise DeclarationError("n=1: an audit under add_remove or zero_out needs at least 2 rows.")
+    best = _apart_most(model, schedule, rows, most, presence)
+    among = partial(pair_of_rows, count=n - 1, holes=schedule.adjacency == "zero_out")
+    pairs = [among(silent, first=one, second=two) for one, two in best]
+    if n > 1:
+        one, two = best[0]
+        pairs.append(among(one, first=one, second=two))
+        places = sorted({0, n // 2} - {n - 1})
+        pairs += [among(silent, first=one, second=two, place=place) for place in places]
+    quiet = _quiet(model, schedule, rows, silent)
+    if quiet:
+        one, two = _apart_most(model, schedule, quiet, 1, presence)[0]
+        pairs.append(among(silent, first=one, second=two))
+        if not presence:
+            # Opposite and small, and of one direction but different size.
+            pairs.append(among(silent, first=best[0][0], second=one))
+    return tuple(pairs)
 
 
-def _standards(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Centre and spread of every output, resistant to heavy tails; constant outputs have spread 1."""
-    both = np.concatenate([first, second])
-    low, middle, high = np.quantile(both, (0.1, 0.5, 0.9), axis=0)
-    spread = np.where(high > low, (high - low) / 2.5, both.std(axis=0))
-    return middle, np.where(spread > 0, spread, 1.0)
+def pair_of_rows(
+    others: PublicRow,
+    count: int,
+    first: PublicRow | None,
+    second: PublicRow | None,
+    place: int | None = None,
+    holes: bool = False,
+) -> Pair:
+    """``count`` copies of ``others``, and ``first`` or ``second`` (``None``: absent) in slot ``place``.
+
+    The slot is the last one if left out. An absent row leaves its slot empty with ``holes``, and otherwise
+    none.
+    """
+    slot = count if place is None else place
+
+    def columns(one: PublicRow | None) -> dict[str, npt.NDArray[np.generic]]:
+        filling = [others] if holes else []
+        listed = [others] * slot + (filling if one is None else [one]) + [others] * (count - slot)
+        table = {name: np.stack([np.asarray(row[name]) for row in listed]) for name in others}
+        if holes and one is None:
+            table[PRESENT] = np.arange(len(listed)) != slot
+        return table
+
+    where = "" if slot == count else f" in slot {slot}"
+    return Pair(
+        columns(first), columns(second), f"{_words(first)} | {_words(second)}{where}, others {_words(others)}"
+    )
+
+
+def _gradients(model: RowModel, schedule: Schedule, rows: list[PublicRow]) -> FloatArray:
+    """Clipped gradients of every row at the probes, shape ``(rows, probes, p)``."""
+    change = whitening(schedule.preconditioner, model.dim)
+    gradient = schedule_gradient(model, change, schedule)
+    probes = np.random.default_rng(0).normal(size=(_PROBES, model.dim))
+    probes[0] = 0.0
+    with jax.enable_x64(True):
+        columns = model.rows.project(stacked(rows))
+
+        def of_row(row: dict[str, jax.Array]) -> jax.Array:
+            single = {name: value[None] for name, value in row.items()}
+            prepared = gradient.prepare(single, jnp.ones(1, dtype=bool))
+            return jax.vmap(lambda u: gradient.total(u, prepared))(jnp.asarray(probes))
+
+        return np.asarray(jax.jit(jax.vmap(of_row))(columns), dtype=np.float64)
+
+
+def _apart_most(
+    model: RowModel, schedule: Schedule, rows: list[PublicRow], most: int, presence: bool
+) -> list[tuple[PublicRow, PublicRow | None]]:
+    """Pairs of ``rows`` whose gradients differ most; single ones where the other data set lacks the row."""
+    gradients = _gradients(model, schedule, rows)
+    if presence:
+        return [(rows[int(i)], None) for i in np.argsort(-_sizes(gradients))[:most]]
+    ordered = sorted(
+        permutations(range(len(rows)), 2), key=lambda ij: -_sizes(gradients[ij[0]] - gradients[ij[1]])
+    )
+    return [(rows[i], rows[j]) for i, j in ordered[: 2 * most : 2]]
+
+
+def _quiet(model: RowModel, schedule: Schedule, rows: list[PublicRow], silent: PublicRow) -> list[PublicRow]:
+    """Rows between ``silent`` and the extremes, as far out as their gradients stay below the clip."""
+    for share in _SHARES:
+        between = [_between(silent, row, share) for row in rows]
+        gradients = _gradients(model, schedule, between)
+        below = np.linalg.norm(gradients, axis=-1).max(axis=1) < _BELOW * schedule.clip
+        quiet = [row for row, fits in zip(between, below, strict=True) if fits]
+        if len(quiet) >= 2 and _sizes(_gradients(model, schedule, quiet)).max() > 0:
+            return quiet
+    return []
+
+
+def _between(silent: PublicRow, row: PublicRow, share: float) -> PublicRow:
+    """So far from ``silent`` to ``row`` in real columns; whole numbers as in ``row``."""
+
+    def blend(zero: npt.ArrayLike, value: npt.ArrayLike) -> npt.ArrayLike:
+        if not np.issubdtype(np.asarray(value).dtype, np.floating):
+            return value
+        return (1 - share) * np.asarray(zero) + share * np.asarray(value)
+
+    return {name: blend(silent[name], value) for name, value in row.items()}
+
+
+def _sizes(gradients: FloatArray) -> FloatArray:
+    """Mean norms over the probes, which are the last axis but one."""
+    sizes: FloatArray = np.linalg.norm(gradients, axis=-1).mean(axis=-1)
+    return sizes
+
+
+def _words(row: PublicRow | None) -> str:
+    if row is None:
+        return "absent"
+    return " ".join(f"{name}={np.asarray(value).tolist()}" for name, value in sorted(row.items()))
