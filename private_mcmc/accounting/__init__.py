@@ -28,7 +28,6 @@ from private_mcmc.accounting.langevin.sensitivity import row_sensitivity as row_
 from private_mcmc.accounting.langevin.sensitivity import sensitivity as sensitivity
 from private_mcmc.accounting.mechanisms import gaussian as gaussian
 from private_mcmc.accounting.mechanisms import laplace as laplace
-from private_mcmc.accounting.mechanisms import posterior_bounded as posterior_bounded
 from private_mcmc.accounting.mechanisms import posterior_bounded_gradient as posterior_bounded_gradient
 from private_mcmc.accounting.mechanisms import (
     posterior_strongly_log_concave as posterior_strongly_log_concave,

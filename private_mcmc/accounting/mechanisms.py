@@ -158,23 +158,6 @@ def second_moments_noise(gdp: float, radius: float, dim: int, adjacency: Adjacen
     return product_up(second_moments_sensitivity(radius, dim, adjacency), over=(gdp,))
 
 
-def posterior_bounded(range_b: float, adjacency: Adjacency) -> Statement:
-    """One exact posterior draw is ``b``-DP, and ``b²/8``-zCDP as a bounded-range mechanism.
-
-    ``range_b``: ``b ≥ sup_θ − inf_θ`` of ``w(v(θ,d) − v(θ,d'))`` over all row pairs (``replace_one``), or of
-    ``w v(θ,d)`` over all rows. Source: Dimitrakakis et al. 2017; Cesar, Rogers 2021.
-    """
-    if not range_b >= 0:
-        raise DeclarationError(f"range_b={range_b}: must be a number in [0, ∞].")
-    theorem = "bounded log-likelihood ratio (Dimitrakakis et al. 2017; bounded range: Cesar, Rogers 2021)"
-    return _posterior("bounded", theorem, adjacency, {"range_b": float(range_b)}, bounded_curves)
-
-
-def bounded_curves(c: Constants) -> tuple[Curve, ...]:
-    """``b``-DP and ``b²/8``-zCDP."""
-    return Pure(c["range_b"]), Concentrated(product_up(c["range_b"], c["range_b"], 0.125))
-
-
 def posterior_strongly_log_concave(
     sensitivity: float, strong_convexity: float, adjacency: Adjacency, num_rows: int | None = None
 ) -> Statement:

@@ -101,9 +101,6 @@ def _conjugate_rule(family: str, constants: fields.Fields) -> Rule:
 
 
 RULES: Mapping[str, Rule] = {
-    "posterior.bounded": Rule(
-        _of_constants(mechanisms.bounded_curves), {"range_b": fields.is_bound}, _POSTERIOR
-    ),
     "posterior.strongly_log_concave": Rule(
         _of_constants(mechanisms.strongly_log_concave_curves),
         {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive},

@@ -18,7 +18,7 @@ from private_mcmc.domains.persons import OWN_ROWS, ungrouped
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.decision import Decision
-from private_mcmc.kernels import Generator, LangevinKernel
+from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.model import RowModel
 from private_mcmc.release import Expectations, ReleasedStates
@@ -156,11 +156,10 @@ def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generi
     return np.concatenate(parts, axis=-1)
 
 
-def keys(seed: np.random.SeedSequence, count: int, generator: Generator = "chacha20") -> list[jax.Array]:
+def keys(seed: np.random.SeedSequence, count: int) -> list[jax.Array]:
     """``count`` keys with all their bits, so that an audit is reproducible."""
-    words, kind = (8, CHACHA20) if generator == "chacha20" else (2, generator)
-    drawn = seed.generate_state(count * words, np.uint32).reshape(count, words)
-    return [jax.random.wrap_key_data(jnp.asarray(one), impl=kind) for one in drawn]
+    drawn = seed.generate_state(count * 8, np.uint32).reshape(count, 8)
+    return [jax.random.wrap_key_data(jnp.asarray(one), impl=CHACHA20) for one in drawn]
 
 
 def _width(schedule: Schedule, count: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from private_mcmc.errors import DeclarationError, construction_checked
 from private_mcmc.records import Record
@@ -49,11 +49,8 @@ class Domain:
         """Elementwise bounds ``(lo, hi)``, float64 arrays of ``event_shape``."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
-        """Map ``(n, *event_shape)`` numbers into the domain, row by row and silently; traceable.
-
-        ``dtype`` narrows the storage of real columns; the bounds hold for the narrowed values.
-        """
+    def project(self, column: ArrayLike) -> jax.Array:
+        """Map ``(n, *event_shape)`` numbers into the domain, row by row and silently; traceable."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
@@ -121,7 +118,7 @@ class Binary(Domain):
         """``(0, 1)``."""
         return np.zeros(()), np.ones(())
 
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    def project(self, column: ArrayLike) -> jax.Array:
         """Threshold at one half."""
         return (jnp.asarray(column) >= 0.5).astype(_integer())
 
@@ -142,7 +139,7 @@ class _Whole(Domain):
         """From 0 to the largest."""
         return np.zeros(()), np.full((), float(self._largest))
 
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    def project(self, column: ArrayLike) -> jax.Array:
         """The nearest one; NaN becomes 0."""
         return _as_whole(column, self._largest)
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from private_mcmc.domains.columns import PRESENT, check_unmasked
 from private_mcmc.domains.domain import Domain, whole
@@ -76,10 +76,10 @@ class Several(Domain):
         low, high = self.each.interval()
         return np.broadcast_to(low, self.event_shape), np.broadcast_to(high, self.event_shape)
 
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    def project(self, column: ArrayLike) -> jax.Array:
         """Map every value by itself."""
         values = jnp.asarray(column)
-        inside = self.each.project(values.reshape(-1, *self.each.event_shape), dtype)
+        inside = self.each.project(values.reshape(-1, *self.each.event_shape))
         return inside.reshape(-1, *self.event_shape)
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
 from private_mcmc.domains.domain import Domain, every_other, number, whole
 from private_mcmc.errors import DeclarationError, construction_checked
@@ -22,17 +22,6 @@ _HUGE = 1e32
 def working_dtype() -> np.dtype:
     """The widest float of the current JAX mode: float64 under ``enable_x64``, float32 otherwise."""
     return jax.dtypes.canonicalize_dtype(np.float64)
-
-
-def storage_dtype(dtype: DTypeLike | None) -> np.dtype:
-    """The type that a real column is stored in; float64 unless another one is asked for."""
-    try:
-        chosen = jax.dtypes.canonicalize_dtype(np.float64 if dtype is None else dtype)
-    except TypeError as error:
-        raise DeclarationError(f"dtype={dtype!r}: no type of numbers.") from error
-    if chosen not in (np.float16, np.float32, np.float64):
-        raise DeclarationError(f"dtype={chosen}: real columns are stored as float16, float32 or float64.")
-    return chosen
 
 
 class RealDomain(Domain):
@@ -81,10 +70,10 @@ class Ball(RealDomain):
         """``±radius`` in every coordinate."""
         return np.full(self.dim, -self.radius), np.full(self.dim, self.radius)
 
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
+    def project(self, column: ArrayLike) -> jax.Array:
         """Scale rows longer than ``radius`` down, to a float64 norm that is at most ``radius``."""
-        storage, working = storage_dtype(dtype), working_dtype()
-        rows = jnp.asarray(column).astype(storage).astype(working)
+        working = working_dtype()
+        rows = jnp.asarray(column).astype(working)
         finite = jnp.all(jnp.isfinite(rows), axis=-1, keepdims=True)
         # Beyond this, XLA's reciprocals are subnormal and flushed to zero.
         rows = jnp.clip(jnp.where(finite, rows, 0.0), -_HUGE, _HUGE)
@@ -92,11 +81,11 @@ class Ball(RealDomain):
         largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)
         safe = jnp.where(largest > 0, largest, 1.0)
         length = safe * jnp.sqrt(jnp.sum(jnp.square(rows / safe), axis=-1, keepdims=True))
-        # The margins cover the rounding of the norm (in any order of summation) and of the narrowing.
+        # The margins cover the rounding of the norm (in any order of summation) and of the scaling.
         inside = self.radius * (1 - (self.dim + 16) * float(np.finfo(working).eps))
-        target = inside - self.radius * 2 * float(np.finfo(storage).eps)
+        target = inside - self.radius * 2 * float(np.finfo(working).eps)
         scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
-        return jnp.where(length <= inside, rows, scaled).astype(storage)
+        return jnp.where(length <= inside, rows, scaled)
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Half the rows on the sphere (some along an axis), half inside."""
@@ -141,12 +130,12 @@ class Box(RealDomain):
         """The box itself."""
         return np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64)
 
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
-        """Clip to the box, to bounds that the storage type can hold."""
-        storage = storage_dtype(dtype)
-        lo, hi = _inside(*self.interval(), storage, "Box(lo, hi)")
-        values = jnp.asarray(column).astype(storage)
-        nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(storage)
+    def project(self, column: ArrayLike) -> jax.Array:
+        """Clip to the box, to bounds that the working type can hold."""
+        working = working_dtype()
+        lo, hi = _inside(*self.interval(), working)
+        values = jnp.asarray(column).astype(working)
+        nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(working)
         return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
@@ -187,9 +176,9 @@ class Real(RealDomain):
         """``(−∞, ∞)``."""
         return np.full(self.event_shape, -np.inf), np.full(self.event_shape, np.inf)
 
-    def project(self, column: ArrayLike, dtype: DTypeLike | None = None) -> jax.Array:
-        """Replace what is not finite in the storage type by 0."""
-        values = jnp.asarray(column).astype(storage_dtype(dtype))
+    def project(self, column: ArrayLike) -> jax.Array:
+        """Replace what is not finite by 0."""
+        values = jnp.asarray(column).astype(working_dtype())
         return jnp.where(jnp.isfinite(values), values, 0.0)
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
@@ -204,17 +193,15 @@ def _freeze(values: np.ndarray) -> Bounds:
     return tuple(_freeze(entry) for entry in values)
 
 
-def _inside(low: ArrayLike, high: ArrayLike, storage: np.dtype, what: str) -> tuple[np.ndarray, np.ndarray]:
+def _inside(low: np.ndarray, high: np.ndarray, working: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """The bounds, rounded inwards to numbers of this type."""
-    # A plain number would be compared in the type of the storage.
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    least, most = low.astype(storage), high.astype(storage)
-    least = np.where(least < low, np.nextafter(least, storage.type(np.inf)), least)
-    most = np.where(most > high, np.nextafter(most, storage.type(-np.inf)), most)
+    least, most = low.astype(working), high.astype(working)
+    least = np.where(least < low, np.nextafter(least, working.type(np.inf)), least)
+    most = np.where(most > high, np.nextafter(most, working.type(-np.inf)), most)
     # Compiled code may take subnormal numbers for 0, which lies outside.
-    tiny = np.finfo(storage).tiny
+    tiny = np.finfo(working).tiny
     least = np.where((least > 0) & (least < tiny), tiny, least)
     most = np.where((most < 0) & (most > -tiny), -tiny, most)
     if not np.all(least <= most):
-        raise DeclarationError(f"{what}: no {storage} lies between the bounds; widen them.")
+        raise DeclarationError(f"Box(lo, hi): no {working} lies between the bounds; widen them.")
     return least, most

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jax.typing import DTypeLike
 
 from private_mcmc.domains.columns import PRESENT, numeric_column
 from private_mcmc.domains.domain import Binary, Categories, Counts, Domain, whole
@@ -205,9 +204,9 @@ class Rows:
         return arrays
 
     @clean_errors
-    def project(self, data: Fields, dtype: DTypeLike | None = None) -> dict[str, jax.Array]:
-        """Every column mapped silently into its domain; ``dtype`` narrows the storage of real columns."""
-        return {name: domain.project(data[name], dtype) for name, domain in self.items}
+    def project(self, data: Fields) -> dict[str, jax.Array]:
+        """Every column mapped silently into its domain."""
+        return {name: domain.project(data[name]) for name, domain in self.items}
 
     def synthetic(self, seed: int, n: int) -> dict[str, jax.Array]:
         """``n`` public random rows that reach the extremes of the domains, the same for equal seeds."""

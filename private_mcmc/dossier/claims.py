@@ -107,8 +107,7 @@ def _is_for(study: StudyRecord, made: Statement, what: str) -> None:
     """Raise ``DeclarationError`` unless a statement is for the record's number of rows."""
     counts = set(_counts(made))
     need(counts <= {study.n}, f"{what} is for {sorted(counts)} rows, not for {study.n}.")
-    # A bounded log-likelihood alone needs no number of rows.
-    if study.adjacency == "add_remove" and made.argument.rule != "posterior.bounded":
+    if study.adjacency == "add_remove":
         capped = no_more_rows(study.n) in _sentences(made)
         need(capped, f"{what} is not for at most {study.n} rows.")
 

@@ -181,19 +181,17 @@ def statements() -> dict[str, acc.Statement]:
     found["second moments, grid"] = acc.second_moments(
         radius=1.5, noise_sd=9.0, dim=4, adjacency="zero_out", grid=1e-4
     )
-    found["posterior, bounded"] = acc.posterior_bounded(0.7, "replace_one")
     found["posterior, concave"] = acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one")
     found["posterior, gradient"] = acc.posterior_bounded_gradient(0.6, 2.0, "add_remove")
     for adjacency in ("add_remove", "zero_out"):
-        found[f"posterior, bounded, {adjacency}"] = acc.posterior_bounded(0.7, adjacency)
         found[f"posterior, concave, {adjacency}"] = acc.posterior_strongly_log_concave(2.0, 5.0, adjacency)
     found["posterior, gradient, zero out"] = acc.posterior_bounded_gradient(0.6, 2.0, "zero_out")
     found |= exact_posteriors() | stages()
     found |= averages() | persons()
     found["composition"] = acc.compose(
-        found["path"], found["laplace"], found["posterior, bounded"], found["poisson path, replaced"]
+        found["path"], found["laplace"], found["posterior, concave"], found["poisson path, replaced"]
     )
     found["group"] = acc.group(acc.compose(found["path"], found["laplace"]), 3)
-    found["group, pure"] = acc.group(found["posterior, bounded"], 2)
+    found["group, pure"] = acc.group(found["laplace"], 2)
     found["nested composition"] = acc.compose(found["composition"], found["gaussian"])
     return found

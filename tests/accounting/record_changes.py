@@ -127,7 +127,10 @@ def _lists(path: tuple[Any, ...], values: list[Any]) -> Iterator[tuple[str, Any]
         yield from ((f"only a smaller curve {curve}", [curve]) for curve in SMALLER)
     if path and path[-1] == "parts":
         # A part that has nothing to do with the rule.
-        yield "one part more", [*values, acc.posterior_bounded(0.1, "replace_one").to_dict()]
+        yield (
+            "one part more",
+            [*values, acc.laplace(0.1, adjacency="replace_one", sensitivity=0.1, scale=1.0).to_dict()],
+        )
 
 
 def why_true(before: Mapping[str, Any], change: Change) -> str | None:

@@ -65,7 +65,6 @@ CONSTANTS = {
     "laplace": ("epsilon",),
     "gaussian": ("sensitivity", "scale"),
     "second moments": ("radius", "noise_sd"),
-    "posterior, bounded": ("range_b",),
     "posterior, concave": ("sensitivity", "strong_convexity"),
     "posterior, gradient": ("gradient_bound", "prior_strong_convexity"),
 }

@@ -36,7 +36,6 @@ SHORT = (
     "laplace",
     "gaussian, grid",
     "second moments",
-    "posterior, bounded",
     "posterior, concave, zero_out",
     "posterior, gradient, zero out",
     "Beta-Bernoulli, replace_one",

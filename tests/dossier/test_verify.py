@@ -354,7 +354,6 @@ CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 10
             accounting.capped(accounting.posterior_bounded_gradient(1e-3, 1.0, "add_remove"), 999),
             "at most 1000",
         ),
-        (accounting.posterior_bounded(1e-3, "add_remove"), None),
     ],
 )
 def test_a_certificate_is_for_the_rows_of_the_record(certificate, why):

@@ -43,18 +43,6 @@ def test_every_value_lands_inside(domain, data):
     assert inside(domain, projected)
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("storage", [np.float32, np.float16])
-@given(data=st.data())
-def test_a_narrowed_row_is_inside_after_narrowing(storage, data):
-    domain = data.draw(st.sampled_from([Ball(0.1, 4), Ball(1.0, 30), Box([0.1, -5.0], [0.2, 7.0])]))
-    column = data.draw(arrays(np.float64, (5, *domain.event_shape), elements=st.floats(-1e3, 1e3)))
-    with jax.enable_x64(True):
-        projected = domain.project(column, dtype=storage)
-    assert projected.dtype == storage
-    assert inside(domain, projected)
-
-
 @pytest.mark.slow
 @given(arrays(np.float64, (6, 5), elements=st.floats(-1e30, 1e30)))
 @example(np.full((6, 5), 1e30))
@@ -176,18 +164,17 @@ def test_a_declaration_that_makes_no_sense_is_refused(declare):
         declare()
 
 
-@pytest.mark.parametrize("storage", [None, np.float32, np.float16])
+@pytest.mark.parametrize("wide", [True, False])
 @pytest.mark.parametrize("ends", [(1e-310, 1.0), (-1.0, -1e-42), (1e-42, 1.0), (-1e-6, 0.0)])
-def test_bounds_that_compiled_code_takes_for_zero_are_moved_inside(ends, storage):
+def test_bounds_that_compiled_code_takes_for_zero_are_moved_inside(ends, wide):
     """Logarithms and quotients of such values are proved to be finite."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(wide):
         column = np.array([-np.inf, -2.0, -1e-320, 0.0, np.nan, 1e-320, 2.0])
-        assert inside(Box(*ends), jax.jit(lambda x: Box(*ends).project(x, storage) * 1.0)(column))
+        assert inside(Box(*ends), jax.jit(lambda x: Box(*ends).project(x) * 1.0)(column))
 
 
-@pytest.mark.slow
-def test_a_box_without_a_float32_inside_is_refused_for_that_storage():
+def test_a_box_without_a_float32_inside_is_refused_in_that_mode():
     with jax.enable_x64(True):
         assert Box(0.1, 0.1).project(jnp.zeros(1))[0] == 0.1
-        with pytest.raises(DeclarationError, match="float32"):
-            Box(0.1, 0.1).project(jnp.zeros(1), dtype=np.float32)
+    with jax.enable_x64(False), pytest.raises(DeclarationError, match="float32"):
+        Box(0.1, 0.1).project(jnp.zeros(1))

@@ -97,10 +97,10 @@ def test_only_domains_are_columns():
 
 def test_domains_and_rows_of_other_classes_are_refused():
     class Wide(Box):
-        def project(self, column, dtype=None):
+        def project(self, column):
             return column
 
     with pytest.raises(DeclarationError, match="not a row domain"):
         Rows(y=Wide(-1.0, 1.0))
     with pytest.raises(DeclarationError, match="no subclasses"):
-        type("Lax", (Rows,), {"project": lambda self, data, dtype=None: data})
+        type("Lax", (Rows,), {"project": lambda self, data: data})

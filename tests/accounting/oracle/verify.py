@@ -109,10 +109,6 @@ def _adaptive(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
 
 
 RULES: dict[str, Callable[[str, Constants, Parts], list[Record]]] = {
-    "posterior.bounded": lambda adjacency, c, parts: [
-        _pure(c["range_b"]),
-        _concentrated((c["range_b"] / 2) ** 2 / 2),
-    ],
     "posterior.strongly_log_concave": lambda adjacency, c, parts: [
         _gaussian(c["sensitivity"] / c["strong_convexity"] ** 0.5)
     ],
