@@ -10,6 +10,7 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.auditing.confidence import ErrorCounts, LowerBounds, epsilon_from_errors
+from private_mcmc.report import at_least, at_most, number
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,10 @@ class AuditResult:
 
     def __str__(self) -> str:
         lines = [f"{self.mechanism} on {self.pair}: {'sound' if self.sound else 'CLAIM REFUTED'}"]
-        lines += [f"  {c.quantity}: {c.lower:.4g} ≤ … ≤ {c.upper:.4g}" for c in self.comparisons]
-        lines += [
-            f"  {name}: ε ≥ {b.epsilon:.4g}, δ ≥ {b.delta:.4g}, m ≥ {b.gdp:.4g}, about {b.gdp_estimate:.4g}"
-            for name, b in self.attacks.items()
-        ]
-        return "\n".join([*lines, f"  {self.num_runs} runs can prove ε ≥ {self.most_provable:.4g} at most"])
+        lines += [f"  {c.quantity}: {at_least(c.lower)} ≤ … ≤ {at_most(c.upper)}" for c in self.comparisons]
+        for name, b in self.attacks.items():
+            epsilon, delta, gdp = map(at_least, (b.epsilon, b.delta, b.gdp))
+            estimate = number(b.gdp_estimate)
+            lines.append(f"  {name}: ε ≥ {epsilon}, δ ≥ {delta}, m ≥ {gdp}, mean difference/sd {estimate}")
+        most = at_least(self.most_provable)
+        return "\n".join([*lines, f"  {self.num_runs} runs can prove ε ≥ {most} at most"])

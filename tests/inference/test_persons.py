@@ -494,7 +494,7 @@ def test_an_audit_of_persons_attacks_whole_persons():
     declared = dict(rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2)
     X, y = np.ones((2, 2, 2)) / 2, np.zeros((2, 2), int)
     other, own = y.copy(), np.ones((2, 2), int)
-    other[0] = 5
+    other[0] = 4
     pair = {"X": X, "y": y, OWN_ROWS: own}, {"X": X, "y": other, OWN_ROWS: own}
     assert pmc.audit(kernel, pair, num_runs=200, **declared).sound
     with pytest.raises(pmc.DeclarationError, match="pairs of persons"):
