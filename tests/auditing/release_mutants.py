@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.accounting import composition, conjugate
+from private_mcmc.accounting.langevin import langevin_statement
 from private_mcmc.release import averages, moments, noise
 from private_mcmc.release.ledger import filter as ledger_filter
 from tests.auditing.mutants import Change, changed_module
@@ -124,13 +125,15 @@ SCENARIOS = {
         num_runs=400,
     ),
     "sensitivity of an average halved": Scenario(
-        (
+        tuple(
+            # In the accountant as well, which derives it anew.
             Swap(
-                averages,
+                module,
                 "average_sensitivity",
                 "change = sensitivity(schedule)",
                 "change = sensitivity(schedule) / 2",
-            ),
+            )
+            for module in (averages, langevin_statement)
         ),
         swept("loud mean, plain, expectations, replace_one"),
         num_runs=1_000,
