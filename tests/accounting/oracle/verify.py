@@ -27,7 +27,8 @@ def _concentrated(rho: float) -> Record:
 
 
 def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    needed = (c["sensitivity"] + c["dim"] * c["grid"]) / c["scale"]
+    moved = c["dim"] * c["grid"] if c["grid"] else 0.0
+    needed = (c["sensitivity"] + moved) / c["scale"]
     if not needed <= c["epsilon"] * (1 + 1e-12):
         return []
     single = [{"kind": "laplace", "level": float(c["epsilon"])}] if c["dim"] == 1 and c["grid"] == 0 else []
