@@ -80,11 +80,14 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
     check_kind("rows", rows, Rows)
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
     check_count("n", n)
-    if rows.unit is not None:
-        if rows.unit.name in inspect.signature(model).parameters:
-            return _with_own_latents(model, rows, rows.unit, n, model_args or {})
-        return _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=model_args), rows)
-    return _of_rows(model, rows, n, dict(model_args or {}))
+    public = dict(model_args or {})
+    if rows.unit is None:
+        found = _of_rows(model, rows, n, public)
+    elif rows.unit.name in inspect.signature(model).parameters:
+        found = _with_own_latents(model, rows, rows.unit, n, public)
+    else:
+        found = _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=public), rows)
+    return replace(found, public=public)
 
 
 def _of_rows(

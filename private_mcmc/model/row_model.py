@@ -22,7 +22,7 @@ from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.predictor import MultiPredictor, Predictor, Row
 from private_mcmc.model.prior import PriorConstants
 from private_mcmc.model.sites import Observation, Site
-from private_mcmc.records import Model, Record
+from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.target import Unit
 
 
@@ -91,6 +91,7 @@ class RowModel:
         each: the reading of one of a person's rows by itself.
         own: a person's own latents, which are integrated out.
         model: the model as it is run on rows; of persons with latents, on those of one person.
+        public: the public arguments that it was read with.
     """
 
     rows: Rows
@@ -110,6 +111,7 @@ class RowModel:
     unit: Unit | None = None
     each: RowModel | None = field(default=None, repr=False)
     own: OwnLatents | None = field(default=None, repr=False)
+    public: PublicArguments = field(default_factory=dict, repr=False)
 
 
 def row_constants(

@@ -10,20 +10,17 @@ from weakref import WeakKeyDictionary
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
-from numpyro.distributions import biject_to
 
 from private_mcmc import accounting
-from private_mcmc.domains import Rows
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
-from private_mcmc.model.tracing import ONE_AT_A_TIME
+from private_mcmc.model.synthetic import prior_draws, scale_of, synthetic_rows
 from private_mcmc.planning.estimates import query, spectral_norm
 from private_mcmc.planning.stages import Array, of_rows, prior_curvature
 from private_mcmc.planning.synthetic import Columns
 from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, likelihood_of
-from private_mcmc.records import RUN_ONCE, PublicArguments
+from private_mcmc.records import PublicArguments
 from private_mcmc.release import SecondMomentsPlan
 from private_mcmc.target import Adjacency
 
@@ -101,11 +98,6 @@ def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
     return _PRIORS[reading]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=RUN_ONCE)
-def _synthetic(rows: Rows, seed: int, count: int) -> Columns:
-    return dict(rows.synthetic(seed, count))
-
-
 def drawn_prior(reading: RowModel, model_args: PublicArguments) -> Prior:
     """Draw from the prior by running the model.
 
@@ -117,28 +109,10 @@ def drawn_prior(reading: RowModel, model_args: PublicArguments) -> Prior:
             f"plans draw synthetic data from the prior, and that of {', '.join(reading.prior.improper)} is "
             "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
         )
-    with jax.enable_x64(True):
-        rows = (reading.each or reading).rows
-        row = _synthetic(rows, 0, 1)
-
-        def draw(key: jax.Array) -> jax.Array:
-            with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
-                reading.model(**row, **model_args)
-            parts = []
-            for site in reading.sites:
-                message = messages[site.name]
-                free = biject_to(message["fn"].support).inv(message["value"])
-                parts.append(jnp.ravel(free))
-            return jnp.concatenate(parts)
-
-        keys = jax.random.split(jax.random.key(1), PRIOR_DRAWS)
-        draws = np.asarray(jax.jit(jax.vmap(draw), compiler_options=RUN_ONCE)(keys), dtype=np.float64)
-    draws = draws[np.all(np.isfinite(draws), axis=1)]
+    draws = prior_draws(reading, model_args, PRIOR_DRAWS)
     if len(draws) < PRIOR_DRAWS // 2:
         raise NotYetSupported("plans draw from the prior, and many of its draws are not finite.")
-    low, centre, high = np.quantile(draws, [0.25, 0.5, 0.75], axis=0)
-    scale = (high - low) / 1.349
-    scale = np.where(scale > 0, scale, 1.0)
+    centre, scale = scale_of(draws)
     with jax.enable_x64(True):
         each = [np.asarray(prior_curvature(reading, theta)) for theta in draws[:_HESSIANS]]
     hessians = np.nan_to_num(np.stack(each))
@@ -258,7 +232,7 @@ def facts_of(
     likelihood = likelihood_of(reading, temper)
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = _synthetic(reading.rows, 3, _SYNTHETIC_ROWS)
+        rows = synthetic_rows(reading.rows, 3, _SYNTHETIC_ROWS)
         plausible = Plausible(prior, likelihood, rows)
         references = np.stack([plausible.drawn(index, 0.5) for index in range(REFERENCES)])
         vectors = of_rows(functools.partial(likelihood.information, references, root), rows)

@@ -24,9 +24,10 @@ from scipy.special import softmax
 
 from private_mcmc.domains import Rows
 from private_mcmc.model import Predictor, RowModel
+from private_mcmc.model.synthetic import people
 from private_mcmc.planning.estimates import NOISE
 from private_mcmc.planning.stages import Array, CountsStage, Row, Stage, of_rows
-from private_mcmc.planning.synthetic import Columns, people, with_outcomes
+from private_mcmc.planning.synthetic import Columns, with_outcomes
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Counts
 from private_mcmc.target import Adjacency

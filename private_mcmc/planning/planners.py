@@ -22,6 +22,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.assumptions import public_rows as public_rows_are_public
 from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
 from private_mcmc.model import RowModel
+from private_mcmc.model.synthetic import has_factors, outcome_columns
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.facts import Facts, facts_of
@@ -30,7 +31,7 @@ from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.simulate import SYNTHETIC_ROWS, predict, with_posterior
 from private_mcmc.planning.simulate_general import general_policy
 from private_mcmc.planning.stages import Policy, Prediction, of_rows
-from private_mcmc.planning.synthetic import Columns, SyntheticData, has_factors, outcome_columns
+from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certificates import certificates, constants, meets
 from private_mcmc.records import PublicArguments

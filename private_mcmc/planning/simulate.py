@@ -21,6 +21,7 @@ from scipy.special import softmax
 
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
+from private_mcmc.model.synthetic import people
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.frontier import Coefficients
 from private_mcmc.planning.influence import laid_out, losses
@@ -37,7 +38,7 @@ from private_mcmc.planning.stages import (
     of_rows,
     partial_parts,
 )
-from private_mcmc.planning.synthetic import Columns, SyntheticData, people, with_outcomes
+from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Counts, SecondMoments
 from private_mcmc.report.document import say

@@ -23,6 +23,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.model.linear_algebra import calls_lapack
+from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import Facts, next_metric
 from private_mcmc.planning.frontier import Coefficients
 from private_mcmc.planning.general import RUN, GeneralPolicy, burn_in, widened
@@ -36,7 +37,7 @@ from private_mcmc.planning.stages import (
     Expected,
     Prediction,
 )
-from private_mcmc.planning.synthetic import Columns, SyntheticData, people
+from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_outcomes import Likelihood, coarse, likelihood_of
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 from private_mcmc.report.document import say

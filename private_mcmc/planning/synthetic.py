@@ -1,4 +1,4 @@
-"""Public stand-ins for what a plan may not look at: draws of the prior, synthetic rows, possible outcomes.
+"""Public stand-ins for what a plan may not look at: possible outcomes of synthetic rows.
 
 Everything is drawn with fixed keys from the declared row domain and the model's own prior, so that it
 depends on nothing private.
@@ -16,36 +16,16 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.special import softmax
 
-from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
-from private_mcmc.domains.persons import OWN_ROWS, Several
+from private_mcmc.domains import Domain, Rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.program import Output
-from private_mcmc.model.predictor import cut_off
+from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.stages import Array
 from private_mcmc.records import Record
 
 Columns: TypeAlias = Record
 _MOST_VALUES, _MOST_OUTCOMES = 257, 129
 FEW_OUTCOMES = 8
-
-
-def has_factors(reading: RowModel) -> bool:
-    """Whether a term is a ``numpyro.factor``."""
-    return any(site.family == "Unit" for site in reading.observations)
-
-
-def outcome_columns(reading: RowModel) -> tuple[str, ...]:
-    """The columns that the observed values are made of; of a ``factor``, those apart from its predictors."""
-    program = reading.program
-    if not has_factors(reading):
-        observed = [program.outputs[Output("observed", site.name)] for site in reading.observations]
-        return tuple(sorted(program.reads(observed) & reading.rows.columns.keys()))
-    covariates = program.reads([cut for cut in [cut_off(program)] if cut is not None])
-    others = (program.reads([program.outputs["loss"]]) & reading.rows.columns.keys()) - covariates
-    # An event, not the time until it: see ``FactorLikelihood``.
-    whole = {name for name in others if np.issubdtype(reading.rows.columns[name].dtype, np.integer)}
-    return tuple(sorted(whole or others))
 
 
 def possible_outcomes(reading: RowModel) -> dict[str, np.ndarray]:
@@ -147,63 +127,3 @@ def with_outcomes(
     tiled = {name: np.concatenate([every] * count) for name, every in options.items()}
     weights = times.ravel().astype(np.float64) * (each / copies)
     return repeated | tiled, weights
-
-
-# Prevalences of indicators, and means of other columns' shares of their range.
-_PREVALENCES = (0.02, 0.08, 0.2, 0.35, 0.5)
-_MEANS, _SPREAD = (0.1, 0.25, 0.4, 0.6), 6.0
-
-
-def people(rows: Rows, count: int, seed: int) -> dict[str, np.ndarray]:
-    """``count`` public rows, before they are mapped into their domains."""
-    random = np.random.default_rng(seed)
-    drawn = {name: _column(domain, count, random) for name, domain in rows.items}
-    if OWN_ROWS in drawn:
-        most = drawn[OWN_ROWS].shape[1]
-        # One person in two has all rows that are allowed.
-        has = np.where(random.random(count) < 0.5, most, random.integers(1, most + 1, count))
-        drawn[OWN_ROWS] = np.asarray(np.arange(most) < has[:, None], dtype=np.int64)
-    return drawn
-
-
-def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarray:
-    if isinstance(domain, Several):
-        values = _column(domain.each, count * domain.count, random)
-        values = values.reshape(count, domain.count, *domain.each.event_shape)
-        # Of some, what a row says is the person's, like their age, and of others it changes.
-        same = random.random(count) < 0.5
-        values[same] = values[same, :1]
-        return values
-    if isinstance(domain, Ball):
-        # An intercept, and the others in [0, 1], divided by the norm of the longest such row.
-        shares = np.column_stack([_shares(count, random) for _ in range(domain.dim)])
-        shares[:, 0] = 1.0
-        return np.asarray(shares * (domain.radius / math.sqrt(domain.dim)))
-    if isinstance(domain, Categories):
-        weights = random.permutation(0.5 ** np.arange(domain.k).clip(max=6))
-        return np.asarray(random.choice(domain.k, size=count, p=weights / weights.sum()))
-    low, high = domain.interval()
-    if not np.all(np.isfinite(high - low)):
-        return np.asarray(random.standard_normal((count, *domain.event_shape)))
-    if isinstance(domain, Binary):
-        return _indicator(count, random)
-    # A number of a table is seldom two-valued; what fills a vector often is.
-    one = _skewed if domain.event_shape == () else _shares
-    shares = np.column_stack([one(count, random) for _ in range(max(math.prod(domain.event_shape), 1))])
-    return np.asarray(low + (high - low) * shares.reshape(count, *domain.event_shape))
-
-
-def _shares(count: int, random: np.random.Generator) -> Array:
-    return _indicator(count, random) if random.random() < 0.5 else _skewed(count, random)
-
-
-def _skewed(count: int, random: np.random.Generator) -> Array:
-    mean = random.choice(_MEANS)
-    return np.asarray(random.beta(_SPREAD * mean, _SPREAD * (1 - mean), size=count))
-
-
-def _indicator(count: int, random: np.random.Generator) -> Array:
-    """Somebody has it, however few people there are: what nobody has, a table tells nothing of."""
-    drawn, prevalence = random.random(count), random.choice(_PREVALENCES)
-    fewest = max(round(prevalence * count) // 2, 1)
-    return np.asarray(drawn <= max(prevalence, np.sort(drawn)[fewest - 1]), dtype=np.float64)

@@ -16,15 +16,9 @@ from private_mcmc.domains import Binary
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
 from private_mcmc.model.integrated import OwnLatents, integrated_loss
+from private_mcmc.model.synthetic import has_factors, outcome_columns
 from private_mcmc.planning.stages import Array
-from private_mcmc.planning.synthetic import (
-    FEW_OUTCOMES,
-    Columns,
-    candidates,
-    has_factors,
-    outcome_columns,
-    with_outcomes,
-)
+from private_mcmc.planning.synthetic import FEW_OUTCOMES, Columns, candidates, with_outcomes
 from private_mcmc.records import RUN_ONCE, Record
 
 _POINTS, _TRIED = 129, 6

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import curve
 from private_mcmc.preflight.advice import Advice
 from private_mcmc.preflight.certificates import Subject
+from private_mcmc.preflight.estimate import Estimate
+from private_mcmc.preflight.refute.pairs import row_words
 from private_mcmc.preflight.refute.refutation import Refutation
 from private_mcmc.preflight.run_statement import RunPart, VerdictWord
 from private_mcmc.records import Record
@@ -62,6 +62,8 @@ class PreflightReport:
         unit: who is protected where that is a person with several rows, each of whom counts as a row above.
         unclipped: where clipping binds and what it leaves is not certified: the certificate at the target of
             the model's own posterior, if there is one.
+        estimate: about what one exact draw reveals on synthetic data, which certifies nothing; ``None`` where the
+            posterior is private, and where ``reasons`` say why there is none.
 
     Example:
         >>> from private_mcmc.models import bounded_mean, bounded_mean_rows
@@ -87,6 +89,7 @@ class PreflightReport:
     run: RunPart | None
     unit: Unit | None = None
     unclipped: Statement | None = None
+    estimate: Estimate | None = None
 
     @property
     def epsilon(self) -> float | None:
@@ -124,6 +127,7 @@ class PreflightReport:
                 "advice": [vars(advice) for advice in self.advice],
                 "run": run,
                 "unclipped": None if self.unclipped is None else self.unclipped.to_dict(),
+                "estimate": None if self.estimate is None else self.estimate.to_dict(),
             }
         )
         return result
@@ -131,7 +135,7 @@ class PreflightReport:
     @property
     def report(self) -> Report:
         """The report as plain blocks."""
-        parts = (verdicts, _advice, _run, _proved, _refuted, _read)
+        parts = (verdicts, _advice, _run, _proved, _refuted, _estimated, _read)
         blocks = tuple(block for part in parts for block in part(self))
         return Report(f"Preflight of `{self.model_name}`", blocks)
 
@@ -273,6 +277,26 @@ def _refuted(found: PreflightReport) -> list[Block]:
     return blocks
 
 
+def _estimated(found: PreflightReport) -> list[Block]:
+    estimate = found.estimate
+    if estimate is None:
+        return []
+    return [
+        Heading("Estimate"),
+        Text(
+            "About what one exact draw reveals on synthetic data that the model draws, as if the posterior "
+            "were Normal. An estimate: it certifies nothing, and other data may reveal more."
+        ),
+        Facts(
+            (
+                ("about ε", number(estimate.epsilon)),
+                ("about GDP", number(estimate.gdp)),
+                ("by", estimate.change),
+            )
+        ),
+    ]
+
+
 def _data_sets(found: PreflightReport) -> Table:
     refutation = found.refutation
     rows: list[tuple[str, str, int]] = []
@@ -280,21 +304,8 @@ def _data_sets(found: PreflightReport) -> Table:
     for name, data_set in zip(("D", "D′"), sets, strict=False):
         if data_set is not None:
             for row, count in data_set.rows:
-                rows.append((name, ", ".join(f"{k} = {_short(v)}" for k, v in row.items()), count))
+                rows.append((name, row_words(row), count))
     return Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets")
-
-
-def _short(value: object) -> str:
-    array = np.asarray(value, dtype=np.float64)
-    if array.ndim == 0:
-        return number(float(array))
-    used = np.flatnonzero(array.ravel())
-    if len(used) == 0:
-        return "0"
-    if len(used) == 1:
-        index = ", ".join(str(i) for i in np.unravel_index(used[0], array.shape))
-        return f"{number(float(array.ravel()[used[0]]))} at [{index}], else 0"
-    return "(" + ", ".join(number(float(v)) for v in array.ravel()[:6]) + (", …)" if array.size > 6 else ")")
 
 
 def _read(found: PreflightReport) -> list[Block]:
@@ -361,4 +372,5 @@ def _line(found: PreflightReport) -> str:
         return f"The {found.subject} is not {target}: there is a proof."
     if found.subject == "no posterior":
         return f"There is no target posterior to ask about {target}; only the run can be."
-    return f"Whether the {found.subject} is {target} is not decided."
+    about = "" if found.estimate is None else f"; {found.estimate.words(found.target)}"
+    return f"That the {found.subject} is {target} is not proved{about}."

@@ -11,6 +11,7 @@ from private_mcmc.errors import DeclarationError, arguments_checked, check_kind
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import Constants, certificates, constants, meets
+from private_mcmc.preflight.estimate import Estimate, estimate
 from private_mcmc.preflight.page import PreflightReport
 from private_mcmc.preflight.refute.refutation import Search, refute
 from private_mcmc.preflight.run_statement import VerdictWord, run_advice, run_part, time_budget
@@ -133,6 +134,10 @@ def examine(
         searched = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
     refutation = searched.refutation
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
+    estimated: Estimate | str | None = None
+    if not private and known.subject != "no posterior":
+        binding = clip if known.subject == "Huberised posterior" else None
+        estimated = estimate(row_model, n=n, temper=temper, target=target, clip=binding, metric=metric)
     unclipped = None
     if verdict == "unknown" and known.subject == "Huberised posterior":
         free = certificates(row_model, constants(row_model, None), n=n, temper=temper, target=target)
@@ -149,7 +154,11 @@ def examine(
     return PreflightReport(
         model_name=model_name,
         verdict=verdict,
-        reasons=(*_reasons(row_model, known, proved, searched, target), *remarks_on_delta(target.delta, n)),
+        reasons=(
+            *_reasons(row_model, known, proved, searched, target),
+            *_estimated(estimated),
+            *remarks_on_delta(target.delta, n),
+        ),
         unclipped=unclipped,
         target=target,
         n=n,
@@ -162,6 +171,7 @@ def examine(
         advice=advice,
         run=run,
         unit=row_model.unit,
+        estimate=estimated if isinstance(estimated, Estimate) else None,
     )
 
 
@@ -235,6 +245,13 @@ def _reasons(
     if known.subject == "Huberised posterior":
         reasons.append("clipping binds: all this concerns the posterior of the Huberised likelihood")
     return tuple(reasons)
+
+
+def _estimated(found: Estimate | str | None) -> tuple[str, ...]:
+    """The row that the estimate is of, or why there is no estimate."""
+    if isinstance(found, Estimate):
+        return (f"the estimate, which certifies nothing, is of {found.change}",)
+    return () if found is None else (f"no estimate: {found}",)
 
 
 def _unbounded(rows: Rows) -> list[str]:

@@ -16,7 +16,7 @@ import private_mcmc as pmc
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
-from private_mcmc.planning.synthetic import outcome_columns
+from private_mcmc.model.synthetic import outcome_columns
 
 ROWS = pmc.Rows(x=pmc.Box(-2, 2), seen=pmc.Binary(), y=pmc.Box(-3, 3))
 COUNTS = pmc.Rows(x=pmc.Box(-1, 1), y=pmc.Counts(9))

@@ -16,6 +16,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
+from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
 from private_mcmc.planning.general import (
@@ -30,7 +31,7 @@ from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator, widest
 from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, CompletedStage, PathStage, Prediction
-from private_mcmc.planning.synthetic import candidates, outcome_columns
+from private_mcmc.planning.synthetic import candidates
 from private_mcmc.planning.synthetic_outcomes import Likelihood
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import bent

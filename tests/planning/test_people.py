@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.planning.synthetic import people
+from private_mcmc.model.synthetic import people
 
 ROWS = pmc.Rows(
     X=pmc.Ball(2.0, dim=8),

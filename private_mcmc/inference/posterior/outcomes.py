@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 from scipy.special import expit, logit
 
 from private_mcmc.model import RowModel
-from private_mcmc.planning.synthetic import outcome_columns
+from private_mcmc.model.synthetic import outcome_columns
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, jax.Array]

@@ -32,10 +32,10 @@ from private_mcmc.inference.posterior.outcomes import (
     shares,
 )
 from private_mcmc.model import RowModel
+from private_mcmc.model.synthetic import has_factors, outcome_columns
 from private_mcmc.planning import CountsStage, History, of_rows
 from private_mcmc.planning.affine_releases import COUNTS
 from private_mcmc.planning.influence import CELLS, InfluenceCounts
-from private_mcmc.planning.synthetic import has_factors, outcome_columns
 from private_mcmc.planning.synthetic_outcomes import Likelihood, likelihood_of
 from private_mcmc.records import RUN_ONCE, Fields
 from private_mcmc.release import Counts

@@ -18,7 +18,7 @@ from private_mcmc.domains import Ball, Counts, Domain
 from private_mcmc.domains.persons import Several
 from private_mcmc.inference.posterior.outcomes import Columns
 from private_mcmc.model import RowModel
-from private_mcmc.planning.synthetic import outcome_columns, people
+from private_mcmc.model.synthetic import outcome_columns, people
 
 Array: TypeAlias = npt.NDArray[np.float64]
 

@@ -12,6 +12,7 @@ import numpy as np
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Real, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.records import Record
+from private_mcmc.report import number
 
 PublicRow = Record
 
@@ -43,6 +44,24 @@ def extreme_rows(rows: Rows) -> list[PublicRow]:
 def stacked(rows: Sequence[PublicRow]) -> dict[str, np.ndarray]:
     """The columns of some rows."""
     return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
+
+
+def row_words(row: PublicRow) -> str:
+    """The values of a public row, long ones cut short."""
+    return ", ".join(f"{name} = {_short(value)}" for name, value in row.items())
+
+
+def _short(value: object) -> str:
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim == 0:
+        return number(float(array))
+    used = np.flatnonzero(array.ravel())
+    if len(used) == 0:
+        return "0"
+    if len(used) == 1:
+        index = ", ".join(str(i) for i in np.unravel_index(used[0], array.shape))
+        return f"{number(float(array.ravel()[used[0]]))} at [{index}], else 0"
+    return "(" + ", ".join(number(float(v)) for v in array.ravel()[:6]) + (", …)" if array.size > 6 else ")")
 
 
 def _near(base: PublicRow, values: Mapping[str, list[Any]]) -> Iterable[PublicRow]:

@@ -1,0 +1,369 @@
+"""About what one exact posterior draw would reveal on data that the model draws: an estimate, never a bound.
+
+Near its mode a posterior is about Normal with precision ``H = ∇²K + w Σ_i ∇²v(θ, d_i)``. Another row in place of
+one moves its mean by about ``w H^{-1}(∇v(d) − ∇v(d'))``, so that the two are about as far apart as Normal laws
+whose means are ``m = w ‖H^{-1/2}(∇v(d) − ∇v(d'))‖`` standard deviations apart: ``m``-GDP. Data are synthetic:
+people of the declared domain, outcomes drawn from the model at public draws of the prior, which are pulled half
+of the way to its centre, since those of vague priors are like no data. Rows ``d``, ``d'`` are any of the
+domain: the longest such step is searched from its extremes, by a fixed number of evaluations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.accounting import gdp
+from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.model import RowModel
+from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of
+from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, row_words, stacked
+from private_mcmc.records import RUN_ONCE, Record
+from private_mcmc.report import json_types, number
+from private_mcmc.schedule import Matrix
+from private_mcmc.target import Adjacency, Target
+
+Columns = dict[str, np.ndarray]
+
+# Rows, or rows of persons, whose gradients are evaluated at once; draws of the prior, and data sets.
+_ROWS, _FEWEST, _PRIOR_DRAWS, _DATA_SETS = 512, 32, 200, 3
+# Of more parameters curvature is the outer product of scores; Newton steps towards the mode.
+_MOST_CURVED, _NEWTON, _CLOSE, _LONGEST = 100, 3, 0.3, 0.5
+# Of what the prior adds to curvature so much is certain, where it bends the wrong way.
+_LEAST = 0.1
+# Values of an outcome that are compared at once, and how often they are then drawn closer together.
+_CELLS, _ZOOMS, _MOST_OUTCOMES, _SWEPT_TWICE = 64, 3, 64, 16
+# Unbounded outcomes are looked for up to ``sinh(14)``, 600,000.
+_FAR = 14.0
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """About what one exact draw reveals on synthetic data; it certifies nothing.
+
+    Attributes:
+        gdp: the GDP level ``m`` that a Normal posterior would have.
+        epsilon: the ε of ``gdp`` at the target's δ.
+        row: the synthetic row of the domain that moves the posterior most.
+        other: the row in whose place it comes; ``None`` where rows are added, removed or zeroed.
+    """
+
+    gdp: float
+    epsilon: float
+    row: PublicRow
+    other: PublicRow | None
+
+    def words(self, target: Target) -> str:
+        """How far that is from the target, in a line."""
+        about = f"on data such as the model draws about ε = {number(float(f'{self.epsilon:.2g}'))}"
+        if self.epsilon > target.epsilon:
+            return f"{about}: treat it as not private"
+        return f"{about}, below the target's {number(target.epsilon)}, which is an estimate and proves nothing"
+
+    @property
+    def change(self) -> str:
+        """The change of one row that moves the posterior most, by public values."""
+        row = f"a row with {row_words(self.row)}"
+        return row if self.other is None else f"{row} in place of one with {row_words(self.other)}"
+
+    def to_dict(self) -> Record:
+        """Plain data, marked as an estimate."""
+        rows = {"row": self.row, "other": self.other}
+        plain = {
+            name: None if row is None else {key: np.asarray(value).tolist() for key, value in row.items()}
+            for name, row in rows.items()
+        }
+        kind = "estimate on synthetic data, no bound"
+        result: Record = json_types({"kind": kind, "gdp": self.gdp, "epsilon": self.epsilon, **plain})
+        return result
+
+
+@dataclass(frozen=True)
+class _Precision:
+    """``S H S = 1 + Q diag(values − 1) Qᵀ`` for the prior's scales ``S``; ``Q`` has orthonormal columns."""
+
+    scale: Array
+    vectors: Array
+    values: Array
+
+    def root(self, steps: Array) -> Array:
+        """Images of gradients ``(k, p)`` under ``H^{-1/2}``, up to a rotation."""
+        white = steps * self.scale
+        part = white @ self.vectors
+        return np.asarray(white + (part * (self.values**-0.5 - 1)) @ self.vectors.T)
+
+    def newton(self, gradient: Array) -> Array:
+        """``−S^{-1}H^{-1}∇U``, in the prior's scales and not longer than half of them."""
+        white = gradient * self.scale
+        step = -white - self.vectors @ ((1 / self.values - 1) * (self.vectors.T @ white))
+        longest = _LONGEST * math.sqrt(len(step))
+        return np.asarray(step * min(1.0, longest / max(float(np.linalg.norm(step)), 1e-300)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """The gradients of a model, compiled once; rows are clipped as the kernel does.
+
+    ``gradients`` maps ``θ`` and ``batch`` rows to ``∇K`` and every row's ``∇v``.
+    """
+
+    model: RowModel
+    n: int
+    temper: float
+    clip: float | None
+    metric: Matrix | None
+    batch: int
+    gradients: Callable[[Array, Columns], tuple[jax.Array, jax.Array]]
+
+    def steps(self, theta: Array, rows: Columns) -> tuple[Array, Array]:
+        """``∇K`` and the rows' gradients, clipped."""
+        prior, each = (np.asarray(found) for found in self.gradients(theta, rows))
+        if self.clip is not None:
+            image = each
+            if self.metric is not None:
+                metric = np.asarray(self.metric, np.float64)
+                image = each * metric if metric.ndim == 1 else each @ metric
+            norms = np.sqrt(np.maximum(np.sum(each * image, axis=1), 0.0))
+            each = each * np.minimum(1.0, self.clip / np.maximum(norms, 1e-300))[:, None]
+        return prior, each
+
+    def total(self, theta: Array, data: Columns) -> Array:
+        """``∇U`` on data of which every row stands for as many as there are."""
+        prior, each = self.steps(theta, data)
+        count = min(self.n, self.batch)
+        return np.asarray(prior + self.temper * self.n / count * each[:count].sum(axis=0))
+
+    def precision(self, theta: Array, data: Columns, scale: Array) -> _Precision | None:
+        """``H`` by differences of gradients, or of many parameters by scores; ``None`` if not finite."""
+        count, dim = min(self.n, self.batch), len(theta)
+        if dim > _MOST_CURVED:
+            scores = self.steps(theta, data)[1][:count] * scale
+            if not np.all(np.isfinite(scores)):
+                return None
+            _, roots, vectors = np.linalg.svd(
+                scores * math.sqrt(self.temper * self.n / count), full_matrices=False
+            )
+            return _Precision(scale, vectors.T, 1 + roots**2)
+        start, size = self.total(theta, data), 1e-5
+        moved = [self.total(theta + size * scale * unit, data) for unit in np.eye(dim)]
+        bend = (np.stack(moved) - start) / size * scale
+        if not np.all(np.isfinite(bend)):
+            return None
+        values, vectors = np.linalg.eigh((bend + bend.T) / 2)
+        return _Precision(scale, vectors, np.maximum(values, _LEAST))
+
+
+def estimate(
+    row_model: RowModel,
+    *,
+    n: int,
+    temper: float,
+    target: Target,
+    clip: float | None = None,
+    metric: Matrix | None = None,
+) -> Estimate | str:
+    """The estimate, or why there is none, in a line; rows are clipped at ``clip`` in ``metric`` if given.
+
+    On the median of three data sets; all keys are fixed, and nothing private is read.
+    """
+    if row_model.prior.improper:
+        return f"the prior of {', '.join(row_model.prior.improper)} is improper: no data are drawn from it"
+    if target.delta == 0:
+        return "at δ = 0 a Normal posterior has no finite ε"
+    draws = prior_draws(row_model, row_model.public, _PRIOR_DRAWS)
+    if len(draws) < _PRIOR_DRAWS // 2:
+        return "many draws of the prior are not finite"
+    centre, scale = scale_of(draws)
+    batch = _ROWS if row_model.unit is None else max(_FEWEST, _ROWS // row_model.unit.rows)
+    with jax.enable_x64(True):
+        slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
+
+        def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array]:
+            return jax.grad(row_model.neg_log_prior)(theta), slope(theta, rows)
+
+        compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
+        problem = _Problem(row_model, n, temper, clip, metric, batch, compiled)
+        outcomes, pool = _outcomes(row_model), _pool(row_model, batch)
+        people_ = _projected(row_model, people(row_model.rows, batch, 3))
+        found = []
+        for index in range(_DATA_SETS):
+            theta = centre + 0.5 * (draws[index] - centre)
+            data = outcomes(theta, people_, jax.random.key(index))
+            if min(n, batch) < batch:
+                data = {name: column[np.arange(batch) % n] for name, column in data.items()}
+            one = _on(problem, theta, data, scale, pool, target.adjacency)
+            if one is not None:
+                found.append(one)
+    if not found:
+        return "no synthetic data set has finite information"
+    level, row, other = sorted(found, key=lambda one: one[0])[len(found) // 2]
+    return Estimate(level, gdp.epsilon(level, target.delta), row, other)
+
+
+def _on(
+    problem: _Problem, theta: Array, data: Columns, scale: Array, pool: Columns, adjacency: Adjacency
+) -> tuple[float, PublicRow, PublicRow | None] | None:
+    """The GDP level on one data set, and the rows that make it."""
+    precision = problem.precision(theta, data, scale)
+    for _ in range(_NEWTON if len(theta) <= _MOST_CURVED else 0):
+        if precision is None:
+            return None
+        gradient = problem.total(theta, data)
+        far = float(np.linalg.norm(precision.root(gradient[None])))
+        moved = theta + scale * precision.newton(gradient)
+        nearer = float(np.linalg.norm(precision.root(problem.total(moved, data)[None])))
+        if far < _CLOSE or not nearer < far:
+            break
+        theta = moved
+        precision = problem.precision(theta, data, scale)
+    if precision is None:
+        return None
+    return _longest(problem, theta, precision, pool, adjacency)
+
+
+def _longest(
+    problem: _Problem, theta: Array, precision: _Precision, pool: Columns, adjacency: Adjacency
+) -> tuple[float, PublicRow, PublicRow | None] | None:
+    """The longest step of the mean in its own standard deviations: from the pool, then by random changes."""
+
+    def images(rows: Columns) -> Array:
+        """Of the rows' gradients under ``w H^{-1/2}``; NaN where they are not finite."""
+        size, parts = len(next(iter(rows.values()))), []
+        for first in range(0, size, problem.batch):
+            part = {name: column[first : first + problem.batch] for name, column in rows.items()}
+            parts.append(problem.temper * precision.root(problem.steps(theta, part)[1]))
+        found = np.concatenate(parts)
+        return np.where(np.all(np.isfinite(found), axis=1, keepdims=True), found, np.nan)
+
+    at = images(pool)
+    good = np.flatnonzero(np.isfinite(at[:, 0]))
+    if len(good) == 0:
+        return None
+    norms = np.sum(at[good] ** 2, axis=1)
+    pairs = norms[:, None] + norms[None, :] - 2 * at[good] @ at[good].T
+    ends = [int(np.argmax(norms))]
+    if adjacency == "replace_one":
+        ends = [int(place) for place in np.unravel_index(int(np.argmax(pairs)), pairs.shape)]
+    rows = [{name: column[good[end]] for name, column in pool.items()} for end in ends]
+    vectors = [at[good[end]] for end in ends]
+    if len(ends) == 1:
+        vectors.append(np.zeros_like(vectors[0]))
+    random = np.random.default_rng(11)
+    for round_ in range(_ROUNDS):
+        end = round_ % len(ends)
+        tried = _changed(problem.model, rows[end], pool, problem.batch, random)
+        image = images(tried)
+        apart = np.nan_to_num(np.linalg.norm(image - vectors[1 - end], axis=1), nan=0.0)
+        best = int(np.argmax(apart))
+        if apart[best] > np.linalg.norm(vectors[end] - vectors[1 - end]):
+            rows[end], vectors[end] = {name: column[best] for name, column in tried.items()}, image[best]
+    level = float(np.linalg.norm(vectors[0] - vectors[1]))
+    return (level, rows[0], rows[1] if len(rows) > 1 else None) if math.isfinite(level) else None
+
+
+def _pool(row_model: RowModel, batch: int) -> Columns:
+    """Extreme rows of the domain and random ones, twice ``batch``."""
+    extreme = _projected(row_model, stacked(extreme_rows(row_model.rows)[:batch]))
+    count = 2 * batch - len(next(iter(extreme.values())))
+    random = _projected(row_model, row_model.rows.synthetic(7, count))
+    return {name: np.concatenate([extreme[name], random[name]]) for name in extreme}
+
+
+def _projected(row_model: RowModel, rows: Record) -> Columns:
+    return {name: np.asarray(column) for name, column in row_model.rows.project(rows).items()}
+
+
+def _changed(
+    row_model: RowModel, row: PublicRow, pool: Columns, count: int, random: np.random.Generator
+) -> Columns:
+    """Rows of the domain with some columns of the pool's in place of this row's, or a little moved."""
+    found: Columns = {}
+    for name, domain in row_model.rows.items:
+        wide = (count, *(1 for _ in domain.event_shape))
+        base = np.broadcast_to(row[name], (count, *domain.event_shape))
+        low, high = domain.interval()
+        with np.errstate(invalid="ignore", over="ignore"):
+            span = np.where(np.isfinite(high - low), high - low, np.abs(base))
+        size = 10.0 ** -random.uniform(0, 3, wide)
+        kind = random.integers(0, 4, wide)
+        moved = base + size * span * random.standard_normal(base.shape)
+        drawn = pool[name][random.integers(0, len(pool[name]), count)]
+        found[name] = np.where(kind == 0, drawn, np.where((kind == 1) & (name != OWN_ROWS), moved, base))
+    return _projected(row_model, found)
+
+
+def _outcomes(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Columns]:
+    """Rows with outcomes drawn from the model at ``θ`` in place of their own, one number after another.
+
+    Each number's law given the rest is ``∝ exp(−v)`` over its domain, drawn among 64 cells, then among cells
+    of the one drawn and its neighbours. Where there is no outcome, or too many numbers of it, rows stay.
+    """
+    reading = row_model.each or row_model
+    names, columns = outcome_columns(reading), reading.rows.columns
+    shapes = {name: columns[name].event_shape for name in names}
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    count = sum(sizes.values())
+    if not 0 < count <= _MOST_OUTCOMES:
+        return lambda theta, rows, key: rows
+    ends = [np.stack([np.ravel(end) for end in columns[name].interval()]) for name in names]
+    low, high = np.concatenate(ends, axis=1)
+    whole = np.concatenate(
+        [np.full(sizes[name], np.issubdtype(columns[name].dtype, np.integer)) for name in names]
+    )
+    with np.errstate(invalid="ignore"):
+        bounded = np.isfinite(high - low)
+    low, high = np.where(bounded, low, -_FAR), np.where(bounded, high + whole, _FAR)
+    zooms = 1 if np.all(whole & (high - low <= _CELLS)) else _ZOOMS
+    sweeps = 2 if 1 < count <= _SWEPT_TWICE else 1
+    numbers = [jnp.asarray(array) for array in (low, high, whole, bounded)]
+
+    def with_values(row: Record, values: jax.Array) -> Record:
+        found, start = dict(row), 0
+        for name in names:
+            part = values[start : start + sizes[name]].reshape(shapes[name])
+            found[name], start = part.astype(columns[name].dtype), start + sizes[name]
+        return found
+
+    def of_row(theta: jax.Array, row: Record, key: jax.Array) -> Record:
+        def draw(step: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            values, start, end = state
+            place, again = (step // zooms) % count, step % zooms > 0
+            least, most, is_whole, is_bounded = (array[place] for array in numbers)
+            start, end = jnp.where(again, start, least), jnp.where(again, end, most)
+            width = (end - start) / _CELLS
+            t = start + (jnp.arange(_CELLS) + 0.5) * width
+            at = jnp.where(is_bounded, jnp.where(is_whole, jnp.floor(t), t), jnp.sinh(t))
+            score = jnp.where(is_bounded, 0.0, jnp.log(jnp.cosh(t)))
+            tried = jax.vmap(lambda value: values.at[place].set(value))(at)
+            score -= jax.vmap(lambda one: reading.row_loss(theta, with_values(row, one)))(tried)
+            score = jnp.where(jnp.isfinite(score), score, -1e30)
+            chosen = jax.random.categorical(jax.random.fold_in(key, step), score)
+            cell = t[chosen]
+            return tried[chosen], jnp.maximum(cell - width, least), jnp.minimum(cell + width, most)
+
+        first = jnp.concatenate([jnp.ravel(row[name]).astype(float) for name in names])
+        state = (first, jnp.zeros(()), jnp.zeros(()))
+        values = jax.lax.fori_loop(0, sweeps * count * zooms, draw, state)[0]
+        return with_values(row, values)
+
+    compiled = jax.jit(jax.vmap(of_row, in_axes=(None, 0, 0)), compiler_options=RUN_ONCE)
+
+    def drawn(theta: Array, rows: Columns, key: jax.Array) -> Columns:
+        # Rows of persons one by one, where one has a term of its own.
+        axes = 1 if row_model.each is None else 2
+        single = {
+            name: column.reshape(-1, *column.shape[axes:])
+            for name, column in rows.items()
+            if axes == 1 or name != OWN_ROWS
+        }
+        keys = jax.random.split(key, len(next(iter(single.values()))))
+        found = compiled(theta, single, keys)
+        return rows | {name: np.asarray(found[name]).reshape(rows[name].shape) for name in names}
+
+    return lambda theta, rows, key: _projected(row_model, drawn(theta, rows, key))
