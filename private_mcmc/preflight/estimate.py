@@ -1,11 +1,11 @@
 """About what one exact posterior draw would reveal on data that the model draws: an estimate, never a bound.
 
-Near its mode a posterior is about Normal with precision ``H = ∇²K + w Σ_i ∇²v(θ, d_i)``. Another row in place of
-one moves its mean by about ``w H^{-1}(∇v(d) − ∇v(d'))``, so that the two are about as far apart as Normal laws
+Near its mode a posterior is about Normal with precision ``H = ∇²K + w Σ_i ∇²v(θ, d_i)``. Another row in the
+place of one moves its mean by about ``w H^{-1}(∇v(d) − ∇v(d'))``: the two are as far apart as Normal laws
 whose means are ``m = w ‖H^{-1/2}(∇v(d) − ∇v(d'))‖`` standard deviations apart: ``m``-GDP. Data are synthetic:
-people of the declared domain, outcomes drawn from the model at public draws of the prior, which are pulled half
-of the way to its centre, since those of vague priors are like no data. Rows ``d``, ``d'`` are any of the
-domain: the longest such step is searched from its extremes, by a fixed number of evaluations.
+people of the declared domain, outcomes drawn from the model at public draws of the prior, which are pulled
+half of the way to its centre, since those of vague priors are like no data. ``d`` and ``d'`` are any rows of
+the domain: the longest step is searched from its extremes, by a fixed number of evaluations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from private_mcmc.accounting import gdp
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
-from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of
+from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of, synthetic_rows
 from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, row_words, stacked
 from private_mcmc.records import RUN_ONCE, Record
 from private_mcmc.report import json_types, number
@@ -64,7 +64,9 @@ class Estimate:
         about = f"on data such as the model draws about ε = {number(float(f'{self.epsilon:.2g}'))}"
         if self.epsilon > target.epsilon:
             return f"{about}: treat it as not private"
-        return f"{about}, below the target's {number(target.epsilon)}, which is an estimate and proves nothing"
+        return (
+            f"{about}, below the target's {number(target.epsilon)}, which is an estimate and proves nothing"
+        )
 
     @property
     def change(self) -> str:
@@ -110,7 +112,7 @@ class _Precision:
 class _Problem:
     """The gradients of a model, compiled once; rows are clipped as the kernel does.
 
-    ``gradients`` maps ``θ`` and ``batch`` rows to ``∇K`` and every row's ``∇v``.
+    ``gradients`` maps ``θ`` and ``batch`` rows to ``∇K``, every row's ``∇v``, and the rows in their domain.
     """
 
     model: RowModel
@@ -119,11 +121,11 @@ class _Problem:
     clip: float | None
     metric: Matrix | None
     batch: int
-    gradients: Callable[[Array, Columns], tuple[jax.Array, jax.Array]]
+    gradients: Callable[[Array, Columns], tuple[jax.Array, jax.Array, Record]]
 
-    def steps(self, theta: Array, rows: Columns) -> tuple[Array, Array]:
-        """``∇K`` and the rows' gradients, clipped."""
-        prior, each = (np.asarray(found) for found in self.gradients(theta, rows))
+    def steps(self, theta: Array, rows: Columns) -> tuple[Array, Array, Columns]:
+        """``∇K``, the rows' gradients, clipped, and the rows in their domain."""
+        prior, each, inside = jax.tree.map(np.asarray, self.gradients(theta, rows))
         if self.clip is not None:
             image = each
             if self.metric is not None:
@@ -131,11 +133,11 @@ class _Problem:
                 image = each * metric if metric.ndim == 1 else each @ metric
             norms = np.sqrt(np.maximum(np.sum(each * image, axis=1), 0.0))
             each = each * np.minimum(1.0, self.clip / np.maximum(norms, 1e-300))[:, None]
-        return prior, each
+        return prior, each, inside
 
     def total(self, theta: Array, data: Columns) -> Array:
         """``∇U`` on data of which every row stands for as many as there are."""
-        prior, each = self.steps(theta, data)
+        prior, each, _ = self.steps(theta, data)
         count = min(self.n, self.batch)
         return np.asarray(prior + self.temper * self.n / count * each[:count].sum(axis=0))
 
@@ -184,17 +186,18 @@ def estimate(
     with jax.enable_x64(True):
         slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
 
-        def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array]:
-            return jax.grad(row_model.neg_log_prior)(theta), slope(theta, rows)
+        def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:
+            inside = row_model.rows.project(rows)
+            return jax.grad(row_model.neg_log_prior)(theta), slope(theta, inside), inside
 
         compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
         problem = _Problem(row_model, n, temper, clip, metric, batch, compiled)
         outcomes, pool = _outcomes(row_model), _pool(row_model, batch)
-        people_ = _projected(row_model, people(row_model.rows, batch, 3))
         found = []
         for index in range(_DATA_SETS):
             theta = centre + 0.5 * (draws[index] - centre)
-            data = outcomes(theta, people_, jax.random.key(index))
+            crowd = _typed(row_model, people(row_model.rows, batch, index))
+            data = outcomes(theta, crowd, jax.random.key(index))
             if min(n, batch) < batch:
                 data = {name: column[np.arange(batch) % n] for name, column in data.items()}
             one = _on(problem, theta, data, scale, pool, target.adjacency)
@@ -232,16 +235,18 @@ def _longest(
 ) -> tuple[float, PublicRow, PublicRow | None] | None:
     """The longest step of the mean in its own standard deviations: from the pool, then by random changes."""
 
-    def images(rows: Columns) -> Array:
-        """Of the rows' gradients under ``w H^{-1/2}``; NaN where they are not finite."""
-        size, parts = len(next(iter(rows.values()))), []
-        for first in range(0, size, problem.batch):
-            part = {name: column[first : first + problem.batch] for name, column in rows.items()}
-            parts.append(problem.temper * precision.root(problem.steps(theta, part)[1]))
-        found = np.concatenate(parts)
-        return np.where(np.all(np.isfinite(found), axis=1, keepdims=True), found, np.nan)
+    def images(rows: Columns) -> tuple[Array, Columns]:
+        """Of the rows' gradients under ``w H^{-1/2}``, NaN where they are not finite; and the rows."""
+        _, each, inside = problem.steps(theta, rows)
+        found = problem.temper * precision.root(each)
+        return np.where(np.all(np.isfinite(found), axis=1, keepdims=True), found, np.nan), inside
 
-    at = images(pool)
+    halves = [
+        images({name: column[part] for name, column in pool.items()})
+        for part in (slice(None, problem.batch), slice(problem.batch, None))
+    ]
+    at = np.concatenate([found for found, _ in halves])
+    pool = {name: np.concatenate([inside[name] for _, inside in halves]) for name in pool}
     good = np.flatnonzero(np.isfinite(at[:, 0]))
     if len(good) == 0:
         return None
@@ -258,25 +263,31 @@ def _longest(
     for round_ in range(_ROUNDS):
         end = round_ % len(ends)
         tried = _changed(problem.model, rows[end], pool, problem.batch, random)
-        image = images(tried)
+        image, inside = images(tried)
         apart = np.nan_to_num(np.linalg.norm(image - vectors[1 - end], axis=1), nan=0.0)
         best = int(np.argmax(apart))
         if apart[best] > np.linalg.norm(vectors[end] - vectors[1 - end]):
-            rows[end], vectors[end] = {name: column[best] for name, column in tried.items()}, image[best]
+            rows[end], vectors[end] = {name: column[best] for name, column in inside.items()}, image[best]
     level = float(np.linalg.norm(vectors[0] - vectors[1]))
     return (level, rows[0], rows[1] if len(rows) > 1 else None) if math.isfinite(level) else None
 
 
 def _pool(row_model: RowModel, batch: int) -> Columns:
     """Extreme rows of the domain and random ones, twice ``batch``."""
-    extreme = _projected(row_model, stacked(extreme_rows(row_model.rows)[:batch]))
+    extreme = _typed(row_model, stacked(extreme_rows(row_model.rows)[:batch]))
     count = 2 * batch - len(next(iter(extreme.values())))
-    random = _projected(row_model, row_model.rows.synthetic(7, count))
+    random = synthetic_rows(row_model.rows, 7, count)
     return {name: np.concatenate([extreme[name], random[name]]) for name in extreme}
 
 
-def _projected(row_model: RowModel, rows: Record) -> Columns:
-    return {name: np.asarray(column) for name, column in row_model.rows.project(rows).items()}
+def _typed(row_model: RowModel, rows: Record) -> Columns:
+    """Columns of the domains' types, before they are mapped into them."""
+    found = {}
+    for name, domain in row_model.rows.items:
+        column = np.asarray(rows[name])
+        whole = np.issubdtype(domain.dtype, np.integer)
+        found[name] = (np.rint(column) if whole else column).astype(domain.dtype)
+    return found
 
 
 def _changed(
@@ -289,13 +300,13 @@ def _changed(
         base = np.broadcast_to(row[name], (count, *domain.event_shape))
         low, high = domain.interval()
         with np.errstate(invalid="ignore", over="ignore"):
-            span = np.where(np.isfinite(high - low), high - low, np.abs(base))
+            span = np.where(np.isfinite(high - low), high - low, 1.0)
         size = 10.0 ** -random.uniform(0, 3, wide)
         kind = random.integers(0, 4, wide)
         moved = base + size * span * random.standard_normal(base.shape)
         drawn = pool[name][random.integers(0, len(pool[name]), count)]
         found[name] = np.where(kind == 0, drawn, np.where((kind == 1) & (name != OWN_ROWS), moved, base))
-    return _projected(row_model, found)
+    return _typed(row_model, found)
 
 
 def _outcomes(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Columns]:
@@ -352,18 +363,14 @@ def _outcomes(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Colu
         values = jax.lax.fori_loop(0, sweeps * count * zooms, draw, state)[0]
         return with_values(row, values)
 
-    compiled = jax.jit(jax.vmap(of_row, in_axes=(None, 0, 0)), compiler_options=RUN_ONCE)
-
-    def drawn(theta: Array, rows: Columns, key: jax.Array) -> Columns:
+    def drawn(theta: jax.Array, rows: Record, key: jax.Array) -> Record:
+        rows = row_model.rows.project(rows)
         # Rows of persons one by one, where one has a term of its own.
         axes = 1 if row_model.each is None else 2
-        single = {
-            name: column.reshape(-1, *column.shape[axes:])
-            for name, column in rows.items()
-            if axes == 1 or name != OWN_ROWS
-        }
-        keys = jax.random.split(key, len(next(iter(single.values()))))
-        found = compiled(theta, single, keys)
-        return rows | {name: np.asarray(found[name]).reshape(rows[name].shape) for name in names}
+        own = {name: rows[name].reshape(-1, *rows[name].shape[axes:]) for name in columns}
+        keys = jax.random.split(key, len(next(iter(own.values()))))
+        found = jax.vmap(of_row, in_axes=(None, 0, 0))(theta, own, keys)
+        return rows | {name: found[name].reshape(rows[name].shape) for name in names}
 
-    return lambda theta, rows, key: _projected(row_model, drawn(theta, rows, key))
+    compiled = jax.jit(drawn, compiler_options=RUN_ONCE)
+    return lambda theta, rows, key: jax.tree.map(np.asarray, compiled(theta, rows, key))

@@ -62,8 +62,8 @@ class PreflightReport:
         unit: who is protected where that is a person with several rows, each of whom counts as a row above.
         unclipped: where clipping binds and what it leaves is not certified: the certificate at the target of
             the model's own posterior, if there is one.
-        estimate: about what one exact draw reveals on synthetic data, which certifies nothing; ``None`` where the
-            posterior is private, and where ``reasons`` say why there is none.
+        estimate: about what one exact draw reveals on synthetic data, which certifies nothing; ``None`` where
+            the posterior is private, and where ``reasons`` say why there is none.
 
     Example:
         >>> from private_mcmc.models import bounded_mean, bounded_mean_rows

@@ -1,0 +1,196 @@
+"""The estimate is near the exact ε where that is known, and never makes a posterior private."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+from scipy.special import expit
+
+import private_mcmc as pmc
+from private_mcmc.model import read
+from private_mcmc.preflight.estimate import Estimate, estimate
+from tests.preflight.zoo_small import UNBOUNDED_ROWS, flat_logistic, logistic
+
+TARGET = pmc.Target(1.0, 1e-6)
+
+
+def of_one_number(prior: Any, likelihood: Callable[[Any], Any]) -> Callable[..., None]:
+    def model(y=None):
+        latent = numpyro.sample("t", prior)
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", likelihood(latent), obs=y)
+
+    return model
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model of one number ``u`` on the whole line, its terms by SciPy, and data that are typical."""
+
+    model: Callable[..., None]
+    domain: Any
+    log_prior: Callable[[Any], Any]
+    log_likelihood: Callable[[Any, Any], Any]
+    data: Any
+    values: Any
+    n: int = 500
+
+
+def law(n: int, quantile: Callable[[Any], Any]) -> Any:
+    """``n`` quantiles of an outcome's law."""
+    return quantile((np.arange(n) + 0.5) / n)
+
+
+KNOWN = {
+    "Beta-Bernoulli": Known(
+        of_one_number(dist.Beta(4.0, 4.0), lambda p: dist.Bernoulli(p)),
+        pmc.Binary(),
+        lambda u: stats.beta(4, 4).logpdf(expit(u)) + np.log(expit(u) * expit(-u)),
+        lambda u, y: stats.bernoulli(expit(u)).logpmf(y),
+        law(500, stats.bernoulli(0.5).ppf),
+        [0, 1],
+    ),
+    "mean of a Normal": Known(
+        of_one_number(dist.Normal(0.0, 1.0), lambda mean: dist.Normal(mean, 1.5)),
+        pmc.Box(-4.0, 4.0),
+        stats.norm(0, 1).logpdf,
+        lambda u, y: stats.norm(u, 1.5).logpdf(y),
+        law(500, stats.norm(0, 1.5).ppf),
+        [-4.0, 0.0, 4.0],
+    ),
+    "Gamma-Poisson": Known(
+        of_one_number(dist.Gamma(9.0, 3.0), lambda rate: dist.Poisson(rate)),
+        pmc.Counts(10),
+        lambda u: stats.gamma(9, scale=1 / 3).logpdf(np.exp(u)) + u,
+        lambda u, y: stats.poisson(np.exp(u)).logpmf(y),
+        law(500, stats.poisson(3.0).ppf),
+        [0, 5, 10],
+    ),
+    "location of a Student-t": Known(
+        of_one_number(dist.Normal(0.0, 1.0), lambda at: dist.StudentT(4.0, at, 1.0)),
+        pmc.Box(-9.0, 9.0),
+        stats.norm(0, 1).logpdf,
+        lambda u, y: stats.t(4, u, 1).logpdf(y),
+        law(500, stats.t(4).ppf),
+        np.linspace(-9, 9, 13),
+    ),
+    "rate of an Exponential": Known(
+        of_one_number(dist.LogNormal(0.0, 0.5), lambda rate: dist.Exponential(rate)),
+        pmc.Box(0.01, 6.0),
+        stats.norm(0, 0.5).logpdf,
+        lambda u, y: stats.expon(scale=np.exp(-u)).logpdf(y),
+        law(500, stats.expon().ppf),
+        [0.01, 1.0, 6.0],
+    ),
+    "sd of a Normal": Known(
+        of_one_number(dist.LogNormal(0.0, 0.5), lambda sd: dist.Normal(0.0, sd)),
+        pmc.Box(-4.0, 4.0),
+        stats.norm(0, 0.5).logpdf,
+        lambda u, y: stats.norm(0, np.exp(u)).logpdf(y),
+        law(500, stats.norm().ppf),
+        [0.0, 2.0, 4.0],
+    ),
+}
+
+
+def exact_epsilon(case: Known, adjacency: str) -> float:
+    """The largest exact ε at δ = 1e-6 between posteriors of the typical data with one row more or another."""
+    u = np.linspace(-3, 3, 40_001)
+    common = case.log_prior(u) + sum(case.log_likelihood(u, y) for y in case.data[1:])
+    terms = [case.log_likelihood(u, y) for y in case.values]
+    if adjacency != "replace_one":
+        terms.append(np.zeros_like(u))
+    logs = np.stack([common + term for term in terms])
+    laws = np.exp(logs - logs.max(axis=1, keepdims=True))
+    laws /= laws.sum(axis=1, keepdims=True)
+    pairs = [(i, j) for i in range(len(laws)) for j in range(len(laws)) if i != j]
+    if adjacency != "replace_one":
+        pairs = [(i, j) for i, j in pairs if len(laws) - 1 in (i, j)]
+
+    def divergence(epsilon: float) -> float:
+        return max(float(np.maximum(laws[i] - np.exp(epsilon) * laws[j], 0).sum()) for i, j in pairs)
+
+    low, high = 0.0, 50.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if divergence(middle) > TARGET.delta else (low, middle)
+    return high
+
+
+def of(model, rows, n, target=TARGET, **options) -> Estimate | str:
+    return estimate(read(model, rows, n=n), n=n, temper=1.0, target=target, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_is_within_half_as_much_again_of_the_exact_epsilon_at_typical_data(name, adjacency):
+    case = KNOWN[name]
+    found = of(case.model, pmc.Rows(y=case.domain), case.n, pmc.Target(1.0, 1e-6, adjacency))
+    exact = exact_epsilon(case, adjacency)
+    assert exact / 1.5 < found.epsilon < 1.5 * exact
+
+
+def test_is_the_certificate_where_every_data_set_has_the_same_curvature():
+    case = KNOWN["mean of a Normal"]
+    report = pmc.preflight(case.model, pmc.Rows(y=case.domain), TARGET, n=500)
+    assert report.estimate.epsilon == pytest.approx(report.epsilon, rel=1e-3)
+    assert {report.estimate.row["y"].item(), report.estimate.other["y"].item()} == {-4.0, 4.0}
+
+
+def undecided() -> tuple[Callable[..., None], pmc.Rows]:
+    def model(x, y=None):
+        a, b = (numpyro.sample(name, dist.Normal(0, 1)) for name in "ab")
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=a * b + jax.numpy.tanh(b) * x), obs=y)
+
+    return model, pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Binary())
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [(0.01, "treat it as not private"), (50.0, "is an estimate and proves nothing")]
+)
+def test_says_how_far_an_undecided_posterior_is_and_leaves_it_undecided(target, words, capsys):
+    model, rows = undecided()
+    report = pmc.preflight(model, rows, pmc.Target(target, 1e-6), n=200)
+    assert report.verdict == "unknown"
+    plain = report.to_dict()
+    assert plain["verdict"] == "unknown"
+    assert plain["epsilon"] is None
+    assert plain["estimate"]["kind"] == "estimate on synthetic data, no bound"
+    assert set(plain["estimate"]["row"]) == {"x", "y"}
+    report.show()
+    text = capsys.readouterr().out.replace("│", " ")
+    for page in (text, report.to_html()):
+        assert words in " ".join(page.split())
+        assert "certifies nothing" in " ".join(page.split())
+    data = {"x": np.zeros(200), "y": np.zeros(200, int)}
+    kernel = pmc.PrivateULA(model, step_size=1e-6, clip=0.01)
+    asked = {"rows": rows, "target": pmc.Target(target, 1e-6), "release": "path", "num_steps": 2}
+    pmc.PrivateMCMC(kernel, guarantee="run", progress_bar=False, **asked).run(**data)
+    with pytest.raises(pmc.NotPrivate, match="refused under guarantee='posterior'"):
+        pmc.PrivateMCMC(kernel, guarantee="posterior", progress_bar=False, **asked).run(**data)
+
+
+def test_clipping_bounds_what_it_says_of_unbounded_rows():
+    free = of(logistic, UNBOUNDED_ROWS, 100)
+    clipped = of(logistic, UNBOUNDED_ROWS, 100, clip=0.5)
+    assert free.epsilon > 1e3
+    assert clipped.gdp <= 2 * 0.5 * 2.0 * np.sqrt(1 / 0.1)  # 2C, prior sd 2, a tenth of its curvature
+
+
+def test_says_why_there_is_none():
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+    assert of(flat_logistic, rows, 100) == "the prior of w is improper: no data are drawn from it"
+    assert "no finite ε" in of(logistic, rows, 100, pmc.Target(1.0, 0.0))
+
+
+def test_is_the_same_whenever_it_is_asked():
+    model, rows = undecided()
+    assert of(model, rows, 100).epsilon == of(model, rows, 100).epsilon
