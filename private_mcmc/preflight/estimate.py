@@ -19,28 +19,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import gdp
+from private_mcmc.domains import Binary, Categories, Counts
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of, synthetic_rows
 from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, row_words, stacked
-from private_mcmc.records import RUN_ONCE, Record
-from private_mcmc.report import json_types, number
+from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
+from private_mcmc.report import at_most, json_types
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Adjacency, Target
 
 Columns = dict[str, np.ndarray]
 
-# Rows, or rows of persons, whose gradients are evaluated at once; draws of the prior, and data sets.
-_ROWS, _FEWEST, _PRIOR_DRAWS, _DATA_SETS = 512, 32, 200, 3
+# Rows of a data set, fewer where losses of many outcomes or many parameters make a row dear; draws of the
+# prior, and data sets.
+_ROWS, _FEWEST, _PRIOR_DRAWS, _DATA_SETS = 512, 64, 200, 3
+_MOST_EVALUATIONS = 2**17
 # Of more parameters curvature is the outer product of scores; Newton steps towards the mode.
-_MOST_CURVED, _NEWTON, _CLOSE, _LONGEST = 100, 3, 0.3, 0.5
+_MOST_CURVED, _NEWTON, _CLOSE, _LONGEST = 100, 2, 0.3, 0.5
 # Of what the prior adds to curvature so much is certain, where it bends the wrong way.
 _LEAST = 0.1
 # Values of an outcome that are compared at once, and how often they are then drawn closer together.
-_CELLS, _ZOOMS, _MOST_OUTCOMES, _SWEPT_TWICE = 64, 3, 64, 16
+_CELLS, _ZOOMS, _MOST_OUTCOMES, _SWEPT_TWICE = 32, 3, 64, 4
 # Unbounded outcomes are looked for up to ``sinh(14)``, 600,000.
 _FAR = 14.0
-_ROUNDS = 8
+# Rows of the domain that are compared, and that are tried afterwards.
+_POOL, _TRIED = 1024, 4096
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,11 @@ class Estimate:
 
     def words(self, target: Target) -> str:
         """How far that is from the target, in a line."""
-        about = f"on data such as the model draws about ε = {number(float(f'{self.epsilon:.2g}'))}"
+        about = f"on data such as the model draws about ε = {at_most(self.epsilon, 2)}"
         if self.epsilon > target.epsilon:
             return f"{about}: treat it as not private"
         return (
-            f"{about}, below the target's {number(target.epsilon)}, which is an estimate and proves nothing"
+            f"{about}, below the target's {at_most(target.epsilon)}, which is an estimate and proves nothing"
         )
 
     @property
@@ -182,8 +186,10 @@ def estimate(
     if len(draws) < _PRIOR_DRAWS // 2:
         return "many draws of the prior are not finite"
     centre, scale = scale_of(draws)
-    batch = _ROWS if row_model.unit is None else max(_FEWEST, _ROWS // row_model.unit.rows)
-    with jax.enable_x64(True):
+    work = row_model.dim + _draws_of(row_model)[2] * _CELLS
+    rows_each = 1 if row_model.unit is None else row_model.unit.rows
+    batch = max(_FEWEST, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
+    with jax.enable_x64(True), blas_of_one_thread():
         slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
 
         def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:
@@ -241,12 +247,13 @@ def _longest(
         found = problem.temper * precision.root(each)
         return np.where(np.all(np.isfinite(found), axis=1, keepdims=True), found, np.nan), inside
 
-    halves = [
-        images({name: column[part] for name, column in pool.items()})
-        for part in (slice(None, problem.batch), slice(problem.batch, None))
+    size = len(next(iter(pool.values())))
+    parts = [
+        images({name: column[first : first + problem.batch] for name, column in pool.items()})
+        for first in range(0, size, problem.batch)
     ]
-    at = np.concatenate([found for found, _ in halves])
-    pool = {name: np.concatenate([inside[name] for _, inside in halves]) for name in pool}
+    at = np.concatenate([found for found, _ in parts])
+    pool = {name: np.concatenate([inside[name] for _, inside in parts]) for name in pool}
     good = np.flatnonzero(np.isfinite(at[:, 0]))
     if len(good) == 0:
         return None
@@ -260,7 +267,7 @@ def _longest(
     if len(ends) == 1:
         vectors.append(np.zeros_like(vectors[0]))
     random = np.random.default_rng(11)
-    for round_ in range(_ROUNDS):
+    for round_ in range(_TRIED // problem.batch):
         end = round_ % len(ends)
         tried = _changed(problem.model, rows[end], pool, problem.batch, random)
         image, inside = images(tried)
@@ -273,9 +280,9 @@ def _longest(
 
 
 def _pool(row_model: RowModel, batch: int) -> Columns:
-    """Extreme rows of the domain and random ones, twice ``batch``."""
-    extreme = _typed(row_model, stacked(extreme_rows(row_model.rows)[:batch]))
-    count = 2 * batch - len(next(iter(extreme.values())))
+    """Extreme rows of the domain and random ones, a multiple of ``batch``."""
+    extreme = _typed(row_model, stacked(extreme_rows(row_model.rows)))
+    count = -(-_POOL // batch) * batch - len(next(iter(extreme.values())))
     random = synthetic_rows(row_model.rows, 7, count)
     return {name: np.concatenate([extreme[name], random[name]]) for name in extreme}
 
@@ -309,18 +316,31 @@ def _changed(
     return _typed(row_model, found)
 
 
+def _draws_of(row_model: RowModel) -> tuple[tuple[str, ...], int, int]:
+    """The columns of a row's outcome, if it is of few numbers, draws of each in turn, and draws of all."""
+    reading = row_model.each or row_model
+    names, columns = outcome_columns(reading), reading.rows.columns
+    count = sum(math.prod(columns[name].event_shape) for name in names)
+    if not 0 < count <= _MOST_OUTCOMES:
+        return (), 1, 0
+    few = all(isinstance(columns[name], Binary | Categories | Counts) for name in names)
+    small = few and all(columns[name].interval()[1].max() < _CELLS for name in names)
+    zooms = 1 if small else _ZOOMS
+    return names, zooms, count * zooms * (2 if 1 < count <= _SWEPT_TWICE else 1)
+
+
 def _outcomes(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Columns]:
     """Rows with outcomes drawn from the model at ``θ`` in place of their own, one number after another.
 
-    Each number's law given the rest is ``∝ exp(−v)`` over its domain, drawn among 64 cells, then among cells
+    Each number's law given the rest is ``∝ exp(−v)`` over its domain, drawn among 32 cells, then among cells
     of the one drawn and its neighbours. Where there is no outcome, or too many numbers of it, rows stay.
     """
     reading = row_model.each or row_model
-    names, columns = outcome_columns(reading), reading.rows.columns
+    (names, zooms, draws), columns = _draws_of(row_model), reading.rows.columns
     shapes = {name: columns[name].event_shape for name in names}
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     count = sum(sizes.values())
-    if not 0 < count <= _MOST_OUTCOMES:
+    if not names:
         return lambda theta, rows, key: rows
     ends = [np.stack([np.ravel(end) for end in columns[name].interval()]) for name in names]
     low, high = np.concatenate(ends, axis=1)
@@ -330,8 +350,6 @@ def _outcomes(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Colu
     with np.errstate(invalid="ignore"):
         bounded = np.isfinite(high - low)
     low, high = np.where(bounded, low, -_FAR), np.where(bounded, high + whole, _FAR)
-    zooms = 1 if np.all(whole & (high - low <= _CELLS)) else _ZOOMS
-    sweeps = 2 if 1 < count <= _SWEPT_TWICE else 1
     numbers = [jnp.asarray(array) for array in (low, high, whole, bounded)]
 
     def with_values(row: Record, values: jax.Array) -> Record:
@@ -360,7 +378,7 @@ def _outcomes(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Colu
 
         first = jnp.concatenate([jnp.ravel(row[name]).astype(float) for name in names])
         state = (first, jnp.zeros(()), jnp.zeros(()))
-        values = jax.lax.fori_loop(0, sweeps * count * zooms, draw, state)[0]
+        values = jax.lax.fori_loop(0, draws, draw, state)[0]
         return with_values(row, values)
 
     def drawn(theta: jax.Array, rows: Record, key: jax.Array) -> Record:

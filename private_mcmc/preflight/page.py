@@ -289,8 +289,8 @@ def _estimated(found: PreflightReport) -> list[Block]:
         ),
         Facts(
             (
-                ("about ε", number(estimate.epsilon)),
-                ("about GDP", number(estimate.gdp)),
+                ("about ε", at_most(estimate.epsilon, 2)),
+                ("about GDP", at_most(estimate.gdp, 2)),
                 ("by", estimate.change),
             )
         ),
