@@ -65,7 +65,7 @@ class Estimate:
 
     def words(self, target: Target) -> str:
         """How far that is from the target, in a line."""
-        about = f"on data such as the model draws about ε = {at_most(self.epsilon, 2)}"
+        about = f"on data such as the model draws about ε = {at_most(self.epsilon, 3)}"
         if self.epsilon > target.epsilon:
             return f"{about}: treat it as not private"
         return (
@@ -182,6 +182,26 @@ def estimate(
         return f"the prior of {', '.join(row_model.prior.improper)} is improper: no data are drawn from it"
     if target.delta == 0:
         return "at δ = 0 a Normal posterior has no finite ε"
+    try:
+        with jax.enable_x64(True), blas_of_one_thread(), np.errstate(all="ignore"):
+            found = _found(row_model, n, temper, clip, metric, target.adjacency)
+    except Exception as error:  # no run is to end for want of an estimate; all that is computed is public
+        return f"it could not be computed ({type(error).__name__})"
+    if isinstance(found, str):
+        return found
+    level, row, other = found
+    return Estimate(level, gdp.epsilon(level, target.delta), row, other)
+
+
+def _found(
+    row_model: RowModel,
+    n: int,
+    temper: float,
+    clip: float | None,
+    metric: Matrix | None,
+    adjacency: Adjacency,
+) -> tuple[float, PublicRow, PublicRow | None] | str:
+    """The median data set's GDP level, and the rows that make it."""
     draws = prior_draws(row_model, row_model.public, _PRIOR_DRAWS)
     if len(draws) < _PRIOR_DRAWS // 2:
         return "many draws of the prior are not finite"
@@ -189,30 +209,28 @@ def estimate(
     work = row_model.dim + _draws_of(row_model)[2] * _CELLS
     rows_each = 1 if row_model.unit is None else row_model.unit.rows
     batch = max(_FEWEST, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
-    with jax.enable_x64(True), blas_of_one_thread():
-        slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
+    slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
 
-        def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:
-            inside = row_model.rows.project(rows)
-            return jax.grad(row_model.neg_log_prior)(theta), slope(theta, inside), inside
+    def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:
+        inside = row_model.rows.project(rows)
+        return jax.grad(row_model.neg_log_prior)(theta), slope(theta, inside), inside
 
-        compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
-        problem = _Problem(row_model, n, temper, clip, metric, batch, compiled)
-        outcomes, pool = _outcomes(row_model), _pool(row_model, batch)
-        found = []
-        for index in range(_DATA_SETS):
-            theta = centre + 0.5 * (draws[index] - centre)
-            crowd = _typed(row_model, people(row_model.rows, batch, index))
-            data = outcomes(theta, crowd, jax.random.key(index))
-            if min(n, batch) < batch:
-                data = {name: column[np.arange(batch) % n] for name, column in data.items()}
-            one = _on(problem, theta, data, scale, pool, target.adjacency)
-            if one is not None:
-                found.append(one)
+    compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
+    problem = _Problem(row_model, n, temper, clip, metric, batch, compiled)
+    outcomes, pool = _outcomes(row_model), _pool(row_model, batch)
+    found = []
+    for index in range(_DATA_SETS):
+        theta = centre + 0.5 * (draws[index] - centre)
+        crowd = _typed(row_model, people(row_model.rows, batch, index))
+        data = outcomes(theta, crowd, jax.random.key(index))
+        if min(n, batch) < batch:
+            data = {name: column[np.arange(batch) % n] for name, column in data.items()}
+        one = _on(problem, theta, data, scale, pool, adjacency)
+        if one is not None:
+            found.append(one)
     if not found:
         return "no synthetic data set has finite information"
-    level, row, other = sorted(found, key=lambda one: one[0])[len(found) // 2]
-    return Estimate(level, gdp.epsilon(level, target.delta), row, other)
+    return sorted(found, key=lambda one: one[0])[len(found) // 2]
 
 
 def _on(

@@ -289,8 +289,8 @@ def _estimated(found: PreflightReport) -> list[Block]:
         ),
         Facts(
             (
-                ("about ε", at_most(estimate.epsilon, 2)),
-                ("about GDP", at_most(estimate.gdp, 2)),
+                ("about ε", at_most(estimate.epsilon, 3)),
+                ("about GDP", at_most(estimate.gdp, 3)),
                 ("by", estimate.change),
             )
         ),

@@ -176,15 +176,18 @@ def examine(
 
 
 def known_of_posterior(row_model: RowModel, target: Target, n: int, temper: float = 1.0) -> str:
-    """Whether one exact posterior draw is certified, in a few words: no refutation is searched."""
+    """Whether one exact posterior draw is certified, or about how far it is from that; nothing is refuted."""
     known = constants(row_model, None)
     proved = certificates(row_model, known, n=n, temper=temper, target=target, whole_curve=False)
     if proved and meets(proved[0], target):
         return "certified at this target as well"
+    about = estimate(row_model, n=n, temper=temper, target=target)
+    words = f"; {about.words(target)}" if isinstance(about, Estimate) else ""
     if not proved:
-        return f"not certified: {_missing(row_model, known)}"
+        return f"not certified: {_missing(row_model, known)}{words}"
     best = min(statement.epsilon(target.delta) for statement in proved)
-    return "not certified at this target" + (f", only at ε = {at_most(best)}" if math.isfinite(best) else "")
+    only = f", only at ε = {at_most(best)}" if math.isfinite(best) else ""
+    return f"not certified at this target{only}{words}"
 
 
 def _agreed(

@@ -1,5 +1,6 @@
 """The estimate is near the exact ε where that is known, and never makes a posterior private."""
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -194,3 +195,25 @@ def test_says_why_there_is_none():
 def test_is_the_same_whenever_it_is_asked():
     model, rows = undecided()
     assert of(model, rows, 100).epsilon == of(model, rows, 100).epsilon
+
+
+def test_a_model_that_no_estimate_is_made_of_is_decided_all_the_same(monkeypatch):
+    model, rows = undecided()
+    module = importlib.import_module("private_mcmc.preflight.estimate")
+    monkeypatch.setattr(module, "prior_draws", lambda *_: 1 / 0)
+    report = pmc.preflight(model, rows, TARGET, n=100)
+    assert report.verdict == "unknown"
+    assert report.estimate is None
+    assert "no estimate: it could not be computed (ZeroDivisionError)" in report.reasons
+
+
+def test_the_first_line_of_a_run_says_the_estimate(capsys):
+    model, rows = undecided()
+    kernel = pmc.PrivateULA(model, step_size=1e-6, clip=0.01)
+    target = pmc.Target(0.01, 1e-6)
+    driver = pmc.PrivateMCMC(kernel, rows=rows, target=target, release="path", num_steps=2, guarantee="run")
+    driver.run(x=np.zeros(200), y=np.zeros(200, int))
+    first = " ".join(capsys.readouterr().err.split())
+    about = pmc.preflight(model, rows, target, n=200).estimate.words(target)
+    assert about in first
+    assert about.endswith("treat it as not private")
