@@ -35,8 +35,8 @@ Columns = dict[str, np.ndarray]
 # prior, and data sets.
 _ROWS, _FEWEST, _PRIOR_DRAWS, _DATA_SETS = 512, 64, 200, 3
 _MOST_EVALUATIONS = 2**17
-# Of more parameters curvature is the outer product of scores; Newton steps towards the mode.
-_MOST_CURVED, _NEWTON, _CLOSE, _LONGEST = 100, 2, 0.3, 0.5
+# Of more parameters curvature is the outer product of scores.
+_MOST_CURVED = 100
 # Of what the prior adds to curvature so much is certain, where it bends the wrong way.
 _LEAST = 0.1
 # Values of an outcome that are compared at once, and how often they are then drawn closer together.
@@ -103,13 +103,6 @@ class _Precision:
         white = steps * self.scale
         part = white @ self.vectors
         return np.asarray(white + (part * (self.values**-0.5 - 1)) @ self.vectors.T)
-
-    def newton(self, gradient: Array) -> Array:
-        """``−S^{-1}H^{-1}∇U``, in the prior's scales and not longer than half of them."""
-        white = gradient * self.scale
-        step = -white - self.vectors @ ((1 / self.values - 1) * (self.vectors.T @ white))
-        longest = _LONGEST * math.sqrt(len(step))
-        return np.asarray(step * min(1.0, longest / max(float(np.linalg.norm(step)), 1e-300)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,40 +211,19 @@ def _found(
     compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
     problem = _Problem(row_model, n, temper, clip, metric, batch, compiled)
     outcomes, pool = _outcomes(row_model), _pool(row_model, batch)
-    found = []
+    found: list[tuple[float, PublicRow, PublicRow | None]] = []
     for index in range(_DATA_SETS):
         theta = centre + 0.5 * (draws[index] - centre)
         crowd = _typed(row_model, people(row_model.rows, batch, index))
         data = outcomes(theta, crowd, jax.random.key(index))
         if min(n, batch) < batch:
             data = {name: column[np.arange(batch) % n] for name, column in data.items()}
-        one = _on(problem, theta, data, scale, pool, adjacency)
-        if one is not None:
-            found.append(one)
+        precision = problem.precision(theta, data, scale)
+        one = None if precision is None else _longest(problem, theta, precision, pool, adjacency)
+        found += [] if one is None else [one]
     if not found:
         return "no synthetic data set has finite information"
     return sorted(found, key=lambda one: one[0])[len(found) // 2]
-
-
-def _on(
-    problem: _Problem, theta: Array, data: Columns, scale: Array, pool: Columns, adjacency: Adjacency
-) -> tuple[float, PublicRow, PublicRow | None] | None:
-    """The GDP level on one data set, and the rows that make it."""
-    precision = problem.precision(theta, data, scale)
-    for _ in range(_NEWTON if len(theta) <= _MOST_CURVED else 0):
-        if precision is None:
-            return None
-        gradient = problem.total(theta, data)
-        far = float(np.linalg.norm(precision.root(gradient[None])))
-        moved = theta + scale * precision.newton(gradient)
-        nearer = float(np.linalg.norm(precision.root(problem.total(moved, data)[None])))
-        if far < _CLOSE or not nearer < far:
-            break
-        theta = moved
-        precision = problem.precision(theta, data, scale)
-    if precision is None:
-        return None
-    return _longest(problem, theta, precision, pool, adjacency)
 
 
 def _longest(
