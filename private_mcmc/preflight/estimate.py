@@ -90,21 +90,6 @@ class Estimate:
         return result
 
 
-@dataclass(frozen=True)
-class _Precision:
-    """``S H S = 1 + Q diag(values − 1) Qᵀ`` for the prior's scales ``S``; ``Q`` has orthonormal columns."""
-
-    scale: Array
-    vectors: Array
-    values: Array
-
-    def root(self, steps: Array) -> Array:
-        """Images of gradients ``(k, p)`` under ``H^{-1/2}``, up to a rotation."""
-        white = steps * self.scale
-        part = white @ self.vectors
-        return np.asarray(white + (part * (self.values**-0.5 - 1)) @ self.vectors.T)
-
-
 @dataclass(frozen=True, eq=False)
 class _Problem:
     """The gradients of a model, compiled once; rows are clipped as the kernel does.
@@ -132,30 +117,33 @@ class _Problem:
             each = each * np.minimum(1.0, self.clip / np.maximum(norms, 1e-300))[:, None]
         return prior, each, inside
 
-    def total(self, theta: Array, data: Columns) -> Array:
-        """``∇U`` on data of which every row stands for as many as there are."""
-        prior, each, _ = self.steps(theta, data)
-        count = min(self.n, self.batch)
-        return np.asarray(prior + self.temper * self.n / count * each[:count].sum(axis=0))
+    def root(self, theta: Array, data: Columns, scale: Array) -> Callable[[Array], Array] | None:
+        """``H^{-1/2}``, up to a rotation, of gradients ``(k, p)``; ``None`` if ``H`` is not finite.
 
-    def precision(self, theta: Array, data: Columns, scale: Array) -> _Precision | None:
-        """``H`` by differences of gradients, or of many parameters by scores; ``None`` if not finite."""
+        With the prior's scales ``S``, ``S H S = 1 + Q diag(λ − 1) Qᵀ`` by differences of gradients, or of
+        many parameters by scores; every row of the data stands for as many as there are.
+        """
         count, dim = min(self.n, self.batch), len(theta)
+        each = self.temper * self.n / count
+
+        def total(at: Array) -> Array:
+            prior, slopes, _ = self.steps(at, data)
+            return np.asarray(prior + each * slopes[:count].sum(axis=0))
+
         if dim > _MOST_CURVED:
-            scores = self.steps(theta, data)[1][:count] * scale
-            if not np.all(np.isfinite(scores)):
-                return None
-            _, roots, vectors = np.linalg.svd(
-                scores * math.sqrt(self.temper * self.n / count), full_matrices=False
-            )
-            return _Precision(scale, vectors.T, 1 + roots**2)
-        start, size = self.total(theta, data), 1e-5
-        moved = [self.total(theta + size * scale * unit, data) for unit in np.eye(dim)]
-        bend = (np.stack(moved) - start) / size * scale
+            bend = math.sqrt(each) * self.steps(theta, data)[1][:count] * scale
+        else:
+            moved = np.stack([total(theta + 1e-5 * scale * unit) for unit in np.eye(dim)])
+            bend = (moved - total(theta)) / 1e-5 * scale
         if not np.all(np.isfinite(bend)):
             return None
-        values, vectors = np.linalg.eigh((bend + bend.T) / 2)
-        return _Precision(scale, vectors, np.maximum(values, _LEAST))
+        if dim > _MOST_CURVED:
+            _, roots, rows = np.linalg.svd(bend, full_matrices=False)
+            values, vectors = 1 + roots**2, rows.T
+        else:
+            values, vectors = np.linalg.eigh((bend + bend.T) / 2)
+        shrunk = np.maximum(values, _LEAST) ** -0.5 - 1
+        return lambda steps: steps * scale + ((steps * scale) @ vectors * shrunk) @ vectors.T
 
 
 def estimate(
@@ -218,8 +206,8 @@ def _found(
         data = outcomes(theta, crowd, jax.random.key(index))
         if min(n, batch) < batch:
             data = {name: column[np.arange(batch) % n] for name, column in data.items()}
-        precision = problem.precision(theta, data, scale)
-        one = None if precision is None else _longest(problem, theta, precision, pool, adjacency)
+        root = problem.root(theta, data, scale)
+        one = None if root is None else _longest(problem, theta, root, pool, adjacency)
         found += [] if one is None else [one]
     if not found:
         return "no synthetic data set has finite information"
@@ -227,14 +215,14 @@ def _found(
 
 
 def _longest(
-    problem: _Problem, theta: Array, precision: _Precision, pool: Columns, adjacency: Adjacency
+    problem: _Problem, theta: Array, root: Callable[[Array], Array], pool: Columns, adjacency: Adjacency
 ) -> tuple[float, PublicRow, PublicRow | None] | None:
     """The longest step of the mean in its own standard deviations: from the pool, then by random changes."""
 
     def images(rows: Columns) -> tuple[Array, Columns]:
         """Of the rows' gradients under ``w H^{-1/2}``, NaN where they are not finite; and the rows."""
         _, each, inside = problem.steps(theta, rows)
-        found = problem.temper * precision.root(each)
+        found = problem.temper * root(each)
         return np.where(np.all(np.isfinite(found), axis=1, keepdims=True), found, np.nan), inside
 
     size = len(next(iter(pool.values())))
