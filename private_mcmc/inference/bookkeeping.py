@@ -22,7 +22,6 @@ from private_mcmc.inference.checkpoint import (
     Head,
     Saver,
     check_place,
-    forget,
     header,
     in_file,
     remove_leftovers,
@@ -122,12 +121,10 @@ class ToSave:
     Attributes:
         identity: what must be the same for the same run; hashes only.
         size: bytes of its largest state.
-        noise_at_release: whether noise is drawn when it releases, which no key fixes beforehand.
     """
 
     identity: Mapping[str, str]
     size: int
-    noise_at_release: bool
 
 
 def marked(statement: Statement, provenance: Provenance) -> Statement:
@@ -187,20 +184,11 @@ class ChargedRun:
         check_same_everywhere("what the processes declare", repr(self._to_save.identity))
         saved = saved_run(content, checkpoint, self._to_save.identity, self.columns)
         reservation = saved.head.record["reservation"]
-        in_the_first(partial(self._forget_settled, reservation, checkpoint))
         charge = in_the_first(partial(self._open, reservation))
         if releases():
             remove_leftovers(checkpoint)
         job = self._saving(checkpoint, saved.head, saved.streams, saved.provenance, saved.state)
         return replace(job, charge=self._standing(charge))
-
-    def _forget_settled(self, reservation: object, checkpoint: Checkpoint) -> None:
-        """Of a run that was killed after it was settled, whose noise would be drawn a second time."""
-        if reservation is None or self.books.ledger is None or not self._to_save.noise_at_release:
-            return
-        charges = self.books.ledger.history(self.books.dataset)
-        if any(charge.identity == reservation and charge.outcome != "reserved" for charge in charges):
-            forget(checkpoint)
 
     def _standing(self, charge: Reservation | None) -> Record | None:
         """What was spent before a charge and is left after it: read at once, since ledgers may go away.
@@ -214,14 +202,7 @@ class ChargedRun:
 
     @cached_property
     def _to_save(self) -> ToSave:
-        """What is saved; refuses what cannot be saved soundly."""
-        found = self.saved()
-        if releases() and found.noise_at_release and self.books.ledger is None:
-            raise DeclarationError(
-                "checkpoint= with Expectations needs a ledger: their noise is drawn at the release, and only "
-                "the ledger can tell that a copy of the checkpoint has released already."
-            )
-        return found
+        return self.saved()
 
     def _saving(
         self,
@@ -236,24 +217,18 @@ class ChargedRun:
         saver = Saver(checkpoint, about, streams, saved=state is not None)
 
         def finish(keep: Callable[[], None]) -> None:
-            reservation, drawn = self._open(about.record["reservation"]), self._to_save.noise_at_release
-            if not drawn:
-                # The file gives the same release again, until the charge is settled and after.
-                keep()
+            reservation = self._open(about.record["reservation"])
+            # The file gives the same release again, until the charge is settled and after.
+            keep()
             if (
                 reservation is not None
                 and reservation.outcome == "reserved"
                 and self.books.ledger is not None
             ):
                 try:
-                    # Once: of two copies of a checkpoint one draws its noise.
                     self.books.ledger.settle(reservation)
                 except LedgerError as error:
-                    if drawn and saver.saved:
-                        raise
                     warn_of_what_was_paid(f"the charge stays open, and spent: {error}")
-            if drawn:
-                keep()
             saver.released()
 
         return RunKeysAndState(streams, provenance, saver, state, finish)
@@ -267,8 +242,7 @@ class ChargedRun:
             return None
         charges = () if self.books.ledger is None else self.books.ledger.history(self.books.dataset)
         for charge in charges:
-            again = charge.outcome == "released" and not self._to_save.noise_at_release
-            if charge.identity == identity and (charge.outcome == "reserved" or again):
+            if charge.identity == identity and charge.outcome in ("reserved", "released"):
                 return charge
         raise ReleaseError(
             "this run has released already, or was charged elsewhere: resume it with the ledger and the "

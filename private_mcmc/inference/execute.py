@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import platform
@@ -13,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -48,10 +46,11 @@ from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
 from private_mcmc.kernels.gradient.clipping import whitening, widened
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import EXACT
-from private_mcmc.model.row_model import model_marks, program_mark
+from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.release import (
     Curator,
+    Expectations,
     ReleasedExpectations,
     ReleasedStates,
     StateGrid,
@@ -254,12 +253,21 @@ class DeclaredRun:
     declared: Declaration
     execution: Execution
     _decided: dict[int, Decision] = field(default_factory=dict)
-    never_saved: ClassVar[str | None] = None
 
     @property
     def layout(self) -> Layout:
         """The devices of the declaration."""
         return self.declared.layout
+
+    @property
+    def never_saved(self) -> str | None:
+        """Why no checkpoint is kept: keys fix states, and not the noise of averages."""
+        if not isinstance(self.declared.release, Expectations):
+            return None
+        return (
+            "the noise of Expectations is drawn at the release, and no key fixes it: a run that is killed "
+            "there would draw it a second time, or lose what was paid for. Run without a checkpoint"
+        )
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
@@ -290,11 +298,11 @@ class DeclaredRun:
     def to_save(self, n: int) -> ToSave:
         """What must be the same for the same run, and the size of what it keeps."""
         decision = self.decide(n)
-        schedule, noised = decision.schedule, decision.expectations is not None
+        schedule = decision.schedule
         start = checked_start(self.execution.init_params, schedule)
-        kept = 0 if noised else len(accounting.released_steps(schedule))
+        kept = len(accounting.released_steps(schedule))
         size = 8 * schedule.num_chains * schedule.dim * (kept + 1)
-        return ToSave(identity(decision, start, self.execution.rows_on_device), size, noised)
+        return ToSave(identity(decision, start, self.execution.rows_on_device), size)
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
@@ -358,18 +366,12 @@ class DeclaredRun:
 
 def identity(decision: Decision, start: Array, rows_on_device: int | None) -> dict[str, str]:
     """What must be the same for the same run; hashes only."""
-    reading, expectations = decision.reading, decision.expectations
-    marks = model_marks(reading)
-    if expectations is not None:
-        marks.append(program_mark(expectations.observable, np.zeros(reading.dim)))
-    # What noise drawn at the release is drawn for; states pay as they go.
-    price = None if expectations is None else expectations.statement.to_dict()
+    reading, marks = decision.reading, model_marks(decision.reading)
     layout = decision.layout
     return {
         "the schedule": _hash(repr(decision.schedule)),
         "the row declaration": reading.rows.fingerprint,
         "the model": _hash(" ".join(marks)),
-        "the price": _hash(json.dumps(price, sort_keys=True)),
         "the start": _hash(start.tobytes().hex()),
         "the devices": f"{len(layout.devices)}, {layout.chain_devices}, {layout.one_by_one}",
         "the rows on the device": str(rows_on_device),
