@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -71,7 +70,7 @@ def without_privacy(study: Study, table: Path) -> Answers:
             found_draws = random.multivariate_normal(mode, covariance, size=_DRAWS)
         named = jax.jit(jax.vmap(reading.constrain))(found_draws)
     draws: dict[str, Array] = {name: np.asarray(values) for name, values in named.items()}
-    return replace(study.answers(), draws=draws)
+    return Answers(study.design, draws)
 
 
 def _by_nuts(potential: Callable[..., jax.Array], mode: Array, covariance: Array) -> Array:

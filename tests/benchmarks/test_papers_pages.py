@@ -39,7 +39,6 @@ KEY = [
     ("001", "Figure 1, posterior", "loose", 0.5, 0.1304),
     ("001", "Figure 1, curve with η of Claim IV.9", "loose", 38.0, 43_789),
     ("001", "Figure 1, curve with η of Section IV-B", "false", 38.0, 0.06547),
-    ("001", "Section IV, by preflight", "holds", 7.1168, 699.96),
     ("001", "Claim IV.9", "holds", 5.0, 24.25),
     ("001", "Section V-B, largest ε", "false", 4.89, 4.418),
     ("001", "Figure 2", "holds", 0.0, 3.0),
