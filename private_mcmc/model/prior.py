@@ -115,8 +115,8 @@ _OF_RATES = "on the log scale, u = log x: K'' = re^u, positive, neither bounded 
 _GAMMA = Line(("concentration", "rate"), lambda a, r: (0.0, math.inf), _OF_RATES)
 TABLE: Mapping[tuple[str, str], Line] = {
     ("Normal", "real"): _NORMAL,
-    # Normal in its logarithm, which is the unconstrained coordinate.
-    ("LogNormal", "positive"): _NORMAL,
+    # Normal in its logarithm; NumPyro's density reads the Normal inside it, not these names.
+    ("LogNormal", "positive"): Line(_NORMAL.names, _NORMAL.bounds, _NORMAL.why, _PUSHED.form),
     ("TransformedDistribution(Normal)", "orderedvector"): _PUSHED,
     ("TransformedDistribution(Normal)", "positive"): _PUSHED,
     ("StudentT", "real"): Line(
