@@ -115,7 +115,7 @@ _COUNT = 400
 
 
 def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Callable[[], None]:
-    from private_mcmc.inference.columns import on_device
+    from private_mcmc.inference.columns import held_rows
     from private_mcmc.inference.execute import trial_streams
 
     mcmc = pmc.PrivateMCMC(
@@ -126,10 +126,10 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     columns = data.columns
     if rows.unit is not None:
         columns = rows.grouped({**columns, rows.unit.name: data.who}, n)
-    placed, present = on_device(decision.reading.rows, columns, n)
+    held = held_rows(decision.reading.rows, columns, n)
     streams, runner = trial_streams("chacha20"), decision.runner
     with jax.enable_x64(True):
-        prepared = jax.block_until_ready(runner.prepare(placed, present))
+        prepared = jax.block_until_ready(runner.prepare(held.rows, held.present))
         gaps = jnp.full(1, _COUNT)
     from private_mcmc.kernels.batches import StepKeys
     from private_mcmc.kernels.chain import buffer_size

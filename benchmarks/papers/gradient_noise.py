@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.kernels.base import LangevinKernel
-from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel
 
@@ -81,10 +80,10 @@ class GradientNoiseLangevin(LangevinKernel):
         prior = jax.vmap(jax.grad(lambda u: model.neg_log_prior(plain.whitening.to_parameter(u))))
         gammas = jnp.asarray(schedule.step_sizes)
 
-        def move(u: jax.Array, k: jax.Array, key: StepKeys, total: jax.Array, place: Any = None) -> jax.Array:
+        def move(u: jax.Array, k: jax.Array, key: jax.Array, total: jax.Array) -> jax.Array:
             gamma = gammas[jnp.minimum(k, len(gammas) - 1)]
             gradient = prior(u) + schedule.temper * total
-            noise = jax.random.normal(jax.random.fold_in(key.steps, k), u.shape, u.dtype)
+            noise = jax.random.normal(jax.random.fold_in(key, k), u.shape, u.dtype)
             spread = jnp.sqrt(2 * gamma * proportional(gradient, self.noise_scale))
             moved: jax.Array = u - gamma * gradient + spread * noise
             return moved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from private_mcmc.accounting import Statement
@@ -26,15 +26,6 @@ from private_mcmc.inference.checkpoint import (
     in_file,
     remove_leftovers,
     saved_run,
-)
-from private_mcmc.inference.processes import (
-    alone,
-    charged_once,
-    check_same_everywhere,
-    in_the_first,
-    releases,
-    shared,
-    shared_bytes,
 )
 from private_mcmc.kernels import Provenance, RunKeys, Streams
 from private_mcmc.kernels.chain import ChainState
@@ -96,8 +87,7 @@ class Bookkeeping:
 class RunKeysAndState:
     """The randomness of one run; ``finish`` is called once, with what keeps the release.
 
-    ``charge`` is the run's place in the ledger, where this process charged it: what was spent before it and
-    is left.
+    ``charge`` is the run's place in the ledger: what was spent before it and is left.
     """
 
     streams: Streams = field(repr=False)
@@ -111,7 +101,7 @@ class RunKeysAndState:
     def of(cls, keys: RunKeys) -> Self:
         """A run that is not saved."""
         streams = Streams(keys.take("start"), keys.take("steps"), keys.take("batches"))
-        return cls(shared(streams), keys.provenance)
+        return cls(streams, keys.provenance)
 
 
 @dataclass(frozen=True)
@@ -153,7 +143,7 @@ class ChargedRun:
     def check_new(self) -> None:
         """Refuse to begin where a run is saved already, or nothing can be; before anything is charged."""
         if self.books.checkpoint is not None:
-            in_the_first(partial(check_place, self.books.checkpoint, self._to_save.size))
+            check_place(self.books.checkpoint, self._to_save.size)
 
     @contextmanager
     def begun(self, keys: RunKeys) -> Iterator[RunKeysAndState]:
@@ -166,11 +156,11 @@ class ChargedRun:
         # What is charged says it too, or a record that says it no longer could not be told from the charge.
         seen = replace(self, price=marked(self.price, keys.provenance))
         if self.books.checkpoint is None:
-            with charged_once(seen._paying()) as charge:
+            with seen._paying() as charge:
                 yield replace(new, charge=self._standing(charge))
         else:
             head = header(self._to_save.identity, self.columns, keys.provenance)
-            charge = in_the_first(partial(seen._reserved, Ledger.reserve))
+            charge = seen._reserved(Ledger.reserve)
             if charge is not None:
                 take(charge)
             paid = {"reservation": None if charge is None else charge.identity}
@@ -180,13 +170,9 @@ class ChargedRun:
 
     def resumed(self, checkpoint: Checkpoint) -> RunKeysAndState:
         """The run in the checkpoint, if it is this one and has not released."""
-        content = shared_bytes(in_the_first(partial(in_file, checkpoint)))
-        check_same_everywhere("what the processes declare", repr(self._to_save.identity))
-        saved = saved_run(content, checkpoint, self._to_save.identity, self.columns)
-        reservation = saved.head.record["reservation"]
-        charge = in_the_first(partial(self._open, reservation))
-        if releases():
-            remove_leftovers(checkpoint)
+        saved = saved_run(in_file(checkpoint), checkpoint, self._to_save.identity, self.columns)
+        charge = self._open(saved.head.record["reservation"])
+        remove_leftovers(checkpoint)
         job = self._saving(checkpoint, saved.head, saved.streams, saved.provenance, saved.state)
         return replace(job, charge=self._standing(charge))
 
@@ -212,8 +198,6 @@ class ChargedRun:
         provenance: Provenance,
         state: ChainState | None = None,
     ) -> RunKeysAndState:
-        if not releases():
-            return RunKeysAndState(streams, provenance, state=state)
         saver = Saver(checkpoint, about, streams, saved=state is not None)
 
         def finish(keep: Callable[[], None]) -> None:
@@ -262,9 +246,7 @@ class ChargedRun:
         books = self.books
         if books.ledger is None or books.dataset is None:
             return None
-        # One of several processes sees a part of the rows only: the data set is known by its name then.
-        known = self.columns if books.known_by is None else books.known_by
-        data: dict[str, Any] | None = dict(known) if alone() else None
+        data: dict[str, Any] = dict(self.columns if books.known_by is None else books.known_by)
         if books.reserved is not None:
             open_ones = {
                 charge.identity

@@ -38,7 +38,6 @@ import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError, ReleaseError, warn_of_what_was_paid
 from private_mcmc.files import sync_folder
-from private_mcmc.inference.processes import joined, shared_bytes
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.kernels.keys import CHACHA20
@@ -233,7 +232,7 @@ def _seal_of(record: Fields, identity: Fields, columns: Fields) -> bytes:
             f"the checkpoint is of another run: {', '.join(different)} differ. Resume with what it was "
             "started with; anything else is a new run, charged again."
         )
-    seal = joined(data_mark(bytes.fromhex(record["data_key"]), columns)).encode()
+    seal = data_mark(bytes.fromhex(record["data_key"]), columns).encode()
     if not hmac.compare_digest(hashlib.sha256(seal).hexdigest(), record["data"]):
         raise ReleaseError(
             "the checkpoint is of a run on other rows: the same rows in the same order resume it."
@@ -242,12 +241,9 @@ def _seal_of(record: Fields, identity: Fields, columns: Fields) -> bytes:
 
 
 def header(identity: Fields, columns: Fields, provenance: Provenance) -> Head:
-    """What the file says of its run besides its state; the data by a hash with a key of its own.
-
-    Of several processes each marks its own rows, and all marks are kept in their order.
-    """
-    key = shared_bytes(secrets.token_bytes(32))
-    seal = joined(data_mark(key, columns)).encode()
+    """What the file says of its run besides its state; the data by a hash with a key of its own."""
+    key = secrets.token_bytes(32)
+    seal = data_mark(key, columns).encode()
     record: Record = {
         "format": _FORMAT,
         "status": "running",

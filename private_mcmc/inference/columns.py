@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +28,7 @@ from private_mcmc.domains.columns import (
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
-from private_mcmc.kernels.streamed_chain import Blocks
+from private_mcmc.kernels.partitions import Blocks, Partition
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
 from private_mcmc.target import Target
@@ -43,7 +45,6 @@ def checked(
     named: Mapping[str, object],
     present: object,
     placed: Callable[[Mapping[str, object]], dict[str, object]],
-    layout: Layout = ONE_DEVICE,
 ) -> tuple[Columns | HostColumns, int]:
     """The columns where they are ``placed`` (all on the host, or none), checked, and their public number."""
     rows, target = declared.rows, declared.target
@@ -58,7 +59,7 @@ def checked(
     data = placed(data)
     shapes = {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
     n = number_of_rows(rows, shapes, target, declared.n)
-    columns = checked_columns(rows, shapes, target, n, layout)
+    columns = checked_columns(rows, shapes, target, n)
     return (on_the_host(data) or columns), n
 
 
@@ -87,9 +88,9 @@ def _persons(
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
     unit = "" if rows.unit is None else rows.unit.name
     ours = placed({name: column for name, column in data.items() if name != unit})
-    if on_the_host(ours) or jax.process_count() > 1:
+    if on_the_host(ours):
         raise NotYetSupported(
-            "persons with several rows are grouped over the whole data set, in one process's memory: load "
+            "persons with several rows are grouped over the whole data set, in memory: load "
             "the columns (np.asarray), without rows_on_device=."
         )
     given = {unit: data[unit]} if unit in data else {}
@@ -137,20 +138,15 @@ def number_of_rows(rows: Rows, data: Mapping[str, object], target: Target, decla
             f"adjacency={target.adjacency!r} hides how many rows there are: give PrivateMCMC a public "
             "n=... that no data set of yours exceeds."
         )
-    if jax.process_count() > 1:
-        raise DeclarationError("several processes: give PrivateMCMC the number of rows of all of them, n=...")
     return len(next(iter(rows.validate(data, None).values())))
 
 
-def checked_columns(
-    rows: Rows, data: Mapping[str, object], target: Target, n: int, layout: Layout = ONE_DEVICE
-) -> Columns:
+def checked_columns(rows: Rows, data: Mapping[str, object], target: Target, n: int) -> Columns:
     """The columns after every check of their schema; no value is looked at.
 
     ``data`` may hold a column of presence, which is checked and kept.
     """
-    adjacency, here = target.adjacency, layout.local_rows(n)
-    wanted = here.stop - here.start
+    adjacency = target.adjacency
     given = {name: column for name, column in data.items() if name != PRESENT}
     if PRESENT in data and adjacency != "zero_out":
         instead = "no row is absent" if adjacency == "replace_one" else "pass the rows there are"
@@ -158,17 +154,17 @@ def checked_columns(
             f"{PRESENT}=…: slots may be empty under adjacency='zero_out' only; under {adjacency!r} {instead}."
         )
     if adjacency == "replace_one":
-        return rows.validate(given, wanted)
+        return rows.validate(given, n)
     columns = rows.validate(given, None)
     count = len(next(iter(columns.values())))
-    if adjacency == "zero_out" and count != wanted:
+    if adjacency == "zero_out" and count != n:
         raise DataSchemaError(
-            f"adjacency='zero_out' has n={n} public slots ({wanted} here), and the columns another number of "
-            f"rows. Give every slot a row, whoever is absent, and {PRESENT}=…, false where a slot is empty: "
+            f"adjacency='zero_out' has n={n} public slots, and the columns another number of rows. "
+            f" Give every slot a row, whoever is absent, and {PRESENT}=…, false where a slot is empty: "
             "what such a row holds is ignored. Leaving rows out would move the others to other slots."
         )
-    if count > wanted:
-        raise DataSchemaError(f"there are more rows than the declared n={n} leaves room for ({wanted}).")
+    if count > n:
+        raise DataSchemaError(f"there are more rows than the declared n={n} leaves room for.")
     if PRESENT in data:
         columns[PRESENT] = _checked_presence(data[PRESENT], count)
     return columns
@@ -181,55 +177,65 @@ def _checked_presence(present: object, count: int) -> np.ndarray:
     return flags
 
 
-def on_device(
-    rows: Rows, columns: Columns, n: int, layout: Layout = ONE_DEVICE
-) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Rows padded to ``layout.slots(n)`` and mapped into their domains, and which are present.
+@dataclass(frozen=True, eq=False)
+class Held:
+    """All rows where a run wants them: mapped into their domains on devices, or in partitions elsewhere."""
 
-    Without a column of presence all are. Holes are zeros before anything else sees them. Over several
-    devices each gets its share, and no device ever holds all rows.
+    rows: dict[str, jax.Array] = field(default_factory=dict)
+    present: jax.Array = field(default_factory=lambda: jnp.zeros(0, dtype=bool))
+    partitions: tuple[Partition, ...] = ()
+
+    @property
+    def given(self) -> tuple[Any, Any]:
+        """What a runner of chains takes."""
+        return (self.partitions, None) if self.partitions else (self.rows, self.present)
+
+    def placed(self, key: jax.Array, declared: Declaration | Plan, layout: Layout) -> Held:
+        """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
+
+        **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own
+        rounding, which may follow the slot, is not changed by another row. For every placement the two data
+        sets differ in one slot alone; placements have the same law for both, once slots are renamed, and
+        ``δ(ε)`` is jointly convex. Rows in the order they came in move up behind an absent one, and persons
+        in that of identifiers.
+        """
+        moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
+        if not moves or self.partitions or layout.mesh is not None:
+            return self
+        with jax.enable_x64(True):
+            rows, present = _permuted(key, self.rows, self.present)
+        return replace(self, rows=rows, present=present)
+
+
+def held_rows(
+    rows: Rows,
+    columns: Columns | HostColumns,
+    n: int,
+    layout: Layout = ONE_DEVICE,
+    rows_on_device: int | None = None,
+) -> Held:
+    """The rows of ``columns``: in blocks where they stay on the host, otherwise on the devices of ``layout``.
+
+    There they are padded to ``layout.slots(n)``. Without a column of presence all are present. Holes are
+    zeros before anything else sees them. Over several devices each gets its share, and none ever holds all.
     """
-    count = len(next(iter(columns.values())))
-    slots = layout.slots(n) // (1 if layout.mesh is None else jax.process_count())
-    flags = columns.get(PRESENT, np.ones(count, dtype=bool))
-    filled = {name: padded(blank(value, flags), slots) for name, value in columns.items() if name != PRESENT}
+    host, arrays = on_the_host(columns), loaded(columns)
+    if host:
+        return Held(partitions=(blocks_of(host, rows_on_device, n),))
+    count = len(next(iter(arrays.values())))
+    slots = layout.slots(n)
+    flags = arrays.get(PRESENT, np.ones(count, dtype=bool))
+    filled = {name: padded(blank(value, flags), slots) for name, value in arrays.items() if name != PRESENT}
     there = padded(holds_person(flags), slots)
-    project = _projection(rows)
     with jax.enable_x64(True):
         if layout.mesh is None:
-            whole = {name: jnp.asarray(value) for name, value in filled.items()}
-            return project(whole), jnp.asarray(there)
-        sharding = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
+            spread: Callable[[np.ndarray], jax.Array] = jnp.asarray
+        else:
+            by_row = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
-        def spread(local: np.ndarray) -> jax.Array:
-            make: Callable[..., jax.Array] = jax.make_array_from_process_local_data
-            whole: jax.Array = make(sharding, local)
-            return whole
+            spread = partial(jax.device_put, device=by_row)
 
-        present = spread(there)
-        return project({name: spread(local) for name, local in filled.items()}), present
-
-
-def placed(
-    key: jax.Array,
-    declared: Declaration | Plan,
-    layout: Layout,
-    rows: dict[str, jax.Array],
-    present: jax.Array,
-) -> tuple[dict[str, jax.Array], jax.Array]:
-    """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
-
-    **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own rounding,
-    which may follow the slot, is not changed by another row. For every placement the two data sets differ in
-    one slot alone; placements have the same law for both, once slots are renamed, and ``δ(ε)`` is jointly
-    convex. Rows in the order they came in move up behind an absent one, and persons in that of identifiers.
-    """
-    moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
-    if not moves or layout.mesh is not None:
-        return rows, present
-    with jax.enable_x64(True):
-        found: tuple[dict[str, jax.Array], jax.Array] = _permuted(key, rows, present)
-        return found
+        return Held(_projection(rows)({name: spread(value) for name, value in filled.items()}), spread(there))
 
 
 @jax.jit
@@ -253,8 +259,8 @@ def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Lay
         return dict(data)
     if layout.mesh is not None:
         raise DeclarationError(
-            "devices=: rows are either streamed to one device or shared by several; give each process of "
-            "several its own part, or load the columns (np.asarray)."
+            "devices=: rows are either streamed to one device or shared by several: load the columns "
+            "(np.asarray)."
         )
     return {name: host_column(name, column) for name, column in data.items()}
 
@@ -274,6 +280,5 @@ def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Block
     else:
         width = sum(column.schema[:1].size * 8 for column in columns.values())
         size = _BLOCK_BYTES // max(width, 1)
-    number = len(next(iter(columns.values())).schema)
-    readers = {name: column.blocks for name, column in columns.items()}
-    return Blocks(readers, number, max(1, min(size, n)), readers.pop(PRESENT, None))
+    data = {name: column for name, column in columns.items() if name != PRESENT}
+    return Blocks(data, max(1, min(size, n)), columns.get(PRESENT))

@@ -13,9 +13,9 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
 from private_mcmc.inference.price import Price, price
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
-from private_mcmc.kernels.devices import ONE_DEVICE, Layout
+from private_mcmc.kernels.devices import ONE_DEVICE, Layout, spread
+from private_mcmc.kernels.partitions import partitioned_runner
 from private_mcmc.kernels.step import LangevinProgram, Observable
-from private_mcmc.kernels.streamed_chain import StreamedRunner, streamed_runner
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
@@ -102,12 +102,14 @@ class Decision:
     @cached_property
     def runner(self) -> ChainRunner:
         """The schedule's chain, compiled at its first run; it holds no data."""
-        return chain_runner(self._program, self.schedule, self._observable, self.layout)
+        program = spread(self._program, self.layout, self.schedule)
+        return chain_runner(program, self.schedule, self._observable)
 
     @cached_property
-    def streamed_runner(self) -> StreamedRunner:
-        """The same chain over rows that stay outside the device."""
-        return streamed_runner(self._program, self.schedule, self.reading.rows, self._observable)
+    def partitioned_runner(self) -> ChainRunner:
+        """The same chain over rows that lie elsewhere."""
+        mapped = self.reading.rows.project
+        return partitioned_runner(self._program, self.schedule, mapped, self._observable)
 
     @property
     def _program(self) -> LangevinProgram:

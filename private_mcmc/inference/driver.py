@@ -159,10 +159,6 @@ class PrivateMCMC(LastRun):
         driver._set(PlannedRun(plan, here), here, bookkeeping)
         return driver
 
-    def local_rows(self, n: int) -> slice:
-        """Which of all ``n`` rows this process passes to ``run``: all, unless it is one of several."""
-        return self._run.layout.local_rows(n)
-
     def decide(self, n: int | None = None) -> Decision:
         """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
         return self._run.decide(n)

@@ -29,17 +29,15 @@ from private_mcmc.errors import (
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
 from private_mcmc.inference.columns import (
     Columns,
+    Held,
     HostColumns,
-    blocks_of,
     checked,
+    held_rows,
     loaded,
-    on_device,
     on_the_host,
-    placed,
     streamed,
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
-from private_mcmc.inference.processes import releases
 from private_mcmc.kernels import Generator, Streams, clipped_share, public_key
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
@@ -152,7 +150,7 @@ def follow(
     steps: Steps, schedule: Schedule, job: RunKeysAndState, execution: Execution, what: str = "sampling"
 ) -> ChainOutput:
     """Make the steps of ``schedule`` once, with the keys and from the state of ``job``."""
-    with progress(what, schedule.num_steps, execution.progress_bar and releases()) as on_progress:
+    with progress(what, schedule.num_steps, execution.progress_bar) as on_progress:
         return steps(streams=job.streams, on_progress=on_progress, saving=job.saver, state=job.state)
 
 
@@ -175,16 +173,15 @@ def curator_of(
     reading: RowModel,
     schedule: Schedule | None,
     columns: Columns,
-    rows: dict[str, jax.Array],
-    present: jax.Array,
+    held: Held,
     states: Array | None,
     averages: Array | None = None,
 ) -> Curator:
     """The curator's side of a run, with the shares of rows that are clipped at its chains' last states."""
     shares = None
     if states is not None and schedule is not None:
-        wide, last = widened(rows), states[:, -1]
-        shares = np.array([clipped_share(reading, schedule, state, wide, present) for state in last])
+        wide, last = widened(held.rows), states[:, -1]
+        shares = np.array([clipped_share(reading, schedule, state, wide, held.present) for state in last])
     return curator_side(reading.rows, columns, states, averages, shares)
 
 
@@ -274,9 +271,9 @@ class DeclaredRun:
     ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, on the host where they are streamed, and their public number of rows."""
         place = partial(streamed, rows_on_device=self.execution.rows_on_device, layout=self.layout)
-        columns, n = checked(self.declared, args, named, present, place, self.layout)
-        if self.execution.curator and (on_the_host(columns) or jax.process_count() > 1):
-            raise DeclarationError("curator=True: only where one process holds all rows on its device.")
+        columns, n = checked(self.declared, args, named, present, place)
+        if self.execution.curator and on_the_host(columns):
+            raise DeclarationError("curator=True: only where all rows are on the device.")
         return columns, n
 
     def decide(self, n: int | None = None) -> Decision:
@@ -309,40 +306,27 @@ class DeclaredRun:
         decision = self.decide(n)
         schedule, streams = decision.schedule, trial_streams(generator)
         start = checked_start(self.execution.init_params, schedule)
-        rows: dict[str, jax.Array] = {}
-        present = jnp.zeros(0, dtype=bool)
-        host, arrays = on_the_host(columns), loaded(columns)
-        if host:
-            blocks = blocks_of(host, self.execution.rows_on_device, n)
-            decision.streamed_runner.try_out(blocks, start, streams)
-            steps: Steps = partial(decision.streamed_runner.run, blocks, start)
-        else:
-            rows, present = on_device(decision.reading.rows, arrays, n, self.layout)
-            decision.runner.try_out(start, rows, present, streams)
-            steps = partial(decision.runner.run, start)
-            placed(streams.start, self.declared, self.layout, rows, present)
+        held = held_rows(decision.reading.rows, columns, n, self.layout, self.execution.rows_on_device)
+        runner = decision.partitioned_runner if held.partitions else decision.runner
+        runner.try_out(start, *held.given, streams)
+        held.placed(streams.start, self.declared, self.layout)
         if decision.expectations is None:
             try_constraining(decision.reading, schedule.num_chains)
-        return partial(self._run, decision, arrays, steps, rows, present)
+        return partial(self._run, decision, loaded(columns), partial(runner.run, start), held)
 
     def _run(
         self,
         decision: Decision,
         columns: Columns,
         steps: Steps,
-        rows: dict[str, jax.Array],
-        present: jax.Array,
+        held: Held,
         job: RunKeysAndState,
         keep: Keep,
     ) -> None:
-        """Run the decided schedule once; one process releases what was declared, the others nothing."""
+        """Run the decided schedule once and release what was declared."""
         schedule, expectations = decision.schedule, decision.expectations
-        if rows:
-            rows, present = placed(job.streams.start, self.declared, self.layout, rows, present)
-            steps = partial(steps, rows, present)
-        output = follow(steps, schedule, job, self.execution)
-        if not releases():
-            return
+        held = held.placed(job.streams.start, self.declared, self.layout)
+        output = follow(partial(steps, *held.given), schedule, job, self.execution)
         statement = marked(decision.statement.of(run_name()), job.provenance)
         provenance = job.provenance.to_dict()
         released: ReleasedStates | ReleasedExpectations
@@ -357,8 +341,7 @@ class DeclaredRun:
         else:
             raise ReleaseError("this schedule keeps no states: it releases averages.")
 
-        hidden = rows, present, output.states, output.average
-        side = partial(curator_of, decision.reading, schedule, columns, *hidden)
+        side = partial(curator_of, decision.reading, schedule, columns, held, output.states, output.average)
         outcome = Outcome(statement, released, provenance=provenance)
         # Only now: a run that fails before can be taken up again.
         job.finish(partial(keep_all, outcome, keep, side if self.execution.curator else None))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import Statement
@@ -15,12 +15,14 @@ from private_mcmc.errors import DeclarationError, check_kind
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
 from private_mcmc.inference.columns import (
     Columns,
+    Held,
     HostColumns,
     checked,
+    held_rows,
     in_memory,
     loaded,
-    on_device,
-    placed,
+    on_the_host,
+    streamed,
 )
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.execute import (
@@ -38,11 +40,10 @@ from private_mcmc.inference.execute import (
     trial_streams,
     try_constraining,
 )
-from private_mcmc.inference.processes import alone, check_same_everywhere, releases, shared_values, summed
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.chain import path_runner
-from private_mcmc.kernels.devices import Layout, layout
-from private_mcmc.model.row_model import model_marks, program_mark
+from private_mcmc.kernels.devices import Layout, layout, spread
+from private_mcmc.kernels.partitions import Question, partitioned_runner, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,
@@ -53,7 +54,6 @@ from private_mcmc.planning import (
     Stage,
     of_rows,
 )
-from private_mcmc.records import Fields
 from private_mcmc.release import ReleasedStates, StateGrid, state_grid
 from private_mcmc.release.noise import gaussian_noise
 from private_mcmc.schedule import Schedule
@@ -61,58 +61,28 @@ from private_mcmc.schedule import Schedule
 Rows = dict[str, jax.Array]
 
 
-@dataclass(frozen=True, eq=False)
-class Held:
-    """Rows on their devices, padded, and which are present; ``here`` of them lie in this process."""
+def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> CompletedStage:
+    """What a query releases: of the sums of all rows."""
+    function = stage.vectors if isinstance(stage, MomentsStage) else stage.cell
 
-    rows: Rows
-    present: jax.Array
-    here: int
+    def sums(found: np.ndarray, present: np.ndarray) -> Array:
+        if not isinstance(stage, MomentsStage):
+            return stage.mechanism.sums(found, present)
+        apart = (slice(None), *(None,) * (found.ndim - 1))
+        return stage.mechanism.sums(np.where(present[apart], found, 0.0))
 
-    def local(self, column: jax.Array) -> np.ndarray:
-        """The rows of a column that lie in this process, without those that fill up."""
-        if column.is_fully_addressable:
-            return np.asarray(column)[: self.here]
-        shards = sorted(column.addressable_shards, key=lambda shard: shard.index[0].start or 0)
-        return np.concatenate([np.asarray(shard.data) for shard in shards])[: self.here]
-
-
-def query(stage: MomentsStage | CountsStage, held: Held) -> CompletedStage:
-    """What a query releases: of the sums of all processes, with the first one's noise."""
-    present = held.local(held.present)
-    if isinstance(stage, MomentsStage):
-        vectors = _of_rows(stage.vectors, held)
-        apart = (slice(None), *(None,) * (vectors.ndim - 1))
-        exact = summed(stage.mechanism.sums(np.where(present[apart], vectors, 0.0)))
+    if held.partitions:
+        mapped = plan.reading.rows.project
+        question = Question(
+            lambda columns, present: mapped(columns), lambda rows, first: jax.vmap(function)(rows), sums
+        )
+        exact = summed(question, held.partitions)
     else:
-        exact = summed(stage.mechanism.sums(_of_rows(stage.cell, held), present))
-    noised = shared_values(stage.mechanism.noised(exact) if releases() else np.zeros_like(exact))
-    return CompletedStage(stage, stage.mechanism.released(noised))
-
-
-def _of_rows(function: Callable[[Fields], jax.Array], held: Held) -> np.ndarray:
-    """The function of this process's rows."""
-    with jax.enable_x64(True):
-        here = {name: jnp.asarray(held.local(column)) for name, column in held.rows.items()}
-        return np.asarray(of_rows(function, here))
-
-
-def stage_mark(stage: Stage, plan: Plan) -> str:
-    """A hash of all that says what a stage does with the rows."""
-    what: list[object] = [type(stage).__name__, stage.statement.to_dict()]
-    with jax.enable_x64(True):
-        row = {name: jnp.zeros(one.event_shape, one.dtype) for name, one in plan.reading.rows.items}
-    if isinstance(stage, PathStage):
-        what += [stage.schedule, stage.start.tobytes()]
-        if stage.derived is not None:
-            what.append(program_mark(stage.derived, row))
-            with jax.enable_x64(True):
-                row |= stage.derived(row)
-        what += model_marks(stage.reading or plan.reading)
-    else:
-        function = stage.vectors if isinstance(stage, MomentsStage) else stage.cell
-        what += [stage.mechanism, program_mark(function, row)]
-    return repr(what)
+        with jax.enable_x64(True):
+            found = np.asarray(of_rows(function, held.rows))
+        # Without what fills the devices up.
+        exact = sums(found[: plan.n], np.asarray(held.present)[: plan.n])
+    return CompletedStage(stage, stage.mechanism.released(stage.mechanism.noised(exact)))
 
 
 def with_derived(stage: PathStage, rows: Rows) -> Rows:
@@ -134,25 +104,26 @@ class PlannedRun:
     def __post_init__(self) -> None:
         check_kind("plan", self.declared, Plan)
         given = self.execution
-        if (given.chain_method, given.rows_on_device) != ("vectorized", None):
-            raise DeclarationError(
-                "a plan runs one chain on rows in memory: chain_method= and rows_on_device= are for others."
-            )
+        if given.chain_method != "vectorized":
+            raise DeclarationError("a plan runs one chain: chain_method= is for others.")
         if given.init_params is not None:
             raise DeclarationError("init_params=: a plan chooses where its paths start.")
-        if given.curator and not alone():
-            raise DeclarationError("curator=True: only where one process holds all rows.")
 
     @cached_property
     def layout(self) -> Layout:
-        """Rows over the devices that were given; over all of them where there are several processes."""
+        """Rows over the devices that were given."""
         return layout("vectorized", self.execution.devices)
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
     ) -> tuple[Columns | HostColumns, int]:
-        """The checked columns, those of files read whole: every stage needs all rows at once."""
-        return checked(self.declared, args, named, present, in_memory, self.layout)
+        """The checked columns, those of files read whole unless blocks of rows are asked for."""
+        size = self.execution.rows_on_device
+        place = in_memory if size is None else partial(streamed, rows_on_device=size, layout=self.layout)
+        columns, n = checked(self.declared, args, named, present, place)
+        if self.execution.curator and on_the_host(columns):
+            raise DeclarationError("curator=True: only where all rows are on the device.")
+        return columns, n
 
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""
@@ -168,27 +139,25 @@ class PlannedRun:
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged."""
-        plan, arrays = self.declared, loaded(columns)
+        plan = self.declared
         first = plan.policy.next(())
         if first is None:
             raise DeclarationError("the plan's policy buys nothing.")
         _admitted(plan, plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        rows, present = on_device(plan.reading.rows, arrays, n, self.layout)
-        here = self.layout.local_rows(n)
-        held = Held(rows, present, here.stop - here.start)
-        placed(trial_streams(generator).start, plan, self.layout, rows, present)
+        held = held_rows(plan.reading.rows, columns, n, self.layout, self.execution.rows_on_device)
+        held.placed(trial_streams(generator).start, plan, self.layout)
         if isinstance(first, PathStage):
-            runner, given = _runner(plan, first, self.layout), with_derived(first, rows)
             start = checked_start(first.start, first.schedule)
-            runner.try_out(start, given, present, trial_streams(generator))
-        else:
+            runner, given = _runner(plan, first, held, self.layout)
+            runner.try_out(start, *given, trial_streams(generator))
+        elif not held.partitions:
             of_row = first.vectors if isinstance(first, MomentsStage) else first.cell
             with jax.enable_x64(True):
-                jax.eval_shape(jax.vmap(of_row), rows)
+                jax.eval_shape(jax.vmap(of_row), held.rows)
         try_constraining(plan.reading, 1)
-        return partial(self._run, arrays, held, first)
+        return partial(self._run, loaded(columns), held, first)
 
     def _run(
         self,
@@ -201,12 +170,10 @@ class PlannedRun:
         """Buy stage after stage until the policy concludes; what was bought is kept whatever follows.
 
         Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
-        beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022). Several processes go on
-        with the first one's releases, and only where all of them are about to buy the same stage.
+        beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
         """
         plan, paths = self.declared, job.streams.steps
-        rows, present = placed(job.streams.start, plan, self.layout, held.rows, held.present)
-        held = replace(held, rows=rows, present=present)
+        held = held.placed(job.streams.start, plan, self.layout)
         history: History = ()
         parts: tuple[Statement, ...] = plan.before
         states: list[Array] = []
@@ -214,31 +181,26 @@ class PlannedRun:
         while stage is not None:
             parts, statement = _admitted(plan, parts, stage)
             statement = marked(statement, job.provenance)
-            if not alone():
-                check_same_everywhere(f"stages {stage.name!r}", stage_mark(stage, plan))
             if isinstance(stage, PathStage):
                 own = RunKeys(jax.random.fold_in(paths, len(history)), job.provenance)
                 states.append(self._path(stage, held, RunKeysAndState.of(own)))
-                released = shared_values(state_grid(stage.schedule).round(states[-1]))
+                released = state_grid(stage.schedule).round(states[-1])
                 history = (*history, CompletedStage(stage, released))
             else:
-                history = (*history, query(stage, held))
-            if releases():
-                keep(Outcome(statement, None, history=history, provenance=job.provenance.to_dict()))
+                history = (*history, query(stage, held, plan))
+            keep(Outcome(statement, None, history=history, provenance=job.provenance.to_dict()))
             stage = plan.policy.next(history)
-        if not releases():
-            return
 
         last = next(reversed(_schedules(history)), None)
         hidden = np.concatenate(states)[None] if states else None
-        side = partial(curator_of, plan.reading, last, columns, held.rows, held.present, hidden)
+        side = partial(curator_of, plan.reading, last, columns, held, hidden)
         outcome = outcome_of(plan, history, statement, job.provenance.to_dict())
         keep_all(outcome, keep, side if self.execution.curator else None)
 
     def _path(self, stage: PathStage, held: Held, job: RunKeysAndState) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``."""
-        runner, given = _runner(self.declared, stage, self.layout), with_derived(stage, held.rows)
-        steps = partial(runner.run, checked_start(stage.start, stage.schedule), given, held.present)
+        runner, given = _runner(self.declared, stage, held, self.layout)
+        steps = partial(runner.run, checked_start(stage.start, stage.schedule), *given)
         output = follow(steps, stage.schedule, job, self.execution, stage.name)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
@@ -251,13 +213,22 @@ def _admitted(
     return parts, plan.statement_of(parts)
 
 
-def _runner(plan: Plan, stage: PathStage, layout: Layout) -> ChainRunner:
+def _runner(plan: Plan, stage: PathStage, held: Held, layout: Layout) -> tuple[ChainRunner, tuple[Any, Any]]:
+    """What runs a path, and the rows that it takes, with the columns that the path computes of each."""
     if (stage.schedule.num_rows, stage.schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
-    reading = stage.reading or plan.reading
+    reading, schedule, derived = stage.reading or plan.reading, stage.schedule, stage.derived
+    if held.partitions:
+
+        def mapped(columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+            rows = plan.reading.rows.project(columns)
+            return rows if derived is None else {**rows, **jax.vmap(derived)(rows)}
+
+        return partitioned_runner(langevin_program(reading, schedule), schedule, mapped), held.given
+    given = with_derived(stage, held.rows), held.present
     if layout.mesh is None:
-        return path_runner(reading, stage.schedule)
-    return chain_runner(langevin_program(reading, stage.schedule), stage.schedule, layout=layout)
+        return path_runner(reading, schedule), given
+    return chain_runner(spread(langevin_program(reading, schedule), layout, schedule), schedule), given
 
 
 def _schedules(history: History) -> list[Schedule]:

@@ -26,7 +26,6 @@ from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, averaged, posterior_given
-from private_mcmc.inference.processes import releases
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.planning.policy import mark_of
 from private_mcmc.preflight.certificates import meets
@@ -178,8 +177,7 @@ class LastRun:
         if self._outcome is not None and self._outcome.released is None:
             raise ReleaseError("the plan broke off: .history has what its stages released.")
         if self._outcome is None or self._outcome.released is None:
-            where = "" if releases() else " in this process: the first one of them releases"
-            raise ReleaseError(f"nothing was released yet{where}.")
+            raise ReleaseError("nothing was released yet.")
         return self._outcome.released
 
     @property

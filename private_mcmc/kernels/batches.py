@@ -152,19 +152,24 @@ class BatchStreams(NamedTuple):
     alone: jax.Array
 
 
+# All that a place where rows lie is given of a run's randomness: nothing tells the noise from it.
+BatchKeys = jax.Array | BatchStreams | None
+
+
 class StepKeys(NamedTuple):
     """Keys of a chain's steps, or what was drawn with them: one stream for the noise, another for batches."""
 
     steps: jax.Array | Window
-    batches: jax.Array | BatchStreams | None = None
+    batches: BatchKeys = None
 
-    def batch_streams(self) -> BatchStreams:
-        """Those of the batches."""
-        if self.batches is None:
-            raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
-        if isinstance(self.batches, BatchStreams):
-            return self.batches
-        return BatchStreams(jax.random.fold_in(self.batches, 0), jax.random.fold_in(self.batches, 1))
+
+def batch_streams(batches: BatchKeys) -> BatchStreams:
+    """The two streams of the batches' key."""
+    if batches is None:
+        raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
+    if isinstance(batches, BatchStreams):
+        return batches
+    return BatchStreams(jax.random.fold_in(batches, 0), jax.random.fold_in(batches, 1))
 
 
 class BatchDraw(NamedTuple):

@@ -19,7 +19,6 @@ from jaxtyping import Array, Float
 
 from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.kernels.batches import StepKeys, drawn_size
-from private_mcmc.kernels.devices import Layout, on_mesh
 from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
 from private_mcmc.kernels.step import (
     LangevinProgram,
@@ -173,21 +172,11 @@ def follow(
 
 
 def chain_runner(
-    program: LangevinProgram,
-    schedule: Schedule,
-    observable: Observable | None = None,
-    layout: Layout | None = None,
+    program: LangevinProgram, schedule: Schedule, observable: Observable | None = None
 ) -> ChainRunner:
-    """Compile-ready chain of ``schedule``; ``observable`` maps ``θ`` of shape ``(p,)`` to a vector.
-
-    Under a ``layout`` with devices, columns and presence hold ``layout.rows_here`` rows for each of them.
-    """
-    several = pieces(program, schedule, observable)
-    prepare: Callable[..., PreparedRows] = program.prepare
-    advance: Advance = several(program.step)
-    if layout is not None and layout.mesh is not None:
-        prepare, advance = on_mesh(layout, program, schedule, several)
-    return ChainRunner(schedule, program, observable, jax.jit(prepare), jax.jit(advance))
+    """Compile-ready chain of ``schedule``; ``observable`` maps ``θ`` of shape ``(p,)`` to a vector."""
+    advance = pieces(program, schedule, observable)
+    return ChainRunner(schedule, program, observable, jax.jit(program.prepare), jax.jit(advance))
 
 
 def path_runner(model: RowModel, schedule: Schedule) -> ChainRunner:
@@ -213,20 +202,18 @@ def _shared_path(model: RowModel, shared: Schedule) -> tuple[Callable[..., Prepa
 
     def advance(numbers: PathNumbers, *now: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         program = langevin_program(model, shared, numbers=numbers)
-        return pieces(program, shared, None)(program.step)(*now)
+        return pieces(program, shared, None)(*now)
 
     return jax.jit(prepare), jax.jit(advance)
 
 
-def pieces(
+def observed(
     program: LangevinProgram, schedule: Schedule, observable: Observable | None
-) -> Callable[[Callable[..., jax.Array]], Advance]:
-    """From a step to ``advance``: pieces of steps, the state after each of them, running sums."""
-    every = schedule.release == "path"
+) -> Callable[..., jax.Array]:
+    """``(u, total, done) ↦ total``, with what is observed of the states after step ``done`` added."""
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
-    size, most = buffer_size(schedule), longest(schedule)
 
-    def observed(
+    def with_state(
         u: Float[Array, "chains p"], total: Float[Array, "chains d"], done: jax.Array
     ) -> Float[Array, "chains d"]:
         if observable is None:
@@ -234,38 +221,44 @@ def pieces(
         values = jax.vmap(observable)(program.whitening.to_parameter(u))
         return total + jnp.where(done >= first_kept, values, 0.0)
 
-    def several(step: Callable[..., jax.Array]) -> Advance:
-        def advance(
-            u: Float[Array, "chains p"],
-            first: jax.Array,
-            gaps: jax.Array,
-            count: jax.Array,
-            total: Float[Array, "chains d"],
-            keys: StepKeys,
-            rows: PreparedRows,
-        ) -> tuple[Float[Array, "chains p"], Float[Array, "kept chains p"], Float[Array, "chains d"]]:
-            drawn = program.ahead(keys, jnp.asarray(first), min(size, most) if every else most)
+    return with_state
 
-            def one(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-                u = step(carry[0], k, drawn, rows)
-                return u, observed(u, carry[1], k + 1)
 
-            def piece(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-                u, total, states, k = carry
-                if every:
-                    u, total = one(k, (u, total))
-                else:
-                    u, total = jax.lax.fori_loop(k, k + gaps[j], one, (u, total))
-                return u, total, states.at[j].set(program.whitening.to_parameter(u)), k + gaps[j]
+def pieces(program: LangevinProgram, schedule: Schedule, observable: Observable | None) -> Advance:
+    """``advance``: pieces of steps, the state after each of them, running sums."""
+    every = schedule.release == "path"
+    size, most = buffer_size(schedule), longest(schedule)
+    with_state = observed(program, schedule, observable)
 
-            states = jnp.zeros((size, *u.shape), u.dtype)
-            start = u, total, states, jnp.asarray(first, gaps.dtype)
-            u, total, states, _ = jax.lax.fori_loop(0, count, piece, start)
-            return u, states, total
+    def advance(
+        u: Float[Array, "chains p"],
+        first: jax.Array,
+        gaps: jax.Array,
+        count: jax.Array,
+        total: Float[Array, "chains d"],
+        keys: StepKeys,
+        rows: PreparedRows,
+    ) -> tuple[Float[Array, "chains p"], Float[Array, "kept chains p"], Float[Array, "chains d"]]:
+        drawn = program.ahead(keys, jnp.asarray(first), min(size, most) if every else most)
 
-        return advance
+        def one(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            u = program.step(carry[0], k, drawn, rows)
+            return u, with_state(u, carry[1], k + 1)
 
-    return several
+        def piece(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            u, total, states, k = carry
+            if every:
+                u, total = one(k, (u, total))
+            else:
+                u, total = jax.lax.fori_loop(k, k + gaps[j], one, (u, total))
+            return u, total, states.at[j].set(program.whitening.to_parameter(u)), k + gaps[j]
+
+        states = jnp.zeros((size, *u.shape), u.dtype)
+        start = u, total, states, jnp.asarray(first, gaps.dtype)
+        u, total, states, _ = jax.lax.fori_loop(0, count, piece, start)
+        return u, states, total
+
+    return advance
 
 
 _BUFFER_ELEMENTS = 2**22

@@ -1,10 +1,10 @@
-"""Where a run lies: its chains and its rows over the devices of one or of several processes."""
+"""Where a run lies: its chains and its rows over the devices of this process."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal, get_args
 
@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels.batches import BatchKeys
 from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
 from private_mcmc.kernels.step import LangevinProgram, Place
 from private_mcmc.schedule import Schedule
@@ -59,12 +59,6 @@ class Layout:
         """Row slots of all devices: ``num_rows``, and what fills the last shares up."""
         return self.rows_here(num_rows) * self.row_devices
 
-    def local_rows(self, num_rows: int) -> slice:
-        """Which of ``num_rows`` rows this process holds: all of them, unless it is one of several."""
-        share = self.slots(num_rows) // jax.process_count()
-        first = jax.process_index() * share
-        return slice(min(first, num_rows), min(first + share, num_rows))
-
 
 ONE_DEVICE = Layout()
 
@@ -79,15 +73,13 @@ def layout(chain_method: ChainMethod = "vectorized", devices: Devices = None, nu
     Args:
         chain_method: NumPyro's word for it.
         devices: the first so many of ``jax.devices()``, or the devices themselves. Left out: the default
-            device; all devices for ``"parallel"`` and where there are several processes.
+            device; all devices for ``"parallel"``.
         num_chains: of the run.
     """
     if chain_method not in get_args(ChainMethod):
         raise DeclarationError(f"chain_method={chain_method!r}: one of {', '.join(get_args(ChainMethod))}.")
-    chosen = _devices(devices, everything=chain_method == "parallel" or jax.process_count() > 1)
+    chosen = _devices(devices, everything=chain_method == "parallel")
     parallel = chain_method == "parallel" and bool(chosen)
-    if parallel and jax.process_count() > 1:
-        raise DeclarationError("chain_method='parallel': several processes share the rows, not the chains.")
     spread = math.gcd(num_chains, len(chosen)) if parallel else 1
     return Layout(chosen, spread, chain_method == "sequential")
 
@@ -103,62 +95,38 @@ def _devices(devices: Devices, everything: bool) -> tuple[jax.Device, ...]:
         chosen = tuple(devices)
         if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
             raise DeclarationError("devices: a number, or a sequence of jax.devices().")
-    if jax.process_count() > 1 and len(chosen) != jax.device_count():
-        raise DeclarationError("devices: a run of several processes uses all their devices, by rows.")
     return () if len(chosen) == 1 and devices is None else chosen
 
 
-Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
-
 _EVERYWHERE, _BY_ROW = PartitionSpec(), PartitionSpec("rows")  # type: ignore[no-untyped-call]
+_BY_CHAIN = PartitionSpec("chains")  # type: ignore[no-untyped-call]
 
 
-def on_mesh(
-    layout: Layout,
-    program: LangevinProgram,
-    schedule: Schedule,
-    several: Callable[[Callable[..., jax.Array]], Advance],
-) -> tuple[Callable[..., PreparedRows], Advance]:
-    """``prepare`` and ``advance`` over the mesh; ``several`` makes the latter of one step.
+def spread(program: LangevinProgram, layout: Layout, schedule: Schedule) -> LangevinProgram:
+    """The program with its rows over the devices of ``layout``: in a step only sums are communicated.
 
-    ``prepare(columns, present)`` takes ``layout.rows_here(n)`` rows for every device. States and sums go
-    in and come out whole, the same on every device.
+    ``prepare(columns, present)`` takes ``layout.rows_here(n)`` rows for every device.
     """
+    if layout.mesh is None:
+        return program
     rows_here = layout.rows_here(schedule.num_rows)
     chains_here = schedule.num_chains // layout.chain_devices
-
-    def place() -> Place:
-        chain, row = jax.lax.axis_index("chains"), jax.lax.axis_index("rows")
-        return Place(chain * chains_here, row * rows_here)
-
-    def step(u: jax.Array, k: jax.Array, keys: StepKeys, rows: PreparedRows) -> jax.Array:
-        total = jax.lax.psum(program.data(u, k, keys, rows, place()), "rows")  # type: ignore[no-untyped-call]
-        return program.move(u, k, keys, total, place())
 
     def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
         rows = program.prepare(columns, present)
         # A leading axis of devices, whatever the layout of the rows behind it.
         return jax.tree.map(lambda leaf: leaf[None], rows)
 
-    def advance(
-        u: jax.Array,
-        first: jax.Array,
-        gaps: jax.Array,
-        count: jax.Array,
-        total: jax.Array,
-        keys: StepKeys,
-        rows: PreparedRows,
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        here = partial(
-            jax.lax.dynamic_slice_in_dim, start_index=place().chain, slice_size=chains_here, axis=0
-        )
-        whole = partial(jax.lax.all_gather, axis_name="chains", tiled=True)
+    def data(u: jax.Array, k: jax.Array, batches: BatchKeys, rows: PreparedRows) -> jax.Array:
+        chain, row = jax.lax.axis_index("chains"), jax.lax.axis_index("rows")
+        place = Place(chain * chains_here, row * rows_here)
         own = jax.tree.map(lambda leaf: leaf[0], rows)
-        u, states, total = several(step)(here(u), first, gaps, count, here(total), keys, own)
-        return whole(u), whole(states, axis=1), whole(total)
+        total: jax.Array = jax.lax.psum(program.data(u, k, batches, own, place), "rows")  # type: ignore[no-untyped-call]
+        return total
 
     shard = partial(jax.shard_map, mesh=layout.mesh, check_vma=False)
-    return (
-        shard(prepare, in_specs=_BY_ROW, out_specs=_BY_ROW),
-        shard(advance, in_specs=(*(_EVERYWHERE,) * 6, _BY_ROW), out_specs=_EVERYWHERE),
+    return replace(
+        program,
+        prepare=shard(prepare, in_specs=_BY_ROW, out_specs=_BY_ROW),
+        data=shard(data, in_specs=(_BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _BY_ROW), out_specs=_BY_CHAIN),
     )

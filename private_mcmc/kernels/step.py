@@ -22,10 +22,13 @@ from private_mcmc.accounting.langevin.sensitivity import whitened_noise
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.batches import (
     BatchDraw,
+    BatchKeys,
     BatchStreams,
     BatchSum,
     PredrawnNoise,
     StepKeys,
+    Window,
+    batch_streams,
     batch_sum,
 )
 from private_mcmc.kernels.gradient.clipped import clipped_gradient, schedule_gradient
@@ -124,12 +127,13 @@ def without_numbers(schedule: Schedule) -> Schedule | None:
 class LangevinProgram:
     """The pure functions of one run; the data are always arguments, never closed over.
 
-    A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between.
+    A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between:
+    ``data`` takes keys of batches and ``move`` those of the noise, so that no place of rows needs the latter.
 
     Attributes:
         prepare: ``(columns, present) -> rows``, once a run.
-        data: ``(u, k, key, rows, place) -> f Σ clip``, summed over the rows that are here, ``(chains, p)``.
-        move: ``(u, k, key, total, place) -> u'``, given the sum over all rows.
+        data: ``(u, k, batches, rows, place) -> f Σ clip``, over the rows that are here, ``(chains, p)``.
+        move: ``(u, k, noise, total) -> u'``, given the sum over all rows.
         ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after
             ``first`` drawn at once.
         whitening: the change of variables between ``u`` and the unconstrained parameter.
@@ -145,7 +149,7 @@ class LangevinProgram:
         self, u: Float[Array, "chains p"], k: jax.Array, key: StepKeys, rows: PreparedRows
     ) -> Float[Array, "chains p"]:
         """``u'`` after step number ``k ≥ 0``, with every row here."""
-        return self.move(u, k, key, self.data(u, k, key, rows))
+        return self.move(u, k, key.steps, self.data(u, k, key.batches, rows))
 
 
 def langevin_program(
@@ -200,13 +204,17 @@ def step_program(
     noise = _noise(schedule.num_chains, schedule.dim)
 
     def data(
-        u: Float[Array, "chains p"], k: jax.Array, key: StepKeys, rows: PreparedRows, place: Place = WHOLE
+        u: Float[Array, "chains p"],
+        k: jax.Array,
+        batches: BatchKeys,
+        rows: PreparedRows,
+        place: Place = WHOLE,
     ) -> Float[Array, "chains p"]:
         def one(state: Float[Array, " p"], chain: jax.Array, drawn: jax.Array | None) -> Float[Array, " p"]:
             draw = None if streams is None else BatchDraw(streams.alone, k, chain, drawn)
             return data_gradient.total(state, rows, draw, place.row)
 
-        streams = None if schedule.batch is None else key.batch_streams()
+        streams = None if schedule.batch is None else batch_streams(batches)
         drawn = None
         if streams is not None and data_gradient.draws is not None:
             drawn = _here(data_gradient.draws.at(streams.together, k), place, u)
@@ -219,12 +227,11 @@ def step_program(
     def move(
         u: Float[Array, "chains p"],
         k: jax.Array,
-        key: StepKeys,
+        noise_key: jax.Array | Window,
         total: Float[Array, "chains p"],
-        place: Place = WHOLE,
     ) -> Float[Array, "chains p"]:
         gamma = _step_size(numbers.step_size, k)
-        standard = colour(_here(noise.at(key.steps, k), place, u).astype(u.dtype))
+        standard = colour(noise.at(noise_key, k).astype(u.dtype))
         gradient = jax.vmap(prior_score)(u) + numbers.temper * total
         gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
@@ -233,7 +240,7 @@ def step_program(
     def ahead(keys: StepKeys, first: jax.Array | int, count: int) -> StepKeys:
         first, batches = jnp.asarray(first), None
         if schedule.batch is not None:
-            together, alone = keys.batch_streams()
+            together, alone = batch_streams(keys.batches)
             draws = data_gradient.draws
             batches = BatchStreams(draws.ahead(together, first, count) if draws else together, alone)
         return StepKeys(noise.ahead(keys.steps, first, count), batches)

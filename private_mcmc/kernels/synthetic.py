@@ -94,7 +94,7 @@ def _advance(
     count: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     program = _program(model, shared, numbers)
-    advance = pieces(program, shared, None)(program.step)
+    advance = pieces(program, shared, None)
     gaps = jnp.ones(buffer_size(shared), int)
     u, states, _ = advance(u, first, gaps, count, jnp.zeros((1, 0)), StepKeys(key), rows)
     return u, states

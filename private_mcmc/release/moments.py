@@ -59,7 +59,7 @@ class CountsPlan:
         return self.released(self.noised(self.sums(cells, present)))
 
     def sums(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> FloatArray:
-        """Exact counts of the rows of one process, or of all: curator-side."""
+        """Exact counts of the rows of one partition, or of all: curator-side."""
         where, given = numeric_column("cells", cells), numeric_column("present", present).astype(bool)
         if where.ndim != 1 or where.shape != given.shape or not np.issubdtype(where.dtype, np.integer):
             raise DataSchemaError("one integer cell for each row is needed.")
@@ -155,9 +155,10 @@ class SecondMomentsPlan:
         return self.released(self.noised(self.sums(rows)))
 
     def sums(self, rows: npt.ArrayLike) -> FloatArray:
-        """``Σ VᵀV`` of the rows of one process, or of all: curator-side.
+        """``Σ VᵀV`` of the rows of one partition or block, or of all: curator-side.
 
-        The sums of several processes are added with a single rounding, for which the noise has room.
+        The sums of blocks, and then of partitions, are added with a rounding each, for which the noise has
+        room.
         """
         array = numeric_column("rows", rows)
         if array.ndim not in (2, 3) or array.shape[-1] != self.dim:
@@ -206,8 +207,8 @@ def _rounding(radius: float, dim: int, num_rows: int, vectors: int = 1) -> float
     """Most that float64 adds to the difference of two computed sums, in the Frobenius norm.
 
     Every entry is a sum of ``k`` rounded products, off by ``k u/(1 − k u) Σ|x_i x_j|``; the matrix of
-    ``Σ|x_i x_j|`` has Frobenius norm at most ``n R²``. Adding the sums of several processes rounds once more.
-    A row's own norm is enforced up to ``(kp + 8)u``.
+    ``Σ|x_i x_j|`` has Frobenius norm at most ``n R²``. The sums of blocks (``math.fsum``), and then of
+    partitions, round once more each. A row's own norm is enforced up to ``(kp + 8)u``.
     """
     additions = min(num_rows, _CHUNK) * vectors + -(-num_rows // _CHUNK) + 8
     load = additions * _UNIT

@@ -48,6 +48,7 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
         batch_sum=changed_batches.batch_sum,
         BatchDraw=changed_batches.BatchDraw,
         BatchStreams=changed_batches.BatchStreams,
+        batch_streams=changed_batches.batch_streams,
         StepKeys=changed_batches.StepKeys,
     )
     changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)

@@ -19,6 +19,7 @@ import pytest
 from private_mcmc.cli.main import main
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference import execute_plan, fitting, last_run
+from private_mcmc.inference.columns import Held
 from private_mcmc.release import ledger, moments, noise
 
 SCHEMA = """fields:
@@ -86,11 +87,11 @@ def fixed(monkeypatch):
     def again():
         state.random = np.random.RandomState(7)
 
-    def on_device(rows, columns, n, *where):
-        found, present = shown(rows, columns, n, *where)
+    def held_rows(rows, columns, n, *where):
+        held = shown(rows, columns, n, *where)
         with jax.enable_x64(True):
-            public = {name: jnp.zeros(column.shape, column.dtype) for name, column in found.items()}
-            return public, jnp.ones_like(present)
+            public = {name: jnp.zeros(column.shape, column.dtype) for name, column in held.rows.items()}
+            return Held(public, jnp.ones_like(held.present))
 
     def counted(self, cells, present):
         return counts(self, np.arange(24) % self.cells, np.ones(24))
@@ -101,10 +102,10 @@ def fixed(monkeypatch):
     def no_posterior(*_):
         raise NotYetSupported("only what the path says, which is quicker")
 
-    shown, seeded = execute_plan.on_device, np.random.default_rng
+    shown, seeded = execute_plan.held_rows, np.random.default_rng
     counts = moments.CountsPlan.release
     monkeypatch.setattr(moments.CountsPlan, "release", counted)
-    monkeypatch.setattr(execute_plan, "on_device", on_device)
+    monkeypatch.setattr(execute_plan, "held_rows", held_rows)
     monkeypatch.setattr(noise._Noise, "drawn", drawn)
     monkeypatch.setattr(last_run, "posterior_given", no_posterior)
     monkeypatch.setattr(secrets, "token_bytes", lambda size=32: state.random.bytes(size))

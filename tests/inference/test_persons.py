@@ -20,7 +20,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin_program
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.kernels.gradient.clipping import Whitening
 from private_mcmc.model import read
@@ -387,9 +387,7 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
             program = langevin_program(decision.reading, decision.schedule)
             prepared = program.prepare(columns, jnp.ones(n, bool))
             zero, one = (
-                np.asarray(
-                    program.data(jnp.full((1, 1), u), jnp.asarray(0), StepKeys(jax.random.key(0)), prepared)
-                )[0, 0]
+                np.asarray(program.data(jnp.full((1, 1), u), jnp.asarray(0), None, prepared))[0, 0]
                 for u in (0.0, 1.0)
             )
         keep, push = 1 - gamma * (1 + one - zero), -gamma * zero

@@ -61,8 +61,8 @@ def people():
     return {"X": X, "y": (random.uniform(size=N) < 0.3).astype(int)}
 
 
-def run(planned, people, *stages):
-    mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=Fixed(stages)), progress_bar=False)
+def run(planned, people, *stages, **options):
+    mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=Fixed(stages)), progress_bar=False, **options)
     mcmc.run(**people)
     return mcmc
 
@@ -82,6 +82,17 @@ def test_stages_are_run_in_order_and_charged_as_declared(planned, people):
     np.testing.assert_array_equal(mcmc.conclusion.draws, np.arange(12.0).reshape(4, 3))
     assert mcmc.get_samples()["w"].shape == (4000, 3)
     np.testing.assert_array_equal(mcmc.released.get_samples()["w"], states)
+
+
+@pytest.mark.long
+def test_a_plan_over_blocks_buys_what_it_buys_of_rows_in_memory(planned, people):
+    stages, blocks = (moments(0.2), counts(0.3), path()), pmc.Execution(rows_on_device=70)
+    one, other = run(planned, people, *stages), run(planned, people, *stages, execution=blocks)
+    assert one.statement.gdp == other.statement.gdp
+    sums, cells, states = (completed.value for completed in other.history)
+    np.testing.assert_allclose(sums.matrix, people["X"].T @ people["X"], atol=8 * sums.noise_sd)
+    np.testing.assert_allclose(cells.values, np.bincount(people["y"], minlength=2), atol=8 * cells.noise_sd)
+    assert states.shape == (20, 3) and np.abs(states[0] - [1, 2, 3]).max() < 1
 
 
 @pytest.mark.long
@@ -126,12 +137,10 @@ def test_what_was_bought_outlives_a_stage_that_fails(planned, people, tmp_path):
     assert mcmc.history == () and mcmc.statement.parts == ()
 
 
-def test_a_plan_is_neither_saved_nor_streamed(planned, tmp_path):
+def test_a_plan_is_not_saved(planned, tmp_path):
     saved = pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run"))
     with pytest.raises(pmc.DeclarationError, match="not saved"):
         pmc.PrivateMCMC.from_plan(planned, bookkeeping=saved)
-    with pytest.raises(pmc.DeclarationError, match="rows in memory"):
-        pmc.PrivateMCMC.from_plan(planned, execution=pmc.Execution(rows_on_device=10))
     mcmc = pmc.PrivateMCMC.from_plan(planned)
     with pytest.raises(pmc.ReleaseError, match="checkpoint="):
         mcmc.resume()

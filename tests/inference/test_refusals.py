@@ -36,7 +36,7 @@ def untouched(monkeypatch, request):
     def reached(*args):
         raise AssertionError("private rows were touched")
 
-    monkeypatch.setattr(execute, "on_device", reached)
+    monkeypatch.setattr(execute, "held_rows", reached)
 
 
 def driver(model=logistic, rows=ROWS, target=TARGET, kernel=None, **changes):

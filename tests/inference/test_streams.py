@@ -10,9 +10,9 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import ArrayColumn
-from private_mcmc.inference import execute
+from private_mcmc.inference.columns import Held
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
-from private_mcmc.kernels.streamed_chain import Blocks
+from private_mcmc.kernels.partitions import Blocks
 from tests.examples_of_models import logistic
 
 N = 53
@@ -84,7 +84,7 @@ BATCHES = {
 @pytest.mark.parametrize("scheme", BATCHES)
 def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme, monkeypatch):
     # Of rows in blocks each stays in the slot it came in.
-    monkeypatch.setattr(execute, "placed", lambda key, target, layout, *rows: rows)
+    monkeypatch.setattr(Held, "placed", lambda held, key, declared, layout: held)
     options, adjacency = BATCHES[scheme]
     kernel = PrivateSGLD(logistic, 0.02, 1.0, **options)
     n = N + 9 if adjacency == "add_remove" else None
@@ -214,7 +214,7 @@ def test_large_batches_are_not_streamed(data):
 
 def test_blocks_have_one_shape_and_hold_every_row_once():
     values = np.arange(23.0)
-    blocks = list(Blocks({"y": ArrayColumn(values.shape, values.dtype, values).blocks}, 23, 5))
+    blocks = list(Blocks({"y": ArrayColumn(values.shape, values.dtype, values)}, 5))
     assert {block.columns["y"].shape for block in blocks} == {(5,)}
     assert [block.first for block in blocks] == [0, 5, 10, 15, 20]
     np.testing.assert_array_equal(np.concatenate([b.columns["y"][b.present] for b in blocks]), values)

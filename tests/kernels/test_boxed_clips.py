@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels import AnisotropicLangevin, StepKeys, langevin_program
+from private_mcmc.kernels import AnisotropicLangevin, langevin_program
 from private_mcmc.kernels.gradient.clipped import boxed_gradient, clipped_share
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import read
@@ -254,7 +254,7 @@ def test_the_program_clips_as_the_schedule_says():
     program = langevin_program(reading, plan)
     with jax.enable_x64(True):
         rows = program.prepare({"X": jnp.array([[1.0, 1.0]]), "y": jnp.array([50.0])}, jnp.ones(1, bool))
-        total = program.data(jnp.zeros((1, 2)), jnp.asarray(0), StepKeys(jax.random.key(0)), rows)
+        total = program.data(jnp.zeros((1, 2)), jnp.asarray(0), None, rows)
     np.testing.assert_allclose(np.abs(total[0]), np.sqrt(METRIC) * CLIPS, rtol=1e-10)
 
 

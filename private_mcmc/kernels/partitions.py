@@ -1,0 +1,213 @@
+"""Rows that lie elsewhere: a partition holds some persons' rows and answers pure questions about them.
+
+The driver alone has the schedule, the noise and its keys, the ledger and the release; a partition is given
+states and keys of batches. Whoever makes partitions (blocks of a file, other machines) implements
+:class:`Partition`. A person's rows are in one partition, and a row has the same number whatever the
+partitions, so that its batches are the same. Answers are added in the order of the partitions, in float64:
+one of the orders of summation that the accountant's rounding allowance covers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.accounting.langevin.sensitivity import rows_summed
+from private_mcmc.domains.columns import HostColumn, blank, holds_person, padded
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.kernels.batches import BatchKeys, StepKeys
+from private_mcmc.kernels.chain import ChainRunner, buffer_size, observed
+from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
+from private_mcmc.kernels.step import LangevinProgram, Observable, Place
+from private_mcmc.schedule import Schedule
+
+# Drawing a batch costs time in proportion to it, for every partition, unless it is a large share of the rows.
+_LARGE_SHARE = 0.125
+
+# Starts an answer; the function that it gives waits for it.
+Ask = Callable[..., Callable[[], Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Pure functions of the rows, computed where they are; nothing but the answer leaves.
+
+    Attributes:
+        prepare: ``(columns, present) -> kept``, of columns as they are outside: it maps them into the domain.
+        answer: ``(kept, first, *given) -> array``, where ``first`` is the number of the first row.
+        reduce: what NumPy makes of the answer and ``present`` before it leaves; left out: nothing.
+    """
+
+    prepare: Callable[[Columns, jax.Array], PreparedRows]
+    answer: Callable[..., jax.Array]
+    reduce: Callable[[np.ndarray, np.ndarray], npt.NDArray[np.float64]] | None = None
+
+    @cached_property
+    def at_once(self) -> Callable[..., jax.Array]:
+        """``(columns, present, first, *given) -> array``, compiled."""
+
+        def whole(columns: Columns, present: jax.Array, first: jax.Array, *given: Any) -> jax.Array:
+            return self.answer(self.prepare(columns, present), first, *given)
+
+        return jax.jit(whole)
+
+
+class Partition(Protocol):
+    """Some persons' rows, wherever they are."""
+
+    def ask(self, question: Question) -> Ask:
+        """``ask(question)(*given)()`` is this partition's answer; asked again, it is the same."""
+
+
+def summed(question: Question, partitions: Sequence[Partition]) -> npt.NDArray[np.float64]:
+    """The answers of all partitions, added with one rounding, whatever their order."""
+    with jax.enable_x64(True):
+        started = [partition.ask(question)() for partition in partitions]
+        return rounded_once([np.asarray(answer()) for answer in started])
+
+
+def rounded_once(parts: Sequence[np.ndarray]) -> npt.NDArray[np.float64]:
+    """Their sum, each entry rounded once."""
+    each = np.stack([np.ravel(part) for part in parts], axis=1)
+    return np.asarray([math.fsum(entry) for entry in each]).reshape(np.shape(parts[0]))
+
+
+def partitioned_runner(
+    program: LangevinProgram,
+    schedule: Schedule,
+    mapped: Callable[[Columns], Columns],
+    observable: Observable | None = None,
+) -> ChainRunner:
+    """The chain of ``schedule`` over partitions, whose columns ``mapped`` brings into the row domain.
+
+    Its ``run`` takes partitions in the place of columns.
+    """
+    batch = schedule.batch
+    if batch is not None:
+        share = batch.rate if batch.rate is not None else rows_summed(schedule) / schedule.num_rows
+        if share > _LARGE_SHARE:
+            raise NotYetSupported(
+                f"batches of a share {share:.3g} of rows that are not in memory: use all rows, or batches of "
+                f"at most {_LARGE_SHARE:g} of them."
+            )
+    size, with_state = buffer_size(schedule), observed(program, schedule, observable)
+
+    def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
+        return program.prepare(mapped(columns), present)
+
+    def answer(
+        rows: PreparedRows, first: jax.Array, u: jax.Array, k: jax.Array, batches: BatchKeys
+    ) -> jax.Array:
+        return program.data(u, k, batches, rows, Place(0, first))
+
+    @jax.jit
+    def move(
+        u: jax.Array, k: jax.Array, noise: jax.Array, rows_sum: jax.Array, total: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        u = program.move(u, k, noise, rows_sum)
+        return u, with_state(u, total, k + 1)
+
+    def advance(
+        u: jax.Array,
+        first: int,
+        gaps: npt.NDArray[np.int64],
+        count: int,
+        total: jax.Array,
+        keys: StepKeys,
+        asks: Sequence[Ask],
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def one(u: jax.Array, k: int, total: jax.Array) -> tuple[jax.Array, jax.Array]:
+            rows_sum = jnp.zeros_like(u)
+            for part in [ask(u, k, keys.batches) for ask in asks]:
+                rows_sum = rows_sum + part()
+            moved: tuple[jax.Array, jax.Array] = move(u, k, keys.steps, rows_sum, total)
+            return moved
+
+        states, done = np.zeros((size, *u.shape)), first
+        if not count:
+            # Tried out: all rows are read, and all is compiled.
+            one(u, 0, total)[0].block_until_ready()
+        for j in range(count):
+            for k in range(done, done + int(gaps[j])):
+                u, total = one(u, k, total)
+            done += int(gaps[j])
+            states[j] = program.whitening.to_parameter(u)
+        return u, jnp.asarray(states), total
+
+    question = Question(prepare, answer)
+
+    def ask_all(partitions: Sequence[Partition], present: None) -> list[Ask]:
+        return [partition.ask(question) for partition in partitions]
+
+    return ChainRunner(schedule, program, observable, ask_all, advance)  # type: ignore[arg-type]
+
+
+class Block(NamedTuple):
+    """Rows ``first, first + 1, …`` as they are outside.
+
+    All blocks have one shape; ``present`` is false where there is no row: in holes, whose columns are zeros,
+    and in what only fills the last block up.
+    """
+
+    first: int
+    columns: Mapping[str, npt.NDArray[np.generic]]
+    present: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A partition whose rows are read again for each answer, ``size`` at a time.
+
+    They are the rows ``start, start + 1, …`` of the run. ``present``: their flags; left out, all are present.
+    """
+
+    columns: Mapping[str, HostColumn]
+    size: int
+    present: HostColumn | None = None
+    start: int = 0
+
+    def ask(self, question: Question) -> Ask:
+        """The next block is read while the device works on this one, and at most two are on it."""
+
+        def each(*given: Any) -> Iterator[Any]:
+            for block in self:
+                part = question.at_once(block.columns, block.present, self.start + block.first, *given)
+                yield part if question.reduce is None else question.reduce(np.asarray(part), block.present)
+
+        def started(*given: Any) -> Callable[[], Any]:
+            if question.reduce is not None:
+                return lambda: rounded_once(list(each(*given)))
+            before: Any
+            total: Any = 0.0
+            for part in each(*given):
+                before, total = total, total + part
+                jax.block_until_ready(before)  # type: ignore[no-untyped-call]
+            return lambda: total
+
+        return started
+
+    def __iter__(self) -> Iterator[Block]:
+        columns = self.columns.values()
+        number = len(next(iter(columns)).schema)
+        parts = [column.blocks(self.size) for column in columns]
+        sizes = (min(self.size, number - first) for first in range(0, number, self.size))
+        here = (np.ones(size, dtype=bool) for size in sizes)
+        flags: Iterator[np.ndarray] = here if self.present is None else self.present.blocks(self.size)
+        if not number:
+            # No row: a block without any, so that there is an answer.
+            parts = [iter([column.loaded()]) for column in columns]
+            flags = iter([np.ones(0, dtype=bool)])
+        for index, (there, *values) in enumerate(zip(flags, *parts, strict=True)):
+            filled = {
+                name: padded(blank(value, there), self.size)
+                for name, value in zip(self.columns, values, strict=True)
+            }
+            yield Block(index * self.size, filled, padded(holds_person(there), self.size))

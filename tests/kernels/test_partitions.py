@@ -1,0 +1,118 @@
+"""Rows that lie elsewhere: the same sums, whoever holds them, and no key of the noise."""
+
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from private_mcmc.domains import Ball, Binary, Rows
+from private_mcmc.domains.columns import ArrayColumn
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.partitions import Blocks, Question, partitioned_runner, summed
+from private_mcmc.model import read
+from tests.examples_of_models import logistic
+
+N = 53
+ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
+KERNELS = {
+    "all rows": PrivateULA(logistic, 0.02, 1.0),
+    "poisson": PrivateSGLD(logistic, 0.02, 1.0, rate=0.1),
+    "fixed": PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=5),
+}
+STREAMS = Streams(*jax.random.split(jax.random.key(1), 3))
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng(5)
+    return {"X": random.uniform(-1.5, 1.5, (N, 2)), "y": random.integers(0, 2, N)}
+
+
+def partitions(data, *edges):
+    """Blocks of seven rows of each part between two edges."""
+    bounds = (0, *edges, N)
+    return [
+        Blocks(
+            {
+                name: ArrayColumn(part.shape, part.dtype, part)
+                for name, part in ((name, column[first:last]) for name, column in data.items())
+            },
+            size=7,
+            start=first,
+        )
+        for first, last in pairwise(bounds)
+    ]
+
+
+def chain(kernel, data, parts):
+    reading = read(kernel.model, ROWS, n=N)
+    schedule = kernel.schedule(
+        adjacency="replace_one", num_rows=N, dim=reading.dim, num_steps=6, num_chains=2, release="path"
+    )
+    program = langevin_program(reading, schedule)
+    with jax.enable_x64(True):
+        if parts is None:
+            columns = ROWS.project({name: jnp.asarray(column) for name, column in data.items()})
+            runner, given = chain_runner(program, schedule), (columns, jnp.ones(N, bool))
+        else:
+            runner, given = partitioned_runner(program, schedule, ROWS.project), (parts, None)
+    return runner.run(np.zeros(reading.dim), *given, STREAMS, lambda done: None).states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_chain_is_the_same_whatever_the_partitions(name, data):
+    whole = chain(KERNELS[name], data, None)
+    for edges in ((), (20,), (1, 2, 30), (0, N)):
+        found = chain(KERNELS[name], data, partitions(data, *edges))
+        np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(found, chain(KERNELS[name], data, partitions(data, 0, N)))
+
+
+class Watched:
+    """A partition that notes all that it is given."""
+
+    def __init__(self, partition, seen):
+        self.partition, self.seen = partition, seen
+
+    def ask(self, question):
+        ask = self.partition.ask(question)
+
+        def started(*given):
+            self.seen.append(given)
+            return ask(*given)
+
+        return started
+
+
+@pytest.mark.slow
+def test_a_partition_is_never_given_a_key_of_the_noise(data):
+    seen = []
+    chain(KERNELS["poisson"], data, [Watched(part, seen) for part in partitions(data, 20)])
+    noise, batches = (np.asarray(jax.random.key_data(key)) for key in STREAMS[1:])
+    keys = [
+        np.asarray(jax.random.key_data(leaf))
+        for given in seen
+        for leaf in jax.tree.leaves(given)
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    ]
+    assert len(seen) == 12 and len(keys) == 12
+    assert all(np.array_equal(key, batches) and not np.array_equal(key, noise) for key in keys)
+    # States, steps and keys of batches: nothing else.
+    assert all([np.shape(leaf) for leaf in jax.tree.leaves(given)] == [(2, 2), (), ()] for given in seen)
+
+
+def test_sums_of_partitions_are_rounded_once(data):
+    question = Question(
+        lambda columns, present: columns,
+        lambda columns, first: columns["X"],
+        lambda found, present: np.where(present[:, None], found, 0.0).sum(axis=0),
+    )
+    sums = [summed(question, partitions(data, *edges)) for edges in ((), (20,), (53,))]
+    for found in sums:
+        np.testing.assert_allclose(found, data["X"].sum(axis=0), rtol=1e-14)
+    with jax.enable_x64(True):
+        nobody = Blocks({"X": ArrayColumn((0, 2), np.dtype(float), np.zeros((0, 2)))}, size=7)
+    np.testing.assert_array_equal(summed(question, [nobody]), [0.0, 0.0])
