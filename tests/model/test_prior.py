@@ -38,6 +38,11 @@ PRIORS = {
         0.25,
         0.25,
     ),
+    "shifted": (
+        lambda: dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.AffineTransform(1.0, 2.0)),
+        0.25,
+        0.25,
+    ),
     "several": (lambda: dist.Normal(jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])).to_event(1), 0.25, 4.0),
 }
 UNKNOWN = {
@@ -53,9 +58,6 @@ UNKNOWN = {
     "below": lambda: dist.TruncatedNormal(0.0, 1.0, high=1.0),
     "spike and slab": lambda: dist.MixtureSameFamily(
         dist.Categorical(probs=jnp.array([0.5, 0.5])), dist.Normal(0.0, jnp.array([0.1, 1.0]))
-    ),
-    "shifted": lambda: dist.TransformedDistribution(
-        dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(1.0, 2.0)
     ),
     "shifted before ordering": lambda: dist.TransformedDistribution(
         dist.Normal(0.0, 1.0).expand([3]).to_event(1),

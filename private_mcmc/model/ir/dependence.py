@@ -28,6 +28,7 @@ _LINEAR = frozenset(
 _LINEAR_AT: Mapping[str, Iterable[int]] = {
     **dict.fromkeys(("div", "gather", "dynamic_slice"), (0,)),
     "dynamic_update_slice": (0, 1),
+    "triangular_solve": (1,),
     **dict.fromkeys(("scatter", "scatter-add", "scatter_add"), (0, 2)),
     "select_n": range(1, 100),
 }
