@@ -90,10 +90,11 @@ def reach_of_prior(row_model: RowModel, schedule: Schedule) -> tuple[float, floa
     ``inf`` where no strong convexity of the prior is proved. The slope is an upper bound; any box would do.
     """
     prior, metric = row_model.prior, schedule.preconditioner
-    program = trace(
-        lambda theta: {"slope": jax.grad(row_model.neg_log_prior)(theta)},
-        theta=abstract((row_model.dim,), np.float64),
-    )
+    with jax.enable_x64(True):
+        program = trace(
+            lambda theta: {"slope": jax.grad(row_model.neg_log_prior)(theta)},
+            theta=abstract((row_model.dim,), np.float64),
+        )
     slopes = np.abs(evaluate(program, ["slope"], theta=np.zeros(row_model.dim))[0])
     mu = prior.in_metric(metric)[0]
     scales = np.ones(row_model.dim) if metric is None else np.asarray(metric, dtype=np.float64)

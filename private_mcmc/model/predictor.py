@@ -21,7 +21,7 @@ from private_mcmc.model.ir.interval import Interval, between, up
 from private_mcmc.model.ir.intervals import bounds_in_floats, row_values
 from private_mcmc.model.ir.program import Output, Program, Variable
 from private_mcmc.model.sites import Observation
-from private_mcmc.model.terms import Term, base_of, evaluate, find_term
+from private_mcmc.model.terms import Term, evaluate, find_term
 from private_mcmc.records import Fields
 
 
@@ -69,37 +69,10 @@ def find_structure(
     terms = [find_term(program, rows, site, levels) for site in moving]
     known = [term for term in terms if term is not None]
     if known and len(known) == len(terms):
-        found = _bases(program, levels, known)
-        if found is not None:
-            bases, groups = found
-            return Structure(tuple(known), groups, free), bases
+        bases = tuple(dict.fromkeys(term.base for term in known))
+        return Structure(tuple(known), tuple(bases.index(term.base) for term in known), free), bases
     cut = cut_off(program, 1, levels)
     return None if cut is None else (Structure((), (), ()), (cut,))
-
-
-def locate(program: Program, structure: Structure) -> tuple[Variable, ...] | None:
-    """The predictors of a structure in a program of the same model, traced in another precision."""
-    levels = affinity(program, "theta")
-    if not structure.terms:
-        cut = cut_off(program, 1, levels)
-        return None if cut is None else (cut,)
-    found = _bases(program, levels, structure.terms)
-    return None if found is None or found[1] != structure.groups else found[0]
-
-
-def _bases(
-    program: Program, levels: Mapping[Variable, Level], terms: Sequence[Term]
-) -> tuple[tuple[Variable, ...], tuple[int, ...]] | None:
-    bases: list[Variable] = []
-    groups: list[int] = []
-    for term in terms:
-        base = base_of(program, levels, term)
-        if base is None:
-            return None
-        if base not in bases:
-            bases.append(base)
-        groups.append(bases.index(base))
-    return tuple(bases), tuple(groups)
 
 
 def cut_off(
@@ -123,7 +96,7 @@ _MOST_FORWARD = 128
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The program of one row in the precision in force, with its predictors."""
+    """The program of one row, with its predictors."""
 
     program: Program
     bases: tuple[Variable, ...]
@@ -181,7 +154,7 @@ class MultiPredictor:
 def build(
     view: Callable[[], View], structure: Structure, rows: Rows, dim: int
 ) -> tuple[Predictor | None, MultiPredictor]:
-    """The predictors of the program that ``view`` gives for the current precision."""
+    """The predictors of the program that ``view`` gives."""
     eta = functools.partial(_eta, view)
     loss = functools.partial(_loss, view, structure)
     first = view()

@@ -15,10 +15,11 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
+from private_mcmc.model.claims import refuse_broken_claims
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.predictor import Row, Structure, View, build, find_structure, locate, predicted_loss
+from private_mcmc.model.predictor import Row, Structure, View, build, find_structure, predicted_loss
 from private_mcmc.model.prior import PriorConstants, neg_log_prior, prior_constants
 from private_mcmc.model.refusals import (
     COUNT,
@@ -143,8 +144,7 @@ def _of_columns(
         refuse_prior_on_count(program, traced(many), one, stated)
         observed = [site for site in one.observations if site.name not in hidden]
         structure, bases = find_structure(program, rows, observed) or (None, ())
-        in_float32 = functools.partial(_program, model, rows, public, one, hidden, 1)
-        view = _by_precision(View(program, bases), in_float32, structure)
+        view = functools.partial(_in_float64, View(program, bases))
         single, several = build(view, structure, rows, one.dim) if structure else (None, None)
         prior = prior_constants(program, one.latents)
         found = RowModel(
@@ -169,6 +169,8 @@ def _of_columns(
             return found.row_loss(theta, row) - (0.0 if density is None else density(theta, row))
 
         refuse_unknown_slopes(one.dim, rows, whole, found.neg_log_prior)
+        own = functools.partial(_row_loss, view, None) if structure and structure.terms else None
+        refuse_broken_claims(found, own)
     return found
 
 
@@ -258,22 +260,11 @@ def _differentiable() -> Iterator[None]:
         ) from error
 
 
-def _by_precision(
-    wide: View, in_float32: Callable[[], Program], structure: Structure | None
-) -> Callable[[], View]:
-    """The program of the precision in force where it is asked for."""
-
-    @functools.cache
-    def narrow() -> View:
-        program = in_float32()
-        bases = locate(program, structure) if structure else ()
-        if bases is None:
-            raise NotYetSupported(
-                "the model has another structure in float32 than in float64; use jax.enable_x64(True)."
-            )
-        return View(program, bases)
-
-    return lambda: wide if jax.dtypes.canonicalize_dtype(np.float64) == np.float64 else narrow()
+def _in_float64(view: View) -> View:
+    """The program of which everything is proved: a model may be another one in float32."""
+    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
+        raise DeclarationError("a reading is evaluated in float64: under `with jax.enable_x64(True):`.")
+    return view
 
 
 def _neg_log_prior(

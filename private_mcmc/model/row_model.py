@@ -67,9 +67,9 @@ class RowConstants:
 class RowModel:
     """A model as the sum of a data-free potential and one term per row: ``U = K(θ) + w Σ_i v(θ, d_i)``.
 
-    All functions are pure, traceable and free of the data: rows are arguments. They work in float64 under
-    ``jax.enable_x64`` and in float32 otherwise. ``θ`` is the flat vector of all latents on NumPyro's
-    unconstrained space.
+    All functions are pure, traceable and free of the data: rows are arguments. They are evaluated in float64
+    (``jax.enable_x64``), as in every run: of them, there, everything is proved. ``θ`` is the flat vector of
+    all latents on NumPyro's unconstrained space.
 
     Attributes:
         rows: the row declaration.

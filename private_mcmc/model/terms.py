@@ -173,6 +173,7 @@ class Term:
         site: the observed site.
         parameter: the distribution's parameter that the predictor makes.
         link: the link's name.
+        base: the affine variable.
         line: of the table.
         family: proved constants as a function of all elements of the predictor.
     """
@@ -180,6 +181,7 @@ class Term:
     site: Observation
     parameter: str
     link: str
+    base: Variable
     line: Line
     family: LikelihoodFamily
 
@@ -201,7 +203,9 @@ def find_term(
         if all(v is not None and levels[v] is Level.CONSTANT for v in variables):
             family = _family(program, rows, site, line, variable, link)
             if family is not None:
-                return _with_shape(program, rows, Term(site, parameter, link.name, line, family), link)
+                return _with_shape(
+                    program, rows, Term(site, parameter, link.name, link.base, line, family), link
+                )
     return None
 
 
@@ -288,13 +292,6 @@ def _fits(program: Program, site: Observation, weight: Variable, full: Sequence[
     return program.size(weight) == 1 or program.shape(program.outputs[Output("density", site.name)]) == tuple(
         full
     )
-
-
-def base_of(program: Program, levels: Mapping[Variable, Level], term: Term) -> Variable | None:
-    """The term's predictor in a program of the same model, if it is found there too."""
-    variable = program.outputs.get(Output("given", term.site.name, term.parameter))
-    link = None if variable is None else find_link(program, levels, variable)
-    return link.base if link is not None and link.name == term.link else None
 
 
 def evaluate(

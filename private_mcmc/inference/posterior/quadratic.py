@@ -88,7 +88,8 @@ def _have_slopes(reading: RowModel, at: Array, zero: slice = slice(0)) -> Flags:
     rows = dict(reading.rows.project(reading.rows.synthetic(7, _ROWS)))
     places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
     places[:, zero] = 0.0
-    found = np.asarray(_slopes(reading, jnp.asarray(places), rows))
+    with jax.enable_x64(True):
+        found = np.asarray(_slopes(reading, jnp.asarray(places), rows))
     return np.asarray(np.any(found != 0, axis=(0, 1)))
 
 
