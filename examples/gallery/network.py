@@ -5,7 +5,6 @@
 # ones.
 
 # %% Rows
-import arviz as az
 import numpy as np
 from study import Study
 
@@ -27,7 +26,7 @@ grid = np.array([[1, a, b] for a in (-0.8, 0, 0.8) for b in (-0.8, 0, 0.8)]) / 3
 
 def logits(draws):
     hidden = np.tanh(np.einsum("xd,sdh->sxh", grid, draws["first"]))
-    return az.from_dict(posterior={"logit": np.einsum("sxh,sh->sx", hidden, draws["last"])[None]})
+    return {"logit": np.einsum("sxh,sh->sx", hidden, draws["last"])}
 
 
 study.both = [logits(study.mcmc.get_samples()), logits(study.exact.get_samples())]

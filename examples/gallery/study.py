@@ -2,8 +2,9 @@
 
 import time
 
-import arviz as az
 import jax
+import matplotlib.pyplot as plt
+import numpy as np
 from numpyro.infer import MCMC, NUTS
 
 import private_mcmc as pmc
@@ -36,18 +37,19 @@ class Study:
         self.exact = MCMC(NUTS(model), num_warmup=200, num_samples=200, progress_bar=False)
         self.exact.run(jax.random.key(0), **data, **public)
         done("NUTS")
-        self.both = [self.mcmc.to_arviz(), az.from_dict(self.exact.get_samples(group_by_chain=True))]
+        self.both = [self.mcmc.get_samples(), self.exact.get_samples()]
 
     def forest(self, *names):
         """Intervals of these sites, private and not; the legend beside them."""
-        kept = [found.posterior[list(names)] if names else found.posterior for found in self.both]
-        lines = sum(kept[0][name][0, 0].size for name in kept[0])
-        (axes,) = az.plot_forest(
-            kept,
-            model_names=["private", "not private"],
-            var_names=list(names) or None,
-            combined=True,
-            figsize=(7, 1.2 + 0.32 * lines),
-        )
-        axes.get_legend().set(loc="upper left", bbox_to_anchor=(1, 1))
-        axes.set_title("")
+        private = self.both[0]
+        places = [(name, at) for name in names or private for at in np.ndindex(private[name].shape[1:])]
+        heights = np.arange(len(places), 0, -1)
+        _, axes = plt.subplots(figsize=(7, 1.2 + 0.32 * len(places)))
+        for label, draws, shift in zip(("private", "not private"), self.both, (0.15, -0.15), strict=True):
+            values = [np.asarray(draws[name])[(slice(None), *at)] for name, at in places]
+            low, middle, high = np.quantile(values, [0.05, 0.5, 0.95], axis=1)
+            error = [middle - low, high - middle]
+            axes.errorbar(middle, heights + shift, xerr=error, fmt="o", markersize=4, label=label)
+        axes.set_yticks(heights, [f"{name}{list(at) or ''}" for name, at in places])
+        axes.set_xlabel("median and 90 % interval")
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

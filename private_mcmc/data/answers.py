@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,11 +24,14 @@ from private_mcmc.data.figures import (
     units,
 )
 from private_mcmc.data.profiles import Margins, People, Profile, read_people, read_profile
+from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Plot, Report, Table, number, png
 
 if TYPE_CHECKING:
-    import arviz
+    import xarray
+
+    from private_mcmc.draws import Exported
 
 
 _LEFT_OUT = "not stated: the middle of the declared range, the first level, an average group"
@@ -167,8 +169,12 @@ class Answers:
             for name, words, moved in stated.effects(lambda codes: self._means(codes, level))
         )
 
-    def to_arviz(self) -> arviz.InferenceData:
-        """The coefficients in the user's units as an ArviZ object, with levels as coordinates."""
+    def to_arviz(self) -> Exported:
+        """The coefficients in the user's units as the installed ArviZ has draws, levels as coordinates."""
+        return for_arviz(self.draws_tree(1, {}))
+
+    def draws_tree(self, chains: int, attributes: Mapping[str, str]) -> xarray.DataTree:
+        """The coefficients in the user's units, in so many chains, with levels as coordinates."""
         coords: dict[str, list[str]] = {}
         dims: dict[str, list[str]] = {}
         for effect in self.design.shared:
@@ -186,8 +192,8 @@ class Answers:
             if name in self.coefficients and self.coefficients[name].ndim > 1:
                 dims[name] = [f"{self.design.formula.outcome}{' from' * (name == THRESHOLDS)}"]
                 coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in labels(self.design, name)]
-        draws = {name: value[None] for name, value in self.coefficients.items()}
-        return arviz_module().from_dict(posterior=draws, coords=coords, dims=dims)
+        draws = {n: value.reshape(chains, -1, *value.shape[1:]) for n, value in self.coefficients.items()}
+        return draws_tree(draws, attributes, coords=coords, dims=dims)
 
     @property
     def of_whom(self) -> str:
@@ -294,14 +300,6 @@ class Answers:
         tail = (1 - self.prob) / 2
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(draws.mean()), float(low), float(high)
-
-
-def arviz_module() -> Any:
-    """ArviZ, without the next major version that it announces once a day, on import."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    return arviz
 
 
 def _shown(name: str, one: Prediction) -> str:

@@ -130,7 +130,7 @@ def netcdf(study: StudyRecord) -> bytes:
     """The draws for ArviZ, not packed: a reader sees how large they are before any memory is taken."""
     with tempfile.TemporaryDirectory(prefix="private-mcmc-") as scratch:
         place = Path(scratch) / DRAWS
-        study.to_arviz().to_netcdf(str(place), engine="h5netcdf", compress=False)
+        study.draws_tree().to_netcdf(place, engine="h5netcdf")
         return place.read_bytes()
 
 

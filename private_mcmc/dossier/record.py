@@ -16,20 +16,23 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import Risk, risk
-from private_mcmc.data.answers import Answers, arviz_module
+from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.effects import Array
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.shape import check_types, check_values, read_text
+from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.report import at_most
 from private_mcmc.target import Target, remarks_on_delta
 
 if TYPE_CHECKING:
-    import arviz
+    import xarray
+
+    from private_mcmc.draws import Exported
 
 RECORD = "study.json"
 
@@ -195,28 +198,26 @@ class StudyRecord:
         """The released draws of every site."""
         return {name: np.asarray(values, dtype=np.float64) for name, values in self.draws.items()}
 
-    def to_arviz(self) -> arviz.InferenceData:
+    def to_arviz(self) -> Exported:
         """The released draws: a formula's coefficients in the user's units, or the sites of a model.
 
-        A slash in a name, as in ``I(age / 10)``, is a division slash (U+2215): NetCDF takes no other.
+        A ``DataTree`` where ArviZ 1 is installed, ``InferenceData`` before; a slash in a name is U+2215.
         """
+        return for_arviz(self.draws_tree())
+
+    def draws_tree(self) -> xarray.DataTree:
+        """As :meth:`to_arviz`, whichever ArviZ is installed, or none."""
         if not self.draws:
             raise NotYetSupported("expectations were released, not draws: see expectations.")
+        attributes = {
+            "privacy": self.price.summary(self.delta),
+            "privacy_statement": json.dumps(self.statement),
+            "fingerprint": self.fingerprint,
+        }
         if self.formula:
-            made = self.answers().to_arviz()
-        else:
-            draws = self.arrays.items()
-            made = arviz_module().from_dict(
-                posterior={name: each.reshape(self.chains, -1, *each.shape[1:]) for name, each in draws}
-            )
-        names = {str(name) for name in (*made.posterior.variables, *made.posterior.dims)}
-        made = made.rename({name: name.replace("/", "\u2215") for name in names if "/" in name})
-        made.posterior.attrs.update(
-            privacy=self.price.summary(self.delta),
-            privacy_statement=json.dumps(self.statement),
-            fingerprint=self.fingerprint,
-        )
-        return made
+            return self.answers().draws_tree(self.chains, attributes)
+        draws = {name: each.reshape(self.chains, -1, *each.shape[1:]) for name, each in self.arrays.items()}
+        return draws_tree(draws, attributes)
 
 
 Kind = TypeVar("Kind", bound=StudyRecord)

@@ -206,8 +206,8 @@ def _draws(study: StudyRecord, read: Read) -> str:
         return f"{_compare(there, here, '')} arrays"
 
 
-# What tells when the file was written, and by which version of what.
-_OF_THE_WRITING = {"created_at", "arviz_version", "_NCProperties"}
+# What tells by which version of what the file was written.
+_OF_THE_WRITING = {"_NCProperties"}
 
 
 def _compare(there: Any, here: Any, place: str) -> int:

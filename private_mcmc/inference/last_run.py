@@ -34,13 +34,13 @@ from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
 from private_mcmc.report import Report, json_types, number
 
 if TYPE_CHECKING:
-    import arviz
+    from private_mcmc.draws import Exported
 
 
 _GIVEN_RELEASES = "of the posterior given what was released"
 # A path that counts for fewer independent draws is told of; one of fewer states does not tell.
 _CONVERGED, _TELLING = 20.0, 8
-_LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz", "matplotlib")
+_LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz-base", "matplotlib")
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,8 @@ class LastRun:
         """
         return self._states().get_samples(group_by_chain)
 
-    def to_arviz(self) -> arviz.InferenceData:
-        """Released draws as an ArviZ ``InferenceData`` that carries the statement."""
+    def to_arviz(self) -> Exported:
+        """Released draws with their statement: a ``DataTree`` for ArviZ 1, ``InferenceData`` before."""
         return self._states().to_arviz(self._run.declared.target.delta)
 
     def print_summary(self, prob: float = 0.9) -> None:

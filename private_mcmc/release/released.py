@@ -17,15 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
-from private_mcmc.data.answers import arviz_module
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT, holds_person
+from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.records import Record
 from private_mcmc.release.noise import FloatArray
 
 if TYPE_CHECKING:
-    import arviz
+    from private_mcmc.draws import Exported
 
 
 Samples = Mapping[str, np.ndarray]
@@ -92,16 +91,11 @@ class ReleasedStates:
             "grid": repr(self.grid),
         }
 
-    def to_arviz(self, delta: float) -> arviz.InferenceData:
-        """An ArviZ object of the released draws, warm-up in its own group, the statement an attribute."""
-        draws = self.get_samples(group_by_chain=True)
-        groups: Record = {"posterior": dict(draws)}
-        if self.first_draw:
-            groups["warmup_posterior"] = {n: v[:, : self.first_draw] for n, v in self.samples.items()}
-        result = arviz_module().from_dict(**groups, save_warmup=True)
-        result.posterior.attrs.update(self.attributes(delta))
-        result.attrs.update(self.attributes(delta))
-        return result
+    def to_arviz(self, delta: float) -> Exported:
+        """The released draws for ArviZ, warm-up in its own group, the statement an attribute."""
+        before = {name: value[:, : self.first_draw] for name, value in self.samples.items()}
+        draws, warmup = self.get_samples(group_by_chain=True), before if self.first_draw else None
+        return for_arviz(draws_tree(draws, self.attributes(delta), warmup=warmup))
 
     def print_summary(self, prob: float = 0.9) -> None:
         """NumPyro's table of means, intervals, effective sample sizes and R-hat, of released draws only."""

@@ -10,7 +10,6 @@ import secrets
 import sys
 from types import SimpleNamespace
 
-import arviz.data.base
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -113,9 +112,6 @@ def fixed(monkeypatch):
     monkeypatch.setattr(ledger.ledger.uuid, "uuid4", lambda: SimpleNamespace(hex=state.random.bytes(8).hex()))
     monkeypatch.setattr(np.random, "default_rng", lambda *seed: seeded(*seed) if seed else seeded(7))
     monkeypatch.setattr(last_run, "datetime", Now)
-    monkeypatch.setattr(
-        arviz.data.base, "datetime", SimpleNamespace(datetime=Now, timezone=datetime.timezone)
-    )
     for module in (ledger.ledger, ledger.declarations):
         monkeypatch.setattr(module, "now", lambda: "2026-01-01")
     return again

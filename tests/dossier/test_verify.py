@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from fractions import Fraction
 
+import arviz
 import numpy as np
 import pytest
 from rich.console import Console
@@ -573,6 +574,15 @@ def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
     own = study_of(**planned, draws={"w": [[0.5, 1.5]] * 20}, chains=2)
     assert verify_dossier(own.save(tmp_path / "own"))
     assert own.to_arviz().posterior["w"].shape == (2, 10, 2)
+
+
+def test_a_formulas_draws_go_to_arviz_in_the_chains_they_are_of_and_files_too(tmp_path):
+    """R-hat compares chains: one chain of all draws would have none."""
+    study = study_of(chains=4)
+    posterior = study.to_arviz().posterior
+    assert posterior.sizes["chain"] == 4 and np.isfinite(arviz.rhat(posterior)["age"])
+    study.draws_tree().to_netcdf(tmp_path / "draws.nc")
+    assert arviz.from_netcdf(tmp_path / "draws.nc").posterior.sizes == posterior.sizes
 
 
 @pytest.mark.long

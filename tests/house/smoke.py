@@ -7,7 +7,7 @@ from pathlib import Path
 import private_mcmc as pmc
 
 assert "site-packages" in pmc.__file__, pmc.__file__
-lazy = {"jax", "numpyro", "matplotlib", "arviz", "pyarrow", "pandas"} & set(sys.modules)
+lazy = {"jax", "numpyro", "matplotlib", "xarray", "pyarrow", "pandas"} & set(sys.modules)
 assert not lazy, f"imported with the library: {lazy}"
 
 import jax  # noqa: E402

@@ -17,7 +17,7 @@ def loaded(code):
     return set(said.stdout.split())
 
 
-DRAWN_OR_READ = {"matplotlib", "arviz", "pyarrow", "pandas", "pyreadstat", "formulaic"}
+DRAWN_OR_READ = {"matplotlib", "arviz_base", "xarray", "pyarrow", "pandas", "pyreadstat", "formulaic"}
 RUN = """
 import jax, numpy as np
 import private_mcmc as pmc
