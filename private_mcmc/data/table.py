@@ -340,7 +340,12 @@ def _array(column: Any) -> npt.NDArray[np.generic] | None:
 
 
 def _buffers(column: Any) -> set[int]:
-    """Where the memory of a column of Arrow begins; that of a slice is the whole one's."""
+    """Where the memory of a column of Arrow or Polars begins; that of a slice is the whole one's."""
+    if hasattr(column, "__arrow_c_stream__") and not hasattr(column, "dtypes") and not _chunks(column):
+        with suppress(ImportError):  # without it Polars' memory is not seen
+            import pyarrow
+
+            column = pyarrow.chunked_array(column)
     parts = (part for part in [column, *_chunks(column)] if hasattr(part, "buffers"))
     return {
         buffer.address for part in parts for buffer in part.buffers() if buffer is not None and buffer.size

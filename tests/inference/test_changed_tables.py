@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pandas as pd
+import polars
 import pyarrow
 import pytest
 
@@ -108,11 +109,14 @@ def test_a_part_of_the_private_table_is_not_taken_for_public_rows():
 def test_what_a_frame_shows_of_another_is_a_part_of_it():
     frame = pd.DataFrame({"wage": np.arange(6.0), "died": np.arange(6) % 2, "name": list("abcdef")})
     arrow = pyarrow.table({"wage": [1.0, 2.0, 3.0], "name": ["a", "b", "c"]})
-    parts = [(frame, frame.iloc[2:]), (frame, frame[["wage"]]), (frame, {"died": frame["died"].to_numpy()})]
-    for private, public in [*parts, (arrow, arrow.slice(1)), (arrow, {"name": arrow["name"]})]:
+    polar = polars.DataFrame({"wage": [1.0, None, 3.0], "name": ["a", "b", "c"]})
+    parts = [(frame, frame.iloc[2:]), (polar, polar[1:].select("wage")), (polar, {"name": polar["name"]})]
+    parts += [(frame, frame.iloc[2:]), (frame, frame[["wage"]]), (frame, {"died": frame["died"].to_numpy()})]
+    for private, public in [*parts, (polar.to_arrow(), polar), (arrow, arrow.slice(1)), (arrow, {"name": arrow["name"]})]:
         with pytest.raises(pmc.DeclarationError, match="private table itself"):
             check_apart(private, public)
     check_apart(frame, frame.copy())
+    check_apart(polar, polars.DataFrame({"wage": [1.0, None, 3.0]}))
     check_apart(arrow, pyarrow.table({"wage": [1.0, 2.0, 3.0]}))
 
 
