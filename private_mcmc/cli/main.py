@@ -23,6 +23,7 @@ COMMANDS = {
     "fit": "private_mcmc.cli.run:fit",
     "summary": "private_mcmc.cli.study:summary",
     "verify": "private_mcmc.cli.study:verify",
+    "sign": "private_mcmc.cli.study:sign",
     "report": "private_mcmc.cli.study:report",
     "preflight": "private_mcmc.cli.plan:preflight",
     "plan": "private_mcmc.cli.plan:plan",

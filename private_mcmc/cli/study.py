@@ -14,6 +14,7 @@ from private_mcmc.cli.common import (
     JsonOption,
     KeyOption,
     ProfileOption,
+    echo,
     load_model,
     open_ledger,
     read_profile,
@@ -171,11 +172,21 @@ def report(
     ledger: Annotated[
         Path | None, typer.Option(help="that was charged: it keeps the fingerprint of a completed dossier")
     ] = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(help="write a dossier's entry for OpenDP's registry of deployments to this YAML file"),
+    ] = None,
+    about: Annotated[
+        Path | None, typer.Option(help="what only people know, for it: a YAML file, see docs/dossier.md")
+    ] = None,
     html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a dossier, a ledger or a plan. A dossier that was interrupted is completed."""
     page = _page(what, key, model, ledger)
+    if registry is not None:
+        _register(what, about, registry)
+        return
     show(page, page.to_dict(), as_json, html)
 
 
@@ -214,6 +225,17 @@ def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) 
     return _plan(what)
 
 
+def _register(what: Path, about: Path | None, registry: Path) -> None:
+    """Write the entry, and name the questions that nobody has answered."""
+    from private_mcmc.dossier import Study
+    from private_mcmc.dossier.deployment import deployment, deployment_yaml, read_about
+    from private_mcmc.files import write_whole
+
+    made, unsaid = deployment(Study.load(what), {} if about is None else read_about(about))
+    write_whole(registry, deployment_yaml(made))
+    echo(f"{registry}: written." + (f" Not stated (--about): {', '.join(unsaid)}." if unsaid else ""))
+
+
 def _plan(what: Path) -> Report:
     """A saved plan, as it stands in its file: only its model could make it again."""
     from private_mcmc.planning.policy import saved_plan
@@ -246,6 +268,9 @@ def verify(
     fingerprint: Annotated[
         str | None, typer.Option(help="also compare with the one on the page that was signed")
     ] = None,
+    allowed_signers: Annotated[
+        Path | None, typer.Option(help="also check the signature against this file, as ssh-keygen has it")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute every privacy number of a dossier from its folder alone, and compare its files.
@@ -256,6 +281,19 @@ def verify(
     from private_mcmc.dossier import verify_dossier
 
     books = None if ledger is None else open_ledger(ledger, key)
-    found = verify_dossier(dossier, books, fingerprint)
+    found = verify_dossier(dossier, books, fingerprint, allowed_signers)
     show(found.report(), found.to_dict(), as_json)
     raise typer.Exit(0 if found else NOT_CONSISTENT)
+
+
+def sign(
+    dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
+    key: Annotated[Path, typer.Option(help="a private key of OpenSSH, or a public one that an agent knows")],
+) -> None:
+    """Sign a dossier that is consistent with `ssh-keygen -Y`: study.json.sig, beside the record."""
+    from private_mcmc.dossier import verify_dossier
+    from private_mcmc.dossier.signature import sign as signed
+
+    if not (found := verify_dossier(dossier)):
+        raise DeclarationError(f"{dossier}: {found.answer}: nothing was signed; see private-mcmc verify.")
+    echo(f"{signed(dossier, key)}: whoever has the public key checks it with verify --allowed-signers.")

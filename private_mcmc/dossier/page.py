@@ -14,6 +14,7 @@ from private_mcmc.accounting.risk import argument, curve, in_words, picture, who
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
+from private_mcmc.dossier.deployment import not_protected
 from private_mcmc.dossier.record import StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning.frontier import elements
@@ -61,6 +62,7 @@ def page(study: StudyRecord, prob: float = 0.9) -> Report:
         *_ledger(study),
         Heading("Limits"),
         *(Text(f"• {line}") for line in _limits(study)),
+        Table(("not protected", "what a reader learns of it"), tuple(not_protected(study).items())),
         Heading("For a person to confirm"),
         Text("No program can check these. The statement holds if all of them are true."),
         Form(_sentences(study), ("name and role", "place and date", "signature")),

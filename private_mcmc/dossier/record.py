@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -243,6 +244,12 @@ def checked_record(kind: type[Kind], raw: Record, place: object) -> Kind:
     except DeclarationError as error:
         raise DeclarationError(f"{place}: is not the record of a study: {error}") from None
     return made
+
+
+def environment_hash() -> str:
+    """SHA-256 of the sorted lines ``name==version`` of everything installed, as ``pip freeze`` has names."""
+    lines = {f"{one.metadata['Name']}=={one.version}" for one in distributions()}
+    return "sha256:" + hashlib.sha256("\n".join(sorted(lines, key=str.lower)).encode()).hexdigest()
 
 
 def mark_of_claims(rows: Fields, temper: float, certificate: Fields | None) -> str:

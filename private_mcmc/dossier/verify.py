@@ -29,6 +29,7 @@ from private_mcmc.dossier.folder import (
 )
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import RECORD, StudyRecord, checked_record, mark_of_claims, read_raw
+from private_mcmc.dossier.signature import check_signature
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import RECORDED, read_whole
 from private_mcmc.records import Fields
@@ -51,8 +52,8 @@ _LEDGER, _SIGNATURE = "the ledger", "a signature"
 _ALONE = (
     "Every number follows from the record, and the files are made from it. That shows that the dossier is "
     "consistent, not that it is what ran: whoever edits constants and numbers together makes another "
-    "consistent dossier. Compare with the ledger (--ledger) or with the fingerprint on the signed page "
-    "(--fingerprint)."
+    "consistent dossier. Compare with the ledger (--ledger), the signature beside the record "
+    "(--allowed-signers) or the fingerprint on the signed page (--fingerprint)."
 )
 
 
@@ -105,7 +106,10 @@ class DossierCheck:
 
 
 def verify_dossier(
-    folder: str | Path, ledger: Ledger | None = None, fingerprint: str | None = None
+    folder: str | Path,
+    ledger: Ledger | None = None,
+    fingerprint: str | None = None,
+    allowed_signers: Path | None = None,
 ) -> DossierCheck:
     """Recompute every privacy number of a dossier, and compare all of its files with its record.
 
@@ -117,6 +121,7 @@ def verify_dossier(
             is not that of its file.
         ledger: also compare with the charge in it.
         fingerprint: also compare with the one on the page that was signed.
+        allowed_signers: also check the signature beside the record, against this file (ssh-keygen(1)).
 
     Raises:
         DeclarationError: if there is no record to check.
@@ -135,6 +140,10 @@ def verify_dossier(
     anchors = {
         "the fingerprint on the signed page": (_SIGNATURE, lambda: _signed(study, fingerprint)),
         "the charge in the ledger": (_LEDGER, lambda: _charge(study, ledger)),
+        "the signature of study.json": (
+            _SIGNATURE,
+            lambda: check_signature(place, read(RECORD), allowed_signers),
+        ),
     }
     found = [
         checked("the record's fingerprint", lambda: _fingerprint(study, raw)),
@@ -156,7 +165,7 @@ def verify_dossier(
     known = [
         name for (name, _), one in zip(anchors.values(), outside, strict=True) if one.result != "not checked"
     ]
-    return DossierCheck(str(folder), (*found, *outside), tuple(reversed(known)))
+    return DossierCheck(str(folder), (*found, *outside), tuple(dict.fromkeys(reversed(known))))
 
 
 def _fingerprint(study: StudyRecord, raw: Fields) -> str:

@@ -20,7 +20,7 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
-from private_mcmc.dossier.record import mark_of_claims, privacy_numbers, warnings_of
+from private_mcmc.dossier.record import environment_hash, mark_of_claims, privacy_numbers, warnings_of
 from private_mcmc.errors import LedgerError, NotYetSupported, ReleaseError, warn_of_what_was_paid
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
@@ -107,7 +107,9 @@ def study_of(
         warnings=about.warnings
         if about.warnings is not None
         else (*(() if made is None else made.assumed), *warnings_of(target, n, charge)),
-        versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+        versions={"python": platform.python_version()}
+        | {name: version(name) for name in _LIBRARIES}
+        | {"environment": environment_hash()},
         randomness=dict(released.provenance),
         chains=max((len(value) for value in samples.values()), default=1),
         draws={name: value.reshape(-1, *value.shape[2:]).tolist() for name, value in samples.items()},

@@ -112,7 +112,12 @@ def test_what_a_frame_shows_of_another_is_a_part_of_it():
     polar = polars.DataFrame({"wage": [1.0, None, 3.0], "name": ["a", "b", "c"]})
     parts = [(frame, frame.iloc[2:]), (polar, polar[1:].select("wage")), (polar, {"name": polar["name"]})]
     parts += [(frame, frame.iloc[2:]), (frame, frame[["wage"]]), (frame, {"died": frame["died"].to_numpy()})]
-    for private, public in [*parts, (polar.to_arrow(), polar), (arrow, arrow.slice(1)), (arrow, {"name": arrow["name"]})]:
+    for private, public in [
+        *parts,
+        (polar.to_arrow(), polar),
+        (arrow, arrow.slice(1)),
+        (arrow, {"name": arrow["name"]}),
+    ]:
         with pytest.raises(pmc.DeclarationError, match="private table itself"):
             check_apart(private, public)
     check_apart(frame, frame.copy())

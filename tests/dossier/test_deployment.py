@@ -1,0 +1,97 @@
+"""A dossier's entry in a registry of deployments, and its signature."""
+
+import subprocess
+
+import pytest
+import yaml
+
+from private_mcmc import DeclarationError, OutputError, Target
+from private_mcmc.cli.study import report, sign
+from private_mcmc.dossier import verify_dossier
+from private_mcmc.dossier.deployment import QUESTIONS, deployment, deployment_yaml, not_protected, read_about
+from tests.dossier.studies import study_of
+
+# Names of the registry's template (version of 2026), by section; it takes no others.
+SECTIONS = {
+    "basic": "name data_curators description intended_use data_product_type data_product_region "
+    "publication_date data_product_sector",
+    "dp_variant": "variant_name data_domain unprotected_quantities",
+    "privacy_loss": "privacy_unit privacy_unit_details privacy_parameters privacy_parameters_details",
+    "deployment_model": "model_name model_name_details actors release_type release_type_details "
+    "data_source_type data_source_type_details access_type access_type_details",
+    "accounting": "post_processing composition",
+    "implementation": "preprocessing_and_hyperparameter_tuning mechanisms justification",
+    "administrative": "sources notes registry_authors",
+}
+CHOICES = {
+    "data_product_type": ("Summary statistics", "Machine learning model", "Dataset", "Synthetic data"),
+    "variant_name": ("Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"),
+    "model_name": ("Local", "Central", "Shuffle", "Federated"),
+    "release_type": ("One release", "Many releases"),
+    "data_source_type": ("Static", "Dynamic"),
+    "access_type": ("Interactive", "Non-interactive"),
+}
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {name: "x" for name in QUESTIONS} | {"curators": ["a"], "authors": ["b"]}]
+)
+def test_an_entry_is_valid_against_the_registrys_template(said):
+    made, unsaid = deployment(study_of(), said)
+    again = yaml.safe_load(deployment_yaml(made))
+    assert again == made and set(made) == {"url_slug", "status", "tier", "deployment"}
+    for section, fields in made["deployment"].items():
+        assert set(fields) <= set(SECTIONS[section].split()), section
+        for name, value in fields.items():
+            lists = name in ("data_curators", "registry_authors", "privacy_parameters")
+            assert isinstance(value, list | dict if lists else str) and value
+            assert value in CHOICES.get(name, (value,))
+    required = set(SECTIONS["basic"].split()) - {"data_product_sector"}
+    assert required <= set(made["deployment"]["basic"])
+    assert set(unsaid) == set(QUESTIONS) - set(said)
+
+
+def test_whatever_people_say_stands_in_the_entry(tmp_path):
+    path = tmp_path / "about.yaml"
+    said = {name: f"{name} said" for name in QUESTIONS} | {"curators": ["us"], "authors": ["me"]}
+    path.write_text(yaml.safe_dump(said | {"sector": "Healthcare"}))
+    text = deployment_yaml(deployment(study_of(), read_about(path))[0])
+    for value in (*said.values(), "Healthcare"):
+        assert (value[0] if isinstance(value, list) else value) in text or value == "sector said"
+    for wrong, match in (({"intended_uses": "x"}, "intended_use"), ({"curators": "us"}, "a list")):
+        path.write_text(yaml.safe_dump(wrong))
+        with pytest.raises(DeclarationError, match=match):
+            read_about(path)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_what_is_not_protected_is_one_list_on_the_page_and_in_the_entry(adjacency):
+    study = study_of(target=Target(1.0, 1e-6, adjacency))
+    listed, shown = not_protected(study), str(study.report())
+    assert ("number itself is protected" in listed["number"]) is (adjacency != "replace_one")
+    entry = deployment(study, {})[0]["deployment"]["dp_variant"]["unprotected_quantities"]
+    assert all(value in entry for value in listed.values())
+    assert all(what in shown for what in listed)
+
+
+def test_a_signature_holds_for_the_record_that_was_signed_and_for_allowed_signers_alone(tmp_path, capsys):
+    for name in ("mine", "other"):
+        made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(made, check=True)
+        (tmp_path / f"{name}.allowed").write_text(f"{name}@here {(tmp_path / f'{name}.pub').read_text()}")
+    folder = study_of().save(tmp_path / "study")
+    sign(folder, tmp_path / "mine")
+    with pytest.raises(OutputError, match="exists already"):
+        sign(folder, tmp_path / "mine")
+    found = verify_dossier(folder, allowed_signers=tmp_path / "mine.allowed")
+    assert found.answer == "consistent; compared with: a signature"
+    assert not verify_dossier(folder, allowed_signers=tmp_path / "other.allowed")
+    again = study_of(table="another.csv").save(tmp_path / "another")
+    (again / "study.json.sig").write_bytes((folder / "study.json.sig").read_bytes())
+    assert verify_dossier(again) and not verify_dossier(again, allowed_signers=tmp_path / "mine.allowed")
+    (again / "model.py").write_text("changed")
+    (again / "study.json.sig").unlink()
+    with pytest.raises(DeclarationError, match="nothing was signed"):
+        sign(again, tmp_path / "mine")
+    report(folder, registry=tmp_path / "deployment.yaml")
+    assert "Not stated" in capsys.readouterr().out and (tmp_path / "deployment.yaml").exists()
