@@ -1,20 +1,33 @@
-"""The sentences that statements quote, each written once: claims quote them, ``verify`` asks for them.
+"""What statements say in words: a function of rule, adjacency, constants and parts.
+
+Statements are written from it, and records are compared with it, to the letter, when they are verified.
 
 A rule whose numbers do not show the adjacency that they are for quotes ``RELATION``, so that a record
-with another adjacency written into it lacks a sentence.
+with another adjacency written into it has another sentence.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
+from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants
 from private_mcmc.schedule import BatchScheme
 from private_mcmc.target import Adjacency, Unit
 
-Line = re.Pattern[str]
+# The texts that one sentence may have: more than one where two machines may print a number as neighbours.
+Line: TypeAlias = tuple[str, ...]
+
+
+class Words(NamedTuple):
+    """What a statement says: the theorem used, and the sentences that it rests on, in order."""
+
+    theorem: str
+    lines: tuple[Line, ...]
+
 
 RELATION: Mapping[Adjacency, str] = {
     "replace_one": "the numbers are for one row replaced by another; the number of rows is public",
@@ -46,6 +59,7 @@ COUPLING = (
 CLIPPED_RADIUS = "every row's norm is clipped at the radius"
 ONE_DRAW = "each entry pair carries one noise draw"
 INDEPENDENT = "the mechanisms use independent randomness and were fixed in advance"
+NOT_PRIVATE = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
 BUDGET_FIRST = "the budget was fixed before the first stage"
 STAGES_HOLD = "each stage holds for every earlier output"
 BATCHES: Mapping[BatchScheme, tuple[str, ...]] = {
@@ -113,35 +127,154 @@ def kept_within(share: float, half: float) -> str:
     )
 
 
-def missing(needed: Iterable[Line], given: Iterable[str]) -> str | None:
-    """A sentence that a rule needs and a record does not quote."""
-    quoted = tuple(given)
-    for line in needed:
-        if not any(line.fullmatch(text) for text in quoted):
-            return line.pattern.replace("\\", "")
-    return None
+PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
+BOX = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
+SHIFT = "shifted interpolation (Bok, Su, Altschuler 2024) with a modulus of the Langevin map"
+SAMPLED_PATH = "Poisson-sampled Gaussian steps, composed by their privacy loss"
+SAMPLED_REPLACED = "Poisson-sampled Gaussian steps under replacement, composed by their privacy loss"
+FIXED_PATH = (
+    "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018), composed by their privacy "
+    "loss"
+)
+SAMPLED_LAST = "Poisson-sampled steps and shifts with a split noise (after Bravo, Flores-Mella, Guzmán, §5)"
+COUPLED = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
+CONVERGENCE = "noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7 and 3.10)"
 
 
-def exactly(*texts: str) -> tuple[Line, ...]:
-    """Each of these sentences, to the letter."""
-    return tuple(re.compile(re.escape(text)) for text in texts)
+def words_of(rule: str, adjacency: Adjacency, c: Constants, parts: int = 0) -> Words:
+    """What a statement of this rule says, with so many parts."""
+    return _WORDS[rule](adjacency, c, parts)
 
 
-def of_langevin(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
+def check_words(
+    rule: str,
+    adjacency: Adjacency,
+    c: Constants,
+    parts: int,
+    unit: Unit | None,
+    said: tuple[str, Sequence[str]],
+) -> None:
+    """Raise ``DeclarationError`` unless ``said``, a theorem and sentences, is what such a statement says.
+
+    Beside these a statement may say that its seed was given, how many rows there are at most where the
+    adjacency hides that, and that a plan was shaped by public rows.
+    """
+    theorem, lines = words_of(rule, adjacency, c, parts)
+    given = list(said[1])
+    if given[:1] == [NOT_PRIVATE]:
+        del given[0]
+    wanted = lines if unit is None else ((of_persons(unit),), *lines)
+    for place, line in enumerate(wanted):
+        if given[place : place + 1] == [] or given[place] not in line:
+            raise DeclarationError(f"without the assumption {line[0]!r} in its place it cannot be verified.")
+    more = given[len(wanted) :]
+    counts = [c[name] for name in ("num_rows", "n") if name in c]
+    bound = _AT_MOST.fullmatch(more[0]) if more and adjacency == "add_remove" else None
+    if bound is not None and counts in ([], [int(bound[1])]) and more[0] not in given[: len(wanted)]:
+        del more[0]
+    if more and rule == "adaptive" and _PUBLIC.fullmatch(more[0]):
+        del more[0]
+    if more:
+        raise DeclarationError(f"it says {more[0]!r}, which does not follow: it cannot be verified.")
+    if said[0] != theorem:
+        raise DeclarationError(f"the theorem is {theorem!r}, and not {said[0]!r}: it cannot be verified.")
+
+
+_AT_MOST = re.compile(re.escape(no_more_rows(0)).replace("0", r"(\d{1,15})"))
+_PUBLIC = re.compile(re.escape(public_rows(0)).replace("0", r"\d{1,15}"))
+
+
+def _exactly(*texts: str) -> tuple[Line, ...]:
+    return tuple((text,) for text in dict.fromkeys(texts))
+
+
+def _plainly(theorem: str, *texts: str) -> Callable[[Adjacency, Constants, int], Words]:
+    """These alone: the numbers, or the parts, show the adjacency."""
+    return lambda adjacency, c, parts: Words(theorem, _exactly(*texts))
+
+
+def _related(theorem: str, *texts: str) -> Callable[[Adjacency, Constants, int], Words]:
+    """These, and what the numbers are for."""
+    return lambda adjacency, c, parts: Words(theorem, _exactly(*texts, RELATION[adjacency]))
+
+
+def _conjugate(name: str) -> Callable[[Adjacency, Constants, int], Words]:
+    theorem = (
+        f"{name}: exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and "
+        "neighbours"
+    )
+
+    def words(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+        bound = [no_more_rows(c["n"])] if adjacency == "add_remove" else []
+        return Words(theorem, _exactly(CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency], *bound))
+
+    return words
+
+
+def _laplace(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+    theorem = "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)"
+    return Words(theorem, _exactly(moves(c["what"], "L1"), RELATION[adjacency]))
+
+
+def _gaussian(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+    theorem = "Gaussian mechanism (Dong, Roth, Su 2022)"
+    if c["grid"] is not None:
+        theorem = "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)"
+    return Words(theorem, _exactly(moves(c["what"], "L2"), RELATION[adjacency]))
+
+
+def _group(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+    theorem = f"group privacy for {c['rows']} rows (Dong, Roth, Su 2022; Bun, Steinke 2016)"
+    return Words(theorem, _exactly(at_most_rows(c["rows"])))
+
+
+def _composition(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+    theorem = f"composition of {parts} independent mechanisms (Dong, Roth, Su 2022)"
+    return Words(theorem, _exactly(INDEPENDENT))
+
+
+def _langevin(adjacency: Adjacency, c: Constants, parts: int) -> Words:
     """What the bounds of a run rest on."""
-    lines = _of_chain(adjacency, c)
-    drawn = () if c["batch"] is None else (*BATCHES[c["batch"]["scheme"]], HIDDEN_BATCHES)
-    for bound in c["bounds"]:
-        if bound["kind"] == "stretches":
-            lines.append(EVERY_POTENTIAL)
-            lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
-        elif bound["kind"] == "sampled last":
-            lines += [POISSON, HIDDEN_BATCHES, EVERY_BATCH]
-        elif bound["kind"] == "box path":
-            lines.append(BOXED_ROWS)
-        elif bound["kind"] != "path":
-            lines += drawn
-    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c, _least_change(adjacency, c)))
+    kinds = [bound["kind"] for bound in c["bounds"]]
+    found = [_of_bound(kind, adjacency, c) for kind in kinds]
+    lines = _of_chain(adjacency, c, _least_change(adjacency, c))
+    lines += [(line,) for _, each in found for line in each]
+    return Words("; and ".join(dict.fromkeys(theorem for theorem, _ in found)), _capped(adjacency, c, lines))
+
+
+def _of_bound(kind: str, adjacency: Adjacency, c: Constants) -> tuple[str, tuple[str, ...]]:
+    """The theorem of one bound of a run's states, and what it needs beside what all of them do."""
+    if kind == "stretches":
+        return SHIFT, (EVERY_POTENTIAL, *_projected(c))
+    if kind == "sampled last":
+        return SAMPLED_LAST, (POISSON, HIDDEN_BATCHES, EVERY_BATCH)
+    if kind == "box path":
+        return BOX, (BOXED_ROWS,)
+    if kind == "path" and c["release"] == "path":
+        return PATH, ()
+    if kind == "path":
+        return f"{PATH}, charged for hidden states too: {_expansion(c)}", ()
+    if c["batch"] is None:
+        raise DeclarationError("all rows are used in every step: no batch is sampled.")
+    drawn = (*BATCHES[c["batch"]["scheme"]], HIDDEN_BATCHES)
+    if c["batch"]["scheme"] == "fixed":
+        return FIXED_PATH, drawn
+    return (SAMPLED_REPLACED if adjacency == "replace_one" else SAMPLED_PATH), drawn
+
+
+def _expansion(c: Constants) -> str:
+    """Why no shorter bound was found."""
+    if not c["smoothness"] < math.inf:
+        return "no smoothness of the potential is proved"
+    if not c["convex"]:
+        return "no convexity of the potential is proved"
+    if not max(_sizes(c)) * c["smoothness"] < 2:
+        return f"the step size {max(_sizes(c)):g} is not below 2/L = {2 / c['smoothness']:g}"
+    return "no contraction that is proved helps here"
+
+
+def _projected(c: Constants) -> tuple[str, ...]:
+    return (NEAREST_POINT,) if c["diameter"] < math.inf else ()
 
 
 def _least_change(adjacency: Adjacency, c: Constants) -> float:
@@ -153,33 +286,70 @@ def _least_change(adjacency: Adjacency, c: Constants) -> float:
     return float(c["temper"] * least * (count + 2 * c["num_rows"] * load / (1 - load)))
 
 
-def of_average(adjacency: Adjacency, c: Constants) -> tuple[Line, ...]:
-    """What noised averages rest on."""
-    lines = [moved_together(c["norm"], c["joint"]), RELATION[adjacency], *_of_chain(adjacency, c)]
-    lines += () if c["batch"] is None else BATCHES[c["batch"]["scheme"]]
+def _average(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+    """What noised averages rest on; ``stated`` is what their caller assumes."""
+    lines: list[Line] = [(moved_together(c["norm"], c["joint"]),), (RELATION[adjacency],)]
+    lines += _of_chain(adjacency, c, float(c["sensitivity"]))
+    more = [*c["stated"], *(() if c["batch"] is None else BATCHES[c["batch"]["scheme"]])]
     if any(slope > 0 and slope * c["distance"] < limit for slope, limit, *_ in c["values"]):
-        lines += [COUPLING, EVERY_POTENTIAL]
-        lines += [NEAREST_POINT] if c["diameter"] < math.inf else []
-    return (*exactly(*dict.fromkeys(lines)), _rounding_of(c, float(c["sensitivity"])))
+        more += [COUPLING, EVERY_POTENTIAL, *_projected(c)]
+    lines += [(line,) for line in more]
+    return Words(CONVERGENCE if c["failures"] else COUPLED, _capped(adjacency, c, lines))
 
 
-def _of_chain(adjacency: Adjacency, c: Constants) -> list[str]:
+def _of_chain(adjacency: Adjacency, c: Constants, moved: float) -> list[Line]:
     lines = [CLIPPED_ROWS, PUBLIC_START, GAUSSIAN_NOISE]
     if adjacency != "replace_one":
         # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
         lines.append(RELATION[adjacency])
-    if adjacency == "add_remove":
-        lines.append(no_more_rows(c["num_rows"]))
-    return lines
+    return [*((line,) for line in lines), _rounding_of(c, moved)]
+
+
+def _capped(adjacency: Adjacency, c: Constants, lines: list[Line]) -> tuple[Line, ...]:
+    bound: list[Line] = [(no_more_rows(c["num_rows"]),)] if adjacency == "add_remove" else []
+    return tuple(dict.fromkeys((*lines, *bound)))
+
+
+def _sizes(c: Constants) -> tuple[float, ...]:
+    return c["step_size"] if isinstance(c["step_size"], tuple) else (c["step_size"],)
 
 
 def _rounding_of(c: Constants, moved: float) -> Line:
     release = c.get("release")
     if "within" in c:
-        return exactly(kept_within(c["rounding"], c["within"]))[0]
-    sizes = c["step_size"] if isinstance(c["step_size"], tuple) else (c["step_size"],)
-    box = 9e-10 * min(sizes) * moved / (2 * 2.0**-53 * math.sqrt(c["dim"]))
-    number = box / (4 * max(sizes)) if release == "path" else box
+        return (kept_within(c["rounding"], c["within"]),)
+    box = 9e-10 * min(_sizes(c)) * moved / (2 * 2.0**-53 * math.sqrt(c["dim"]))
+    number = box / (4 * max(_sizes(c))) if release == "path" else box
     # Two computations of one number may print it as neighbours.
-    texts = {rounding(release, f"{number * near:.3g}") for near in (1 - 1e-12, 1.0, 1 + 1e-12)}
-    return re.compile("|".join(map(re.escape, sorted(texts))))
+    return tuple(
+        dict.fromkeys(rounding(release, f"{number * near:.3g}") for near in (1.0, 1 - 1e-12, 1 + 1e-12))
+    )
+
+
+_DRAW = (EVERY_DATA_SET, EXACT_DRAW)
+_WORDS: Mapping[str, Callable[[Adjacency, Constants, int], Words]] = {
+    "posterior.strongly_log_concave": _related(
+        "strongly log-concave posterior (Gopi, Lee, Liu 2022)", *_DRAW
+    ),
+    "posterior.bounded_gradient": _related(
+        "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
+        *_DRAW,
+    ),
+    "posterior.beta_binomial": _conjugate("Beta-Binomial"),
+    "posterior.dirichlet_categorical": _conjugate("Dirichlet-categorical"),
+    "posterior.gamma_poisson": _conjugate("Gamma-Poisson"),
+    "noise.laplace": _laplace,
+    "noise.gaussian": _gaussian,
+    "noise.second_moments": _plainly(
+        "Gaussian mechanism on the second moments (Dong, Roth, Su 2022)", CLIPPED_RADIUS, ONE_DRAW
+    ),
+    "langevin": _langevin,
+    "average": _average,
+    "composition": _composition,
+    "group": _group,
+    "adaptive": _related(
+        "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
+        BUDGET_FIRST,
+        STAGES_HOLD,
+    ),
+}

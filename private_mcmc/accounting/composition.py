@@ -8,15 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
-from private_mcmc.accounting.assumptions import (
-    BUDGET_FIRST,
-    INDEPENDENT,
-    RELATION,
-    STAGES_HOLD,
-    at_most_rows,
-    no_more_rows,
-    of_persons,
-)
+from private_mcmc.accounting.assumptions import no_more_rows, of_persons
 from private_mcmc.accounting.curves.curve import Concentrated, Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.curves.product import Product, combine
 from private_mcmc.accounting.rounding import norm_up, product_up
@@ -53,12 +45,7 @@ def group(statement: Statement, rows: int) -> Statement:
             "group privacy of persons: the statement covers all rows of one identifier already."
         )
     curves = group_curves({"rows": int(rows)}, (statement,))
-    argument = Argument(
-        f"group privacy for {rows} rows (Dong, Roth, Su 2022; Bun, Steinke 2016)",
-        (at_most_rows(rows),),
-        {"rows": int(rows)},
-        "group",
-    )
+    argument = Argument.of("group", statement.adjacency, {"rows": int(rows)}, parts=1)
     return Statement(statement.adjacency, curves, argument, parts=(statement,))
 
 
@@ -106,12 +93,7 @@ def adaptive(
             )
     constants = {"budget": float(budget)}
     curves = adaptive_curves(constants, stages)
-    argument = Argument(
-        "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
-        (BUDGET_FIRST, STAGES_HOLD, RELATION[check_adjacency(adjacency)]),
-        constants,
-        "adaptive",
-    )
+    argument = Argument.of("adaptive", check_adjacency(adjacency), constants, len(stages))
     return _of_parts(adjacency, curves, argument, stages, unit)
 
 
@@ -183,12 +165,7 @@ def compose(*statements: Statement) -> Statement:
         picked = tuple(statement.curves[index] for statement, index in zip(statements, choice, strict=True))
         chosen.setdefault(combine(picked), choice)
     constants = {"choices": tuple(chosen.values())}
-    argument = Argument(
-        f"composition of {len(statements)} independent mechanisms (Dong, Roth, Su 2022)",
-        (INDEPENDENT,),
-        constants,
-        "composition",
-    )
+    argument = Argument.of("composition", first.adjacency, constants, len(statements))
     curves = composition_curves(constants, statements)
     return _of_parts(first.adjacency, curves, argument, tuple(statements), unit)
 

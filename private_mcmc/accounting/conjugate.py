@@ -27,8 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
 
-from private_mcmc.accounting.assumptions import CONJUGATE, EXACT_DRAW, IN_DOMAIN, RELATION
-from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves.curve import Points
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
@@ -285,11 +283,5 @@ def posterior_conjugate(
     ``constants``: those of the family's function in this file.
     """
     known = {**constants, "n": n, "epsilons": tuple(float(at) for at in epsilons)}
-    argument = Argument(
-        f"{NAMES[family]}: exact hockey-stick divergence of conjugate posteriors, maximised over all "
-        "data sets and neighbours",
-        (CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[check_adjacency(adjacency)]),
-        known,
-        f"posterior.{family}",
-    )
-    return capped(Statement(adjacency, (conjugate_points(family, adjacency, known),), argument), n)
+    argument = Argument.of(f"posterior.{family}", check_adjacency(adjacency), known)
+    return Statement(adjacency, (conjugate_points(family, adjacency, known),), argument)

@@ -5,14 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from private_mcmc.accounting.assumptions import (
-    CLIPPED_RADIUS,
-    EVERY_DATA_SET,
-    EXACT_DRAW,
-    ONE_DRAW,
-    RELATION,
-    moves,
-)
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import (
     Concentrated,
@@ -53,12 +45,7 @@ def laplace(
     _check(what, dim, grid, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
     constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
     constants |= {"grid": grid, "dim": dim, "what": what}
-    argument = Argument(
-        "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)",
-        (moves(what, "L1"), RELATION[check_adjacency(adjacency)]),
-        constants,
-        "noise.laplace",
-    )
+    argument = Argument.of("noise.laplace", check_adjacency(adjacency), constants)
     return Statement(adjacency, laplace_curves(constants), argument)
 
 
@@ -96,13 +83,9 @@ def gaussian(
     Steinke 2020).
     """
     _check(what, dim, grid or 0.0, sensitivity=sensitivity, scale=scale)
-    theorem = "Gaussian mechanism (Dong, Roth, Su 2022)"
-    if grid is not None:
-        theorem = "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)"
     constants: Record = {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what}
-    lines = moves(what, "L2"), RELATION[check_adjacency(adjacency)]
-    curves = gaussian_curves(constants)
-    return Statement(adjacency, curves, Argument(theorem, lines, constants, "noise.gaussian"))
+    argument = Argument.of("noise.gaussian", check_adjacency(adjacency), constants)
+    return Statement(adjacency, gaussian_curves(constants), argument)
 
 
 def gaussian_curves(c: Constants) -> tuple[Curve, ...]:
@@ -134,12 +117,7 @@ def second_moments(
     _check("second moments", dim, grid or 0.0, radius=radius, noise_sd=noise_sd)
     constants: Record = {"radius": radius, "noise_sd": noise_sd, "dim": dim, "grid": grid}
     constants |= {"adjacency": adjacency}
-    argument = Argument(
-        "Gaussian mechanism on the second moments (Dong, Roth, Su 2022)",
-        (CLIPPED_RADIUS, ONE_DRAW),
-        constants,
-        "noise.second_moments",
-    )
+    argument = Argument.of("noise.second_moments", check_adjacency(adjacency), constants)
     return Statement(adjacency, second_moments_curves(adjacency, constants), argument)
 
 
@@ -174,7 +152,6 @@ def posterior_strongly_log_concave(
     constants: Record = {"sensitivity": float(sensitivity), "strong_convexity": float(strong_convexity)}
     return _posterior(
         "strongly_log_concave",
-        "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
         adjacency,
         constants | ({} if num_rows is None else {"num_rows": num_rows}),
         strongly_log_concave_curves,
@@ -206,7 +183,6 @@ def posterior_bounded_gradient(
     }
     return _posterior(
         "bounded_gradient",
-        "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
         adjacency,
         constants | ({} if num_rows is None else {"num_rows": num_rows}),
         bounded_gradient_curves,
@@ -221,14 +197,12 @@ def bounded_gradient_curves(c: Constants) -> tuple[Curve, ...]:
 
 def _posterior(
     rule: str,
-    theorem: str,
     adjacency: Adjacency,
     constants: Record,
     curves: Callable[[Constants], tuple[Curve, ...]],
 ) -> Statement:
     """One exact draw from a posterior whose constants hold for every data set of the row domain."""
-    lines = (EVERY_DATA_SET, EXACT_DRAW, RELATION[check_adjacency(adjacency)])
-    argument = Argument(theorem, lines, constants, f"posterior.{rule}")
+    argument = Argument.of(f"posterior.{rule}", check_adjacency(adjacency), constants)
     return Statement(adjacency, curves(constants), argument)
 
 

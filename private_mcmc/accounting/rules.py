@@ -12,9 +12,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from private_mcmc.accounting import assumptions as quoted
 from private_mcmc.accounting import fields, mechanisms
-from private_mcmc.accounting.assumptions import COUPLING, PERSONS, exactly, missing, of_persons
+from private_mcmc.accounting.assumptions import check_words
 from private_mcmc.accounting.composition import adaptive_curves, composition_curves, group_curves
 from private_mcmc.accounting.conjugate import conjugate_points
 from private_mcmc.accounting.curves.curve import Curve
@@ -34,9 +33,6 @@ from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Constants, plain, unplain
 from private_mcmc.target import Adjacency, Unit
 
-Lines = Callable[[Adjacency, Constants], tuple[quoted.Line, ...]]
-
-
 # The curves that follow from an adjacency, constants, parts, and the unit where that is a person.
 Curves = Callable[[Adjacency, Constants, tuple[Statement, ...], Unit | None], tuple[Curve, ...]]
 
@@ -48,14 +44,12 @@ class Rule:
     Attributes:
         curves: computes them; ``DeclarationError`` where the constants contradict each other.
         constants: all of them, each with its check.
-        lines: the assumptions that the theorem needs, of an adjacency and constants.
         optional: constants that only some records have.
         parts: the least and the most number of parts.
     """
 
     curves: Curves
     constants: fields.Fields
-    lines: Lines
     optional: fields.Fields = field(default_factory=dict)
     parts: tuple[float, float] = (0, 0)
 
@@ -64,83 +58,48 @@ def _of_constants(curves: Callable[[Constants], tuple[Curve, ...]]) -> Curves:
     return lambda adjacency, c, parts, unit: curves(c)
 
 
-def _related(*lines: str) -> Lines:
-    """These, and what the numbers are for, where the numbers themselves do not show it."""
-    return lambda adjacency, c: quoted.exactly(*lines, quoted.RELATION[adjacency])
-
-
-def _plainly(*lines: str) -> Lines:
-    """These alone: the numbers, or the parts, show the adjacency."""
-    return lambda adjacency, c: quoted.exactly(*lines)
-
-
-def _moved(norm: str) -> Lines:
-    return lambda adjacency, c: quoted.exactly(quoted.moves(c["what"], norm), quoted.RELATION[adjacency])
-
-
-def _of_rows(*lines: str) -> Lines:
-    """The same of constants that name a number of rows."""
-
-    def needed(adjacency: Adjacency, c: Constants) -> tuple[quoted.Line, ...]:
-        bound = [quoted.no_more_rows(c["n"])] if adjacency == "add_remove" else []
-        return quoted.exactly(*lines, quoted.RELATION[adjacency], *bound)
-
-    return needed
-
-
-_POSTERIOR = _related(quoted.EVERY_DATA_SET, quoted.EXACT_DRAW)
-_CONJUGATE = _of_rows(quoted.CONJUGATE, quoted.IN_DOMAIN, quoted.EXACT_DRAW)
-_STAGES = _related(quoted.BUDGET_FIRST, quoted.STAGES_HOLD)
 _ROWS = {"num_rows": fields.is_count}
 
 
 def _conjugate_rule(family: str, constants: fields.Fields) -> Rule:
-    return Rule(
-        lambda adjacency, c, parts, unit: (conjugate_points(family, adjacency, c),), constants, _CONJUGATE
-    )
+    return Rule(lambda adjacency, c, parts, unit: (conjugate_points(family, adjacency, c),), constants)
 
 
 RULES: Mapping[str, Rule] = {
     "posterior.strongly_log_concave": Rule(
         _of_constants(mechanisms.strongly_log_concave_curves),
         {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive},
-        _POSTERIOR,
         optional=_ROWS,
     ),
     "posterior.bounded_gradient": Rule(
         _of_constants(mechanisms.bounded_gradient_curves),
         {"gradient_bound": fields.is_bound, "prior_strong_convexity": fields.is_positive},
-        _POSTERIOR,
         optional=_ROWS,
     ),
     "posterior.beta_binomial": _conjugate_rule("beta_binomial", fields.BETA_BINOMIAL),
     "posterior.dirichlet_categorical": _conjugate_rule("dirichlet_categorical", fields.DIRICHLET_CATEGORICAL),
     "posterior.gamma_poisson": _conjugate_rule("gamma_poisson", fields.GAMMA_POISSON),
-    "noise.laplace": Rule(_of_constants(mechanisms.laplace_curves), fields.LAPLACE, _moved("L1")),
-    "noise.gaussian": Rule(_of_constants(mechanisms.gaussian_curves), fields.GAUSSIAN, _moved("L2")),
+    "noise.laplace": Rule(_of_constants(mechanisms.laplace_curves), fields.LAPLACE),
+    "noise.gaussian": Rule(_of_constants(mechanisms.gaussian_curves), fields.GAUSSIAN),
     "noise.second_moments": Rule(
         lambda adjacency, c, parts, unit: mechanisms.second_moments_curves(adjacency, c),
         fields.SECOND_MOMENTS,
-        _plainly(quoted.CLIPPED_RADIUS, quoted.ONE_DRAW),
     ),
-    "langevin": Rule(langevin_curves, fields.LANGEVIN, quoted.of_langevin, optional=fields.LANGEVIN_OPTIONAL),
-    "average": Rule(average_curves, fields.AVERAGE, quoted.of_average, optional=fields.KEPT, parts=(1, 1)),
+    "langevin": Rule(langevin_curves, fields.LANGEVIN, optional=fields.LANGEVIN_OPTIONAL),
+    "average": Rule(average_curves, fields.AVERAGE, optional=fields.KEPT, parts=(1, 1)),
     "composition": Rule(
         lambda adjacency, c, parts, unit: composition_curves(c, parts),
         fields.COMPOSITION,
-        _plainly(quoted.INDEPENDENT),
         parts=(1, math.inf),
     ),
     "group": Rule(
         lambda adjacency, c, parts, unit: group_curves(c, parts),
         {"rows": fields.is_count},
-        lambda adjacency, c: quoted.exactly(quoted.at_most_rows(c["rows"])),
         parts=(1, 1),
     ),
     "adaptive": Rule(
         lambda adjacency, c, parts, unit: adaptive_curves(c, parts),
         {"budget": fields.is_positive},
-        _STAGES,
         parts=(0, math.inf),
     ),
 }
@@ -208,10 +167,6 @@ def _check(record: Constants) -> None:
         raise DeclarationError(f"no function is known for the rule {name!r}.")
     rule = RULES[name]
     check_fields(f"rule {name!r}", constants, rule.constants, rule.optional)
-    if name != "average" and COUPLING in argument["assumptions"]:
-        raise DeclarationError(
-            f"rule {name!r} does not hold the constants of the coupled chains: it cannot be verified."
-        )
     if not rule.parts[0] <= len(parts) <= rule.parts[1]:
         raise DeclarationError(f"rule {name!r}: {len(parts)} parts.")
     for index, part in enumerate(parts):
@@ -222,34 +177,28 @@ def _check(record: Constants) -> None:
         if part["adjacency"] != adjacency:
             raise DeclarationError(f"part {index} speaks of adjacency {part['adjacency']!r}.")
     unit = _checked_unit(record)
+    said = argument["theorem"], argument["assumptions"]
     try:
-        lost = missing(rule.lines(adjacency, constants), argument["assumptions"])
-        wanted: list[object] = []
-        if lost is None:
-            with warnings.catch_warnings():
-                # Extreme constants may overflow on the way; what comes out is compared all the same.
-                warnings.simplefilter("ignore", RuntimeWarning)
-                found = rule.curves(adjacency, constants, tuple(map(Statement.from_dict, parts)), unit)
-                wanted = [unplain(plain(curve.to_dict())) for curve in found]
+        check_words(name, adjacency, constants, len(parts), unit, said)
+        with warnings.catch_warnings():
+            # Extreme constants may overflow on the way; what comes out is compared all the same.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found = rule.curves(adjacency, constants, tuple(map(Statement.from_dict, parts)), unit)
+            wanted = [unplain(plain(curve.to_dict())) for curve in found]
     except (PrivateMCMCError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DeclarationError(
             f"rule {name!r}: the constants are incomplete or contradict each other ({error})."
         ) from error
-    if lost is not None:
-        raise DeclarationError(f"rule {name!r}: without the assumption {lost!r} it cannot be verified.")
-    for curve in record["curves"]:
-        if not any(_same(curve, candidate) for candidate in wanted):
+    if len(record["curves"]) != len(wanted):
+        raise DeclarationError(f"rule {name!r}: the constants give {len(wanted)} curves.")
+    for curve, other in zip(record["curves"], wanted, strict=True):
+        if not _same(curve, other):
             raise DeclarationError(f"rule {name!r}: the constants do not give the curve {curve}.")
 
 
 def _checked_unit(record: Constants) -> Unit | None:
-    """What the record protects if that is no row: said in a sentence, and by all its parts."""
+    """What the record protects if that is no row: by all its parts too."""
     unit = Unit(**record["unit"]) if "unit" in record else None
-    if unit is None:
-        if any(line.startswith(PERSONS) for line in record["argument"]["assumptions"]):
-            raise DeclarationError("a statement of persons without its unit cannot be verified.")
-    elif lost := missing(exactly(of_persons(unit)), record["argument"]["assumptions"]):
-        raise DeclarationError(f"without the assumption {lost!r} it cannot be verified.")
     for index, part in enumerate(record["parts"]):
         own = Unit(**part["unit"]) if "unit" in part else None
         if unit is not None and own is not None and unit.name == own.name and own.rows <= unit.rows:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from private_mcmc.accounting.assumptions import PERSONS, of_persons
+from private_mcmc.accounting.assumptions import PERSONS, of_persons, words_of
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.product import curve_from_dict
 from private_mcmc.errors import DeclarationError
@@ -43,6 +43,12 @@ class Argument:
     assumptions: tuple[str, ...]
     constants: Constants
     rule: str
+
+    @classmethod
+    def of(cls, rule: str, adjacency: Adjacency, constants: Constants, parts: int = 0) -> Argument:
+        """That of a rule: its words follow from adjacency, constants and number of parts."""
+        theorem, lines = words_of(rule, adjacency, constants, parts)
+        return cls(theorem, tuple(line[0] for line in lines), constants, rule)
 
     def to_dict(self) -> Record:
         """Plain JSON types."""

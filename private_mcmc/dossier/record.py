@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from private_mcmc.accounting import Statement
+from private_mcmc.accounting.assumptions import NOT_PRIVATE
 from private_mcmc.accounting.risk import Risk, risk
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
@@ -173,7 +174,7 @@ class StudyRecord:
     def seeded(self) -> bool:
         """Whether the caller chose the randomness: then nothing here is private."""
         lines = self.price.argument.assumptions
-        return self.randomness.get("source") == "caller" or any("NOT PRIVATE" in line for line in lines)
+        return self.randomness.get("source") == "caller" or NOT_PRIVATE in lines
 
     @cached_property
     def design(self) -> Design:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from private_mcmc.accounting import Statement
+from private_mcmc.accounting.assumptions import NOT_PRIVATE
 from private_mcmc.errors import (
     DeclarationError,
     LedgerError,
@@ -122,8 +123,7 @@ def marked(statement: Statement, provenance: Provenance) -> Statement:
     if not provenance.reproducible:
         return statement
     argument = statement.argument
-    void = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
-    return replace(statement, argument=replace(argument, assumptions=(void, *argument.assumptions)))
+    return replace(statement, argument=replace(argument, assumptions=(NOT_PRIVATE, *argument.assumptions)))
 
 
 @dataclass(frozen=True, eq=False)

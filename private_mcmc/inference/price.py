@@ -49,9 +49,8 @@ def price(
     if expectations is not None:
         _check_contraction(schedule, proved)
         planned = plan_expectations(expectations, reading, schedule, proved, target)
-        return Price(accounting.capped(planned.statement, schedule.num_rows), schedule, planned)
-    stated = accounting.langevin_statement(schedule, proved)
-    return Price(accounting.capped(stated, schedule.num_rows), schedule)
+        return Price(planned.statement, schedule, planned)
+    return Price(accounting.langevin_statement(schedule, proved), schedule)
 
 
 # The largest share of what one row moves that rounding may move a step.

@@ -76,7 +76,6 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
         prior_convex=row_model.prior.convex,
         convex=convex_rows and row_model.prior.convex,
         gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * UP_LONG,
-        source=rows.why,
     )
 
 

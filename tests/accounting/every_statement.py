@@ -11,7 +11,7 @@ from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.schedule import Average, Batch, Schedule
 from private_mcmc.target import Unit
 
-CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
+CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0)
 BOUNDED = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=1.0, smoothness=9.0, gradient_bound=3.0)
 
 

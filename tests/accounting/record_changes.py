@@ -33,8 +33,6 @@ SMALLER = (
     {"kind": "concentrated", "rho": 0.0},
     {"kind": "points", "points": [[0.0, 0.0]]},
 )
-# Lines that explain an assumption which the rule needs and the record quotes itself, or that a caller adds.
-EXPLANATIONS = ("the constants are proved by", "rows are clipped to the declared bounds")
 
 
 @dataclass(frozen=True)
@@ -147,8 +145,6 @@ def why_true(before: Mapping[str, Any], change: Change) -> str | None:
         return None
     return (
         _provenance(path)
-        or _fewer_curves(path, before, after)
-        or _same_assumptions(path, before, after)
         or _same_parts(path, before, after)
         or _after_the_last_release(path, after)
         or _same_by_oracle(path, after)
@@ -157,27 +153,7 @@ def why_true(before: Mapping[str, Any], change: Change) -> str | None:
 
 def _provenance(path: tuple[Any, ...]) -> str | None:
     """Nothing is derived from these; a name that two parts share is refused."""
-    if path == ("argument", "theorem"):
-        return "the theorem's name is for readers: the rule says what was used"
     return "the run's identity only keeps it from being counted twice" if path == ("mechanism",) else None
-
-
-def _fewer_curves(path: tuple[Any, ...], before: Any, after: Any) -> str | None:
-    holding = list(before["curves"])
-    holding += [curve | {"kind": "pure"} for curve in holding if curve["kind"] == "laplace"]
-    if path[:1] == ("curves",) and all(curve in holding for curve in after["curves"]):
-        return "the claim is a weaker one: some of the curves that hold, or ε-DP of a Laplace draw"
-    return None
-
-
-def _same_assumptions(path: tuple[Any, ...], before: Any, after: Any) -> str | None:
-    """All lines that the rule's theorem needs are there; lines that explain them may go, others may come."""
-    if path[:2] != ("argument", "assumptions"):
-        return None
-    lost = set(before["argument"]["assumptions"]) - set(after["argument"]["assumptions"])
-    if all(line.startswith(EXPLANATIONS) for line in lost):
-        return "the same assumptions, but for a line that explains one of them"
-    return None
 
 
 def _same_parts(path: tuple[Any, ...], before: Any, after: Any) -> str | None:

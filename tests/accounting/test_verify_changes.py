@@ -123,6 +123,31 @@ def test_a_record_without_curves_claims_nothing_and_is_not_verified():
     assert not acc.verify(ALL["path"] | {"curves": []})
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_every_word_of_a_statement_follows_from_its_constants(name):
+    """A theorem and sentences beside those needed were taken as they came: whatever they said was verified."""
+    for part in range(len(parts_of(ALL[name]))):
+        for place in ("theorem", "assumptions"):
+            record = copy.deepcopy(ALL[name])
+            argument = parts_of(record)[part]["argument"]
+            if place == "theorem":
+                argument["theorem"] += ", and the rows are safe for ever"
+            else:
+                argument["assumptions"] += ["nobody is in the data"]
+            found = acc.verify(record)
+            assert not found and "cannot be verified" in found.reason
+
+
+def test_a_path_rests_on_no_constant_of_the_potential_and_its_record_has_none():
+    for field, value in {"strong_convexity": 0.5, "smoothness": 2.0, "gradient_bound": 3.0}.items():
+        record = copy.deepcopy(ALL["path"])
+        record["argument"]["constants"][field] = value
+        assert not acc.verify(record)
+    assert acc.langevin_statement(schedule(), acc.Curvature(strong_convexity=1.0, smoothness=2.0)) == (
+        acc.langevin_statement(schedule())
+    )
+
+
 def test_one_run_is_not_composed_with_itself():
     path = acc.langevin_statement(schedule()).of("a run")
     other = acc.gaussian(adjacency="replace_one", sensitivity=1.0, scale=3.0).of("a run")

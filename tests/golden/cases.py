@@ -32,7 +32,7 @@ TARGET = pmc.Target(1e4, 1e-6)
 LINEAR_ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-1, 1))
 LOGISTIC_ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
 # Δ, μ and L of a contracting chain of the accountant's own numbers.
-CONTRACTING = acc.Curvature(strong_convexity=1.0, smoothness=50.0, source="a lemma")
+CONTRACTING = acc.Curvature(strong_convexity=1.0, smoothness=50.0)
 
 Json = dict[str, Any]
 

@@ -42,7 +42,7 @@ def apart(decision) -> tuple[np.ndarray, np.ndarray]:
     program = langevin_program(decision.reading, schedule)
     keys = StepKeys(jax.random.key(1))
     phi = modulus(schedule, pmc.accounting.Curvature(
-        strong_convexity=1.0, smoothness=2.0, source="a Normal prior and a row"
+        strong_convexity=1.0, smoothness=2.0
     ), 1e-3, sensitivity(schedule))  # fmt: skip
     with jax.enable_x64(True):
         rows = {"y": jnp.ones(1)}

@@ -10,7 +10,6 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from private_mcmc.accounting import assumptions
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
@@ -36,30 +35,10 @@ from private_mcmc.accounting.langevin.sensitivity import (
 from private_mcmc.accounting.langevin.shifts import ShiftBound, affine, affine_after, certify, last_state
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants
+from private_mcmc.records import Constants, Record
 from private_mcmc.schedule import Average, Matrix, Schedule
 
 _MOST_RATIOS = 64
-
-PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
-BOX = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
-SHIFT = "shifted interpolation (Bok, Su, Altschuler 2024) with a modulus of the Langevin map"
-SAMPLED_PATH = {
-    "add_remove": "Poisson-sampled Gaussian steps, composed by their privacy loss",
-    "replace_one": "Poisson-sampled Gaussian steps under replacement, composed by their privacy loss",
-    "fixed": "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018), composed by "
-    "their privacy loss",
-}
-SAMPLED_LAST = "Poisson-sampled steps and shifts with a split noise (after Bravo, Flores-Mella, Guzmán, §5)"
-
-
-@dataclass(frozen=True)
-class Bound:
-    """Why a curve holds, and the record from which ``curve`` computes it."""
-
-    theorem: str
-    assumptions: tuple[str, ...]
-    record: Constants
 
 
 def curve(run: Run, known: Curvature, record: Constants) -> Curve:
@@ -88,12 +67,12 @@ def curve(run: Run, known: Curvature, record: Constants) -> Curve:
     raise DeclarationError(f"no bound {kind!r} is known.")
 
 
-def proposals(schedule: Schedule, run: Run, known: Curvature) -> list[Bound]:
+def proposals(schedule: Schedule, run: Run, known: Curvature) -> list[Record]:
     """Bounds that may be the best; any other would be checked alike. ``run``: the schedule's record, read."""
     found = [*_sampled_path(run), *_sampled_last(schedule, run, known)]
     if schedule.clips is not None:
-        return [*found, Bound(BOX, (assumptions.BOXED_ROWS,), {"kind": "box path"})]
-    return [*found, *_stretches(schedule, run, known), Bound(PATH, (), {"kind": "path"})]
+        return [*found, {"kind": "box path"}]
+    return [*found, *_stretches(schedule, run, known), {"kind": "path"}]
 
 
 def released_steps(schedule: Run) -> tuple[int, ...]:
@@ -151,11 +130,8 @@ def box_curve(schedule: Schedule) -> Gaussian:
     return for_chains(product_up(time, 0.5, corner), schedule)
 
 
-def _sampled_path(run: Run) -> list[Bound]:
-    if run.batch is None:
-        return []
-    rests_on = (*assumptions.BATCHES[run.batch.scheme], assumptions.HIDDEN_BATCHES)
-    return [Bound(SAMPLED_PATH[sampled_pair(run)], rests_on, {"kind": "sampled path"})]
+def _sampled_path(run: Run) -> list[Record]:
+    return [] if run.batch is None else [{"kind": "sampled path"}]
 
 
 def sampled_path_curve(run: Run) -> Curve:
@@ -197,7 +173,7 @@ def _coarsened(counts: Counter[float]) -> Counter[float]:
     return coarse
 
 
-def _stretches(schedule: Schedule, run: Run, known: Curvature) -> list[Bound]:
+def _stretches(schedule: Schedule, run: Run, known: Curvature) -> list[Record]:
     """Shifts, stretch by stretch between released states, as if the batches were known."""
     if not noise_ratio(schedule)[1] or run.release == "path":
         return []
@@ -212,11 +188,7 @@ def _stretches(schedule: Schedule, run: Run, known: Curvature) -> list[Bound]:
         bound = found[sizes]
         fields = {"first": bound.first, "from_diameter": bound.from_diameter, "shifts": bound.shifts}
         records.append({"steps": late - early, **fields})
-    proved = [f"the constants are proved by {known.source}"] if known.source else []
-    if math.isfinite(run.diameter):
-        proved.append(assumptions.NEAREST_POINT)
-    record = {"kind": "stretches", "stretches": tuple(records)}
-    return [Bound(SHIFT, (assumptions.EVERY_POTENTIAL, *proved), record)]
+    return [{"kind": "stretches", "stretches": tuple(records)}]
 
 
 def _maps(run: Run, known: Curvature, sizes: tuple[float, ...]) -> tuple[Moduli, FloatArray]:
@@ -280,15 +252,14 @@ def _stretch_square(run: Run, known: Curvature, sizes: tuple[float, ...], stretc
     return min([every_step, *(affine(ratio, gap, togo) for ratio, gap in ratios if gap >= 0)])
 
 
-def _sampled_last(schedule: Schedule, run: Run, known: Curvature) -> list[Bound]:
+def _sampled_last(schedule: Schedule, run: Run, known: Curvature) -> list[Record]:
     """Last state of a Poisson-sampled chain with constant steps: every proposed split is a bound."""
     alike = run.batch is not None and run.batch.scheme == "poisson" and len(set(run.step_sizes)) == 1
     if not alike or run.release != "last" or not noise_ratio(schedule)[1]:
         return []
     chain = sampled_chain(run, known)
-    rests_on = (assumptions.POISSON, assumptions.HIDDEN_BATCHES, assumptions.EVERY_BATCH)
     return [
-        Bound(SAMPLED_LAST, rests_on, {"kind": "sampled last", "first": first, "share": share})
+        {"kind": "sampled last", "first": first, "share": share}
         for first, share in (() if chain is None else promising_splits(chain))
     ]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from private_mcmc.accounting import assumptions
-from private_mcmc.accounting.composition import capped
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, ExceptWithProbability
 from private_mcmc.accounting.langevin import bounds
@@ -20,12 +18,7 @@ from private_mcmc.accounting.langevin.moduli import (
     modulus,
 )
 from private_mcmc.accounting.langevin.record import chain_constants, read_chain
-from private_mcmc.accounting.langevin.sensitivity import (
-    Run,
-    gradient_limit,
-    rounding_box,
-    sensitivity,
-)
+from private_mcmc.accounting.langevin.sensitivity import Run, sensitivity
 from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
@@ -46,31 +39,19 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     **Guarantee**: every curve, under ``schedule.adjacency``. **Assumptions**: quoted in its argument.
     """
     bounds.check_states(schedule)
-    curvature = curvature or Curvature()
-    chain = chain_constants(schedule, curvature)
+    # The states of a path are released: nothing about the potential enters.
+    known = Curvature() if curvature is None or schedule.release == "path" else curvature
+    chain = chain_constants(schedule, known)
     run, known = _read(schedule, chain)
-    known = replace(known, source=curvature.source)
     *found, path = bounds.proposals(schedule, run, known)
-    shifts = [bound for bound in found if bound.record["kind"] == "stretches"]
+    shifts = [bound for bound in found if bound["kind"] == "stretches"]
     found = [bound for bound in found if bound not in shifts]
-    costs = [bounds.curve(run, known, bound.record).zcdp for bound in (*shifts, path)]
-    if shifts and costs[0] < costs[1]:
-        found += shifts
-    elif shifts:
-        words = f"{path.theorem}, charged for hidden states too: {_expansion(schedule, curvature)}"
-        found.append(replace(path, theorem=words))
-    else:
-        found.append(path)
-    lines = [*chain_assumptions(schedule), *(line for bound in found for line in bound.assumptions)]
-    constants: dict[str, Constant] = {**chain, "bounds": tuple(dict(bound.record) for bound in found)}
-    argument = Argument(
-        "; and ".join(dict.fromkeys(bound.theorem for bound in found)),
-        tuple(dict.fromkeys(lines)),
-        constants,
-        "langevin",
-    )
+    costs = [bounds.curve(run, known, bound).zcdp for bound in (*shifts, path)]
+    found += shifts if shifts and costs[0] < costs[1] else [path]
+    constants: dict[str, Constant] = {**chain, "bounds": tuple(map(dict, found))}
+    argument = Argument.of("langevin", schedule.adjacency, constants)
     curves = langevin_curves(schedule.adjacency, constants, (), schedule.unit)
-    return of_unit(capped(Statement(schedule.adjacency, curves, argument), schedule.num_rows), schedule.unit)
+    return of_unit(Statement(schedule.adjacency, curves, argument), schedule.unit)
 
 
 def langevin_curves(
@@ -78,6 +59,10 @@ def langevin_curves(
 ) -> tuple[Curve, ...]:
     """The curve of every recorded bound of released states, computed from the record alone."""
     run, known = read_chain(adjacency, c, c["release"], unit)
+    if run.release == "path" and known != Curvature():
+        raise DeclarationError("a path has no constants of the potential: nothing in it rests on them.")
+    if len(c["bounds"]) > len({repr(record) for record in c["bounds"]}):
+        raise DeclarationError("a bound is given twice.")
     return tuple(bounds.curve(run, known, record) for record in c["bounds"])
 
 
@@ -86,34 +71,8 @@ def _read(schedule: Schedule, chain: Constants) -> tuple[Run, Curvature]:
     return read_chain(schedule.adjacency, chain, schedule.release, schedule.unit)
 
 
-def chain_assumptions(schedule: Schedule) -> tuple[str, ...]:
-    """What every statement of a chain rests on."""
-    lines = [assumptions.CLIPPED_ROWS, assumptions.PUBLIC_START, assumptions.GAUSSIAN_NOISE]
-    if schedule.adjacency != "replace_one":
-        # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
-        lines.append(assumptions.RELATION[schedule.adjacency])
-    if schedule.within < math.inf:
-        return (*lines, assumptions.kept_within(schedule.rounding, schedule.within))
-    number = gradient_limit(schedule) if schedule.release == "path" else rounding_box(schedule)
-    return (*lines, assumptions.rounding(schedule.release, f"{number:.3g}"))
-
-
-def _expansion(schedule: Schedule, curvature: Curvature) -> str:
-    """Why no shorter bound was found, in words."""
-    largest = max(schedule.step_sizes)
-    if not curvature.smoothness < float("inf"):
-        return "no smoothness of the potential is proved"
-    if not curvature.convex:
-        return "no convexity of the potential is proved"
-    if not largest * curvature.smoothness < 2:
-        return f"the step size {largest:g} is not below 2/L = {2 / curvature.smoothness:g}"
-    return "the proved contraction does not help over so few steps"
-
-
 Norm = Literal["L1", "L2"]
 
-THEOREM = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-CONVERGENCE = "noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7 and 3.10)"
 _MECHANISM: dict[Norm, str] = {"L1": "noise.laplace", "L2": "noise.gaussian"}
 
 
@@ -239,21 +198,13 @@ def noised_average(
         "norm": norm,
         "joint": joint,
         "failures": failures,
+        "stated": tuple(dict.fromkeys(stated)),
     }
     unit = schedule.unit
     curves = average_curves(schedule.adjacency, constants, (of_unit(noise, unit),), unit)
-    coupled = any(value.slope > 0 and value.slope * distance < value.limit for value in chosen)
-    lines = [assumptions.moved_together(norm, joint), assumptions.RELATION[schedule.adjacency]]
-    lines += [*chain_assumptions(schedule), *stated]
-    lines += assumptions.BATCHES[schedule.batch.scheme] if schedule.batch else ()
-    if coupled:
-        lines += [assumptions.COUPLING, assumptions.EVERY_POTENTIAL]
-        lines += [assumptions.NEAREST_POINT] if math.isfinite(schedule.diameter) else []
-        lines += [f"the constants are proved by {curvature.source}"] if curvature.source else []
-    theorem = CONVERGENCE if failures else THEOREM
-    argument = Argument(theorem, tuple(dict.fromkeys(lines)), constants, "average")
+    argument = Argument.of("average", schedule.adjacency, constants, parts=1)
     statement = Statement(schedule.adjacency, curves, argument, parts=(of_unit(noise, unit),), unit=unit)
-    return of_unit(capped(statement, schedule.num_rows), unit)
+    return of_unit(statement, unit)
 
 
 def average_curves(

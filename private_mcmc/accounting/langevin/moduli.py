@@ -234,7 +234,6 @@ class Curvature:
         convex: ``U_D`` is convex; implied by ``strong_convexity > 0``.
         gradient_bound: ``B ≥ |w Σ ∇v_i|_*``.
         prior_convex: ``K`` is convex; implied by ``prior_strong_convexity > 0``.
-        source: where the proof is, in words.
         prior_slope: ``|∇K(0)|_*``, of which only the size of rounding errors makes use.
 
     ``DeclarationError`` for negative or contradictory constants.
@@ -247,7 +246,6 @@ class Curvature:
     convex: bool = False
     gradient_bound: float = math.inf
     prior_convex: bool = False
-    source: str = ""
     prior_slope: float = math.inf
 
     def __post_init__(self) -> None:
