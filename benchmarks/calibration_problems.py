@@ -137,7 +137,7 @@ class Problem:
     @cached_property
     def _mode(self) -> Array:
         """The non-private posterior's mode, which many rows make its mean."""
-        rows, weights = _distinct(self.reading, self.columns)
+        rows, weights = distinct(self.reading, self.columns)
 
         def potential(theta: jax.Array) -> jax.Array:
             losses = jax.vmap(self.reading.row_loss, in_axes=(None, 0))(theta, rows)
@@ -154,13 +154,13 @@ class Problem:
         """Draws given what a run on these people releases, ``(draws, p)``."""
         policy = self._policy(epsilon)
         history: History = simulate(
-            policy, lambda stage: self._chain(policy, stage), *_distinct(self.reading, people), seed
+            policy, lambda stage: self._chain(policy, stage), *distinct(self.reading, people), seed
         )
         given = posterior_given(self.reading, [history], self.n, jax.random.key(seed), _CHAINS)
         return averaged(policy.conclude(history), given).draws.reshape(-1, self.reading.dim)
 
 
-def _distinct(reading: RowModel, people: Columns) -> tuple[dict[str, Any], Array]:
+def distinct(reading: RowModel, people: Columns) -> tuple[dict[str, Any], Array]:
     """Distinct rows and how many people each stands for."""
     inside = {name: np.asarray(column) for name, column in reading.rows.project(people).items()}
     flat = np.concatenate([column.reshape(len(column), -1) for column in inside.values()], axis=1)

@@ -1,6 +1,7 @@
 """Plans: which mechanisms to buy with a budget, decided from public facts and earlier releases."""
 
 from private_mcmc.planning.policy import Plan, plan
+from private_mcmc.planning.prediction import predict_after
 from private_mcmc.planning.stages import (
     CompletedStage,
     Conclusion,
@@ -30,5 +31,6 @@ __all__ = [
     "of_rows",
     "partial_parts",
     "plan",
+    "predict_after",
     "remaining",
 ]

@@ -1,0 +1,107 @@
+"""The error that releases tell to expect of a plan that is not yet carried out to its end."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from private_mcmc.planning.affine import AffinePolicy
+from private_mcmc.planning.affine_releases import CURVATURE, MOMENTS, RUN, WARM_UP, named
+from private_mcmc.planning.estimates import inverse_of
+from private_mcmc.planning.frontier import Coefficients
+from private_mcmc.planning.stages import Array, Expected, History, PathStage, Prediction
+
+if TYPE_CHECKING:
+    from private_mcmc.planning.policy import Plan
+
+_DRAWS = 400
+# A prediction that no release has shaped is a guess: nine in ten tables are within these factors of it.
+_GUESS = (0.4, 4.0)
+# One from releases is within these.
+_KNOWN = (0.6, 1.7)
+
+
+def predict_after(plan: Plan, releases: History) -> Prediction:
+    """The error to expect of ``plan``, were the stages that are still to be bought carried out.
+
+    A function of releases and public facts alone: post-processing, free. With no releases, or too few to
+    tell, it is the plan's own prediction, which is a guess. Once the next stage is the run, it is computed
+    from the curvature that was released, its noise, and what the rest of the budget buys of a path.
+
+    Args:
+        plan: what was planned.
+        releases: the stages that were carried out, with what they released, in their order.
+
+    Returns:
+        ``rms``: root mean square over coefficients of the expected distance between the private and the
+        exact posterior mean, in sds of the exact posterior. ``low``, ``high``: nine in ten errors of tables
+        with such releases are between them. ``coefficients``: of each its expected error and its sd without
+        privacy, in its own units; their ratio is the error in sds. ``bias`` and ``monte_carlo``: the parts of
+        ``rms`` that bounding rows' influence and privacy's noise have.
+    """
+    policy = plan.policy
+    if not isinstance(policy, AffinePolicy) or not named(releases, CURVATURE):
+        return _guessed(plan.prediction)
+    run = named(releases, RUN)
+    stage = run[0].stage if run else policy.next(releases)
+    if not isinstance(stage, PathStage) or stage.name != RUN:
+        return _guessed(plan.prediction)
+    before = tuple(one for one in releases if one.stage.name != RUN)
+    return _of_run(plan, policy, before, stage)
+
+
+def _guessed(prediction: Prediction) -> Prediction:
+    low, high = _GUESS
+    return prediction._replace(low=low * prediction.rms, high=high * prediction.rms)
+
+
+def _of_run(plan: Plan, policy: AffinePolicy, releases: History, run: PathStage) -> Prediction:
+    """From the covariance that draws will have beyond the exact posterior's, for each curvature allowed.
+
+    A path of time ``T`` at weight ``w`` in the metric ``M`` tells the mean score with noise of covariance
+    ``N = 2M^{-1}/(Tw²)``; with a curvature ``H`` of which the bound leaves the share ``s`` the mode is
+    known up to ``(sH)^{-1}N(sH)^{-1}``.
+    """
+    estimate, _ = policy.moments(named(releases, MOMENTS))
+    curvatures, schedule = named(releases, CURVATURE), run.schedule
+    hessian = policy.hessian(estimate, curvatures)
+    centre = policy.centre(estimate, named(releases, WARM_UP), curvatures)
+    clip = policy.clip_of(schedule)
+    counts = policy.influence_on(releases, "clip" if run.reading is None else "weights")
+    share, bias = counts.curvature_share(clip), counts.bias(clip)
+    weight = schedule.temper / policy.temper
+    information = np.asarray(schedule.preconditioner) * (schedule.total_time * weight**2 / 2)
+    read, errors, sds = plan.planner.read, [], []
+    for one in (hessian, *policy.curvatures(estimate, curvatures)):
+        exact = inverse_of(one + policy.precision)
+        told = share**2 * one @ information @ one
+        both = inverse_of(inverse_of(told) + inverse_of(one))
+        excess = inverse_of(policy.precision + both) - exact + bias**2 * exact
+        sds.append(_sds(read, centre, exact))
+        errors.append(_sds(read, centre, excess))
+    sd = np.exp(np.mean(np.log(np.maximum(sds, 1e-300)), axis=0))
+    error = np.sqrt(np.mean(np.square(np.array(errors) / np.array(sds)), axis=0))
+    rms = math.sqrt(float(np.mean(error**2)))
+    low, high = _KNOWN
+    coefficients = tuple(
+        Expected(name, float(off * width), float(width))
+        for name, off, width in zip(read.names, error, sd, strict=True)
+    )
+    noise = math.sqrt(max(rms**2 - bias**2, 0.0))
+    step = max(schedule.step_sizes) / 4
+    return Prediction(rms, bias, noise, step, low=low * rms, high=high * rms, coefficients=coefficients)
+
+
+def _sds(read: Coefficients, centre: Array, covariance: Array) -> Array:
+    """Of what is read of Normal draws with a public key, ``(coefficients,)``."""
+    normal = np.random.default_rng(0).standard_normal((_DRAWS, len(centre)))
+    normal = (normal - normal.mean(axis=0)) / normal.std(axis=0)
+    draws = centre + normal @ _positive_root(covariance).T
+    return np.stack([each.std(axis=0) for each in read.of(draws).values()])
+
+
+def _positive_root(covariance: Array) -> Array:
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
