@@ -125,7 +125,7 @@ def test_a_record_without_curves_claims_nothing_and_is_not_verified():
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_word_of_a_statement_follows_from_its_constants(name):
-    """A theorem and sentences beside those needed were taken as they came: whatever they said was verified."""
+    """A theorem and sentences beside those needed were taken as they came: and were verified."""
     for part in range(len(parts_of(ALL[name]))):
         for place in ("theorem", "assumptions"):
             record = copy.deepcopy(ALL[name])
