@@ -18,7 +18,7 @@ from .errors import (
     Unprotected,
     UnsupportedModel,
 )
-from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, fit
+from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, Ray, fit
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .planning import Plan, Prediction, plan
 from .preflight import PreflightReport, preflight
@@ -66,6 +66,7 @@ __all__ = [
     "PrivateMCMCError",
     "PrivateSGLD",
     "PrivateULA",
+    "Ray",
     "Real",
     "ReleaseError",
     "ReleasedStates",

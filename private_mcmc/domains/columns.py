@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -227,11 +228,14 @@ def host_column(name: str, column: object) -> HostColumn:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An open file: its number of rows, its columns' types, and ``batches(names, size)`` of rows in order."""
+    """An open file: its number of rows, and its columns' types.
+
+    ``batches(names, size, first, last)``: the rows ``first … last − 1`` in order, at most ``size`` at a time.
+    """
 
     num_rows: int
     types: Fields
-    batches: Callable[[list[str], int], Iterator[Any]]
+    batches: Callable[[list[str], int, int, int], Iterator[Any]]
 
 
 Opener = Callable[[Path], AbstractContextManager[Table]]
@@ -239,45 +243,108 @@ Opener = Callable[[Path], AbstractContextManager[Table]]
 
 @dataclass(frozen=True, eq=False)
 class TableColumn(HostColumn):
-    """One column of a file, or several side by side, as float64; missing values are NaN."""
+    """A column of files, or several side by side, as float64; missing values are NaN.
 
-    file: Written
+    ``counts``: the rows of each file; ``first``: the first of the files' rows that is one of the column's.
+    A file's path tells names that it does not have, as in ``year=2020/part.parquet``.
+    """
+
+    files: tuple[Written, ...]
+    counts: tuple[int, ...]
     names: tuple[str, ...]
     opened: Opener
+    first: int = 0
+
+    def part(self, first: int, last: int) -> TableColumn:
+        """The rows ``first … last − 1`` of the column."""
+        return replace(self, shape=(last - first, *self.shape[1:]), first=self.first + first)
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Consecutive rows, whatever the groups of rows in the file, which is checked before and after."""
+        """Consecutive rows, whatever the groups of rows in the files, which are checked before and after."""
         waiting: list[np.ndarray] = []
-        self.file.check()
-        with self.opened(self.file.path) as table:
-            for batch in table.batches(list(self.names), size):
-                waiting.append(self._numbers(batch))
-                while sum(map(len, waiting)) >= size:
-                    rows = np.concatenate(waiting)
-                    waiting = [rows[size:]]
-                    yield rows[:size]
+        for part in self._batches(size):
+            waiting.append(part)
+            while sum(map(len, waiting)) >= size:
+                rows = np.concatenate(waiting)
+                waiting = [rows[size:]]
+                yield rows[:size]
         if rest := [part for part in waiting if len(part)]:
             yield np.concatenate(rest)
-        self.file.check()
 
-    def _numbers(self, batch: Any) -> npt.NDArray[np.float64]:
+    def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
+        begin, end, here = self.first, self.first + self.shape[0], 0
+        for file, count in zip(self.files, self.counts, strict=True):
+            first, last = max(begin - here, 0), min(end - here, count)
+            here += count
+            if first < last:
+                file.check()
+                told = _told_by(file.path)
+                own = [name for name in self.names if name not in told]
+                with self.opened(file.path) as table:
+                    for batch in table.batches(own, size, first, last):
+                        yield self._numbers(batch, told)
+                file.check()
+
+    def _numbers(self, batch: Any, told: Mapping[str, float]) -> npt.NDArray[np.float64]:
         # One type whatever is missing: an integer column with gaps must not look different from one without.
         parts = [
-            batch.column(name).cast("float64", safe=False).to_numpy(zero_copy_only=False).astype(np.float64)
+            np.full(batch.num_rows, told[name])
+            if name in told
+            else batch.column(name)
+            .cast("float64", safe=False)
+            .to_numpy(zero_copy_only=False)
+            .astype(np.float64)
             for name in self.names
         ]
         return np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
 
 
+def files_of(path: Path, suffix: str) -> list[Path]:
+    """The file itself; of a folder or a pattern all files, in the order of their names."""
+    found = [path]
+    if any(sign in str(path) for sign in "*?[") and not path.exists():
+        found = sorted(Path(one) for one in glob(str(path), recursive=True))
+    elif path.is_dir():
+        found = sorted(path.rglob(f"*{suffix}"))
+    if not found:
+        raise DataSchemaError(f"{path}: there are no such files.")
+    return found
+
+
+def told_by_folders(path: Path) -> dict[str, str]:
+    """What the names of a file's folders say of all its rows, ``year=2020``."""
+    parts = [folder.partition("=") for folder in path.parts[:-1]]
+    return {name: value for name, sign, value in parts if sign and name}
+
+
+def _told_by(path: Path) -> dict[str, float]:
+    """The numbers among it."""
+    found = {}
+    for name, value in told_by_folders(path).items():
+        with suppress(ValueError):
+            found[name] = float(value)
+    return found
+
+
 class _TableFile:
     _opened: Opener
+    _suffix = ""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        with _in_words(self._path):
-            self._file = Written.now(self._path)
-        with self._opened(self._path) as table:
-            self._rows, self._types = table.num_rows, table.types
+        paths = files_of(self._path, self._suffix)
+        files, counts = [], []
+        self._types: Record = {}
+        for one in paths:
+            with _in_words(one):
+                files.append(Written.now(one))
+            with self._opened(one) as table:
+                types = {**dict.fromkeys(_told_by(one), None), **table.types}
+                counts.append(table.num_rows)
+            self._types = self._types or types
+            if types != self._types:
+                raise DataSchemaError(f"{one}: has other columns, or types, than {paths[0]}.")
+        self._files, self._counts = tuple(files), tuple(counts)
 
     def __getitem__(self, names: str | Sequence[str]) -> TableColumn:
         wanted = (names,) if isinstance(names, str) else tuple(names)
@@ -287,10 +354,13 @@ class _TableFile:
         types = _pyarrow().types
         for name in wanted:
             kind = self._types[name]
-            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            of_numbers = types.is_integer, types.is_floating, types.is_boolean
+            # A name of folders has no type: its values are numbers.
+            if kind is not None and not any(check(kind) for check in of_numbers):
                 raise DataSchemaError(f"{self._path}: column {name!r} is {self._types[name]}, not numeric.")
-        shape = (self._rows,) if isinstance(names, str) else (self._rows, len(wanted))
-        return TableColumn(shape, np.dtype(np.float64), self._file, wanted, self._opened)
+        rows = sum(self._counts)
+        shape = (rows,) if isinstance(names, str) else (rows, len(wanted))
+        return TableColumn(shape, np.dtype(np.float64), self._files, self._counts, wanted, self._opened)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._path)!r})"
@@ -313,10 +383,15 @@ def parquet_table(path: Path) -> Iterator[Table]:
     pyarrow = _pyarrow()
     with _in_words(path), pyarrow.parquet.ParquetFile(path) as file:
 
-        def batches(names: list[str], size: int) -> Iterator[Any]:
+        def batches(names: list[str], size: int, first: int, last: int) -> Iterator[Any]:
+            here = 0
             # A reader of the whole file keeps every group it has read.
             for group in range(file.num_row_groups):
-                yield from file.iter_batches(batch_size=size, row_groups=[group], columns=names)
+                count, before = file.metadata.row_group(group).num_rows, here
+                here += count
+                if before < last and first < here:
+                    batches = file.iter_batches(batch_size=size, row_groups=[group], columns=names)
+                    yield from _between(batches, first - before, last - before)
 
         yield Table(int(file.metadata.num_rows), _types_of_fields(path, file.schema_arrow), batches)
 
@@ -327,13 +402,23 @@ def arrow_table(path: Path) -> Iterator[Table]:
     pyarrow = _pyarrow()
     with _in_words(path), pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as file:
 
-        def batches(names: list[str], size: int) -> Iterator[Any]:
-            for number in range(file.num_record_batches):
-                batch = file.get_batch(number).select(names)
-                for first in range(0, batch.num_rows, size):
-                    yield batch.slice(first, size)
+        def batches(names: list[str], size: int, first: int, last: int) -> Iterator[Any]:
+            groups = (file.get_batch(number).select(names) for number in range(file.num_record_batches))
+            for batch in _between(groups, first, last):
+                for begin in range(0, batch.num_rows, size):
+                    yield batch.slice(begin, size)
 
         yield Table(int(file.count_rows()), _types_of_fields(path, file.schema), batches)
+
+
+def _between(batches: Iterable[Any], first: int, last: int) -> Iterator[Any]:
+    """The rows ``first … last − 1`` of consecutive batches."""
+    here = 0
+    for batch in batches:
+        low, high = max(first - here, 0), min(last - here, batch.num_rows)
+        here += batch.num_rows
+        if low < high:
+            yield batch.slice(low, high - low)
 
 
 def _types_of_fields(path: Path, fields: Any) -> Record:
@@ -344,11 +429,12 @@ def _types_of_fields(path: Path, fields: Any) -> Record:
 
 
 class Parquet(_TableFile):
-    """A Parquet file as a source of columns: ``Parquet(path)[["x1", "x2"]]`` for ``X``, ``["y"]`` for ``y``.
+    """Parquet as a source of columns: ``Parquet(path)[["x1", "x2"]]`` for ``X``, ``["y"]`` for ``y``.
 
-    Only the schema and the number of rows are read until a run asks for the rows, which holds one row group
-    of the file at a time. Needs ``pyarrow``
-    (``pip install 'private-mcmc[scale]'``).
+    ``path`` is a file, a folder or a pattern (``"people/year=*/*.parquet"``), whose files are read in the
+    order of their names; numbers in the names of folders (``year=2020``) are columns. Only schemas and
+    numbers of rows are read until a run asks for the rows, which holds one row group at a time. Needs
+    ``pyarrow`` (``pip install 'private-mcmc[scale]'``).
 
     Raises:
         DataSchemaError: for a name that is not in the file, or a column that is not numeric.
@@ -360,7 +446,7 @@ class Parquet(_TableFile):
         (2, 2)
     """
 
-    _opened = staticmethod(parquet_table)
+    _opened, _suffix = staticmethod(parquet_table), ".parquet"
 
 
 class Arrow(_TableFile):
@@ -377,7 +463,7 @@ class Arrow(_TableFile):
         (2,)
     """
 
-    _opened = staticmethod(arrow_table)
+    _opened, _suffix = staticmethod(arrow_table), ".arrow"
 
 
 def _pyarrow() -> Any:

@@ -5,5 +5,6 @@ from private_mcmc.inference.checkpoint import Checkpoint
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute import Execution
 from private_mcmc.inference.fitting import fit
+from private_mcmc.inference.ray_engine import Ray
 
-__all__ = ["Bookkeeping", "Checkpoint", "Execution", "PrivateMCMC", "fit"]
+__all__ = ["Bookkeeping", "Checkpoint", "Execution", "PrivateMCMC", "Ray", "fit"]

@@ -28,7 +28,7 @@ from private_mcmc.domains.columns import (
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout
-from private_mcmc.kernels.partitions import Blocks, Partition
+from private_mcmc.kernels.partitions import Blocks, Engine, Partition
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
 from private_mcmc.target import Target
@@ -213,13 +213,16 @@ def held_rows(
     n: int,
     layout: Layout = ONE_DEVICE,
     rows_on_device: int | None = None,
+    engine: Engine | None = None,
 ) -> Held:
-    """The rows of ``columns``: in blocks where they stay on the host, otherwise on the devices of ``layout``.
+    """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on ``layout``'s devices.
 
     There they are padded to ``layout.slots(n)``. Without a column of presence all are present. Holes are
     zeros before anything else sees them. Over several devices each gets its share, and none ever holds all.
     """
     host, arrays = on_the_host(columns), loaded(columns)
+    if host and engine is not None:
+        return Held(partitions=engine.partitions(host, n))
     if host:
         return Held(partitions=(blocks_of(host, rows_on_device, n),))
     count = len(next(iter(arrays.values())))
@@ -253,14 +256,16 @@ def _projection(rows: Rows) -> Callable[[Mapping[str, jax.Array]], dict[str, jax
     return compiled
 
 
-def streamed(data: Mapping[str, object], rows_on_device: int | None, layout: Layout) -> dict[str, object]:
+def streamed(
+    data: Mapping[str, object], rows_on_device: int | None, layout: Layout, engine: Engine | None = None
+) -> dict[str, object]:
     """The columns as they came, or all of them on the host where one of them asks to stay there."""
-    if rows_on_device is None and not any(on_host(column) for column in data.values()):
+    if rows_on_device is None and engine is None and not any(on_host(column) for column in data.values()):
         return dict(data)
     if layout.mesh is not None:
         raise DeclarationError(
-            "devices=: rows are either streamed to one device or shared by several: load the columns "
-            "(np.asarray)."
+            "devices=: rows are shared by devices, streamed to one, or held by an engine: load the columns "
+            "(np.asarray) for the first."
         )
     return {name: host_column(name, column) for name, column in data.items()}
 

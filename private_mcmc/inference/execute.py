@@ -42,6 +42,7 @@ from private_mcmc.kernels import Generator, Streams, clipped_share, public_key
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
 from private_mcmc.kernels.gradient.clipping import whitening, widened
+from private_mcmc.kernels.partitions import Engine
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import EXACT
 from private_mcmc.model.row_model import model_marks
@@ -75,6 +76,7 @@ class Execution:
     Attributes:
         chain_method: ``"vectorized"``, ``"parallel"`` (chains over devices) or ``"sequential"``.
         devices: how many devices share the rows, or which; the default device if left out.
+        engine: rows in the memory of other processes or machines: :class:`private_mcmc.Ray`.
         rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
             ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
             streamed in any case.
@@ -91,6 +93,7 @@ class Execution:
 
     chain_method: ChainMethod = "vectorized"
     devices: Devices = None
+    engine: Engine | None = None
     rows_on_device: int | None = None
     curator: bool = False
     generator: Generator = "chacha20"
@@ -270,7 +273,8 @@ class DeclaredRun:
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
     ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, on the host where they are streamed, and their public number of rows."""
-        place = partial(streamed, rows_on_device=self.execution.rows_on_device, layout=self.layout)
+        size, engine = self.execution.rows_on_device, self.execution.engine
+        place = partial(streamed, rows_on_device=size, layout=self.layout, engine=engine)
         columns, n = checked(self.declared, args, named, present, place)
         if self.execution.curator and on_the_host(columns):
             raise DeclarationError("curator=True: only where all rows are on the device.")
@@ -306,7 +310,8 @@ class DeclaredRun:
         decision = self.decide(n)
         schedule, streams = decision.schedule, trial_streams(generator)
         start = checked_start(self.execution.init_params, schedule)
-        held = held_rows(decision.reading.rows, columns, n, self.layout, self.execution.rows_on_device)
+        size, engine = self.execution.rows_on_device, self.execution.engine
+        held = held_rows(decision.reading.rows, columns, n, self.layout, size, engine)
         runner = decision.partitioned_runner if held.partitions else decision.runner
         runner.try_out(start, *held.given, streams)
         held.placed(streams.start, self.declared, self.layout)

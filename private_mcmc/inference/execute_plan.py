@@ -54,23 +54,26 @@ from private_mcmc.planning import (
     Stage,
     of_rows,
 )
-from private_mcmc.release import ReleasedStates, StateGrid, state_grid
+from private_mcmc.release import CountsPlan, ReleasedStates, SecondMomentsPlan, StateGrid, state_grid
 from private_mcmc.release.noise import gaussian_noise
 from private_mcmc.schedule import Schedule
 
 Rows = dict[str, jax.Array]
 
 
+def _sums(mechanism: SecondMomentsPlan | CountsPlan, found: np.ndarray, present: np.ndarray) -> Array:
+    """The sums of a mechanism over the rows that are present."""
+    if isinstance(mechanism, CountsPlan):
+        return mechanism.sums(found, present)
+    apart = (slice(None), *(None,) * (found.ndim - 1))
+    return mechanism.sums(np.where(present[apart], found, 0.0))
+
+
 def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> CompletedStage:
     """What a query releases: of the sums of all rows."""
     function = stage.vectors if isinstance(stage, MomentsStage) else stage.cell
 
-    def sums(found: np.ndarray, present: np.ndarray) -> Array:
-        if not isinstance(stage, MomentsStage):
-            return stage.mechanism.sums(found, present)
-        apart = (slice(None), *(None,) * (found.ndim - 1))
-        return stage.mechanism.sums(np.where(present[apart], found, 0.0))
-
+    sums = partial(_sums, stage.mechanism)
     if held.partitions:
         mapped = plan.reading.rows.project
         question = Question(
@@ -118,8 +121,9 @@ class PlannedRun:
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
     ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, those of files read whole unless blocks of rows are asked for."""
-        size = self.execution.rows_on_device
-        place = in_memory if size is None else partial(streamed, rows_on_device=size, layout=self.layout)
+        size, engine = self.execution.rows_on_device, self.execution.engine
+        elsewhere = partial(streamed, rows_on_device=size, layout=self.layout, engine=engine)
+        place = in_memory if (size, engine) == (None, None) else elsewhere
         columns, n = checked(self.declared, args, named, present, place)
         if self.execution.curator and on_the_host(columns):
             raise DeclarationError("curator=True: only where all rows are on the device.")
@@ -146,7 +150,8 @@ class PlannedRun:
         _admitted(plan, plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        held = held_rows(plan.reading.rows, columns, n, self.layout, self.execution.rows_on_device)
+        size, engine = self.execution.rows_on_device, self.execution.engine
+        held = held_rows(plan.reading.rows, columns, n, self.layout, size, engine)
         held.placed(trial_streams(generator).start, plan, self.layout)
         if isinstance(first, PathStage):
             start = checked_start(first.start, first.schedule)

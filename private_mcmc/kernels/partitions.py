@@ -67,6 +67,13 @@ class Partition(Protocol):
         """``ask(question)(*given)()`` is this partition's answer; asked again, it is the same."""
 
 
+class Engine(Protocol):
+    """Where rows lie besides this process."""
+
+    def partitions(self, columns: Mapping[str, HostColumn], n: int) -> tuple[Partition, ...]:
+        """Partitions of the rows, in their order; one of the columns may be that of presence."""
+
+
 def summed(question: Question, partitions: Sequence[Partition]) -> npt.NDArray[np.float64]:
     """The answers of all partitions, added with one rounding, whatever their order."""
     with jax.enable_x64(True):

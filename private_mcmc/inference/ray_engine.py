@@ -1,0 +1,292 @@
+"""Rows in the memory of a Ray cluster's workers: each holds one partition and answers questions about it.
+
+What a worker is given: places of rows in files, a program of the question (StableHLO of public functions),
+states and keys of batches. The noise, its keys, the ledger and the release stay with the driver. A worker
+that is lost is replaced: its rows are read again, held against a keyed hash of those it had, and asked the
+same question, whose answer is a pure function; nothing that draws noise is ever tried twice. Sums of rows are
+as private as rows: answers travel in pieces that Ray passes in its messages, never as objects of its store,
+which may be written to disk, and what fails at a worker is told by its kind alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import pickle
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.domains.columns import PRESENT, HostColumn, TableColumn
+from private_mcmc.errors import DeclarationError, ReleaseError, construction_checked
+from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
+from private_mcmc.model.ir.flatten import abstract
+from private_mcmc.target import check_count
+
+# Ray passes what is smaller than 100 KiB within a message, and keeps the rest in a store that spills to disk.
+_PIECE = 2**16
+_ATTEMPTS = 3
+
+
+@construction_checked
+@dataclass(frozen=True, kw_only=True)
+class Ray:
+    """Rows in the memory of ``workers`` of a Ray cluster, for ``Execution(engine=…)``.
+
+    Columns are of files that every worker can read under the same paths (:class:`private_mcmc.Parquet`, a
+    folder of them, or :class:`private_mcmc.Arrow`); none passes through the driver to a worker. Workers and
+    the network between them are trusted as the driver is: encrypt it (``RAY_USE_TLS=1``).
+
+    Attributes:
+        workers: among how many the rows are divided, in order; a run on as many is the same bit for bit.
+        address: of a running cluster (``"auto"``, ``"ray://…"``); left out: one on this machine is started,
+            or the one that this process is connected to is used.
+        cpus: of each worker.
+
+    Example:
+        >>> pmc.Ray(workers=4).workers
+        4
+    """
+
+    workers: int = 2
+    address: str | None = None
+    cpus: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count("workers", self.workers)
+
+    def partitions(self, columns: Mapping[str, HostColumn], n: int) -> tuple[Partition, ...]:
+        """The rows of ``columns`` divided among new workers, which read them now."""
+        wrong = sorted(name for name, column in columns.items() if not isinstance(column, TableColumn))
+        if wrong:
+            raise DeclarationError(
+                f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
+                "pmc.Parquet or pmc.Arrow."
+            )
+        self._connected()
+        number = len(next(iter(columns.values())).schema)
+        size, key = max(1, -(-number // self.workers)), secrets.token_bytes(32)
+        of_files = {name: one for name, one in columns.items() if isinstance(one, TableColumn)}
+        workers = []
+        for first in range(0, max(number, 1), size):
+            own = {name: one.part(first, min(first + size, number)) for name, one in of_files.items()}
+            workers.append(_Partition(self, own, size, first, key))
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.check()
+        return tuple(workers)
+
+    def _connected(self) -> None:
+        ray = _ray()
+        if not ray.is_initialized():
+            ray.init(address=self.address, log_to_driver=False, include_dashboard=None)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise DeclarationError("engine=Ray(…) needs Ray: pip install 'private-mcmc[ray]'.") from error
+    return ray
+
+
+@dataclass(eq=False)
+class _Partition:
+    """One worker's rows, ``size`` slots from the row ``first`` on, and how to have them read again."""
+
+    engine: Ray
+    columns: Mapping[str, TableColumn]
+    size: int
+    first: int
+    key: bytes = field(repr=False)
+    _worker: Any = None
+    _mark: Any = None
+    _digest: bytes = field(default=b"", repr=False)
+    _programs: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    def start(self) -> None:
+        """Begin to read the rows at a new worker."""
+        actor = _ray().remote(num_cpus=self.engine.cpus, max_restarts=0, max_task_retries=0)(_Worker)
+        self._worker = actor.remote()
+        place = pickle.dumps((dict(self.columns), self.size, self.first, self.key))
+        self._mark = self._worker.load.remote(place)
+
+    def check(self) -> None:
+        """Wait until they are read; refuse other rows than those that were read before."""
+        digest = _found(_ray().get(self._mark))
+        if self._digest and not hmac.compare_digest(self._digest, digest):
+            raise ReleaseError(
+                "a worker that took the place of a lost one reads other rows than that had: nothing more is "
+                "done with them. Start again, on files that nobody writes to."
+            )
+        self._digest = digest
+
+    def ask(self, question: Question) -> Ask:
+        """The question at the worker; where that is lost, once more at another one."""
+        name, program = secrets.token_hex(8), b""
+
+        def started(*given: Any) -> Callable[[], Any]:
+            nonlocal program
+            if not program:
+                program = _exported(question, self.columns, self.size, given)
+                self._told(name, program)
+            sent = pickle.dumps([_plain(leaf) for leaf in jax.tree.leaves(given)])
+            first = self._asked(name, sent)
+            return partial(self._awaited, name, program, sent, first)
+
+        return started
+
+    def _told(self, name: str, program: bytes) -> None:
+        self._programs[name] = program
+        # Programs are made of public functions: Ray's store may hold them.
+        self._worker.learn.remote(name, program)
+
+    def _asked(self, name: str, sent: bytes) -> Any:
+        """One question; a worker does what it is told in order."""
+        *pieces, last = _cut(sent)
+        for piece in pieces:
+            self._worker.receive.remote(piece)
+        return self._worker.answer.remote(name, last)
+
+    def _awaited(self, name: str, program: bytes, sent: bytes, reference: Any) -> Any:
+        ray = _ray()
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    self.start()
+                    self.check()
+                    for known, text in self._programs.items():
+                        self._worker.learn.remote(known, text)
+                    reference = self._asked(name, sent)
+                pieces, number = [], _found(ray.get(reference))
+                for place in range(number):
+                    pieces.append(_found(ray.get(self._worker.piece.remote(place))))
+                return jnp.asarray(pickle.loads(b"".join(pieces)))
+            except ray.exceptions.RayActorError:
+                continue
+        raise ReleaseError(f"rows from {self.first} on: {_ATTEMPTS} workers were lost, one after the other.")
+
+
+def _cut(content: bytes) -> list[bytes]:
+    return [content[first : first + _PIECE] for first in range(0, max(len(content), 1), _PIECE)]
+
+
+def _found(answer: tuple[bool, Any]) -> Any:
+    done, found = answer
+    if not done:
+        raise ReleaseError(f"a worker could not answer ({found}).")
+    return found
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    """An array; of a key its words."""
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(leaf))
+    return np.asarray(leaf)
+
+
+def _restored(like: Any, words: jax.Array) -> jax.Array:
+    """The key that ``like`` is, from its words; other arrays as they are."""
+    if isinstance(like, jax.Array) and jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
+        kind = jax.random.key_impl(like)
+        key: jax.Array = jax.random.wrap_key_data(words, impl=kind)
+        return key
+    return words
+
+
+def _exported(question: Question, columns: Mapping[str, TableColumn], size: int, given: Any) -> bytes:
+    """The question as a program for arrays of these shapes: what is public of it, in JAX's own form."""
+    leaves, tree = jax.tree.flatten(given)
+    names = [name for name in columns if name != PRESENT]
+    with jax.enable_x64(True):
+        raw = {name: abstract((size, *columns[name].shape[1:]), columns[name].dtype) for name in names}
+        present = abstract((size,), np.bool_)
+        kept = jax.eval_shape(question.prepare, raw, present)
+        shapes, kept_tree = jax.tree.flatten(kept)
+
+        def prepare(columns: Any, present: jax.Array) -> list[jax.Array]:
+            return jax.tree.leaves(question.prepare(columns, present))
+
+        def answer(kept: list[jax.Array], first: jax.Array, plain: list[jax.Array]) -> jax.Array:
+            keys = [_restored(like, words) for like, words in zip(leaves, plain, strict=True)]
+            return question.answer(
+                jax.tree.unflatten(kept_tree, kept), first, *jax.tree.unflatten(tree, keys)
+            )
+
+        plain = [_plain(leaf) for leaf in leaves]
+        first = abstract((), np.int64)
+        sent = [abstract(one.shape, one.dtype) for one in plain]
+        programs = (
+            bytes(jax.export.export(jax.jit(prepare))(raw, present).serialize()),
+            bytes(jax.export.export(jax.jit(answer))(shapes, first, sent).serialize()),
+        )
+    return pickle.dumps((*programs, question.reduce))
+
+
+class _Worker:
+    """What a worker does: it holds rows and answers; every error leaves by its kind alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+        self._sent: list[bytes] = []
+        self._pieces: list[bytes] = []
+
+    def load(self, place: bytes) -> tuple[bool, Any]:
+        """Read the rows; a keyed hash of them."""
+        return _guarded(self._load, place)
+
+    def learn(self, name: str, program: bytes) -> None:
+        """Keep a question under a name."""
+        self._known[name] = program
+
+    def receive(self, piece: bytes) -> None:
+        """A part of what the next question is asked with."""
+        self._sent.append(piece)
+
+    def answer(self, name: str, last: bytes) -> tuple[bool, Any]:
+        """Compute an answer; in how many pieces it is there."""
+        sent, self._sent = b"".join([*self._sent, last]), []
+        return _guarded(self._answer, name, sent)
+
+    def piece(self, place: int) -> tuple[bool, Any]:
+        """One of them."""
+        return _guarded(lambda: self._pieces[place])
+
+    def _load(self, place: bytes) -> bytes:
+        columns, size, self._first, key = pickle.loads(place)
+        rows = Blocks(columns, size, columns.pop(PRESENT, None))
+        block = next(iter(rows))
+        mark = hmac.new(key, block.present.tobytes(), hashlib.sha256)
+        for column in block.columns.values():
+            mark.update(np.ascontiguousarray(column).tobytes())
+        with jax.enable_x64(True):
+            self._columns = {name: jnp.asarray(column) for name, column in block.columns.items()}
+            self._present = block.present
+        return mark.digest()
+
+    def _answer(self, name: str, sent: bytes) -> int:
+        with jax.enable_x64(True):
+            if isinstance(self._known[name], bytes):
+                prepare, answer, reduce = pickle.loads(self._known[name])
+                kept = jax.jit(jax.export.deserialize(prepare).call)(self._columns, self._present)
+                self._known[name] = kept, jax.jit(jax.export.deserialize(answer).call), reduce
+            kept, answer, reduce = self._known[name]
+            found = np.asarray(answer(kept, jnp.int64(self._first), pickle.loads(sent)))
+        self._pieces = _cut(pickle.dumps(found if reduce is None else reduce(found, self._present)))
+        return len(self._pieces)
+
+
+def _guarded(action: Callable[..., Any], *given: Any) -> tuple[bool, Any]:
+    """What an action gives, or the kind of its error: a message may quote rows, and Ray keeps messages."""
+    try:
+        return True, action(*given)
+    except Exception as error:
+        return False, type(error).__name__
