@@ -303,7 +303,7 @@ class DeclaredRun:
         start = checked_start(self.execution.init_params, schedule)
         kept = len(accounting.released_steps(schedule))
         size = 8 * schedule.num_chains * schedule.dim * (kept + 1)
-        return ToSave(identity(decision, start, self.execution.rows_on_device), size)
+        return ToSave(identity(decision, start, self.execution), size)
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
@@ -352,7 +352,7 @@ class DeclaredRun:
         job.finish(partial(keep_all, outcome, keep, side if self.execution.curator else None))
 
 
-def identity(decision: Decision, start: Array, rows_on_device: int | None) -> dict[str, str]:
+def identity(decision: Decision, start: Array, execution: Execution) -> dict[str, str]:
     """What must be the same for the same run; hashes only."""
     reading, marks = decision.reading, model_marks(decision.reading)
     layout = decision.layout
@@ -362,7 +362,7 @@ def identity(decision: Decision, start: Array, rows_on_device: int | None) -> di
         "the model": _hash(" ".join(marks)),
         "the start": _hash(start.tobytes().hex()),
         "the devices": f"{len(layout.devices)}, {layout.chain_devices}, {layout.one_by_one}",
-        "the rows on the device": str(rows_on_device),
+        "the rows on the device": f"{execution.rows_on_device}, {execution.engine}",
         # Another version may draw the noise of a step from a key that this one used for another step.
         "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, jaxlib {version('jaxlib')}, "
         f"numpy {np.__version__}",

@@ -166,8 +166,9 @@ class _Partition:
                     for known, text in self._programs.items():
                         self._worker.learn.remote(known, text)
                     reference = self._asked(name, sent)
-                pieces, number = [], _found(ray.get(reference))
-                for place in range(number):
+                number, piece = _found(ray.get(reference))
+                pieces = [piece]
+                for place in range(1, number):
                     pieces.append(_found(ray.get(self._worker.piece.remote(place))))
                 return jnp.asarray(pickle.loads(b"".join(pieces)))
             except ray.exceptions.RayActorError:
@@ -252,12 +253,12 @@ class _Worker:
         self._sent.append(piece)
 
     def answer(self, name: str, last: bytes) -> tuple[bool, Any]:
-        """Compute an answer; in how many pieces it is there."""
+        """Compute an answer: in how many pieces it is there, and the first."""
         sent, self._sent = b"".join([*self._sent, last]), []
         return _guarded(self._answer, name, sent)
 
     def piece(self, place: int) -> tuple[bool, Any]:
-        """One of them."""
+        """Another one of them."""
         return _guarded(lambda: self._pieces[place])
 
     def _load(self, place: bytes) -> bytes:
@@ -272,7 +273,7 @@ class _Worker:
             self._present = block.present
         return mark.digest()
 
-    def _answer(self, name: str, sent: bytes) -> int:
+    def _answer(self, name: str, sent: bytes) -> tuple[int, bytes]:
         with jax.enable_x64(True):
             if isinstance(self._known[name], bytes):
                 prepare, answer, reduce = pickle.loads(self._known[name])
@@ -281,7 +282,7 @@ class _Worker:
             kept, answer, reduce = self._known[name]
             found = np.asarray(answer(kept, jnp.int64(self._first), pickle.loads(sent)))
         self._pieces = _cut(pickle.dumps(found if reduce is None else reduce(found, self._present)))
-        return len(self._pieces)
+        return len(self._pieces), self._pieces[0]
 
 
 def _guarded(action: Callable[..., Any], *given: Any) -> tuple[bool, Any]:

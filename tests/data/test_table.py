@@ -53,7 +53,18 @@ def test_a_csv_file_becomes_the_declared_columns(tmp_path, mark):
 
 ROWS = {"sex": ["m", "f", "f"], "age": [30.5, None, 130.0], "parity": [2, 0, 11]}
 NULLABLE = {"sex": "category", "age": "Float64", "parity": "Int8"}
+
+
+def write_folder(path):
+    """Files in folders whose names tell the sex."""
+    for place, rows in (("1/sex=m", slice(1)), ("2/sex=f", slice(1, 3))):
+        (path / place).mkdir(parents=True)
+        table = pyarrow.table({"age": ROWS["age"][rows], "parity": ROWS["parity"][rows]})
+        parquet.write_table(table, path / place / "t.parquet")
+
+
 WRITTEN = {
+    "folder": write_folder,
     "semicolons.csv": lambda path: path.write_text(CSV.replace(",", ";")),
     "tabs.tsv": lambda path: path.write_text(CSV.replace(",", "\t")),
     "quoted.csv": lambda path: path.write_text(
@@ -84,6 +95,16 @@ def test_a_table_is_the_same_in_every_format(tmp_path, name):
     WRITTEN[name](tmp_path / name)
     check(read_table(tmp_path / name, SCHEMA, NAMES))
     assert set(NAMES) <= set(read_header(tmp_path / name))
+
+
+def test_a_pattern_of_files_is_one_table_and_other_columns_are_refused(tmp_path):
+    write_folder(tmp_path)
+    check(read_table(f"{tmp_path}/**/*.parquet", SCHEMA, NAMES))
+    parquet.write_table(pyarrow.table(ROWS), tmp_path / "more.parquet")
+    with pytest.raises(pmc.DataSchemaError, match="other columns"):
+        read_table(tmp_path, SCHEMA, NAMES)
+    with pytest.raises(pmc.DataSchemaError, match="no such files"):
+        read_table(f"{tmp_path}/none*.parquet", SCHEMA, NAMES)
 
 
 @pytest.mark.parametrize("name", IN_MEMORY)

@@ -105,20 +105,20 @@ def test_settings_that_change_random_numbers_are_seen():
 def test_a_run_is_resumed_by_the_compiler_that_began_it(data, monkeypatch, where, change):
     """jaxlib compiles the noise and the sums; its version was not among what must be the same."""
     decision, start = driver(None).decide(N), np.zeros(2)
-    before = execute.identity(decision, start, None)
+    before = execute.identity(decision, start, pmc.Execution())
     assert f"jaxlib {version('jaxlib')}" in before["the libraries"]
-    assert execute.identity(decision, start, None) == before
+    assert execute.identity(decision, start, pmc.Execution()) == before
     change(monkeypatch)
-    after = execute.identity(decision, start, None)
+    after = execute.identity(decision, start, pmc.Execution())
     assert [name for name in before if before[name] != after[name]] == [where]
 
 
 def test_a_run_is_resumed_with_the_precision_that_began_it(data):
     """Products of another precision, where a device has several, round sums otherwise under one noise."""
     decision, start = driver(None).decide(N), np.zeros(2)
-    before = execute.identity(decision, start, None)
+    before = execute.identity(decision, start, pmc.Execution())
     with jax.default_matmul_precision("highest"):
-        after = execute.identity(decision, start, None)
+        after = execute.identity(decision, start, pmc.Execution())
     assert [name for name in before if before[name] != after[name]] == ["the machine"]
 
 

@@ -1,0 +1,175 @@
+"""Rows in the memory of a Ray cluster's workers: the chain of the same rows here, whoever is lost."""
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.inference import ray_engine
+from tests.examples_of_models import logistic
+from tests.inference.test_plan_runs import counts, moments, path
+from tests.inference.test_plan_runs import run as run_plan
+
+ray = pytest.importorskip("ray")
+arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("flatbuffers")
+pytestmark = pytest.mark.long
+
+N, WORKERS = 400, pmc.Ray(workers=2, cpus=0.5)
+ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
+SEEDED = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session(tmp_path_factory):
+    """A cluster on this machine, for this module alone; the folder where Ray writes."""
+    # Sockets have short paths.
+    folder, home = tmp_path_factory.mktemp("r"), os.environ.get("HOME", "")
+    os.environ |= {"HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    ray.init(
+        num_cpus=2, object_store_memory=200 * 2**20, include_dashboard=False, log_to_driver=False,
+        _temp_dir=str(folder),
+    )  # fmt: skip
+    yield folder
+    ray.shutdown()
+    os.environ["HOME"] = home
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A folder of two files in folders of years."""
+    random, folder = np.random.default_rng(5), tmp_path_factory.mktemp("people")
+    for year, count in ((0, 150), (1, 250)):
+        (folder / f"late={year}").mkdir()
+        X = random.uniform(-0.6, 0.6, (count, 2))
+        columns = {"age": X[:, 0], "income": X[:, 1], "y": random.integers(0, 2, count)}
+        parquet.write_table(arrow.table(columns), folder / f"late={year}" / "a.parquet", row_group_size=70)
+    return folder
+
+
+def people(table):
+    file = pmc.Parquet(table)
+    return {"X": file[["age", "income", "late"]], "y": file["y"]}
+
+
+def draws(table, engine, kernel=None, seed=4):
+    mcmc = pmc.PrivateMCMC(
+        kernel or pmc.PrivateULA(logistic, 0.002, 1.0), rows=ROWS, release="path", num_steps=6,
+        target=pmc.Target(9.0, 1e-6), guarantee="run", progress_bar=False,
+        execution=replace(SEEDED, engine=engine), num_chains=2,
+    )  # fmt: skip
+    mcmc.run(rng_key=seed, **people(table))
+    return mcmc.get_samples()["w"]
+
+
+@pytest.fixture(scope="module")
+def wanted(table):
+    return draws(table, WORKERS)
+
+
+def test_a_folder_of_files_is_one_table_in_the_order_of_names(table):
+    X, y = (one.loaded() for one in people(table).values())
+    assert X.shape == (N, 3) and y.shape == (N,)
+    np.testing.assert_array_equal(X[:, 2], np.repeat([0.0, 1.0], [150, 250]))
+    part = people(table)["X"].part(140, 260)
+    assert part.shape == (120, 3)
+    np.testing.assert_array_equal(np.concatenate(list(part.blocks(37))), X[140:260])
+
+
+@pytest.mark.parametrize("kernel", [None, pmc.PrivateSGLD(logistic, 0.002, 1.0, rate=0.1)])
+def test_workers_run_the_chain_of_the_rows_here(table, kernel):
+    here, there = (draws(table, engine, kernel) for engine in (None, WORKERS))
+    np.testing.assert_allclose(there, here, atol=1e-6)
+
+
+def test_a_worker_that_is_lost_changes_no_bit(table, wanted, monkeypatch):
+    asked, lost = ray_engine._Partition._asked, []
+
+    def then_lost(self, *question):
+        found = asked(self, *question)
+        if self.first and len(lost) < 30:
+            lost.append(self.first)
+            if len(lost) == 4:
+                ray.kill(self._worker)
+        return found
+
+    monkeypatch.setattr(ray_engine._Partition, "_asked", then_lost)
+    np.testing.assert_array_equal(draws(table, WORKERS), wanted)
+    # One for each of seven steps, the first of them a trial, and the one that was asked again.
+    assert len(lost) == 8
+
+
+def test_a_worker_that_reads_other_rows_than_the_lost_one_is_refused(table, monkeypatch):
+    asked, digest = ray_engine._Partition._asked, ray_engine._found
+
+    def lost(self, *question):
+        found = asked(self, *question)
+        ray.kill(self._worker)
+        monkeypatch.setattr(
+            ray_engine, "_found", lambda one: b"other rows" if isinstance(one[1], bytes) else digest(one)
+        )
+        return found
+
+    monkeypatch.setattr(ray_engine._Partition, "_asked", lost)
+    with pytest.raises(pmc.ReleaseError, match="other rows"):
+        draws(table, WORKERS)
+
+
+def test_a_plan_buys_the_same_of_workers(table):
+    planned = pmc.plan(logistic, ROWS, pmc.Target(3.0, 1e-6), n=N, guarantee="run")
+    stages = moments(0.2), counts(0.3), path()
+    found = run_plan(planned, people(table), *stages, execution=pmc.Execution(engine=WORKERS))
+    sums, cells, states = (completed.value for completed in found.history)
+    X, y = (one.loaded() for one in people(table).values())
+    np.testing.assert_allclose(sums.matrix, _in_ball(X).T @ _in_ball(X), atol=8 * sums.noise_sd)
+    np.testing.assert_allclose(cells.values, np.bincount(y.astype(int), minlength=2), atol=8 * cells.noise_sd)
+    assert states.shape == (20, 3)
+
+
+def _in_ball(X):
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+
+
+def test_rows_and_their_sums_are_in_no_file_of_the_cluster(table, session, monkeypatch):
+    awaited, seen = ray_engine._Partition._awaited, []
+
+    def noted(self, *question):
+        seen.append(np.asarray(awaited(self, *question)))
+        return seen[-1]
+
+    monkeypatch.setattr(ray_engine._Partition, "_awaited", noted)
+    draws(table, WORKERS)
+    numbers = {float(entry) for answer in seen for entry in np.ravel(answer) if entry}
+    X = np.concatenate([np.ravel(block) for block in people(table)["X"].part(0, 20).blocks(20)])
+    numbers |= {float(entry) for entry in X if entry not in (0.0, 1.0)}
+    assert len(seen) >= 14 and len(numbers) > 40
+    secrets = [np.float64(one).tobytes() for one in numbers] + [repr(one)[:12].encode() for one in numbers]
+    read = 0
+    for file in session.rglob("*"):
+        content = b""
+        with suppress(OSError):
+            content = file.read_bytes()
+        read += len(content)
+        assert not any(secret in content for secret in secrets), file
+    assert read > 10_000
+
+
+def test_what_fails_at_a_worker_is_told_by_its_kind_alone():
+    def quotes(_):
+        raise ValueError("a row: 3.14")
+
+    assert ray_engine._guarded(quotes, 1) == (False, "ValueError")
+    with pytest.raises(pmc.ReleaseError, match=r"could not answer \(ValueError\)\.$"):
+        ray_engine._found(ray_engine._guarded(quotes, 1))
+
+
+def test_columns_in_memory_are_not_sent_to_workers():
+    mcmc = pmc.PrivateMCMC(
+        pmc.PrivateULA(logistic, 0.002, 1.0), rows=ROWS, release="last", num_steps=2, progress_bar=False,
+        target=pmc.Target(9.0, 1e-6), guarantee="run", execution=pmc.Execution(engine=WORKERS),
+    )  # fmt: skip
+    with pytest.raises(pmc.DeclarationError, match="not of files"):
+        mcmc.run(X=np.zeros((4, 3)), y=np.zeros(4, int))
