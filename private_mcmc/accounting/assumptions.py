@@ -45,7 +45,6 @@ BOXED_ROWS = "every coordinate of a row's gradient is clipped apart, at its decl
 PUBLIC_START = "the start is drawn from a law that does not depend on the data"
 GAUSSIAN_NOISE = "the chain's noise is exactly Gaussian, independent of the data and never reused"
 EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
-EVERY_BATCH = "the constants hold for the potential of every batch, up to all rows"
 NEAREST_POINT = "the projection is the nearest point in the norm ‖M^{-1/2}·‖"
 POISSON = "each row enters a batch independently with the declared probability"
 SUBSETS = "every batch is a uniformly drawn subset of the declared size, independent of the others"
@@ -136,7 +135,6 @@ FIXED_PATH = (
     "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018), composed by their privacy "
     "loss"
 )
-SAMPLED_LAST = "Poisson-sampled steps and shifts with a split noise (after Bravo, Flores-Mella, Guzmán, §5)"
 COUPLED = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
 CONVERGENCE = "noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7 and 3.10)"
 
@@ -246,8 +244,6 @@ def _of_bound(kind: str, adjacency: Adjacency, c: Constants) -> tuple[str, tuple
     """The theorem of one bound of a run's states, and what it needs beside what all of them do."""
     if kind == "stretches":
         return SHIFT, (EVERY_POTENTIAL, *_projected(c))
-    if kind == "sampled last":
-        return SAMPLED_LAST, (POISSON, HIDDEN_BATCHES, EVERY_BATCH)
     if kind == "box path":
         return BOX, (BOXED_ROWS,)
     if kind == "path" and c["release"] == "path":

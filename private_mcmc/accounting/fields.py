@@ -125,7 +125,6 @@ BOUNDS: Mapping[str, Fields] = {
     "box path": {"kind": is_text},
     "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
     "sampled path": {"kind": is_text},
-    "sampled last": {"kind": is_text, "first": is_whole, "share": is_share},
 }
 _BATCH: Fields = {
     "scheme": one_of(*get_args(BatchScheme)),

@@ -12,11 +12,11 @@ from scipy.special import ndtr
 
 from benchmarks.papers import moduli as papers
 from benchmarks.papers.sampled import plain, tightest
+from benchmarks.papers.sampled_last import SampledChain, split
+from benchmarks.papers.shift_search import last_state
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import moduli
-from private_mcmc.accounting.langevin.bounds import SampledChain, split
-from private_mcmc.accounting.langevin.shifts import last_state
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 CELL = GRID[1] - GRID[0]

@@ -192,20 +192,6 @@ def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
         assert last.epsilon(delta) <= path.epsilon(delta) * (1 + 1e-9)
 
 
-@pytest.mark.long
-def test_a_contraction_caps_the_cost_of_a_long_sampled_run():
-    curvature = acc.Curvature(strong_convexity=20.0, smoothness=400.0)
-    costs = [
-        acc.langevin_statement(schedule(batch=POISSON, num_steps=steps, release="last"), curvature).epsilon(
-            1e-6
-        )
-        for steps in (2_000, 8_000)
-    ]
-    path = acc.langevin_statement(schedule(batch=POISSON, num_steps=8_000)).epsilon(1e-6)
-    assert costs[1] < path / 2
-    assert costs[1] == pytest.approx(costs[0], rel=0.05)
-
-
 def test_many_step_sizes_are_charged_at_least_their_own_ratio():
     sizes = tuple(0.001 * 1.01**k for k in range(150))
     statement = acc.langevin_statement(
@@ -229,21 +215,3 @@ def test_average_over_minibatch_states_couples_equal_batches():
     )
     assert poisson == pytest.approx(20 * full, rel=1e-6)
     assert zeroed == pytest.approx(poisson / 2, rel=1e-6)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
-def test_a_smooth_prior_keeps_the_amplified_bound_of_the_last_state(adjacency):
-    """Every line of a minimum is a modulus: what is known of the prior takes nothing away."""
-    item = schedule(batch=POISSON, num_steps=2_000, release="last", adjacency=adjacency)
-    whole = {"strong_convexity": 20.0, "smoothness": 400.0}
-    for prior in (
-        {"prior_strong_convexity": 20.0, "prior_smoothness": 30.0},
-        {"prior_strong_convexity": 30.0, "prior_smoothness": 30.0},
-    ):
-        plain = acc.langevin_statement(item, acc.Curvature(**whole))
-        more = acc.langevin_statement(item, acc.Curvature(**whole, **prior))
-        kinds = [bound["kind"] for bound in more.argument.constants["bounds"]]
-        assert kinds.count("sampled last") == 3
-        assert more.epsilon(1e-6) <= plain.epsilon(1e-6) * (1 + 1e-9)
-        assert more.verify()

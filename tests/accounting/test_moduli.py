@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from benchmarks.papers import moduli as papers
 from benchmarks.papers import noise_metric
+from benchmarks.papers.shift_search import last_state
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.langevin import moduli
 from private_mcmc.accounting.langevin.moduli import Affine, Minimum, Point
-from private_mcmc.accounting.langevin.shifts import last_state
 from private_mcmc.errors import DeclarationError
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())

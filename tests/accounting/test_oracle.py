@@ -109,7 +109,6 @@ FAULTS = {
     "half the sensitivity": (bounds, "sensitivity", lambda true: lambda run: true(run) / 2),
     "twice the contraction": (moduli, "contraction_gap", lambda true: lambda *a: min(1.0, 2 * true(*a))),
     "noise too large": (bounds, "noise_sd", lambda true: lambda *a: true(*a) * 1.01),
-    "no rounding without the row": (bounds, "idle_rounding", lambda true: lambda *a: 0.0),
     "a row's ratio without its rounding": (
         bounds,
         "row_ratio",

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.papers.bounds import bfg
 from benchmarks.papers.moduli import Root
 from benchmarks.papers.sampled import RoughChain, plain, tightest
-from private_mcmc.accounting.langevin.bounds import (
+from benchmarks.papers.sampled_last import (
     SampledChain,
     promising_splits,
     split,

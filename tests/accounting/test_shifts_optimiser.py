@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers import moduli as papers
+from benchmarks.papers.shift_search import last_state, optimise
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin.moduli import Affine, Minimum
-from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, optimise
-from private_mcmc.accounting.langevin.shifts import certify, last_state
+from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts
+from private_mcmc.accounting.langevin.shifts import certify
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())
 

@@ -14,13 +14,14 @@ from benchmarks.papers.bounds.others import chourasia
 from benchmarks.papers.pages.bkpp.noise import stated_square
 from benchmarks.papers.pages.page import Claim, Page, Section, assemble
 from benchmarks.papers.sampled import plain
+from benchmarks.papers.sampled_last import SampledChain, split
+from benchmarks.papers.shift_search import last_state
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.langevin import moduli
-from private_mcmc.accounting.langevin.bounds import SampledChain, split
 from private_mcmc.accounting.langevin.moduli import Affine
-from private_mcmc.accounting.langevin.shifts import last_state, path
+from private_mcmc.accounting.langevin.shifts import path
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 from private_mcmc.schedule import norm_of_clips
 
@@ -72,7 +73,7 @@ def _shifts() -> Section:
             gdp.epsilon(rough.m, DELTA),
             "certified",
             "proved: an optimiser proposes, `certify` checks z_k ≤ φ_k(z_{k−1}) and rounds up",
-            "`accounting.langevin.shift_optimiser`, `shifts.certify`",
+            "benchmarks/papers/shift_search.py; `shifts.certify`",
             "tests/accounting/test_shifts_certificate.py",
         ),
         Claim(
@@ -131,7 +132,7 @@ def _sampled(full: bool) -> Section:
             "certified",
             "proved: a one-step recursion (adaptive composition) in place of conditioning on all of "
             "the noise",
-            "`accounting.langevin.bounds.SampledChain`",
+            "benchmarks/papers/sampled_last.py `SampledChain`",
             "tests/accounting/test_sampled.py",
         ),
         Claim(

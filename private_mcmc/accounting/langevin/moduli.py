@@ -43,17 +43,11 @@ class Modulus(Protocol):
     """An increasing function of a distance, in the units of the noise metric.
 
     ``value`` maps distances to bounds elementwise; it is non-decreasing, non-negative, and accurate
-    to ten units in the last place (``inf`` where nothing is known). ``tangent`` returns
-    ``(slope, offset)`` of a touching line at each distance, both non-negative; it only guides the
-    optimiser, no guarantee rests on it.
+    to ten units in the last place (``inf`` where nothing is known).
     """
 
     def value(self, distance: FloatArray) -> FloatArray:
         """``φ(distance)``, elementwise."""
-        ...
-
-    def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Slope and offset of a touching line at each distance."""
         ...
 
 
@@ -65,10 +59,6 @@ def check_parameter(name: str, value: Parameter) -> None:
     array = np.asarray(value, dtype=np.float64)
     if not ((array >= 0).all() and np.isfinite(array).all()):
         raise DeclarationError(f"{name}={value}: must be non-negative and finite.")
-
-
-def _like(value: Parameter, distance: FloatArray) -> FloatArray:
-    return np.broadcast_to(np.asarray(value, dtype=np.float64), np.shape(distance))
 
 
 @dataclass(frozen=True)
@@ -91,10 +81,6 @@ class Affine:
         """``ρz + s``."""
         return self.slope * distance + self.offset
 
-    def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The line itself."""
-        return _like(self.slope, distance), _like(self.offset, distance)
-
 
 @dataclass(frozen=True)
 class Point:
@@ -108,10 +94,6 @@ class Point:
     def value(self, distance: FloatArray) -> FloatArray:
         """``s`` at zero, ``inf`` elsewhere."""
         return np.where(np.asarray(distance) == 0, self.offset, np.inf)
-
-    def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """An infinitely steep line."""
-        return _like(np.inf, distance), _like(self.offset, distance)
 
 
 @dataclass(frozen=True)
@@ -127,13 +109,6 @@ class Minimum:
     def value(self, distance: FloatArray) -> FloatArray:
         """The least of the parts' values."""
         return cast(FloatArray, np.min([part.value(distance) for part in self.parts], axis=0))
-
-    def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The tangent of the least part."""
-        best = np.argmin([part.value(distance) for part in self.parts], axis=0)
-        lines = [part.tangent(distance) for part in self.parts]
-        slope = np.choose(best, [line[0] for line in lines])
-        return slope, np.choose(best, [line[1] for line in lines])
 
 
 def parts_of(modulus: Modulus) -> tuple[Modulus, ...]:
@@ -168,13 +143,6 @@ class PerStep:
         for index, part in self.groups:
             result[index] = part.value(distance[index])
         return result
-
-    def tangent(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The tangents of the steps' own moduli."""
-        slope, offset = np.empty_like(distance), np.empty_like(distance)
-        for index, part in self.groups:
-            slope[index], offset[index] = part.tangent(distance[index])
-        return slope, offset
 
 
 def _form(part: Modulus) -> object:

@@ -19,14 +19,12 @@ import numpy as np
 
 from private_mcmc.accounting.langevin.moduli import (
     Affine,
-    Minimum,
     Moduli,
     Modulus,
-    Point,
+    parts_of,
     per_step,
-    undominated,
 )
-from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, noise_array, optimise
+from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, noise_array
 from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, root_up, up
 from private_mcmc.errors import DeclarationError
 
@@ -152,18 +150,13 @@ def _absorbed(distance: float, offset: float, gap: float, noise: float, togo: Fl
     return np.where(feasible & np.isfinite(values), values, np.inf)
 
 
-_LONGEST = 20_000  # steps optimised numerically
-_COMPARABLE = 1e100  # slopes of what is compared by squares
-_TAIL = 2_000  # a shorter end is searched more thoroughly
-
-
 @dataclass(frozen=True)
 class ShiftBound:
     """``X_T`` is ``m``-GDP with ``m² = m_squared``.
 
     Attributes:
         m_squared: the bound, rounded up.
-        shifts: ``z_τ, …, z_T`` where the bound is a numerical certificate, else ``None``.
+        shifts: ``z_τ, …, z_T`` where no closed form gives the bound, else ``None``.
         first: ``τ``, the step after which the argument starts (0 without a restart).
         from_diameter: whether it starts from chains as far apart as the set is wide.
     """
@@ -202,27 +195,11 @@ def last_state(
     if isinstance(moduli, Sequence):
         candidates += _varying(moduli, sds, diameter)
     elif bool((sds == sds[0]).all()):
-        candidates += _constant(moduli, float(sds[0]), steps, diameter)
+        lines = [part for part in parts_of(moduli) if isinstance(part, Affine)]
+        candidates += [bound for line in lines for bound in _affine(line, float(sds[0]), steps, diameter)]
     else:
         candidates += _varying([moduli] * steps, sds, diameter)
     return min(candidates, key=lambda bound: bound.m_squared)
-
-
-def _constant(phi: Modulus, noise: float, steps: int, diameter: float) -> list[ShiftBound]:
-    if isinstance(phi, Minimum):
-        lines = undominated(phi.parts)
-        parts = tuple(part for part in lines if not isinstance(part, Point)) or lines
-        if len(parts) > 1:
-            single = [bound for part in parts for bound in _constant(part, noise, steps, diameter)]
-            if _pointless(parts, noise, steps) and not math.isfinite(diameter):
-                return single
-            return single + _numerical(Minimum(parts), noise, steps, diameter)
-        phi = parts[0]
-    if isinstance(phi, Point):
-        return []
-    if isinstance(phi, Affine):
-        return _affine(phi, noise, steps, diameter)
-    return _numerical(phi, noise, steps, diameter)
 
 
 def _affine(phi: Affine, noise: float, steps: int, diameter: float) -> list[ShiftBound]:
@@ -235,74 +212,6 @@ def _affine(phi: Affine, noise: float, steps: int, diameter: float) -> list[Shif
     if math.isfinite(value):
         found.append(ShiftBound(value, first=steps - togo, from_diameter=True))
     return found
-
-
-def _pointless(parts: tuple[Modulus, ...], noise: float, steps: int) -> bool:
-    """Whether no certificate mixing an expanding line with one far above it can beat the path.
-
-    It would have to climb to where the lines cross, and coming down again costs at least ``N²/W`` for
-    some number of steps on the lower line; below the crossing the path is optimal.
-    """
-    if len(parts) != 2 or not all(isinstance(part, Affine) for part in parts):
-        return False
-    low, high = sorted((part for part in parts if isinstance(part, Affine)), key=lambda part: part.offset)
-    rho, offset = float(low.slope), float(low.offset)
-    if not 1 < rho < _COMPARABLE or not high.offset < _COMPARABLE:
-        return False
-    crossing = (float(high.offset) - offset) / (float(high.gap) - float(low.gap))
-    left = rho ** -np.arange(1.0, min(steps, 100_000) + 1)
-    descent = (crossing + offset * (1 - left) / (rho - 1)) ** 2 * (rho * rho - 1) / (1 - left * left)
-    return bool(steps * offset**2 <= float(np.min(descent)))
-
-
-def _numerical(moduli: Moduli, noise: float | FloatArray, steps: int, diameter: float) -> list[ShiftBound]:
-    sds = noise_array(noise, steps)
-    found = []
-    if steps <= _LONGEST:
-        found += _certified(moduli, sds, 0, 0.0)
-    start = _invariant(moduli) if steps > _TAIL else math.inf
-    if math.isfinite(start):  # what happened before the tail is covered by a distance never exceeded
-        for tail in (_TAIL, _LONGEST):
-            if tail < steps:
-                found += _certified(moduli, sds, steps - tail, start)
-    if math.isfinite(diameter):
-
-        def cost(togo: int) -> float:
-            bounds = _certified(moduli, sds, steps - togo, diameter, work=60_000)
-            return bounds[0].m_squared if bounds else math.inf
-
-        togo = _least(cost, min(steps, _LONGEST))
-        found += _certified(moduli, sds, steps - togo, diameter, from_diameter=True)
-    return found
-
-
-def _certified(
-    moduli: Moduli,
-    sds: FloatArray,
-    first: int,
-    start: float,
-    *,
-    work: int = 600_000,
-    from_diameter: bool = False,
-) -> list[ShiftBound]:
-    tail: Moduli = list(moduli[first:]) if isinstance(moduli, Sequence) else moduli
-    z = optimise(tail, sds[first:], len(sds) - first, start=start, work=work)
-    if z is None:
-        return []
-    value = certify(tail, sds[first:], z, start=start)
-    return [ShiftBound(value, tuple(z.tolist()), first, from_diameter)]
-
-
-def _invariant(moduli: Moduli) -> float:
-    """A distance that equal starts never exceed: ``φ_k(ℓ) ≤ ℓ`` for every step."""
-    phi = per_step(moduli) if isinstance(moduli, Sequence) else moduli
-    size = len(moduli) if isinstance(moduli, Sequence) else 1
-    level = float(np.max(phi.value(np.zeros(size))))
-    for _ in range(400):
-        if bool((up(phi.value(np.full(size, level))) <= level).all()):
-            return level
-        level *= 1.1
-    return math.inf
 
 
 def _least(cost: Callable[[int], float], longest: int) -> int:
@@ -322,10 +231,20 @@ def _least(cost: Callable[[int], float], longest: int) -> int:
 
 
 def _varying(moduli: Sequence[Modulus], sds: FloatArray, diameter: float) -> list[ShiftBound]:
-    steps = len(moduli)
-    if not all(isinstance(phi, Affine) for phi in moduli):
-        return _numerical(moduli, sds, steps, diameter)
-    lines = [phi for phi in moduli if isinstance(phi, Affine)]
+    """The best shifts of one line of every step, held against all that is known of each."""
+    each = [[part for part in parts_of(phi) if isinstance(part, Affine)] for phi in moduli]
+    if not all(each):
+        return []
+    found = []
+    for kind in range(max(map(len, each))):
+        found += _of_lines([lines[min(kind, len(lines) - 1)] for lines in each], moduli, sds, diameter)
+    return found
+
+
+def _of_lines(
+    lines: Sequence[Affine], moduli: Sequence[Modulus], sds: FloatArray, diameter: float
+) -> list[ShiftBound]:
+    steps = len(lines)
     slopes = np.array([float(phi.slope) for phi in lines])
     offsets = np.array([float(phi.offset) for phi in lines])
 
@@ -333,6 +252,10 @@ def _varying(moduli: Sequence[Modulus], sds: FloatArray, diameter: float) -> lis
         z = affine_shifts(slopes[first:], offsets[first:], sds[first:] ** 2, start)
         if z is None:
             return None
+        if lines != moduli:
+            # What is known besides the line may allow less.
+            for step, phi in enumerate(moduli[first:], 1):
+                z[step] = min(z[step], float(phi.value(z[step - 1 : step])[0]))
         value = certify(list(moduli[first:]), sds[first:], z, start=start)
         return ShiftBound(value, tuple(z.tolist()), first, start > 0)
 

@@ -51,8 +51,6 @@ def _curve(adjacency: str, c: Constants, change: float, row: float, record: Cons
         return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]), c)
     if kind == "sampled path":
         return _sampled_path(adjacency, c, row)
-    if kind == "sampled last":
-        return _sampled_last(adjacency, c, row, record)
     raise ValueError(f"unknown bound {kind!r}")
 
 
@@ -226,14 +224,10 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
     maps = [table[size] for size in sizes][first:]
     resting = [size * change for size in sizes][first:]
     given = stretch["shifts"]
-    if given is not None:
-        if first > 0 and not stretch["from_diameter"]:
-            start = given[0]
-            if any(_reach(lines, math.inf, start) > start * (1 + 1e-12) for lines in table.values()):
-                raise ValueError("the chains may be further apart than the first shift says")
-        return _certified(maps, resting, variances[first:], given, start)
     if first > 0 and not stretch["from_diameter"]:
         raise ValueError("only the diameter bounds the distance of hidden states here")
+    if given is not None:
+        return _certified(maps, resting, variances[first:], given, start)
     candidates = [_certified(maps, resting, variances[first:], [start] + [0.0] * len(maps), start)]
     idle = next((k for k, rest in enumerate(resting) if rest > 0 or start > 0), len(maps))
     for index in range(min((len(lines) for lines in maps), default=0)):
@@ -325,31 +319,3 @@ def _sampled_path(adjacency: str, c: Constants, row: float) -> Record:
 
 def _one(pieces: list[Record]) -> Record:
     return pieces[0] if len(pieces) == 1 else {"kind": "product", "parts": tuple(pieces)}
-
-
-def _sampled_last(adjacency: str, c: Constants, row: float, record: Constants) -> Record:
-    """The last state: coupled for ``first`` steps, then a share of the noise hides the sampled row."""
-    pair, rate = _pair(adjacency, c)
-    size, *others = set(step_sizes(c))
-    if pair == "fixed" or others or c["release"] != "last" or not 0 < record["share"] < 1:
-        raise ValueError("only the last state of a Poisson-sampled chain with constant steps has this bound")
-    mu, smooth = c["strong_convexity"], c["smoothness"]
-    if not (c["convex"] or mu > 0) or not smooth <= 2 / size:
-        raise ValueError("the step is not known to be a contraction")
-    rho = max(1 - size * mu, size * smooth - 1)
-    variance, ratio = 2 * size * c["noise_ratio"], _row_ratio(c, row, size)
-    push = ratio * math.sqrt(variance) * (2 if pair == "replace_one" else 1)
-    togo, spread, distance = c["num_steps"] - record["first"], 0.0, 0.0
-    if togo < 1:
-        raise ValueError("the bound starts after the last step")
-    for _ in range(record["first"]):
-        distance = min(rho * distance + push, c["diameter"])
-    # Also a step that does not draw the row is rounded, at two states that differ.
-    rounded = size * (rounding(c) + _slack(c) * (exact_row(c) + rounding(c)))
-    for _ in range(togo):
-        distance, spread = rho * distance + rounded, rho * rho * spread + variance
-    steps = _sampled(pair, rate, ratio / math.sqrt(record["share"]), togo * c["num_chains"])
-    square = distance**2 / spread / (1 - record["share"]) * c["num_chains"]
-    if square == 0:
-        return steps
-    return {"kind": "product", "parts": ({"kind": "gaussian", "m": math.sqrt(square)}, steps)}

@@ -11,8 +11,8 @@ from benchmarks.papers import moduli
 from benchmarks.papers.bounds import bfg
 from benchmarks.papers.pages.grid import Grid, renyi
 from benchmarks.papers.pages.page import Claim, Section
+from benchmarks.papers.shift_search import optimise
 from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.shift_optimiser import optimise
 from private_mcmc.report import Heading, Line, Note, Plot, Table, Text, floats, number
 
 _STEP, _NOISE, _DIAMETER, _ORDER = 0.1, 0.5, 2.0, 2.0
@@ -218,7 +218,7 @@ def figure_2(cells: int) -> Section:
         found,
         "certified",
         f"our optimiser and a search on a grid ({number(brute)}) find nothing lower",
-        "benchmarks/papers/moduli.py `two_starts`; `shift_optimiser.optimise`",
+        "benchmarks/papers/moduli.py `two_starts`; benchmarks/papers/shift_search.py `optimise`",
         "tests/accounting/test_shifts_optimiser.py",
     )
     return Section(

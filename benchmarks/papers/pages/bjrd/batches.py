@@ -7,10 +7,11 @@ import math
 from benchmarks.papers.bounds import bjrd
 from benchmarks.papers.mean_loss import MeanForm, to_sum
 from benchmarks.papers.pages.page import Claim, Section
+from benchmarks.papers.shift_search import last_state
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin import moduli
-from private_mcmc.accounting.langevin.shifts import last_state, path
+from private_mcmc.accounting.langevin.shifts import path
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 
 DELTA = 1e-5
