@@ -38,8 +38,12 @@ def _number(holds: Callable[[float], bool]) -> Check:
     )
 
 
+_COUNTED = 2**63
+
+
 def _whole(least: int) -> Check:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+    # Larger ones count nothing, and floats would not hold them.
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value < _COUNTED
 
 
 is_finite = _number(math.isfinite)
