@@ -1,5 +1,5 @@
 from . import accounting
-from .accounting import AverageByConvergence, Statement
+from .accounting import Statement
 from .auditing import Mechanism, audit
 from .data import Answers, Field, Level, Schema
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Real, Rows
@@ -35,7 +35,6 @@ __all__ = [
     "AnisotropicLangevin",
     "Answers",
     "Arrow",
-    "AverageByConvergence",
     "Ball",
     "Binary",
     "Bookkeeping",

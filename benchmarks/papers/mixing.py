@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.accounting import AverageByConvergence
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.langevin.moduli import contraction_gap
 from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
@@ -116,6 +116,33 @@ def concentration(step_size: float, gap: float, lipschitz: float, kept: int, fai
     unlikely = root_up(up(2 * (math.log(2) - math.log(failure))))
     noise = root_up(product_up(2.0, step_size, over=(float(kept),)))
     return product_up(noise, lipschitz, unlikely, over=(gap,))
+
+
+@dataclass(frozen=True)
+class AverageByConvergence:
+    """What BJRD Proposition 3.10 needs, supplied by the user and quoted in the statement.
+
+    Attributes:
+        accuracy: ``C``: the average is within ``C`` of ``π_D(f)`` with probability ``1 − failure``,
+            for every ``D`` (Assumption 3.8).
+        failure: ``δ̃``.
+        posterior_change: ``γ_f ≥ |π_D(f) − π_{D'}(f)|`` for adjacent ``D, D'`` (Assumption 3.9).
+    """
+
+    accuracy: float
+    failure: float
+    posterior_change: float
+
+    def __post_init__(self) -> None:
+        for name in ("accuracy", "posterior_change"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise DeclarationError(f"{name}={getattr(self, name)}: must be non-negative and finite.")
+        gdp.check_delta(self.failure)
+
+    @property
+    def sensitivity(self) -> float:
+        """``η = 2C + γ_f``: what the noise must be fit for."""
+        return sum_up((self.accuracy, self.accuracy, self.posterior_change))
 
 
 def by_convergence(

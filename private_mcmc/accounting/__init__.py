@@ -9,13 +9,11 @@ from private_mcmc.accounting.curves import gdp as gdp
 from private_mcmc.accounting.curves import rdp as rdp
 from private_mcmc.accounting.curves.curve import Concentrated as Concentrated
 from private_mcmc.accounting.curves.curve import Curve as Curve
-from private_mcmc.accounting.curves.curve import ExceptWithProbability as ExceptWithProbability
 from private_mcmc.accounting.curves.curve import Gaussian as Gaussian
 from private_mcmc.accounting.curves.curve import Laplace as Laplace
 from private_mcmc.accounting.curves.curve import Points as Points
 from private_mcmc.accounting.curves.curve import Pure as Pure
 from private_mcmc.accounting.langevin.bounds import released_steps as released_steps
-from private_mcmc.accounting.langevin.langevin_statement import AverageByConvergence as AverageByConvergence
 from private_mcmc.accounting.langevin.langevin_statement import AveragedValue as AveragedValue
 from private_mcmc.accounting.langevin.langevin_statement import average_sensitivity as average_sensitivity
 from private_mcmc.accounting.langevin.langevin_statement import langevin_statement as langevin_statement

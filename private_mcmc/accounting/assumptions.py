@@ -136,7 +136,6 @@ FIXED_PATH = (
     "loss"
 )
 COUPLED = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-CONVERGENCE = "noise on averages near their limits (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7 and 3.10)"
 
 
 def words_of(rule: str, adjacency: Adjacency, c: Constants, parts: int = 0) -> Words:
@@ -283,14 +282,14 @@ def _least_change(adjacency: Adjacency, c: Constants) -> float:
 
 
 def _average(adjacency: Adjacency, c: Constants, parts: int) -> Words:
-    """What noised averages rest on; ``stated`` is what their caller assumes."""
+    """What noised averages rest on."""
     lines: list[Line] = [(moved_together(c["norm"], c["joint"]),), (RELATION[adjacency],)]
     lines += _of_chain(adjacency, c, float(c["sensitivity"]))
-    more = [*c["stated"], *(() if c["batch"] is None else BATCHES[c["batch"]["scheme"]])]
+    more = [] if c["batch"] is None else [*BATCHES[c["batch"]["scheme"]]]
     if any(slope > 0 and slope * c["distance"] < limit for slope, limit, *_ in c["values"]):
         more += [COUPLING, EVERY_POTENTIAL, *_projected(c)]
     lines += [(line,) for line in more]
-    return Words(CONVERGENCE if c["failures"] else COUPLED, _capped(adjacency, c, lines))
+    return Words(COUPLED, _capped(adjacency, c, lines))
 
 
 def _of_chain(adjacency: Adjacency, c: Constants, moved: float) -> list[Line]:

@@ -161,8 +161,6 @@ AVERAGE: Fields = {
     "values": some(is_bound, is_bound, is_non_negative, is_positive),
     "norm": one_of("L1", "L2"),
     "joint": is_positive,
-    "failures": lambda value: value == () or some(is_share)(value),
-    "stated": lambda value: value == () or some(is_text)(value),
 }
 
 _CONJUGATE: Fields = {"n": is_count, "temper": is_positive, "epsilons": some(is_non_negative)}

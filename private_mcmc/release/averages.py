@@ -1,8 +1,8 @@
 """What declared expectations cost, before anything is spent, and their release after the run.
 
 With ``e`` the distance between the coupled chains' averages (in ``‖M^{-1/2}·‖``), a value of slope ``a`` in
-``θ`` moves by at most ``√(aᵀMa) e``, an ``ℓ``-Lipschitz one by ``ℓ √λ_max(M) e``, and one kept in ``[a, b]``
-by ``b − a``. Every value is measured in units of its own bound: centred, scaled and clamped.
+``θ`` moves by at most ``√(aᵀMa) e``, and one kept in ``[a, b]`` by ``b − a``. Every value is measured in
+units of its own bound: centred, scaled and clamped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting import (
-    AverageByConvergence,
     AveragedValue,
     Curvature,
     Statement,
@@ -27,14 +26,11 @@ from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.model.chain_constants import largest_eigenvalue
 from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
 from private_mcmc.release.site_functions import (
     ROUNDING_SHARE,
-    Function,
-    Lipschitz,
     Observed,
     Slopes,
     observed,
@@ -63,29 +59,26 @@ class Movement:
     l2: float
 
 
-def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, ranges: FloatArray) -> Movement:
+def movement(schedule: Schedule, distance: float, part: Slopes | None, ranges: FloatArray) -> Movement:
     """Sensitivities of one declared item; ``ranges`` holds each value's ``b − a`` (``inf`` if none)."""
-    if isinstance(part, Slopes):
+    gram, slopes = None, np.full(len(ranges), math.inf)
+    if part is not None:
         inner = _in_metric(part.matrix, schedule.preconditioner)
         gram = inner @ inner.T
         slopes = np.sqrt(np.diag(gram)) * UP_MATRIX
-    else:
-        gram = None
-        widest = math.sqrt(largest_eigenvalue(schedule.preconditioner))
-        slopes = np.full(part.size, part.constant * widest * UP_MATRIX)
     # What is no number bounds nothing.
     slopes = np.where(slopes >= 0, slopes, math.inf)
     # A constant value moves by nothing, however far the chains are apart.
     moves = np.where(slopes == 0, 0.0, np.where(slopes > 0, slopes, 1.0) * distance)
-    if isinstance(part, Slopes):
+    if part is not None:
         # Where floats lose more than a share of what moves, the slope is that of real arithmetic alone.
         kept = (moves == 0) | (part.lost <= ROUNDING_SHARE / 2 * moves)
         slopes, moves = np.where(kept, slopes, math.inf), np.where(kept, moves, math.inf)
     bounds = np.minimum(moves, ranges)
     if not np.all(bounds < math.inf):
         raise DeclarationError(
-            "nothing bounds how far one row moves this expectation: the chain has no proved contraction, "
-            "the function no Lipschitz constant, or it adds numbers so large that floats lose what moves. "
+            "nothing bounds how far one row moves this expectation: the chain has no proved contraction, or "
+            "the function adds numbers so large that floats lose what moves. "
             "Give bounds=(a, b): the value is clamped to them."
         )
     units = np.where(bounds > 0, bounds, max(float(bounds.max()), np.finfo(float).tiny ** 0.5))
@@ -97,11 +90,8 @@ def movement(schedule: Schedule, distance: float, part: Slopes | Lipschitz, rang
         l1, l2 = _coordinatewise(correlation)
         count = int(capped.sum())
         return Movement(units, slopes, (l1 + count) * UP_MATRIX, math.hypot(l2, math.sqrt(count)) * UP_MATRIX)
-    # Each value moves by at most one unit, all together by at most the largest ratio in L2.
-    joint = min(math.sqrt(len(units)), float(np.max(moves / units)))
-    return Movement(
-        units, slopes, min(len(units), math.sqrt(len(units)) * joint) * UP_MATRIX, joint * UP_MATRIX
-    )
+    count = len(units)
+    return Movement(units, slopes, count * UP_MATRIX, math.sqrt(count) * UP_MATRIX)
 
 
 def together(movements: tuple[Movement, ...]) -> Movement:
@@ -160,9 +150,7 @@ def plan_expectations(
         raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
     functions = expectations.bind(model)
     distance = average_sensitivity(schedule, curvature)
-    items = [_moved(function, schedule, distance) for function in functions]
-    moved = together(tuple(item for item, _ in items))
-    assumed = {f.name: c for f, (_, c) in zip(functions, items, strict=True) if c is not None}
+    moved = together(tuple(movement(schedule, distance, f.slopes, f.high - f.low) for f in functions))
     size = len(moved.units)
     names = ", ".join(f.name for f in functions)
     what = f"averages of {names}, each in units of its own sensitivity"
@@ -170,18 +158,11 @@ def plan_expectations(
         epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
         joint = moved.l1 + size * ROUNDING_SHARE
         noise, statement = _laplace(epsilon, joint, size, target, what)
-    elif assumed:
-        raise DeclarationError("by_convergence goes with noise='laplace': its failures add to δ.")
     else:
         joint = moved.l2 + math.sqrt(size) * ROUNDING_SHARE
         noise, statement = _gaussian(joint, size, target, what)
-    stated = [f.assumption for f in functions if f.assumption is not None]
-    stated += [_convergence(name, bound) for name, bound in assumed.items()]
-    limits = [
-        f.high - f.low if c is None else np.full(f.size, c.sensitivity)
-        for f, (_, c) in zip(functions, items, strict=True)
-    ]
-    parts = moved.slopes.tolist(), np.concatenate(limits).tolist(), moved.units.tolist()
+    ranges = np.concatenate([f.high - f.low for f in functions])
+    parts = moved.slopes.tolist(), ranges.tolist(), moved.units.tolist()
     averaged = noised_average(
         statement,
         schedule,
@@ -190,33 +171,10 @@ def plan_expectations(
         values=(AveragedValue(slope, limit, unit, unit) for slope, limit, unit in zip(*parts, strict=True)),
         norm="L1" if expectations.noise == "laplace" else "L2",
         joint=joint,
-        failures=tuple(bound.failure for bound in assumed.values()),
-        stated=tuple(stated),
     )
     chain_sd, slopes = monte_carlo_sd(schedule, curvature), moved.slopes
-    ranges = np.concatenate([f.high - f.low for f in functions])
     sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
     return ExpectationsPlan(observed(functions, moved.units, schedule), noise, averaged, sampling)
-
-
-def _moved(
-    function: Function, schedule: Schedule, distance: float
-) -> tuple[Movement, AverageByConvergence | None]:
-    """The item's sensitivities, and the caller's convergence bound where it is needed for them."""
-    ranges = function.high - function.low
-    by_hand = function.by_convergence
-    if by_hand is None:
-        return movement(schedule, distance, function.slopes, ranges), None
-    try:
-        proved = movement(schedule, distance, function.slopes, ranges)
-    except DeclarationError:
-        proved = None
-    if proved is not None and float(proved.units.max()) <= by_hand.sensitivity:
-        return proved, None
-    size = function.size
-    units = np.full(size, by_hand.sensitivity)
-    slopes = np.full(size, math.inf) if proved is None else proved.slopes
-    return Movement(units, slopes, float(size), math.sqrt(size)), by_hand
 
 
 def _laplace(
@@ -248,14 +206,6 @@ def _gaussian(
         scale=noise.gaussian_scale,
         dim=size,
         what=what,
-    )
-
-
-def _convergence(name: str, bound: AverageByConvergence) -> str:
-    return (
-        f"for every data set the average of {name}, clamped as here, is within C = {bound.accuracy:.12g} "
-        f"of its posterior mean with probability 1 - {bound.failure:.12g}, and one row moves that mean by "
-        f"at most {bound.posterior_change:.12g} (stated, not proved)"
     )
 
 

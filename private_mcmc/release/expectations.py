@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.records import Record
@@ -27,7 +26,6 @@ from private_mcmc.release.site_functions import (
 )
 from private_mcmc.schedule import Average
 
-T = TypeVar("T")
 NoiseName = Literal["laplace", "gaussian"]
 
 
@@ -40,8 +38,8 @@ class Expectations:
     ``b − a`` when ``f`` is kept in ``[a, b]``; the smaller one sets the noise.
 
     **Guarantee**: ``laplace``: pure ``ε``-DP, ``gaussian``: ``m``-GDP with ``m`` the largest that meets the
-    target. **Assumptions**: a Lipschitz constant given by the caller is quoted, not proved; those of
-    affine functions and of sites on an interval, and the ranges of bounded functions, are proved.
+    target. The Lipschitz constants of affine functions, of sites on an interval and of smooth functions of
+    either, and the ranges of bounded functions, are proved; nothing is taken on trust.
     **Cost**: known from ``plan`` before anything is spent. One run, one mechanism: all expectations
     share it and their costs add.
     Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
@@ -49,14 +47,9 @@ class Expectations:
     Args:
         what: names of sites, functions of the dict of constrained sites, or dicts from a name to either.
         epsilon: the price; ``None`` takes the target's. With ``gaussian`` noise leave it out.
-        lipschitz: constant ``ℓ`` of the functions, for Euclidean norms on the *unconstrained* space; one
-            number or a dict by name.
         bounds: ``(a, b)``, or a dict by name: values are clamped to it, NaN counts as ``a``.
         burn_in: steps left out of the average; ``None`` leaves out a fifth. It makes ``η`` larger.
         noise: ``"laplace"`` or ``"gaussian"``.
-        by_convergence: for functions whose average is *known*, for every data set, to be near its posterior
-            mean: ``η = 2C + γ_f`` and ``δ`` grows by ``2δ̃ − δ̃²`` (Prop. 3.10); quoted as an assumption, and
-            used only where it is smaller than what is proved. One for all functions or a dict by name.
 
     Raises:
         DeclarationError: for an empty declaration, repeated names, or numbers out of range.
@@ -70,21 +63,17 @@ class Expectations:
 
     items: tuple[tuple[str, What], ...]
     epsilon: float | None
-    lipschitz: Mapping[str, float]
     bounds: Mapping[str, Bounds]
     burn_in: int | None
     noise: NoiseName
-    by_convergence: Mapping[str, AverageByConvergence]
 
     def __init__(
         self,
         *what: What | Mapping[str, What],
         epsilon: float | None = None,
-        lipschitz: float | Mapping[str, float] | None = None,
         bounds: Bounds | Mapping[str, Bounds] | None = None,
         burn_in: int | None = None,
         noise: NoiseName = "laplace",
-        by_convergence: AverageByConvergence | Mapping[str, AverageByConvergence] | None = None,
     ) -> None:
         items = _named(what)
         if epsilon is not None and not 0 < epsilon < math.inf:
@@ -98,18 +87,11 @@ class Expectations:
         if burn_in is not None and not burn_in >= 0:
             raise DeclarationError(f"burn_in={burn_in}: a number of steps is needed.")
         names = [name for name, _ in items]
-        lipschitz_by_name = _by_name(
-            lipschitz, [n for n, w in items if not isinstance(w, str)], names, "lipschitz"
-        )
-        bounds_by_name = _by_name(bounds, names, names, "bounds")
-        for name, constant in lipschitz_by_name.items():
-            if not 0 < constant < math.inf:
-                raise DeclarationError(f"lipschitz of {name!r} is {constant}: must be positive and finite.")
+        bounds_by_name = _by_name(bounds, names)
         for name, pair in bounds_by_name.items():
             _check_bounds(name, pair)
         given: Record = {"items": items, "epsilon": epsilon, "burn_in": burn_in, "noise": noise}
-        given |= {"lipschitz": lipschitz_by_name, "bounds": bounds_by_name}
-        given |= {"by_convergence": _by_name(by_convergence, names, names, "by_convergence")}
+        given["bounds"] = bounds_by_name
         for field, value in given.items():
             object.__setattr__(self, field, value)
 
@@ -128,9 +110,9 @@ class Expectations:
         """The declared functions on the flat unconstrained vector of ``model``.
 
         Raises:
-            DeclarationError: for an unknown site, or a function without bounds and Lipschitz constant.
+            DeclarationError: for an unknown site, or a function that nothing bounds.
         """
-        return bind_functions(model, self.items, self.lipschitz, self.bounds, self.by_convergence)
+        return bind_functions(model, self.items, self.bounds)
 
 
 def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What], ...]:
@@ -155,19 +137,15 @@ def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What
     return tuple(items)
 
 
-def _by_name(
-    given: T | Mapping[str, T] | None, targets: list[str], names: list[str], field: str
-) -> dict[str, T]:
-    """One value for every target, or a dict that names them."""
+def _by_name(given: Bounds | Mapping[str, Bounds] | None, names: list[str]) -> dict[str, Bounds]:
+    """One pair for all expectations, or a dict that names them."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        if not targets:
-            raise DeclarationError(f"{field}: no declared function takes it; for a site give a dict by name.")
-        return dict.fromkeys(targets, given)
+        return dict.fromkeys(names, given)
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise DeclarationError(f"{field} for {unknown}: the declared expectations are {names}.")
+        raise DeclarationError(f"bounds for {unknown}: the declared expectations are {names}.")
     return dict(given)
 
 

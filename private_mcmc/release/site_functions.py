@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike
 
-from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import Level, affinity
@@ -145,14 +144,6 @@ class Slopes:
     lost: FloatArray | float = 0.0
 
 
-@dataclass(frozen=True)
-class Lipschitz:
-    """``size`` values, jointly ``ℓ``-Lipschitz from ``‖·‖_2`` on the unconstrained space to ``‖·‖_2``."""
-
-    size: int
-    constant: float
-
-
 Sites = Mapping[str, jax.Array]
 # From the unconstrained vector to the variables of a program that are known then.
 Start = Callable[[jax.Array], dict[Variable, jax.Array]]
@@ -169,20 +160,16 @@ class Function:
         name: as declared.
         shape: shape of the value.
         evaluate: from the flat unconstrained vector to the value, flat: the very program that was proved.
-        slopes: what bounds its change.
+        slopes: what bounds its change; ``None`` where its range alone does.
         low, high: what it is clamped to, entry by entry, shape ``(d,)``; infinite if nothing.
-        assumption: what the caller stated and nobody proved, or ``None``.
-        by_convergence: the caller's bound on how far averages are from their limits, or ``None``.
     """
 
     name: str
     shape: tuple[int, ...]
     evaluate: Callable[[jax.Array], jax.Array]
-    slopes: Slopes | Lipschitz
+    slopes: Slopes | None
     low: FloatArray
     high: FloatArray
-    assumption: str | None
-    by_convergence: AverageByConvergence | None = None
 
     @property
     def size(self) -> int:
@@ -193,9 +180,7 @@ class Function:
 def bind_functions(
     model: RowModel,
     items: tuple[tuple[str, What], ...],
-    lipschitz: Mapping[str, float],
     bounds: Mapping[str, Bounds],
-    by_convergence: Mapping[str, AverageByConvergence],
 ) -> tuple[Function, ...]:
     """One ``Function`` for every declared item.
 
@@ -203,20 +188,10 @@ def bind_functions(
     sites on an interval) and ranges are proved on the traced function.
     """
     with jax.enable_x64(True):
-        return tuple(
-            _bind(model, name, what, lipschitz.get(name), bounds.get(name), by_convergence.get(name))
-            for name, what in items
-        )
+        return tuple(_bind(model, name, what, bounds.get(name)) for name, what in items)
 
 
-def _bind(
-    model: RowModel,
-    name: str,
-    what: What,
-    constant: float | None,
-    bounds: Bounds | None,
-    by_convergence: AverageByConvergence | None,
-) -> Function:
+def _bind(model: RowModel, name: str, what: What, bounds: Bounds | None) -> Function:
     of_sites = site_function(model, what)
 
     def value(theta: jax.Array) -> jax.Array:
@@ -231,29 +206,20 @@ def _bind(
         return jnp.ravel(value(theta)).astype(theta.dtype)
 
     program = trace(lambda theta: {"value": flat(theta)}, theta=abstract((model.dim,), np.float64))
-    slopes: Slopes | Lipschitz | None
     slopes, start = _slopes(program, model.dim)
     low, high = _range(program, math.prod(shape), bounds)
-    assumption = None
-    if slopes is None and constant is not None:
-        slopes = Lipschitz(math.prod(shape), constant)
-        assumption = f"{name} is {constant:.12g}-Lipschitz on the unconstrained space (stated, not proved)"
-    if slopes is None:
-        if not np.all(np.isfinite(high - low)) and by_convergence is None:
-            raise DeclarationError(
-                f"expectation {name!r}: nothing bounds how far a row moves it. Give "
-                f"bounds={{{name!r}: (a, b)}}, to which values are clamped, or the Lipschitz constant on the "
-                f"unconstrained space, lipschitz={{{name!r}: ...}}, quoted in the statement as your "
-                "assumption. Affine functions of sites on the real line, sites on an interval and bounded "
-                "functions need neither."
-            )
-        slopes = Lipschitz(math.prod(shape), math.inf)
+    if slopes is None and not np.all(np.isfinite(high - low)):
+        raise DeclarationError(
+            f"expectation {name!r}: nothing bounds how far a row moves it. Give bounds={{{name!r}: (a, b)}}, "
+            "to which values are clamped. Affine functions of sites on the real line, sites on an interval "
+            "and bounded functions need none."
+        )
 
     def evaluate(theta: jax.Array) -> jax.Array:
         (found,) = program.run([program.outputs["value"]], start(theta))
         return jnp.asarray(found)
 
-    return Function(name, shape, evaluate, slopes, low, high, assumption, by_convergence)
+    return Function(name, shape, evaluate, slopes, low, high)
 
 
 def site_function(model: RowModel, what: What) -> SiteFunction:

@@ -18,7 +18,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "rule": tuple(RULES),
     "kind": (
         *("gaussian", "pure", "laplace", "concentrated", "points", "sampled"),
-        *("product", "unless", *BOUNDS),
+        *("product", *BOUNDS),
     ),
     "scheme": ("poisson", "fixed", "cyclic"),
     "pair": ("add_remove", "replace_one", "fixed"),

@@ -65,8 +65,8 @@ def test_nothing_follows_from_a_posterior_that_is_as_private_as_the_run():
 def test_averages():
     assert transfer.noised_average(1.0, 0.0, 0.0) == (1.0, 0.0)
     assert transfer.noised_average(1.0, 1e-6, 1e-3)[1] == pytest.approx(1e-6 + 1e-3)
-    known = acc.AverageByConvergence(accuracy=0.2, failure=1e-3, posterior_change=0.5)
+    known = mixing.AverageByConvergence(accuracy=0.2, failure=1e-3, posterior_change=0.5)
     assert known.sensitivity == pytest.approx(0.9)
     for bad in (math.nan, -1.0, math.inf):
         with pytest.raises(DeclarationError):
-            acc.AverageByConvergence(accuracy=bad, failure=1e-3, posterior_change=0.5)
+            mixing.AverageByConvergence(accuracy=bad, failure=1e-3, posterior_change=0.5)

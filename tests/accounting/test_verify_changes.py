@@ -42,7 +42,7 @@ SHORT = (
     "Dirichlet-categorical, zero_out",
     "Gamma-Poisson",
     "average, Gaussian, Poisson",
-    "average, near their limits",
+    "average, kept in a range",
     "composition",
     "group",
     "stages",

@@ -18,7 +18,6 @@ import numpyro.distributions as dist
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.accounting import AverageByConvergence
 from private_mcmc.records import plain
 from private_mcmc.release import plan_counts, plan_second_moments
 from private_mcmc.schedule import Average
@@ -93,13 +92,10 @@ def releases() -> Mapping[str, acc.Statement]:
     """Expectations, moments, counts and plans."""
     kernel = pmc.PrivateULA(linear, step_size=1e-4, clip=0.2, temper=0.05)
     smooth = {"f": lambda sites: jnp.sin(sites["w"]).sum()}
-    converged = AverageByConvergence(accuracy=1e-4, failure=1e-8, posterior_change=1e-5)
     expectations = {
         "means, Laplace": pmc.Expectations("w", epsilon=0.5),
         "means, Gaussian": pmc.Expectations("w", noise="gaussian"),
-        "a function, its constant stated": pmc.Expectations(smooth, lipschitz={"f": 1.5}, epsilon=0.5),
         "a bounded function": pmc.Expectations(smooth, bounds={"f": (-0.5, 0.5)}, epsilon=0.5),
-        "a convergence bound, stated": pmc.Expectations("w", by_convergence=converged, epsilon=0.5),
     }
     found = {name: _decided(kernel, release) for name, release in expectations.items()}
     for adjacency in ("replace_one", "add_remove", "zero_out"):

@@ -102,7 +102,7 @@ def every(value: Any, name: str) -> Iterator[Any]:
 def test_the_golden_records_hold_every_rule_bound_curve_scheme_and_adjacency():
     whole = {name: stored(name) for name in FILES}
     assert set(every(whole, "rule")) == set(RULES)
-    curves = {*_SIMPLE, "points", "sampled", "unless", "product"}
+    curves = {*_SIMPLE, "points", "sampled", "product"}
     assert set(every(whole, "kind")) - {"gdp", "rdp", "basic"} == curves | set(BOUNDS)
     assert set(every(whole, "scheme")) == {"poisson", "fixed"}
     assert {"replace_one", "add_remove", "zero_out"} == set(every(whole, "adjacency"))

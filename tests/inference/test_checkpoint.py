@@ -44,7 +44,7 @@ class Crash(KeyboardInterrupt):
 
 def driver(path, kernel=KERNEL, rows=ROWS, **changes):
     settings = dict(
-        release="path", num_steps=80, guarantee="run", progress_bar=False, target=pmc.Target(15.0, 1e-6),
+        release="path", num_steps=80, guarantee="run", progress_bar=False, target=pmc.Target(20.0, 1e-6),
         execution=SEEDED,
     ) | changes  # fmt: skip
     checkpoint = None if path is None else pmc.Checkpoint(path, seconds=0.0)

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from private_mcmc.accounting import AverageByConvergence, Curvature, Statement, average_sensitivity
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity
 from private_mcmc.domains import Binary, Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import read
 from private_mcmc.release import Expectations, plan_expectations
 from private_mcmc.release.averages import monte_carlo_sd
-from private_mcmc.release.site_functions import ROUNDING_SHARE, Lipschitz, bind_functions
+from private_mcmc.release.site_functions import ROUNDING_SHARE, bind_functions
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
@@ -97,14 +97,6 @@ def test_affine_functions_of_real_sites_are_recognised():
     np.testing.assert_allclose(moved["doubled"], math.sqrt(5) * distance, rtol=1e-8)
     np.testing.assert_allclose(moved["sum"], math.sqrt(3) * distance, rtol=1e-8)
     np.testing.assert_allclose(moved["swap"], distance, rtol=1e-8)
-
-
-def test_a_callers_lipschitz_constant_is_quoted_as_an_assumption():
-    plan = planned(Expectations({"g": lambda s: jnp.sin(s["w"]).sum()}, lipschitz={"g": math.sqrt(3)}))
-    assert any("stated, not proved" in line for line in plan.statement.argument.assumptions)
-    assert not any(
-        "stated, not proved" in line for line in planned(Expectations("w")).statement.argument.assumptions
-    )
 
 
 def test_the_price_is_known_before_the_run_and_meets_the_target():
@@ -222,8 +214,6 @@ def test_the_monte_carlo_bound_is_exact_for_a_gaussian_chain(steps):
         (("w",), {"bounds": (0.0, math.inf)}, "finite"),
         (("w",), {"bounds": 3.0}, "pair"),
         (("w",), {"bounds": {"v": (0.0, 1.0)}}, r"\['v'\]"),
-        (("w",), {"lipschitz": 1.0}, "dict by name"),
-        ((len,), {"lipschitz": -1.0}, "positive"),
         (("w",), {"burn_in": -1}, "burn_in"),
     ],
 )
@@ -274,23 +264,6 @@ def test_what_is_released_carries_its_statement_and_its_seed_everywhere():
     assert json.loads(unknown.to_json())["expectations"]["p"]["noise_sd"]
 
 
-def test_a_callers_convergence_bound_is_used_where_it_helps_and_its_failures_are_charged():
-    bound = AverageByConvergence(accuracy=0.002, failure=1e-8, posterior_change=0.001)
-    wild = Curvature()
-    plan = planned(Expectations("w", by_convergence=bound), curvature=wild)
-    np.testing.assert_allclose(plan.units, 0.005)
-    assert plan.noise.sensitivity == pytest.approx(3, rel=1e-3)
-    assert plan.statement.delta(1.0 * (1 + 1e-9)) == pytest.approx(2e-8 - 1e-16, rel=1e-9)
-    assert any("stated, not proved" in line for line in plan.statement.argument.assumptions)
-    assert plan.statement.verify()
-    mixed = planned(Expectations("w", "p", by_convergence={"w": bound}), curvature=wild)
-    assert mixed.statement.delta(1.0 * (1 + 1e-9)) == pytest.approx(2e-8, rel=1e-9)
-    loose = AverageByConvergence(accuracy=100.0, failure=1e-3, posterior_change=1.0)
-    assert planned(Expectations("w", by_convergence={"w": loose})).statement.epsilon(0.0) == 1.0
-    with pytest.raises(DeclarationError, match="laplace"):
-        planned(Expectations("w", by_convergence=bound, noise="gaussian"), curvature=wild)
-
-
 X_NEW = np.asarray([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0], [0.3, 0.3, 0.3]])
 
 
@@ -308,7 +281,7 @@ X_NEW = np.asarray([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0], [0.3, 0.3, 0.3]])
     ],
 )
 def test_slopes_of_functions_of_affine_maps_are_proved_and_hold(function, slope):
-    (bound,) = bind_functions(row_model(), (("f", function),), {}, {}, {})
+    (bound,) = bind_functions(row_model(), (("f", function),), {})
     np.testing.assert_allclose(np.linalg.norm(bound.slopes.matrix, axis=1), slope, rtol=1e-9)
     random = np.random.default_rng(0)
     with jax.enable_x64(True):
@@ -330,9 +303,8 @@ def test_slopes_of_functions_of_affine_maps_are_proved_and_hold(function, slope)
     ],
 )
 def test_no_slope_is_claimed_where_none_is_proved(function):
-    (bound,) = bind_functions(row_model(), (("f", function),), {}, {"f": (0.0, 1.0)}, {})
-    assert isinstance(bound.slopes, Lipschitz)
-    assert bound.slopes.constant == math.inf
+    (bound,) = bind_functions(row_model(), (("f", function),), {"f": (0.0, 1.0)})
+    assert bound.slopes is None
 
 
 FAR = 1e16

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.release.averages import movement, together
-from private_mcmc.release.site_functions import Lipschitz, Slopes
+from private_mcmc.release.site_functions import Slopes
 from private_mcmc.schedule import Schedule
 
 NO_RANGE = math.inf
@@ -45,13 +45,11 @@ def test_no_move_of_the_chain_exceeds_the_bounds(seed, distance):
     where, slopes = (2, 0, 3), tuple(random.uniform(0.1, 5.0, 3))
     ranges = np.asarray([NO_RANGE, random.uniform(0.01, 2.0), NO_RANGE])
     jacobian = random.normal(size=(3, 4))
-    constant = float(np.linalg.norm(jacobian, 2))
     record = schedule(as_tuple(metric))
     parts = (
         movement(record, distance, Slopes(np.eye(4)[list(where)] * np.asarray(slopes)[:, None]), ranges),
         movement(record, distance, Slopes(jacobian), np.full(3, NO_RANGE)),
-        movement(record, distance, Lipschitz(3, constant), np.full(3, NO_RANGE)),
-        movement(record, distance, Lipschitz(3, constant), np.full(3, 0.3)),
+        movement(record, distance, None, np.full(3, 0.3)),
     )
     bound = together(parts)
     directions = random.normal(size=(200, 4))
@@ -61,8 +59,7 @@ def test_no_move_of_the_chain_exceeds_the_bounds(seed, distance):
         [
             np.clip(moves[:, where] * slopes, -ranges, ranges),
             moves @ jacobian.T,
-            moves @ jacobian.T,
-            np.clip(moves @ jacobian.T, -0.3, 0.3),
+            np.clip(moves @ jacobian.T, -0.15, 0.15),
         ],
         axis=1,
     )
@@ -87,7 +84,7 @@ def test_values_capped_by_their_range_move_freely_within_it():
 
 
 @pytest.mark.parametrize("distance", [math.inf, math.nan])
-@pytest.mark.parametrize("part", [Slopes(np.eye(4)[:1]), Lipschitz(1, 1.0)])
+@pytest.mark.parametrize("part", [Slopes(np.eye(4)[:1]), None])
 def test_without_any_bound_there_is_a_refusal(distance, part):
     with pytest.raises(DeclarationError, match="nothing bounds"):
         movement(schedule(None), distance, part, np.asarray([NO_RANGE]))

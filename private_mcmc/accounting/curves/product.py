@@ -11,7 +11,6 @@ from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import (
     Concentrated,
     Curve,
-    ExceptWithProbability,
     Gaussian,
     Laplace,
     Points,
@@ -28,13 +27,8 @@ _MOST_DISCRETE = 8
 def combine(curves: tuple[Curve, ...]) -> Curve:
     """One curve for mechanisms with independent randomness, one curve of each.
 
-    ``m²`` adds, zCDP adds, and what remains of different kinds becomes a ``Product``. Failures add, outside.
+    ``m²`` adds, zCDP adds, and what remains of different kinds becomes a ``Product``.
     """
-    failing = [curve.failure for curve in curves if isinstance(curve, ExceptWithProbability)]
-    if failing:
-        inner = tuple(curve.inner if isinstance(curve, ExceptWithProbability) else curve for curve in curves)
-        failure = failing[0] if len(failing) == 1 else sum_up(failing)
-        return ExceptWithProbability(combine(inner), min(1.0, failure))
     flat = tuple(
         part for curve in curves for part in (curve.parts if isinstance(curve, Product) else (curve,))
     )
@@ -220,8 +214,6 @@ def _curve(kind: str, record: Constants) -> Curve:
         return Sampled(
             str(values["pair"]), float(values["rate"]), float(values["ratio"]), int(values["steps"])
         )
-    if kind == "unless":
-        return ExceptWithProbability(curve_from_dict(record["inner"]), float(values["failure"]))
     if kind == "product":
         return Product(tuple(curve_from_dict(part) for part in record["parts"]))
     raise DeclarationError(f"unknown kind of privacy curve {kind!r}.")

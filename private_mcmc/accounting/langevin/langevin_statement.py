@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import Curve, ExceptWithProbability
+from private_mcmc.accounting.curves.curve import Curve
 from private_mcmc.accounting.langevin import bounds
 from private_mcmc.accounting.langevin.moduli import (
     Curvature,
@@ -19,7 +17,7 @@ from private_mcmc.accounting.langevin.moduli import (
 )
 from private_mcmc.accounting.langevin.record import chain_constants, read_chain
 from private_mcmc.accounting.langevin.sensitivity import Run, sensitivity
-from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up
+from private_mcmc.accounting.rounding import TINY, product_up, up
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constant, Constants
@@ -108,43 +106,12 @@ def _average(schedule: Run) -> Average:
 
 
 @dataclass(frozen=True)
-class AverageByConvergence:
-    """What BJRD Proposition 3.10 needs, supplied by the user and quoted in the statement.
-
-    Attributes:
-        accuracy: ``C``: the average is within ``C`` of ``π_D(f)`` with probability ``1 − failure``,
-            for every ``D`` (Assumption 3.8).
-        failure: ``δ̃``.
-        posterior_change: ``γ_f ≥ |π_D(f) − π_{D'}(f)|`` for adjacent ``D, D'`` (Assumption 3.9).
-
-    Example:
-        >>> pmc.AverageByConvergence(accuracy=0.01, failure=1e-8, posterior_change=0.02).sensitivity
-        0.04
-    """
-
-    accuracy: float
-    failure: float
-    posterior_change: float
-
-    def __post_init__(self) -> None:
-        for name in ("accuracy", "posterior_change"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise DeclarationError(f"{name}={getattr(self, name)}: must be non-negative and finite.")
-        gdp.check_delta(self.failure)
-
-    @property
-    def sensitivity(self) -> float:
-        """``η = 2C + γ_f``: what the noise must be fit for."""
-        return sum_up((self.accuracy, self.accuracy, self.posterior_change))
-
-
-@dataclass(frozen=True)
 class AveragedValue:
     """One released value ``f``, and how far one row may move its average.
 
     Attributes:
         slope: Lipschitz constant of ``f`` in ``‖M^{-1/2}·‖``; ``inf`` where none is known.
-        limit: what else bounds the move: ``b − a`` where ``f`` is kept in ``[a, b]``, or ``2C + γ_f``.
+        limit: what else bounds the move: ``b − a`` where ``f`` is kept in ``[a, b]``.
         bound: the move that the noise was fit for, at least ``min(slope·distance, limit)``.
         unit: the noise is added to ``f/unit``.
     """
@@ -168,14 +135,11 @@ def noised_average(
     values: Iterable[AveragedValue],
     norm: Norm,
     joint: float,
-    failures: tuple[float, ...] = (),
-    stated: tuple[str, ...] = (),
 ) -> Statement:
     """The statement of averages of a run, released by the mechanism that ``noise`` speaks of.
 
     **Guarantee**: that of ``noise``, fit for values that one row moves by ``joint`` in ``norm`` after
-    division by their units; where convergence bounds may fail with probability ``δ̃`` each, ``δ(ε)`` grows by
-    ``2δ̃ − δ̃²``, or by ``2δ̃`` beside values that rest on the coupling (then the chains are dependent).
+    division by their units.
     **Assumptions**: quoted; ``joint`` and the slopes are facts about the declared functions.
 
     Args:
@@ -185,8 +149,6 @@ def noised_average(
         distance: ``average_sensitivity`` of both.
         values: what is averaged; equal ones count once.
         norm, joint: how far all values together move, and in which norm.
-        failures: ``δ̃`` of every convergence bound that is used.
-        stated: what a caller assumes beyond this.
     """
     first, chosen = _average(schedule).first, tuple(dict.fromkeys(values))
     chain = {name: value for name, value in chain_constants(schedule, curvature).items() if name != "release"}
@@ -197,8 +159,6 @@ def noised_average(
         "values": tuple((value.slope, value.limit, value.bound, value.unit) for value in chosen),
         "norm": norm,
         "joint": joint,
-        "failures": failures,
-        "stated": tuple(dict.fromkeys(stated)),
     }
     unit = schedule.unit
     curves = average_curves(schedule.adjacency, constants, (of_unit(noise, unit),), unit)
@@ -221,10 +181,4 @@ def average_curves(
     held = all(value.move(distance) <= value.bound <= joint * value.unit * (1 + 1e-12) for value in values)
     if not (fit and held):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")
-    coupled = any(value.slope > 0 and value.slope * distance < value.limit for value in values)
-    missed = sum_up(
-        product_up(failure, 2.0 if coupled else sum_up((2.0, -failure))) for failure in c["failures"]
-    )
-    if not missed > 0:
-        return noise.curves
-    return tuple(ExceptWithProbability(curve, min(1.0, missed)) for curve in noise.curves)
+    return noise.curves

@@ -61,19 +61,14 @@ def average(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     change, _ = changes(adjacency, c)
     fit = math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12)
     fit = fit and c["distance"] >= _mean_distance(c, change) * (1 + _slack(c)) * (1 - _loss(c["num_steps"]))
-    coupled = False
     for slope, limit, bound, unit in c["values"]:
         move = min(slope * c["distance"], limit) if slope > 0 else 0.0
-        coupled = coupled or (move < limit and slope > 0)
         fit = fit and move <= bound * (1 + 1e-12) and bound <= c["joint"] * unit * (1 + 1e-11)
     fit = fit and noise["argument"]["rule"] == _MECHANISMS[c["norm"]]
     fit = fit and c["joint"] <= noise["argument"]["constants"]["sensitivity"] * (1 + 1e-12)
     if not fit:
         raise ValueError("the noise is not fit for how far one row moves the averages")
-    missed = sum(miss * (2 if coupled else 2 - miss) for miss in c["failures"])
-    if not missed > 0:
-        return [dict(curve) for curve in noise["curves"]]
-    return [{"kind": "unless", "inner": curve, "failure": min(1.0, missed)} for curve in noise["curves"]]
+    return [dict(curve) for curve in noise["curves"]]
 
 
 def _loss(steps: int) -> float:
@@ -235,7 +230,12 @@ def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch
         for split in (len(line), len(line) - 1):
             moving = _straight(line[idle:split], variances[first + idle :], start)
             z = [0.0] * idle + moving + [0.0] * (len(line) - split)
-            candidates.append(_certified([[item] for item in line], resting, variances[first:], z, start))
+            # One line bounds every step by itself, whatever is known of equal states besides.
+            alone = [math.inf] * len(line)
+            candidates += [
+                _certified([[item] for item in line], rest, variances[first:], z, start)
+                for rest in (resting, alone)
+            ]
     return min(candidates)
 
 

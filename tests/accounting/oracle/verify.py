@@ -56,8 +56,6 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
         if not all(index < len(curves) for curves, index in zip(options, indices, strict=True)):
             raise ValueError("a choice is of a curve that the part has")
         choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
-        failures = [curve["failure"] for curve in choice if curve["kind"] == "unless"]
-        choice = [curve["inner"] if curve["kind"] == "unless" else curve for curve in choice]
         flat = [
             leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
         ]
@@ -71,7 +69,7 @@ def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
         merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated", "sampled")]
         merged += _counted_together([leaf for leaf in flat if leaf["kind"] == "sampled"])
         whole = merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)}
-        found.append({"kind": "unless", "inner": whole, "failure": sum(failures)} if failures else whole)
+        found.append(whole)
     return found
 
 
