@@ -275,9 +275,16 @@ _HABITS = {
     ("init_strategy",): "a chain starts at a public point, zero or Execution(init_params=…)",
     ("eps",): "epsilon=",
     ("link",): "every family has one link; write a model for another one",
-    ("devices", "chain_method", "rows_on_device", "curator", "generator", "unsafe_seed", "init_params"): (
-        "execution=Execution(…) has it"
-    ),
+    (
+        "devices",
+        "chain_method",
+        "engine",
+        "rows_on_device",
+        "curator",
+        "generator",
+        "unsafe_seed",
+        "init_params",
+    ): ("execution=Execution(…) has it"),
     ("ledger", "dataset", "purpose", "checkpoint"): "bookkeeping=Bookkeeping(…) has it",
     ("model_args",): "the kernel takes it, as in PrivateULA(model, …, model_args=…)",
     ("weights",): "rows have no weights: how much one counts would be private",

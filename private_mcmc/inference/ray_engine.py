@@ -56,8 +56,9 @@ class Ray:
     """
 
     workers: int = 2
-    address: str | None = None
-    cpus: float = 1.0
+    # What does not change a bit of a run is no part of its identity.
+    address: str | None = field(default=None, repr=False)
+    cpus: float = field(default=1.0, repr=False)
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers)

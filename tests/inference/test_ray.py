@@ -55,12 +55,16 @@ def people(table):
     return {"X": file[["age", "income", "late"]], "y": file["y"]}
 
 
-def draws(table, engine, kernel=None, seed=4):
-    mcmc = pmc.PrivateMCMC(
+def driver(engine, kernel=None, **options):
+    return pmc.PrivateMCMC(
         kernel or pmc.PrivateULA(logistic, 0.002, 1.0), rows=ROWS, release="path", num_steps=6,
         target=pmc.Target(9.0, 1e-6), guarantee="run", progress_bar=False,
-        execution=replace(SEEDED, engine=engine), num_chains=2,
+        execution=replace(SEEDED, engine=engine), num_chains=2, **options,
     )  # fmt: skip
+
+
+def draws(table, engine, kernel=None, seed=4):
+    mcmc = driver(engine, kernel)
     mcmc.run(rng_key=seed, **people(table))
     return mcmc.get_samples()["w"]
 
@@ -102,6 +106,25 @@ def test_a_worker_that_is_lost_changes_no_bit(table, wanted, monkeypatch):
     assert len(lost) == 8
 
 
+def test_a_run_whose_driver_was_killed_goes_on_at_new_workers(table, wanted, tmp_path, monkeypatch):
+    saved = pmc.Checkpoint(tmp_path / "run.ckpt", seconds=0)
+    mcmc = driver(WORKERS, bookkeeping=pmc.Bookkeeping(checkpoint=saved))
+    asked, seen = ray_engine._Partition._asked, []
+
+    def killed(self, *question):
+        seen.append(self.first)
+        if len(seen) == 10:
+            raise KeyboardInterrupt
+        return asked(self, *question)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ray_engine._Partition, "_asked", killed)
+        mcmc.run(rng_key=4, **people(table))
+    again = driver(WORKERS, bookkeeping=pmc.Bookkeeping(checkpoint=saved))
+    again.resume(**people(table))
+    np.testing.assert_array_equal(again.get_samples()["w"], wanted)
+
+
 def test_a_worker_that_reads_other_rows_than_the_lost_one_is_refused(table, monkeypatch):
     asked, digest = ray_engine._Partition._asked, ray_engine._found
 
@@ -133,6 +156,20 @@ def _in_ball(X):
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
 
 
+def files_with(numbers, folder):
+    """The files that hold one of the numbers, as words or as their first digits."""
+    secrets = [np.float64(one).tobytes() for one in numbers] + [repr(one)[:12].encode() for one in numbers]
+    found, read = [], 0
+    for file in folder.rglob("*"):
+        content = b""
+        with suppress(OSError):
+            content = file.read_bytes()
+        read += len(content)
+        found += [file] * any(secret in content for secret in secrets)
+    assert read > 10_000
+    return found
+
+
 def test_rows_and_their_sums_are_in_no_file_of_the_cluster(table, session, monkeypatch):
     awaited, seen = ray_engine._Partition._awaited, []
 
@@ -146,15 +183,15 @@ def test_rows_and_their_sums_are_in_no_file_of_the_cluster(table, session, monke
     X = np.concatenate([np.ravel(block) for block in people(table)["X"].part(0, 20).blocks(20)])
     numbers |= {float(entry) for entry in X if entry not in (0.0, 1.0)}
     assert len(seen) >= 14 and len(numbers) > 40
-    secrets = [np.float64(one).tobytes() for one in numbers] + [repr(one)[:12].encode() for one in numbers]
-    read = 0
-    for file in session.rglob("*"):
-        content = b""
-        with suppress(OSError):
-            content = file.read_bytes()
-        read += len(content)
-        assert not any(secret in content for secret in secrets), file
-    assert read > 10_000
+    assert files_with(numbers, session) == []
+
+    @ray.remote
+    def tell(number):
+        print(f"a sum: {number!r}", flush=True)
+
+    # What a worker prints is in a file, and is found.
+    ray.get(tell.remote(0.123456789123))
+    assert files_with({0.123456789123}, session) != []
 
 
 def test_what_fails_at_a_worker_is_told_by_its_kind_alone():
