@@ -14,8 +14,7 @@ import numpy as np
 
 from benchmarks.papers.shift_search import last_state
 from private_mcmc.accounting.langevin.moduli import Minimum, Moduli, Parameter, check_parameter
-from private_mcmc.accounting.langevin.shift_optimiser import noise_array
-from private_mcmc.accounting.langevin.shifts import UNIT, ShiftBound
+from private_mcmc.accounting.langevin.shifts import UNIT, ShiftBound, noise_array
 from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 

@@ -19,8 +19,7 @@ from private_mcmc.accounting.langevin.moduli import (
     per_step,
     undominated,
 )
-from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, noise_array
-from private_mcmc.accounting.langevin.shifts import ShiftBound, certify
+from private_mcmc.accounting.langevin.shifts import ShiftBound, affine_shifts, certify, noise_array
 from private_mcmc.accounting.rounding import FloatArray, up
 
 _LONGEST = 20_000  # steps optimised numerically

@@ -15,7 +15,7 @@ from typing import Any
 from private_mcmc.data.fields import Field, Type, is_number
 from private_mcmc.data.readers import ARROW, PARQUET, SPREADSHEETS, STATISTICAL, as_text, source_of
 from private_mcmc.data.schema import Schema, field_from_dict, read_declaration
-from private_mcmc.domains.columns import arrow_table, parquet_table
+from private_mcmc.domains.table_files import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 

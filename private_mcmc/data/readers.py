@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from private_mcmc.data.fields import composed
-from private_mcmc.domains.columns import Opener, arrow_table, files_of, parquet_table, told_by_folders
+from private_mcmc.domains.table_files import Opener, arrow_table, files_of, parquet_table, told_by_folders
 from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import text_of_bytes
 

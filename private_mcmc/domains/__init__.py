@@ -1,7 +1,5 @@
 """What one row can be: public facts of its columns, enforced by a silent map."""
 
-from private_mcmc.domains.columns import Arrow as Arrow
-from private_mcmc.domains.columns import Parquet as Parquet
 from private_mcmc.domains.domain import Binary as Binary
 from private_mcmc.domains.domain import Categories as Categories
 from private_mcmc.domains.domain import Counts as Counts
@@ -12,3 +10,5 @@ from private_mcmc.domains.real import Box as Box
 from private_mcmc.domains.real import Real as Real
 from private_mcmc.domains.rows import Rows as Rows
 from private_mcmc.domains.rows import domain_from_dict as domain_from_dict
+from private_mcmc.domains.table_files import Arrow as Arrow
+from private_mcmc.domains.table_files import Parquet as Parquet

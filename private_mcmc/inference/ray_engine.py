@@ -24,7 +24,8 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.domains.columns import PRESENT, HostColumn, TableColumn
+from private_mcmc.domains.columns import PRESENT, HostColumn
+from private_mcmc.domains.table_files import TableColumn
 from private_mcmc.errors import DeclarationError, ReleaseError, construction_checked
 from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
 from private_mcmc.model.ir.flatten import abstract

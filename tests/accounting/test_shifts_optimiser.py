@@ -15,8 +15,7 @@ from benchmarks.papers import moduli as papers
 from benchmarks.papers.shift_search import last_state, optimise
 from private_mcmc.accounting.langevin import shifts
 from private_mcmc.accounting.langevin.moduli import Affine, Minimum
-from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts
-from private_mcmc.accounting.langevin.shifts import certify
+from private_mcmc.accounting.langevin.shifts import affine_shifts, certify
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())
 

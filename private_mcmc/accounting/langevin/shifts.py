@@ -24,12 +24,19 @@ from private_mcmc.accounting.langevin.moduli import (
     parts_of,
     per_step,
 )
-from private_mcmc.accounting.langevin.shift_optimiser import affine_shifts, noise_array
 from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, root_up, up
 from private_mcmc.errors import DeclarationError
 
 UNIT = 2.0**-53
 _STEEPEST = 300.0  # no bound is looked for where one step stretches by more than e^300
+
+
+def noise_array(noise: float | Sequence[float] | FloatArray, steps: int) -> FloatArray:
+    """The noise standard deviation of every step; raises unless all are positive and finite."""
+    sds = np.broadcast_to(np.asarray(noise, dtype=np.float64), (steps,))
+    if not ((sds > 0).all() and np.isfinite(sds).all()):
+        raise DeclarationError("noise: every standard deviation must be positive and finite.")
+    return sds
 
 
 def reach(moduli: Moduli, distances: FloatArray) -> FloatArray:
@@ -148,6 +155,64 @@ def _absorbed(distance: float, offset: float, gap: float, noise: float, togo: Fl
         # The last shift is (A − s)/ρ with A = total/squares; for ρ ≤ 1 it is never negative.
         feasible = total / squares * (1 - 1e-9) >= push if gap < 0 else np.ones_like(togo, dtype=bool)
     return np.where(feasible & np.isfinite(values), values, np.inf)
+
+
+_Block = tuple[float, float, float, int]  # total push N, squared weight W, product of slopes, first step
+
+
+def affine_shifts(
+    slopes: FloatArray, offsets: FloatArray, variances: FloatArray, start: float
+) -> FloatArray | None:
+    """The optimal ``z_0, …, z_T`` for ``φ_k(z) = ρ_k z + s_k`` and variances ``σ_k²``; ``None`` if infinite.
+
+    A taut string below an obstacle: adjacent stretches between visits of zero are pooled while that is
+    cheaper, each costing ``N²/W`` with ``N = Σ s_i Π_{l>i} ρ_l``, ``W = Σ σ_i² Π_{l>i} ρ_l²``. Linear time.
+    """
+    blocks = _pool(slopes.tolist(), offsets.tolist(), variances.tolist(), start)
+    if blocks is None:
+        return None
+    z = np.zeros(len(slopes) + 1)
+    z[0] = start
+    ends = [block[3] for block in blocks[1:]] + [len(slopes)]
+    for (push, weight, _, first), end in zip(blocks, ends, strict=True):
+        if end - first > 1 or first == 0:
+            _fill(z, slopes, offsets, variances, first, end, push / weight)
+    return np.maximum(z, 0.0)
+
+
+def _pool(rho: list[float], s: list[float], variance: list[float], start: float) -> list[_Block] | None:
+    blocks: list[_Block] = [(start, 0.0, 1.0, 0)] if start > 0 else []
+    for step, (slope, push, weight) in enumerate(zip(rho, s, variance, strict=True)):
+        product, first = slope, step
+        while blocks and blocks[-1][0] * weight > product * push * blocks[-1][1]:
+            before, before_weight, before_product, first = blocks.pop()
+            push, weight = product * before + push, product * product * before_weight + weight
+            product *= before_product
+            if not (math.isfinite(push) and math.isfinite(weight)):
+                return None
+        blocks.append((push, weight, product, first))
+    return None if blocks[0][1] == 0 else blocks
+
+
+def _fill(
+    z: FloatArray,
+    slopes: FloatArray,
+    offsets: FloatArray,
+    variances: FloatArray,
+    first: int,
+    end: int,
+    multiplier: float,
+) -> None:
+    """Shifts inside one pooled stretch: what was pushed so far less what was absorbed so far."""
+    later = np.ones(end - first)
+    if end - first > 1:
+        later[:-1] = np.cumprod(slopes[first + 1 : end][::-1])[::-1]
+    pushed, weight = float(z[first]), 0.0
+    rows = zip(*(x[first:end].tolist() for x in (slopes, offsets, variances)), later.tolist(), strict=True)
+    for step, (slope, offset, variance, tail) in enumerate(rows, first + 1):
+        pushed, weight = slope * pushed + offset, slope * slope * weight + variance
+        z[step] = pushed - multiplier * tail * weight
+    z[end] = 0.0
 
 
 @dataclass(frozen=True)
