@@ -6,11 +6,10 @@ import pytest
 from numpyro.infer import NUTS
 
 import private_mcmc as pmc
-from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
+from private_mcmc.inference.price import price
 from private_mcmc.kernels import StepKeys
 from private_mcmc.kernels.chain import buffer_size, first_state, longest, segments
-from private_mcmc.model.chain_constants import curvature
 from tests.examples_of_models import logistic
 
 N = 40
@@ -49,14 +48,13 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
     mcmc = driver(kernel, adjacency, release="last" if "last" in name else "path")
     mcmc.run(**data)
     decision = mcmc.decide()
-    proved = curvature(decision.reading, decision.schedule)
     assert np.isfinite(mcmc.get_samples()["w"]).all()
-    assert mcmc.statement.epsilon(1e-5) == accounting.langevin_statement(decision.schedule, proved).epsilon(
-        1e-5
-    )
-    assert decision.schedule == kernel.schedule(
+    declared = kernel.schedule(
         adjacency=adjacency, num_rows=N, dim=2, num_steps=10, num_chains=1, release=decision.schedule.release
     )
+    priced = price(decision.reading, declared, decision.declared.target)
+    assert decision.schedule == priced.schedule
+    assert mcmc.statement.epsilon(1e-5) == priced.statement.epsilon(1e-5)
     assert mcmc.statement.verify()
 
 
