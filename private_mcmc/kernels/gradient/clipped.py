@@ -118,7 +118,9 @@ def _elements(model: RowModel) -> int:
         return model.dim
     kinds = model.own.kinds
     terms = model.unit.rows if kinds is None else len(next(iter(kinds.values())))
-    return max(model.dim, _OF_TERMS * model.own.atoms_of() * terms)
+    with jax.enable_x64(True):
+        atoms = model.own.atoms_of()
+    return max(model.dim, _OF_TERMS * atoms * terms)
 
 
 def _row_gradient(model: RowModel, whitening: Whitening) -> Callable[[jax.Array, Columns], jax.Array]:
