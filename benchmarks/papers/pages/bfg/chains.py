@@ -11,7 +11,7 @@ from benchmarks.papers.bounds import bfg
 from benchmarks.papers.pages.grid import Grid
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.sampled import RoughChain, plain, tightest
-from private_mcmc.accounting.langevin.bounds import split
+from benchmarks.papers.sampled_last import split
 from private_mcmc.accounting.langevin.moduli import Affine
 from private_mcmc.report import Heading, Line, Note, Plot, Rule, Text, floats, number
 
