@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from private_mcmc.inference.question import Question
     from private_mcmc.planning import Plan
     from private_mcmc.planning.frontier import MaxError
+    from private_mcmc.planning.stages import Prediction
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
@@ -305,6 +306,19 @@ def confirm(
         raise DeclarationError(
             f"not confirmed: nothing was spent.{kept()} Answer y, or give --yes in scripts."
         )
+
+
+def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: bool, whole: bool) -> None:
+    """The error of the rest of a plan, as its cheap stages tell, of every coefficient."""
+    from rich.console import Console
+
+    from private_mcmc.planning.frontier import table
+    from private_mcmc.report import Facts, Report, number
+
+    told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")
+    each = (table(expected, units),) if expected.coefficients else ()
+    page = Report("After the first stages, by what they released", (Facts((told,)), *each))
+    shortened(page, whole).show(Console(stderr=as_json))
 
 
 def tell(said: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "preflight": "private_mcmc.cli.plan:preflight",
     "plan": "private_mcmc.cli.plan:plan",
     "run": "private_mcmc.cli.run:run",
+    "resume": "private_mcmc.cli.run:resume",
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.demo:demo",
 }

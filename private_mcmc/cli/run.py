@@ -28,6 +28,7 @@ from private_mcmc.cli.common import (
     PriorOption,
     ProfileOption,
     PublicRowsOption,
+    ask,
     confirm,
     echo,
     load_model,
@@ -37,6 +38,7 @@ from private_mcmc.cli.common import (
     read_profile,
     read_question,
     read_rows,
+    show_prediction,
     tell,
     with_options,
 )
@@ -56,7 +58,8 @@ from private_mcmc.target import (
 if TYPE_CHECKING:
     from private_mcmc.data import Schema
     from private_mcmc.dossier import Study
-    from private_mcmc.planning import Plan
+    from private_mcmc.inference.execute_plan import Look
+    from private_mcmc.planning import History, Plan
     from private_mcmc.release import Ledger
 
 
@@ -157,6 +160,25 @@ class RunOptions:
         books.balance(self.dataset)
         return books
 
+    def look(self, units: Mapping[str, str]) -> Look:
+        """Show what the cheap stages say of the error; stop above ``--max-error``, or if a person says so."""
+        from private_mcmc.inference.fitting import exceeds
+        from private_mcmc.planning.prediction import predict_after
+
+        limit = read_max_error(self.max_error)
+
+        def look(plan: Plan, releases: History) -> bool:
+            expected = predict_after(plan, releases)
+            show_prediction(expected, units, self.as_json, self.whole)
+            if limit is not None and exceeds(expected, limit):
+                tell(["The error is larger than --max-error: nothing more is bought."])
+                return True
+            if limit is not None or self.yes or not sys.stdin.isatty():
+                return False
+            return ask("Buy the rest? [Y/n]").lower() in ("n", "no")
+
+        return look
+
     def carry_out(
         self,
         out: Path,
@@ -209,8 +231,9 @@ def run(
     from private_mcmc.data.table import Marks, check_apart, data_marks, refuse_changed, refuse_empty
     from private_mcmc.dossier.record import warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
+    from private_mcmc.inference.execute_plan import PlannedRun
     from private_mcmc.inference.last_run import About
-    from private_mcmc.inference.raw_release import keeper
+    from private_mcmc.inference.raw_release import Keeper
     from private_mcmc.planning import plan
 
     epsilon, delta, n = options.epsilon, options.delta, options.n
@@ -246,13 +269,10 @@ def run(
             refuse_empty(data, columns)
         made = planned(len(next(iter(columns.values())))) if saved is None else saved
         about = About(table=data.name, model=source)
-        kept = keeper(keep, made, about)
-        driver = PrivateMCMC.from_plan(
-            made,
-            execution=Execution(progress_bar=options.progress_bar),
-            bookkeeping=Bookkeeping(
-                books, options.dataset, options.purpose, known_by=marks.known_by, keep=kept
-            ),
+        kept = Keeper(keep, made, about, made)
+        driver = PrivateMCMC.of_run(
+            PlannedRun(made, Execution(progress_bar=options.progress_bar), options.look({})),
+            Bookkeeping(books, options.dataset, options.purpose, known_by=marks.known_by, keep=kept),
         )
 
         def carried_out() -> Study:
@@ -349,6 +369,7 @@ def fit(
                 purpose=options.purpose,
                 progress_bar=options.progress_bar,
                 keep=keep,
+                look=options.look(asked.units),
             )
 
         return Prepared(planned.plan, planned.warnings(books), asked.units, carried_out)
@@ -365,3 +386,24 @@ def _check_profiles(schema: Schema, fields: Sequence[str], profiles: Sequence[di
             raise DeclarationError(f"--profile: {unknown} are not in the model; it reads {list(fields)}.")
         for name, text in profile.items():
             profile_value(schema[name], text)
+
+
+def resume(
+    study: Annotated[Path, typer.Argument(help="the folder of a fit that was killed")],
+    table: Annotated[Path, typer.Argument(help="the very table that it was started with")],
+    ledger: Annotated[Path, typer.Option(help="that was charged")],
+    key: KeyOption = None,
+    model: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, of a fit without a formula")] = None,
+    whole: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on with a fit that was killed: bounds and stages that it has bought are not bought again."""
+    from private_mcmc.dossier.folder import finish, kept_in
+    from private_mcmc.inference.fitting import resume as resumed
+
+    program, shown = None if model is None else load_model(model)[0], not as_json and sys.stderr.isatty()
+    books, keep = open_ledger(ledger, key), partial(kept_in, study)
+    made = clean_errors(resumed)(study, table, books, model=program, progress_bar=shown, keep=keep)
+    finish(study, made)
+    tell(made.warnings)
+    show_answers(made, [], 0.9, as_json, study, whole)

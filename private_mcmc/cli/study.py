@@ -44,7 +44,7 @@ def show_answers(
 
     price = study.price.summary(study.delta).splitlines()
     statement = "\n".join(line.strip() for line in price[:2])
-    answers = study.answers(prob) if study.formula else None
+    answers = study.answers(prob) if study.formula and not study.stopped else None
     blocks: list[Block] = results(study, prob)[:1]
     if profiles and answers is not None:
         blocks.append(answers.predictions(profiles))
@@ -64,6 +64,7 @@ def _record(
         "epsilon": study.epsilon,
         "delta": study.delta,
         "adjacency": study.adjacency,
+        "stopped": study.stopped,
         "predicted": study.predicted,
         "expected": study.expected,
         "passes": study.passes,

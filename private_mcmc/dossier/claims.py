@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 from private_mcmc.accounting import Statement
@@ -155,7 +156,7 @@ def _stages(study: StudyRecord) -> str:
     """That a policy can have bought what the record says, and that its last purchase gave the draws."""
     parts, budget = study.price.parts, study.price.argument.constants.get("budget")
     if study.price.argument.rule != "adaptive":
-        need(not study.stages, "stages, and a statement that is not of a plan.")
+        need(not (study.stages or study.stopped), "stages, and a statement that is not of a plan.")
         if study.price.argument.rule == "langevin":
             _path(study, study.price)
         raise Skipped("not a plan")
@@ -166,10 +167,15 @@ def _stages(study: StudyRecord) -> str:
     whole = gdp.budget(study.epsilon, study.delta)
     need(close(budget, whole), f"the budget is {budget}-GDP, and the largest within the target is {whole}.")
     spent = sum(price**2 for price in prices if price is not None) / whole**2
-    need(spent >= _SPENT, f"the stages cost {spent:.4f} of the squared budget: a policy spends all of it.")
     kinds = [part.argument.rule for part in parts]
     need(set(kinds) <= _BOUGHT, f"no policy buys {sorted(set(kinds) - _BOUGHT)}.")
-    need(kinds[-1] == "langevin", "the last stage is no path, which every policy ends with.")
+    if study.stopped:
+        need(not study.draws, "draws, and a plan that was stopped before its last stage.")
+    else:
+        need(
+            spent >= _SPENT, f"the stages cost {spent:.4f} of the squared budget: a policy spends all of it."
+        )
+        need(kinds[-1] == "langevin", "the last stage is no path, which every policy ends with.")
     for part in parts:
         if part.argument.rule == "langevin":
             need(part.argument.constants["release"] == "path", "a stage of a plan releases its whole path.")
@@ -250,8 +256,11 @@ def _books(study: StudyRecord) -> str:
     kept = Filter.of(Target(books["epsilon"], books["delta"], study.price.adjacency))
     budget = kept.describe(kept.limit)
     need(books["budget"] == budget, f"the budget comes to {budget}, not {books['budget']}.")
-    cost = kept.describe(kept.cost(study.price))
-    need(books["cost"] == cost, f"the release costs {cost}, not {books['cost']}.")
+    counted = study.price.parts if study.stopped else (study.price,)
+    cost = kept.describe(sum(map(kept.cost, counted), Fraction(0)))
+    # A stage may have been charged whose release was lost.
+    lost = study.stopped and float(cost.removesuffix("-GDP")) <= float(books["cost"].removesuffix("-GDP"))
+    need(lost or books["cost"] == cost, f"the release costs {cost}, not {books['cost']}.")
     before, paid, after, left = (
         float(books[name].removesuffix("-GDP")) for name in ("before", "cost", "after", "left")
     )

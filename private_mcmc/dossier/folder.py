@@ -32,12 +32,17 @@ class NewDossier:
 
     def keep(self, release: Fields) -> None:
         """Write what was released so far; it is on disk when this returns."""
-        write_whole(self._place / RELEASE, json.dumps(release))
+        kept_in(self._place, release)
 
     def write(self, study: StudyRecord) -> None:
         """Write the record, then all that is made from it."""
         self._record.write(study.to_json())
         finish(self._place, study)
+
+
+def kept_in(folder: Path, release: Fields) -> None:
+    """Write what a run has released into its folder; it is on disk when this returns."""
+    write_whole(folder / RELEASE, json.dumps(release))
 
 
 @contextlib.contextmanager
@@ -112,7 +117,7 @@ def contents(study: StudyRecord) -> dict[str, bytes]:
 
 def forest_of(study: StudyRecord) -> bytes | None:
     """The picture of a formula's effects, where it has any."""
-    if not study.formula or not (forest := study.answers().forest()).y_ticks:
+    if not study.formula or study.stopped or not (forest := study.answers().forest()).y_ticks:
         return None
     from private_mcmc.report import png
 

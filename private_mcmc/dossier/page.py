@@ -97,6 +97,8 @@ def _verdict(study: StudyRecord) -> Verdict:
             "bad",
         )
     line = f"What is on this page meets {target}: {_whom(study)}."
+    if study.stopped:
+        return Verdict("Private, and stopped before its last stage", line, "unsure", study.warnings)
     if study.warnings:
         return Verdict("Private, with remarks", line, "unsure", study.warnings)
     return Verdict("Private", line, "good")
@@ -104,6 +106,16 @@ def _verdict(study: StudyRecord) -> Verdict:
 
 def results(study: StudyRecord, prob: float) -> list[Block]:
     """What was released: a table, and where there is one a picture."""
+    if study.stopped:
+        bought = tuple((one["name"], f"{at_most(one['gdp'])}-GDP") for one in study.stages)
+        return [
+            Text(
+                "No coefficients: the plan was stopped after these stages. What they released is in the "
+                "record, and may be used freely. By itself this run is as private as the budget that it was "
+                "given, not as the sum of its stages; the ledger counts the stages."
+            ),
+            Table(("stage", "price"), bought),
+        ]
     if study.formula:
         answers = study.answers(prob)
         forest = answers.forest()
@@ -342,7 +354,7 @@ def accuracy(study: StudyRecord) -> list[Block]:
 def widening(study: StudyRecord) -> list[Block]:
     """How much wider the intervals are than they would be without privacy, in plain words."""
     judged = study.expected or study.predicted
-    if judged is None or study.guarantee != "run" or judged["unit"] != "posterior sds":
+    if judged is None or study.stopped or study.guarantee != "run" or judged["unit"] != "posterior sds":
         return []
     times = math.hypot(1.0, float(judged["rms"]))
     said = "The intervals hold privacy's noise, which by estimate makes them about "
@@ -363,7 +375,7 @@ def _passes(study: StudyRecord) -> Text:
 
 def _of_each(study: StudyRecord, predicted: list[Fields]) -> Table:
     """Predicted error and sd of every coefficient beside the sd that was released, which holds both."""
-    draws = study.answers().by_name if study.formula else elements(study.arrays)
+    draws = study.answers().by_name if study.formula and not study.stopped else elements(study.arrays)
     rows: list[tuple[Cell, ...]] = []
     for one in predicted:
         both = math.hypot(float(one["error"]), float(one["sd"]))

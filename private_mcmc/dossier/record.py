@@ -79,7 +79,8 @@ class StudyRecord:
         temper: weight of the likelihood.
         predicted: the error that was predicted before anything was spent; ``None`` without a plan.
         expected: the error that the releases themselves tell of.
-        stages: of a plan, each with its name and its price.
+        stages: of a plan, each with its name and its price; of one that was stopped also what it released.
+        stopped: whether its owner bought no more than these of a plan.
         statement: what the release cost, with its argument.
         certificate: of the posterior, under ``guarantee="posterior"``.
         privacy: the statement's numbers at the target, and what they mean to one person.
@@ -113,6 +114,7 @@ class StudyRecord:
     predicted: Fields | None
     expected: Fields | None
     stages: tuple[Fields, ...]
+    stopped: bool
     statement: Fields
     certificate: Fields | None
     privacy: Fields
@@ -188,6 +190,8 @@ class StudyRecord:
         """Coefficients, ratios, predictions and plots in the user's units."""
         if not 0 < prob < 1:
             raise DeclarationError(f"prob={prob}: must be between 0 and 1.")
+        if self.stopped:
+            raise NotYetSupported("the plan was stopped early: there are no draws.")
         try:
             found = Answers(self.design, self.arrays, prob)
             found.summary()
@@ -210,7 +214,8 @@ class StudyRecord:
     def draws_tree(self) -> xarray.DataTree:
         """As :meth:`to_arviz`, whichever ArviZ is installed, or none."""
         if not self.draws:
-            raise NotYetSupported("expectations were released, not draws: see expectations.")
+            what = "the plan was stopped early" if self.stopped else "expectations were released"
+            raise NotYetSupported(f"{what}: there are no draws.")
         attributes = {
             "privacy": self.price.summary(self.delta),
             "privacy_statement": json.dumps(self.statement),

@@ -83,12 +83,30 @@ class Bookkeeping:
         if self.checkpoint is not None:
             check_kind("checkpoint", self.checkpoint, Checkpoint)
 
+    def pay(self, stage: Statement) -> None:
+        """Charge a stage to the open charge, before it touches a row."""
+        if self.reserved is not None and self.ledger is not None:
+            self.ledger.stage(self.reserved, stage)
+
+    def settled(self) -> AbstractContextManager[None]:
+        """Settle the open charge on leaving."""
+        if self.reserved is None or self.ledger is None:
+            return nullcontext()
+        return self.ledger.settled(self.reserved)
+
+    def standing(self) -> Record | None:
+        """What was spent before the open charge, and is left after it."""
+        if self.reserved is None or self.ledger is None:
+            return None
+        return standing_in(self.ledger, self.reserved.identity)
+
 
 @dataclass(frozen=True, eq=False)
 class RunKeysAndState:
     """The randomness of one run; ``finish`` is called once, with what keeps the release.
 
-    ``charge`` is the run's place in the ledger: what was spent before it and is left.
+    ``charge`` is the run's place in the ledger: what was spent before it and is left. ``pay`` charges a stage
+    of it before that touches a row.
     """
 
     streams: Streams = field(repr=False)
@@ -97,6 +115,7 @@ class RunKeysAndState:
     state: ChainState | None = field(default=None, repr=False)
     finish: Callable[[Callable[[], None]], None] = lambda keep: keep()
     charge: Fields | None = None
+    pay: Callable[[Statement], None] = lambda stage: None
 
     @classmethod
     def of(cls, keys: RunKeys) -> Self:
@@ -130,8 +149,8 @@ def marked(statement: Statement, provenance: Provenance) -> Statement:
 class ChargedRun:
     """One run at a price on private columns: begun, or taken up again, under these books.
 
-    ``words`` are the ledger's for what runs; ``saved`` tells what a checkpoint asks of it, and refuses runs
-    that none can hold.
+    ``words`` are the ledger's for what runs, in stages or not; ``saved`` tells what a checkpoint asks of it,
+    and refuses runs that none can hold.
     """
 
     books: Bookkeeping
@@ -139,6 +158,7 @@ class ChargedRun:
     price: Statement
     columns: Mapping[str, object]
     saved: Callable[[], ToSave]
+    staged: bool = False
 
     def check_new(self) -> None:
         """Refuse to begin where a run is saved already, or nothing can be; before anything is charged."""
@@ -157,7 +177,8 @@ class ChargedRun:
         seen = replace(self, price=marked(self.price, keys.provenance))
         if self.books.checkpoint is None:
             with seen._paying() as charge:
-                yield replace(new, charge=self._standing(charge))
+                pay = replace(self.books, reserved=charge).pay
+                yield replace(new, charge=self._standing(charge), pay=pay)
         else:
             head = header(self._to_save.identity, self.columns, keys.provenance)
             charge = seen._reserved(Ledger.reserve)
@@ -177,14 +198,8 @@ class ChargedRun:
         return replace(job, charge=self._standing(charge))
 
     def _standing(self, charge: Reservation | None) -> Record | None:
-        """What was spent before a charge and is left after it: read at once, since ledgers may go away.
-
-        The name of the file without its folder: a path may tell who keeps it.
-        """
-        if charge is None or self.books.ledger is None:
-            return None
-        state = self.books.ledger.state()
-        return {"file": self.books.ledger.path.name, **standing(state, charge.identity)}
+        """What was spent before a charge and is left after it: read at once, since ledgers may go away."""
+        return replace(self.books, reserved=charge, checkpoint=None).standing()
 
     @cached_property
     def _to_save(self) -> ToSave:
@@ -260,6 +275,13 @@ class ChargedRun:
             books.ledger.recognise(books.dataset, data)
             # Whoever made the charge settles it.
             return nullcontext(books.reserved)  # type: ignore[return-value]
-        return how(
-            books.ledger, books.dataset, self.price, purpose=books.purpose, model=self.words, data=data
-        )
+        more = {"purpose": books.purpose, "model": self.words, "data": data, "staged": self.staged}
+        return how(books.ledger, books.dataset, self.price, **more)
+
+
+def standing_in(ledger: Ledger, charge: str) -> Record:
+    """What was spent before a charge and is left after it, in a ledger's file.
+
+    The name of the file without its folder: a path may tell who keeps it.
+    """
+    return {"file": ledger.path.name, **standing(ledger.state(), charge)}

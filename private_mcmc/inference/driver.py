@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -26,18 +26,19 @@ from private_mcmc.errors import (
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
-from private_mcmc.inference.execute_plan import PlannedRun
+from private_mcmc.inference.execute_plan import Look, PlannedRun
 from private_mcmc.inference.last_run import LastRun, charged_words
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
-from private_mcmc.planning import Plan
+from private_mcmc.planning import History, Plan, Prediction
 from private_mcmc.planning.policy import opening
+from private_mcmc.planning.prediction import predict_after
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations
-from private_mcmc.release.ledger.ledger import note_copy
+from private_mcmc.release.ledger.ledger import note_copy, note_end
 from private_mcmc.report.document import announce
 from private_mcmc.schedule import Release, check_steps
 from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count
@@ -149,14 +150,23 @@ class PrivateMCMC(LastRun):
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
         progress_bar: bool | None = None,
+        stop_if: Callable[[Prediction], bool] | None = None,
     ) -> Self:
-        """A driver that executes every stage of ``plan``; the ledger is charged for all of them at once.
+        """A driver that executes every stage of ``plan``, each charged to the ledger before it is run.
 
-        Where a later stage fails, what the earlier ones released is in ``history``, at the price of all.
+        The ledger sets the plan's whole budget aside. After the cheap stages the error of the rest is
+        predicted again from what they released: if ``stop_if`` says so of it, nothing more is bought, and
+        the ledger has the rest again. So it has where a later stage fails; what the earlier ones released is
+        in ``history``. By itself such a run is as private as the whole budget, which was fixed beforehand.
         """
-        here = executed(execution, progress_bar)
+        look = None if stop_if is None else stopping(stop_if)
+        return cls.of_run(PlannedRun(plan, executed(execution, progress_bar), look), bookkeeping)
+
+    @classmethod
+    def of_run(cls, run: PlannedRun, bookkeeping: Bookkeeping | None) -> Self:
+        """A driver of a plan's run."""
         driver = cls.__new__(cls)
-        driver._set(PlannedRun(plan, here), here, bookkeeping)
+        driver._set(run, run.execution, bookkeeping)
         return driver
 
     def decide(self, n: int | None = None) -> Decision:
@@ -241,13 +251,16 @@ class PrivateMCMC(LastRun):
         check_arithmetic()
         self._n = n
         price, saved = self._run.price(n), partial(self._run.to_save, n)
-        return ChargedRun(self._books, charged_words(self._run, n), price, columns, saved)
+        staged = isinstance(self._run, PlannedRun)
+        return ChargedRun(self._books, charged_words(self._run, n), price, columns, saved, staged)
 
     def _keep(self, outcome: Outcome) -> None:
         self._outcome = outcome
-        # The whole of a plan has nothing that its last stage had not.
-        if self._books.keep is not None and outcome.released is None:
+        # How it ended, and a plan's draws, are no release: every stage has been copied.
+        if self._books.keep is not None and not outcome.ended:
             self._copy(outcome)
+        if outcome.ended and self._charge is not None:
+            note_end(str(self._charge["charge"]), outcome.ended)
 
     def _copy(self, outcome: Outcome) -> None:
         """Hand on what is released so far; the result is worth more than its copy, whatever stops that."""
@@ -293,6 +306,15 @@ _INSTEAD = {
     "num_chains": "for ArviZ there is to_arviz().",
     "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
 }
+
+
+def stopping(stop_if: Callable[[Prediction], bool]) -> Look:
+    """The look at a plan's cheap stages that stops by the error predicted from them."""
+
+    def look(plan: Plan, releases: History) -> bool:
+        return bool(stop_if(predict_after(plan, releases)))
+
+    return look
 
 
 def executed(execution: Execution | None, progress_bar: bool | None) -> Execution:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -112,8 +113,8 @@ class Execution:
 class Outcome:
     """What a run released, at what price; of a plan also its stages and the draws made from them.
 
-    ``released`` is ``None`` where a plan broke off after some of its stages. ``provenance`` tells where its
-    randomness came from.
+    ``released`` is ``None`` where a plan ended after some of its stages. ``ended``: how, where nothing more
+    is bought; ``""`` while more may be. ``provenance`` tells where its randomness came from.
     """
 
     statement: Statement
@@ -123,6 +124,7 @@ class Outcome:
     conclusion: Conclusion | None = None
     curator: Curator | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
+    ended: Literal["", "released", "stopped"] = ""
 
 
 Keep = Callable[[Outcome], None]
@@ -347,7 +349,7 @@ class DeclaredRun:
             raise ReleaseError("this schedule keeps no states: it releases averages.")
 
         side = partial(curator_of, decision.reading, schedule, columns, held, output.states, output.average)
-        outcome = Outcome(statement, released, provenance=provenance)
+        outcome = Outcome(statement, released, provenance=provenance, ended="released")
         # Only now: a run that fails before can be taken up again.
         job.finish(partial(keep_all, outcome, keep, side if self.execution.curator else None))
 

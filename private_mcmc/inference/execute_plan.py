@@ -1,9 +1,10 @@
-"""Executing a plan: each stage priced, admitted by the budget's filter, run, and handed to the policy."""
+"""Executing a plan: each stage is priced, admitted by the budget's filter, charged and run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -96,12 +97,24 @@ def with_derived(stage: PathStage, rows: Rows) -> Rows:
         return {**rows, **of_rows(stage.derived, rows)}
 
 
+# Of the squared budget: a stage that costs more is bought only after a look at what those before it say.
+_LARGE = 0.5
+# Whether to stop there, by the plan and what was released; whatever it does with them is post-processing.
+Look = Callable[[Plan, History], bool]
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedRun:
-    """The stages of a plan, which was priced when it was made."""
+    """The stages of a plan, which was priced when it was made.
+
+    ``look`` is asked once, after the cheap stages, whether to stop; ``bought``: stages that an interrupted
+    process bought, with their statements in ``plan.before``'s place.
+    """
 
     declared: Plan
     execution: Execution
+    look: Look | None = None
+    bought: tuple[tuple[Statement, ...], History] = ((), ())
     never_saved: str = "a plan is not saved as it goes: its moments and counts draw their noise meanwhile"
 
     def __post_init__(self) -> None:
@@ -144,10 +157,10 @@ class PlannedRun:
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged."""
         plan = self.declared
-        first = plan.policy.next(())
+        first = plan.policy.next(self.bought[1])
         if first is None:
             raise DeclarationError("the plan's policy buys nothing.")
-        _admitted(plan, plan.before, first)
+        _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
         size, engine = self.execution.rows_on_device, self.execution.engine
@@ -179,13 +192,19 @@ class PlannedRun:
         """
         plan, paths = self.declared, job.streams.steps
         held = held.placed(job.streams.start, plan, self.layout)
-        history: History = ()
-        parts: tuple[Statement, ...] = plan.before
+        history: History = self.bought[1]
+        parts: tuple[Statement, ...] = self.bought[0] or plan.before
         states: list[Array] = []
         stage: Stage | None = first
         while stage is not None:
+            if self._stops(history, stage):
+                statement = marked(plan.statement_of(parts), job.provenance)
+                source = job.provenance.to_dict()
+                keep(Outcome(statement, None, history=history, provenance=source, ended="stopped"))
+                return
             parts, statement = _admitted(plan, parts, stage)
             statement = marked(statement, job.provenance)
+            job.pay(parts[-1])
             if isinstance(stage, PathStage):
                 own = RunKeys(jax.random.fold_in(paths, len(history)), job.provenance)
                 states.append(self._path(stage, held, RunKeysAndState.of(own)))
@@ -193,8 +212,10 @@ class PlannedRun:
                 history = (*history, CompletedStage(stage, released))
             else:
                 history = (*history, query(stage, held, plan))
-            keep(Outcome(statement, None, history=history, provenance=job.provenance.to_dict()))
+            reached = Outcome(statement, None, history=history, provenance=job.provenance.to_dict())
+            keep(reached)
             stage = plan.policy.next(history)
+        keep(replace(reached, ended="released"))
 
         last = next(reversed(_schedules(history)), None)
         hidden = np.concatenate(states)[None] if states else None
@@ -202,12 +223,22 @@ class PlannedRun:
         outcome = outcome_of(plan, history, statement, job.provenance.to_dict())
         keep_all(outcome, keep, side if self.execution.curator else None)
 
+    def _stops(self, history: History, stage: Stage) -> bool:
+        """Whether to buy no more, by what the cheap stages released."""
+        asked = self.look is not None and is_look(self.declared, history, stage)
+        return asked and self.look is not None and self.look(self.declared, history)
+
     def _path(self, stage: PathStage, held: Held, job: RunKeysAndState) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``."""
         runner, given = _runner(self.declared, stage, held, self.layout)
         steps = partial(runner.run, checked_start(stage.start, stage.schedule), *given)
         output = follow(steps, stage.schedule, job, self.execution, stage.name)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
+
+
+def is_look(plan: Plan, history: History, stage: Stage) -> bool:
+    """Whether the cheap stages end where ``stage`` would be the next."""
+    return bool(history) and (stage.statement.gdp or math.inf) ** 2 > _LARGE * plan.budget**2
 
 
 def _admitted(
@@ -256,4 +287,12 @@ def outcome_of(plan: Plan, history: History, statement: Statement, provenance: M
     if paths:
         kept = np.concatenate(paths)
         raw = released(kept, num_warmup=len(kept) - len(paths[-1]))
-    return Outcome(statement, raw, draws=draws, history=history, conclusion=conclusion, provenance=provenance)
+    return Outcome(
+        statement,
+        raw,
+        draws=draws,
+        history=history,
+        conclusion=conclusion,
+        provenance=provenance,
+        ended="released",
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from private_mcmc.accounting import Statement
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
@@ -36,16 +37,17 @@ from private_mcmc.errors import (
 )
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import checked, checked_columns, in_memory
-from private_mcmc.inference.driver import PrivateMCMC
-from private_mcmc.inference.execute import Execution
+from private_mcmc.inference.driver import PrivateMCMC, stopping
+from private_mcmc.inference.execute import Execution, Outcome
+from private_mcmc.inference.execute_plan import Look, PlannedRun
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
-from private_mcmc.inference.raw_release import keeper
+from private_mcmc.inference.raw_release import Keeper, RawRelease
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
-from private_mcmc.planning import Plan, Prediction, plan
-from private_mcmc.planning.frontier import MaxError
+from private_mcmc.planning import History, Plan, Prediction, plan
+from private_mcmc.planning.frontier import MaxError, excess
 from private_mcmc.records import Fields, Model
-from private_mcmc.release import Ledger, Reservation
+from private_mcmc.release import Ledger
 from private_mcmc.report import number
 from private_mcmc.report.document import announce
 from private_mcmc.target import OF_FITS, Adjacency, Guarantee, Target, check_count, small_delta
@@ -59,7 +61,7 @@ class Planned:
 
     With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges. ``columns`` were read
     from the ``table`` while it had these ``marks``; one that is no longer the same is refused. ``stages`` is
-    the plan of what is left of the target after bounds were bought.
+    the plan of what is left of the target after bounds were bought, ``rest`` that target.
     """
 
     asked: Question
@@ -69,6 +71,7 @@ class Planned:
     marks: Marks
     bounds: BoundsPlan | None = None
     stages: Plan | None = None
+    rest: Target | None = None
 
     def read(self, schema: Schema) -> Fields:
         """What the model reads of the table, by this schema of it."""
@@ -90,48 +93,65 @@ class Planned:
         purpose: str = "",
         progress_bar: bool = True,
         keep: Callable[[Fields], None] | None = None,
+        look: Look | None = None,
     ) -> Study:
         """Charge, buy the bounds that nobody knows, run and release.
 
         ``keep`` is given what was released, from which the study can be made again, before the charge is
-        settled.
+        settled; ``look`` decides after the cheap stages whether the rest is bought.
         """
         books = Bookkeeping(ledger, dataset, purpose, known_by=self.marks.known_by)
         refuse_changed(self.table, self.marks)
         if self.bounds is None:
-            return self._run(books, progress_bar, keep)
+            return self.carried_out(books, progress_bar, keep, look)
         if progress_bar:  # before the bounds are charged
             announce(self.plan.opening)
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
         checked(self.plan, (), given, self.columns.get(PRESENT), in_memory)
-        charge: AbstractContextManager[Reservation | None] = nullcontext()
-        if ledger is not None and dataset is not None:
-            words = self.asked.formula or "a model of one's own"
-            charge = ledger.charge(
-                dataset, self.plan.statement, purpose=purpose, model=words, data=dict(self.marks.known_by)
-            )
-        # Charged before the table is looked at, and once for all.
-        with charge as reserved:
-            outer = self.asked.schema
-            asked = _of_bought(self.asked, self.bounds.buy(outer, self.read(self.bounds.marked(outer))))
-            made = plan(
-                asked.model,
-                asked.rows,
-                self.bounds.rest,
-                n=self.plan.n,
-                guarantee=self.plan.guarantee,
-                coefficients=asked.coefficients,
-                progress_bar=progress_bar,
-            )
-            both, columns = self.bounds.beside(made), self.read(asked.schema)
-            ready = replace(self, asked=asked, plan=both, columns=columns, bounds=None, stages=made)
-            return ready._run(replace(books, reserved=reserved), progress_bar, keep)
+        if ledger is None or dataset is None:
+            return self._bought(books, progress_bar, keep, look)
+        words = self.asked.formula or "a model of one's own"
+        reserved = ledger.reserve(
+            dataset,
+            self.plan.statement,
+            purpose=purpose,
+            model=words,
+            data=dict(self.marks.known_by),
+            staged=True,
+        )
+        return self._bought(replace(books, reserved=reserved), progress_bar, keep, look)
 
-    def _run(self, books: Bookkeeping, progress_bar: bool, keep: Callable[[Fields], None] | None) -> Study:
+    def _bought(
+        self,
+        books: Bookkeeping,
+        progress_bar: bool,
+        keep: Callable[[Fields], None] | None,
+        look: Look | None,
+    ) -> Study:
+        """Buy the bounds, each charged before it is computed, plan with what is left, and run."""
+        with books.settled():
+            bounds, outer = self.bounds, self.asked.schema
+            if bounds is None:
+                raise DeclarationError("this fit has no bounds to buy.")
+            columns = self.read(bounds.marked(outer))
+            for statement in bounds.statements:
+                books.pay(statement)
+            asked = _of_bought(self.asked, bounds.buy(outer, columns))
+            if keep is not None:  # planning takes long
+                about = replace(self, asked=asked, bounds=None).about(books.ledger)
+                found = Outcome(self.plan.statement, None)
+                Keeper(keep, self.plan, about, None, bounds.rest)(found, books.standing())
+            made = plan_rest(self.plan, bounds.rest, asked, progress_bar)
+            ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
+            ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
+            return ready.carried_out(books, progress_bar, keep, look)
+
+    def about(self, ledger: Ledger | None) -> About:
+        """What the study says of its question."""
         asked = self.asked
-        about = About(
+        return About(
             table=Path(self.table).name if isinstance(self.table, str | Path) else "a table in memory",
             model=asked.source,
             schema=asked.schema.to_dict(),
@@ -139,14 +159,40 @@ class Planned:
             family=asked.family,
             priors=asked.priors,
             norm=asked.norm,
-            warnings=self.warnings(books.ledger),
+            warnings=self.warnings(ledger),
         )
+
+    def carried_out(
+        self,
+        books: Bookkeeping,
+        progress_bar: bool,
+        keep: Callable[[Fields], None] | None,
+        look: Look | None,
+        bought: tuple[tuple[Statement, ...], History] = ((), ()),
+    ) -> Study:
+        """Run the stages that are not ``bought`` yet."""
+        about = self.about(books.ledger)
         if keep is not None:
-            books = replace(books, keep=keeper(keep, self.plan, about, self.stages))
+            books = replace(books, keep=Keeper(keep, self.plan, about, self.stages or self.plan, self.rest))
         shown = Execution(progress_bar=progress_bar)
-        driver = PrivateMCMC.from_plan(self.plan, bookkeeping=books, execution=shown)
-        driver.run(**self.columns)
+        driver = PrivateMCMC.of_run(PlannedRun(self.plan, shown, look, bought), books)
+        with books.settled():
+            driver.run(**self.columns)
         return driver.kept(about)
+
+
+def plan_rest(whole: Plan | RawRelease, rest: Target, asked: Question, progress_bar: bool) -> Plan:
+    """The plan in ranges that were bought, with what they left of the target."""
+    return plan(
+        asked.model,
+        asked.rows,
+        rest,
+        n=whole.n,
+        guarantee=whole.guarantee,
+        model_args=asked.public(whole.n),
+        coefficients=asked.coefficients,
+        progress_bar=progress_bar,
+    )
 
 
 def _of_bought(asked: Question, bought: Schema) -> Question:
@@ -363,6 +409,7 @@ def fit(
     model: Model | None = None,
     guarantee: Guarantee = OF_FITS,
     max_error: MaxError | None = None,
+    stop_if: Callable[[Prediction], bool] | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,
     public_rows: object = None,
@@ -389,7 +436,10 @@ def fit(
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
         max_error: refuse a larger predicted error of posterior means, in posterior sds; or of coefficients
-            by name in their own units, as ``{"age": 0.01}``.
+            by name in their own units, as ``{"age": 0.01}``. After the cheap stages, which predict better,
+            buy no more if it is larger then.
+        stop_if: decides that in place of ``max_error``, given the new prediction. A study that was stopped
+            has no coefficients; the ledger has the rest of the budget again.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it; the number of persons who may
             have several rows, some of them perhaps none.
@@ -438,10 +488,66 @@ def fit(
     said = planned.warnings(ledger)
     for words in said:
         warnings.warn(words, stacklevel=2)
-    study = planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar)
+    if stop_if is None and max_error is not None:
+        stop_if = partial(exceeds, max_error=max_error)
+    look = None if stop_if is None else stopping(stop_if)
+    study = planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar, look=look)
     for words in study.warnings[len(said) :]:
         warn_of_what_was_paid(words)
     return study
+
+
+def exceeds(prediction: Prediction, max_error: MaxError) -> bool:
+    """Whether a predicted error is larger than allowed."""
+    return not excess(prediction, max_error) <= 1
+
+
+def resume(
+    folder: Path,
+    table: object,
+    ledger: Ledger,
+    *,
+    model: Model | None = None,
+    progress_bar: bool = True,
+    keep: Callable[[Fields], None] | None = None,
+    look: Look | None = None,
+) -> Study:
+    """Go on with a fit that was killed: with the bounds and the stages that it has bought, under its charge.
+
+    A stage that was charged and whose release was lost is not bought again.
+
+    Raises:
+        DeclarationError: for a folder without such a fit, another model, or where a release was lost.
+        LedgerError: for another table, or a charge that is settled.
+    """
+    raw = RawRelease.load(folder)
+    if raw.charge is None or not raw.about.schema:
+        raise DeclarationError(
+            f"{folder}: only a fit that was charged to a ledger is resumed; `private-mcmc report` shows what "
+            "another run has released."
+        )
+    charge = ledger.reopen(raw.charge["dataset"], raw.charge["charge"])
+    asked = raw.asked(model)
+    bought = raw.statement.parts
+    if [one.to_dict() for one in bought] != [statement for statement, _ in charge.stages]:
+        raise DeclarationError(
+            f"{folder}: a stage was charged whose release is not here, and nothing is bought twice. "
+            f"`private-mcmc report {folder} --ledger {ledger.path.name}` ends the run: what it has not "
+            "bought is free again."
+        )
+    columns, marks = _read_once(table, asked, raw.target.adjacency)
+    _check_persons(table, asked, raw.n, raw.target.adjacency)
+    books = Bookkeeping(
+        ledger, raw.charge["dataset"], charge.purpose, known_by=marks.known_by, reserved=charge
+    )
+    made = raw.planned(model)
+    if made is None:
+        made = plan_rest(raw, raw.target if raw.rest is None else raw.rest, asked, progress_bar)
+    history, following = raw.history(made)
+    if following is None:
+        raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")
+    ready = Planned(asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest)
+    return ready.carried_out(books, progress_bar, keep, look, (bought, history))
 
 
 def _schema_of(given: object) -> Schema:

@@ -22,12 +22,13 @@ from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import environment_hash, mark_of_claims, privacy_numbers, warnings_of
 from private_mcmc.errors import LedgerError, NotYetSupported, ReleaseError, warn_of_what_was_paid
-from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, averaged, posterior_given
 from private_mcmc.planning import Conclusion, History, Plan
 from private_mcmc.planning.policy import mark_of
+from private_mcmc.planning.prediction import predict_after
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
@@ -71,7 +72,8 @@ def study_of(
     """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``."""
     declared = run.declared
     released, target, statement = outcome.released, declared.target, outcome.statement
-    if released is None:
+    stopped = outcome.ended == "stopped"
+    if released is None and not stopped:
         raise ReleaseError("the plan broke off: there is no result to keep, .history has its stages.")
     made = declared if isinstance(declared, Plan) else None
     certificate = _certificate(run, n)
@@ -79,6 +81,8 @@ def study_of(
     if isinstance(released, ReleasedExpectations):
         expectations = {value.name: value.to_dict() for value in released.values}
     after = None if outcome.conclusion is None else outcome.conclusion.prediction
+    if made is not None and stopped:
+        after = predict_after(made, outcome.history)
     return Study(
         library=version("private-mcmc"),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -99,7 +103,8 @@ def study_of(
         temper=float(declared.temper),
         predicted=None if made is None else json_types(made.prediction.to_record()),
         expected=None if after is None else json_types(after.to_record()),
-        stages=_stages(outcome),
+        stages=_stages(outcome, stopped),
+        stopped=stopped,
         statement=statement.to_dict(),
         certificate=None if certificate is None else certificate.to_dict(),
         privacy=privacy_numbers(statement, target.epsilon, target.delta),
@@ -110,7 +115,7 @@ def study_of(
         versions={"python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES}
         | {"environment": environment_hash()},
-        randomness=dict(released.provenance),
+        randomness=dict(outcome.provenance),
         chains=max((len(value) for value in samples.values()), default=1),
         draws={name: value.reshape(-1, *value.shape[2:]).tolist() for name, value in samples.items()},
         expectations=json_types(expectations),
@@ -127,14 +132,22 @@ def charged_words(run: DeclaredRun | PlannedRun, n: int) -> str:
     return f"{name} on rows {declared.rows.fingerprint[:16]}, claims {said}"
 
 
-def _stages(outcome: Outcome) -> tuple[Record, ...]:
-    """Names and prices of a plan's stages, after whatever was bought before them within the same budget."""
+def _stages(outcome: Outcome, stopped: bool) -> tuple[Record, ...]:
+    """Names and prices of a plan's stages, after whatever was bought before them within the same budget.
+
+    Of one that was ``stopped`` with what they released.
+    """
     if not outcome.history:
         return ()
     names = [one.stage.name for one in outcome.history]
     prices = [part.gdp for part in outcome.statement.parts]
     before = ["bought before the plan"] * (len(prices) - len(names))
-    return tuple({"name": name, "gdp": gdp} for name, gdp in zip(before + names, prices, strict=True))
+    found: list[Record] = [
+        {"name": name, "gdp": gdp} for name, gdp in zip(before + names, prices, strict=True)
+    ]
+    for record, one in zip(found[len(before) :], outcome.history, strict=True) if stopped else ():
+        record["values"] = one.numbers.tolist()
+    return tuple(found)
 
 
 def _certificate(run: DeclaredRun | PlannedRun, n: int) -> Statement | None:
@@ -249,6 +262,9 @@ class LastRun:
             raise ReleaseError("nothing was released yet: run first.")
         if self._recorded is not None and self._recorded[0] == about:
             return self._recorded[1]
+        if self._outcome.ended == "stopped" and self._charge is not None and self._books.ledger is not None:
+            # What was not bought is free again.
+            self._charge = standing_in(self._books.ledger, self._charge["charge"])
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
         states = None if noised else self._states()
         samples = {} if states is None else states.get_samples(group_by_chain=True)

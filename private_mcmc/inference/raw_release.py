@@ -1,14 +1,15 @@
-"""What a plan has released, as it is bought: on disk before its charge is settled, and a study made from it.
+"""What a fit has released, as it is bought: on disk before its charge is settled, and a study made from it.
 
-The file has the plan, which is public, the numbers that every stage released, and the statement. The stages
-themselves are not in it: the policy names them again, from the plan and from what the earlier ones released.
+The file has the plan, which is public, the bounds that were bought, the numbers that every stage released,
+and the statement. The stages themselves are not in it: the policy names them again, from the plan and from
+what the earlier ones released.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,56 +21,166 @@ from private_mcmc.dossier.folder import RELEASE, Study
 from private_mcmc.dossier.record import texts
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import RECORDED, read_whole
-from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute import Outcome
 from private_mcmc.inference.execute_plan import outcome_of
 from private_mcmc.inference.last_run import About
-from private_mcmc.inference.question import question
+from private_mcmc.inference.question import Question, question
 from private_mcmc.planning import CompletedStage, History, PathStage, Plan, Stage
 from private_mcmc.records import Fields, Model, Record
-from private_mcmc.release import Counts, Ledger, SecondMoments
-from private_mcmc.report import Report, Table, at_most
-from private_mcmc.target import Target
+from private_mcmc.release import Ledger
+from private_mcmc.report import Note, Report, Table, at_most
+from private_mcmc.target import Guarantee, Target, checked_guarantee
 
 
-def keeper(
-    keep: Callable[[Fields], None], plan: Plan, about: About, stages: Plan | None = None
-) -> Callable[[Outcome, Fields | None], None]:
-    """``Bookkeeping.keep`` for runs of ``plan``: gives ``keep`` all that the study is made from.
+@dataclass(frozen=True, eq=False)
+class Keeper:
+    """``Bookkeeping.keep`` for the runs of one fit: gives ``keep`` all that its study is made from.
 
-    ``stages`` is the plan of what bounds left of the target, where some were bought before.
+    Attributes:
+        plan: its target, and what was bought before its stages.
+        stages: the plan of what bounds left of the target, where some were bought before; ``None`` until it
+            is made.
+        rest: that target, where bounds were bought.
     """
-    head: Record = {
-        "plan": (stages or plan).to_record(),
-        "target": asdict(plan.target),
-        "before": [one.to_dict() for one in plan.before],
-        "about": asdict(about),
-    }
 
-    def kept(outcome: Outcome, charge: Fields | None) -> None:
-        provenance = {"provenance": dict(outcome.provenance)}
-        found = {"statement": outcome.statement.to_dict(), "charge": charge, **provenance}
-        keep({**head, **found, "stages": [_numbers(one) for one in outcome.history]})
+    keep: Callable[[Fields], None] = field(repr=False)
+    plan: Plan
+    about: About
+    stages: Plan | None
+    rest: Target | None = None
 
-    return kept
+    def __call__(self, outcome: Outcome, charge: Fields | None) -> None:
+        """Hand on all that was released so far."""
+        self.keep(
+            {
+                "plan": None if self.stages is None else self.stages.to_record(),
+                "target": asdict(self.plan.target),
+                "rest": None if self.rest is None else asdict(self.rest),
+                "n": self.plan.n,
+                "guarantee": self.plan.guarantee,
+                "before": [one.to_dict() for one in self.plan.before],
+                "about": asdict(self.about),
+                "statement": outcome.statement.to_dict(),
+                "charge": charge,
+                "provenance": dict(outcome.provenance),
+                "stages": [_numbers(one) for one in outcome.history],
+            }
+        )
 
 
 def _numbers(one: CompletedStage) -> Record:
     """What a stage released."""
-    value = one.value
-    if isinstance(value, SecondMoments):
-        value = value.matrix
-    elif isinstance(value, Counts):
-        value = value.values
-    return {"name": one.stage.name, "gdp": one.stage.statement.gdp, "values": np.asarray(value).tolist()}
+    return {"name": one.stage.name, "gdp": one.stage.statement.gdp, "values": one.numbers.tolist()}
+
+
+@dataclass(frozen=True, eq=False)
+class RawRelease:
+    """What the file in a folder holds, checked for its form."""
+
+    place: Path
+    plan: Record | None
+    target: Target
+    rest: Target | None
+    n: int
+    guarantee: Guarantee
+    before: tuple[Statement, ...]
+    about: About
+    statement: Statement
+    charge: Fields | None
+    provenance: Fields
+    stages: tuple[tuple[str, float, Any], ...]
+
+    @classmethod
+    def load(cls, folder: Path) -> RawRelease:
+        """Raises ``DeclarationError`` for a file that is no release."""
+        place = folder / RELEASE
+        try:
+            raw = json.loads(read_whole(place, RECORDED, links=False).decode())
+            given, rest = raw["about"], raw["rest"]
+            about = About(**given | {name: tuple(given[name] or ()) for name in ("priors", "warnings")})
+            return cls(
+                place=place,
+                plan=None if raw["plan"] is None else dict(raw["plan"]),
+                target=Target(**raw["target"]),
+                rest=None if rest is None else Target(**rest),
+                n=int(raw["n"]),
+                guarantee=checked_guarantee(raw["guarantee"]),
+                before=tuple(map(Statement.from_dict, raw["before"])),
+                about=about if given["warnings"] is not None else replace(about, warnings=None),
+                statement=Statement.from_dict(raw["statement"]),
+                charge=None if raw["charge"] is None else dict(raw["charge"]),
+                provenance=dict(raw["provenance"]),
+                stages=tuple(
+                    (one["name"], one["gdp"], np.asarray(one["values"], dtype=np.float64))
+                    for one in raw["stages"]
+                ),
+            )
+        except OSError as error:
+            raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise DeclarationError(f"{place}: is no release of a run.") from None
+
+    def asked(self, model: Model | None) -> Question:
+        """The question of the run, in the ranges that were bought.
+
+        Raises:
+            DeclarationError: for a run of a model of one's own without that ``model``: a program in the
+                folder is never run, since whoever made it could have put anything into it.
+        """
+        about, schema = self.about, Schema.from_dict(texts(self.about.schema))
+        if about.formula:
+            return question(schema, about.formula, family=about.family, priors=about.priors)
+        return replace(question(schema, model=self._own(model)), source=about.model)
+
+    def _own(self, given: Model | None) -> Model:
+        if given is None:
+            raise DeclarationError(
+                f"{self.place.parent}: a run of a model of one's own was stopped after its release. Name the "
+                "model, whose program is not taken from the folder: --model FILE.py:FUNCTION."
+            )
+        return given
+
+    def planned(self, model: Model | None) -> Plan | None:
+        """The plan of the stages, if it was made."""
+        if self.plan is None:
+            return None
+        program = self.asked(model).model if self.about.formula else self._own(model)
+        return Plan.from_record(self.place, self.plan, program)
+
+    def of_whole(self, plan: Plan) -> Plan:
+        """A plan of the stages as part of the whole target."""
+        return replace(plan, target=self.target, before=self.before)
+
+    def history(self, plan: Plan) -> tuple[History, Stage | None]:
+        """The stages that were bought, and the next one if there is any.
+
+        Raises:
+            DeclarationError: for those of another model or library.
+        """
+        history: History = ()
+        stage = plan.policy.next(history)
+        for name, gdp, values in self.stages:
+            if stage is None or stage.name != name or stage.statement.gdp != gdp:
+                raise DeclarationError(
+                    f"{self.place}: its stages are not those that this library and machine choose again; "
+                    "what they released is in it."
+                )
+            history = (*history, CompletedStage(stage, _value(stage, values)))
+            stage = plan.policy.next(history)
+        return history, stage
+
+
+def _value(stage: Stage, values: Any) -> Any:
+    return values if isinstance(stage, PathStage) else stage.mechanism.released(values)
 
 
 def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Report:
     """The study of a run that was stopped after its last stage; of one stopped before, what it released.
 
-    A function of what was released: free. A program in the folder is never run: whoever made a dossier could
-    have put anything into it.
+    With the ``ledger`` that was charged, a run that was stopped before its last stage ends there: what it has
+    not bought is free again, and its study holds the stages that it has. A function of what was released.
 
     Args:
         folder: has the release and no record.
@@ -79,63 +190,43 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
     Raises:
         DeclarationError: for a file that is no release, or was made with another model or library.
     """
-    place = folder / RELEASE
-    try:
-        raw = json.loads(read_whole(place, RECORDED, links=False).decode())
-        given = raw["about"]
-        about = About(**given | {name: tuple(given[name] or ()) for name in ("priors", "warnings")})
-        statement, stages = Statement.from_dict(raw["statement"]), list(raw["stages"])
-        target, before = Target(**raw["target"]), tuple(map(Statement.from_dict, raw["before"]))
-        charge, provenance = raw["charge"], dict(raw["provenance"])
-        values = [np.asarray(one["values"], dtype=np.float64) for one in stages]
-        plan_record = dict(raw["plan"])
-    except OSError as error:
-        raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise DeclarationError(f"{place}: is no release of a run.") from None
-    if given["warnings"] is None:
-        about = replace(about, warnings=None)
-    plan = Plan.from_record(place, plan_record, _model(about, model, folder))
-    plan = replace(plan, target=target, before=before)
-    history: History = ()
-    stage = plan.policy.next(history)
-    for one, value in zip(stages, values, strict=True):
-        if stage is None or stage.name != one["name"] or stage.statement.gdp != one["gdp"]:
-            raise DeclarationError(
-                f"{place}: its stages are not those that this library and machine choose again; what they "
-                "released is in it."
-            )
-        history = (*history, CompletedStage(stage, _value(stage, value)))
-        stage = plan.policy.next(history)
-    if stage is not None:
-        return _broken_off(folder, history)
-    driver = PrivateMCMC.from_plan(plan, bookkeeping=_books(ledger, charge), progress_bar=False)
-    driver.recall(outcome_of(plan, history, statement, provenance), charge)
-    return driver.kept(about)
+    raw = RawRelease.load(folder)
+    plan = raw.planned(model)
+    history, stage = ((), None) if plan is None else raw.history(plan)
+    if plan is None or (stage is not None and (ledger is None or raw.charge is None)):
+        if ledger is not None and raw.charge is not None:
+            _end(ledger, raw.charge)
+        return _broken_off(raw)
+    if stage is None:
+        outcome = outcome_of(raw.of_whole(plan), history, raw.statement, raw.provenance)
+    else:
+        source = dict(raw.provenance)
+        outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")
+    charge = raw.charge
+    if ledger is not None and charge is not None:
+        if stage is not None:
+            _end(ledger, charge)
+        charge = standing_in(ledger, charge["charge"])
+    books = Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
+    driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
+    driver.recall(outcome, charge)
+    return driver.kept(raw.about)
 
 
-def _books(ledger: Ledger | None, charge: Fields | None) -> Bookkeeping:
-    return Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
+def _end(ledger: Ledger, charge: Fields) -> None:
+    """Settle a charge of which no more is bought, if it is open."""
+    for found in ledger.history(charge["dataset"]):
+        if found.identity == charge["charge"] and found.outcome == "reserved":
+            ledger.settle(found, "stopped")
 
 
-def _model(about: About, given: Model | None, folder: Path) -> Model:
-    if about.formula:
-        schema = Schema.from_dict(texts(about.schema))
-        return question(schema, about.formula, family=about.family, priors=about.priors).model
-    if given is None:
-        raise DeclarationError(
-            f"{folder}: a run of a model of one's own was stopped after its release. Name the model, whose "
-            "program is not taken from the folder: --model FILE.py:FUNCTION."
-        )
-    return given
-
-
-def _value(stage: Stage, values: Any) -> Any:
-    return values if isinstance(stage, PathStage) else stage.mechanism.released(values)
-
-
-def _broken_off(folder: Path, history: History) -> Report:
-    """What a plan bought before it was stopped."""
-    rows = tuple((one.stage.name, f"{at_most(one.stage.statement.gdp or 0.0)}-GDP") for one in history)
-    title = f"A plan that was stopped: what its stages released is in {folder / RELEASE}"
-    return Report(title, (Table(("stage", "price"), rows),))
+def _broken_off(raw: RawRelease) -> Report:
+    """What a run bought before it was stopped."""
+    before = [("bounds", one.gdp or 0.0) for one in raw.before]
+    rows = tuple((name, f"{at_most(gdp)}-GDP") for name, gdp in (*before, *(one[:2] for one in raw.stages)))
+    title = f"A plan that was stopped: what its stages released is in {raw.place}"
+    note = Note(
+        "`private-mcmc resume` goes on with it. `private-mcmc report --ledger LEDGER` ends it: what it has "
+        "not bought is free again."
+    )
+    return Report(title, (Table(("stage", "price"), rows), note))

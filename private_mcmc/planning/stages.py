@@ -153,6 +153,16 @@ class CompletedStage:
         return self.value
 
     @property
+    def numbers(self) -> Array:
+        """What was released, as plain numbers."""
+        value = self.value
+        if isinstance(value, SecondMoments):
+            value = value.matrix
+        elif isinstance(value, Counts):
+            value = value.values
+        return np.asarray(value)
+
+    @property
     def states(self) -> Array:
         """The states of a path, ``(steps + 1, p)``, its start first."""
         return np.vstack([self.path.start, np.asarray(self.value)])

@@ -105,6 +105,7 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "predicted": PREDICTED,
         "expected": PREDICTED | {"rms": 0.5},
         "stages": tuple({"name": part.mechanism or "", "gdp": part.gdp} for part in statement.parts),
+        "stopped": False,
         "statement": statement.to_dict(),
         "certificate": None,
         "privacy": privacy_numbers(statement, target.epsilon, target.delta),

@@ -310,6 +310,7 @@ def charged(ledger, cost, statement, identity="0"):
         "statement": statement,
         "purpose": "",
         "model": "",
+        "staged": False,
         "time": "",
     }
     with LedgerFile(ledger.path, None).writing() as transaction:

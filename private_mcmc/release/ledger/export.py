@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -84,8 +83,8 @@ def record(state: LedgerState, reservation: Reservation) -> Record:
         "dataset": reservation.dataset,
         "outcome": reservation.outcome,
         "settled": reservation.settled,
-        "cost": kept.describe(reservation.cost),
-        "epsilon": kept.epsilon_of(reservation.cost),
+        "cost": kept.describe(reservation.spent),
+        "epsilon": kept.epsilon_of(reservation.spent),
         "delta": kept.delta,
         "theorem": reservation.statement["argument"]["theorem"],
         "purpose": reservation.purpose,
@@ -96,15 +95,9 @@ def record(state: LedgerState, reservation: Reservation) -> Record:
 
 
 def standing(state: LedgerState, identity: str) -> Record:
-    """What was spent before a charge and is left after it, as plain JSON types."""
-    names = list(state.reservations)
-    charge, first = state.reservations[identity], names.index(identity)
-    dataset = state.dataset(charge.dataset)
-
-    def at(count: int) -> LedgerState:
-        return replace(state, reservations={name: state.reservations[name] for name in names[:count]})
-
-    before, after, kept = at(first).balance(dataset), at(first + 1).balance(dataset), dataset.filter
+    """What was spent when a charge was made, and is left after it, as plain JSON types."""
+    charge = state.reservations[identity]
+    kept, after = state.dataset(charge.dataset).filter, charge.before + charge.spent
     return {
         "charge": identity,
         "dataset": charge.dataset,
@@ -112,12 +105,12 @@ def standing(state: LedgerState, identity: str) -> Record:
         "epsilon": kept.epsilon,
         "delta": kept.delta,
         "budget": kept.describe(kept.limit),
-        "before": kept.describe(before.spent),
-        "epsilon_before": before.spent_epsilon,
-        "cost": kept.describe(charge.cost),
-        "after": kept.describe(after.spent),
-        "epsilon_after": after.spent_epsilon,
-        "left": kept.describe(after.remaining, left=True),
+        "before": kept.describe(charge.before),
+        "epsilon_before": kept.epsilon_of(charge.before),
+        "cost": kept.describe(charge.spent),
+        "after": kept.describe(after),
+        "epsilon_after": kept.epsilon_of(after),
+        "left": kept.describe(kept.limit - after, left=True),
     }
 
 
@@ -147,7 +140,7 @@ def charges_table(state: LedgerState, charges: Iterable[Reservation]) -> Table:
             one.time[:16].replace("T", " "),
             one.dataset,
             one.outcome,
-            state.dataset(one.dataset).filter.describe(one.cost),
+            state.dataset(one.dataset).filter.describe(one.spent),
             one.purpose,
         )
         for one in charges
@@ -186,18 +179,21 @@ def export_csv(state: LedgerState) -> str:
 
 def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
     """Raise ``LedgerError`` unless a charge covers what its statement costs."""
-    try:
-        statement = Statement.from_dict(reservation.statement)
-        cost = state.dataset(reservation.dataset).filter.cost(statement)
-    except (KeyError, TypeError, ValueError, PrivateMCMCError) as error:
-        raise LedgerError(f"{path}: the statement of charge {reservation.identity} is unreadable.") from error
-    found = verify(reservation.statement)
-    if not found:
-        raise LedgerError(
-            f"{path}: the statement of charge {reservation.identity} is not verified: {found.reason}"
-        )
-    if not reservation.cost >= cost:
-        raise LedgerError(f"{path}: charge {reservation.identity} is less than its statement costs.")
+    for record, charged in ((reservation.statement, reservation.cost), *reservation.stages):
+        try:
+            statement = Statement.from_dict(record)
+            cost = state.dataset(reservation.dataset).filter.cost(statement)
+        except (KeyError, TypeError, ValueError, PrivateMCMCError) as error:
+            raise LedgerError(
+                f"{path}: a statement of charge {reservation.identity} is unreadable."
+            ) from error
+        found = verify(record)
+        if not found:
+            raise LedgerError(
+                f"{path}: a statement of charge {reservation.identity} is not verified: {found.reason}"
+            )
+        if not charged >= cost:
+            raise LedgerError(f"{path}: charge {reservation.identity} is less than its statement costs.")
 
 
 def recheck_budgets(path: Path, state: LedgerState) -> None:

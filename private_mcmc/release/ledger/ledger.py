@@ -46,6 +46,8 @@ from private_mcmc.target import Target
 _UNUSED: set[tuple[int, str]] = set()
 # Charges of which what was released is in this process's memory alone.
 _UNSAVED: set[str] = set()
+# How runs have ended whose release is out, whatever follows.
+_ENDS: dict[str, Outcome] = {}
 
 
 def take(charge: Reservation) -> None:
@@ -59,6 +61,11 @@ def take(charge: Reservation) -> None:
         raise ReleaseError(
             "that charge has paid for a run, or was made in another process: charge this run anew."
         ) from None
+
+
+def note_end(charge: str, outcome: Outcome) -> None:
+    """Say that all that a charge paid for is released: what stops its process then changes nothing of it."""
+    _ENDS[charge] = outcome
 
 
 def note_copy(charge: str, saved: bool) -> None:
@@ -159,8 +166,11 @@ class Ledger:
         purpose: str,
         model: str = "",
         data: Columns | None = None,
+        staged: bool = False,
     ) -> Reservation:
         """Charge a release before it runs. On disk when this returns.
+
+        A ``staged`` one sets the budget of a plan aside; :meth:`stage` then charges each stage.
 
         Raises:
             BudgetExceeded: if too little is left; the message says what would fit.
@@ -198,12 +208,42 @@ class Ledger:
                     "statement": statement.to_dict(),
                     "purpose": purpose,
                     "model": model,
+                    "staged": staged,
                     "time": _now(),
                 }
             )
             made = replay(transaction.entries).reservations[identity]
         _UNUSED.add((os.getpid(), identity))
         return made
+
+    def stage(self, reservation: Reservation, statement: Statement) -> None:
+        """Charge one stage of an open reservation, before it touches a row. On disk when this returns.
+
+        Raises:
+            BudgetExceeded: for more than is left of what was set aside.
+            LedgerError: if the reservation is settled or not for stages, or for any trouble with the file.
+        """
+        if not statement.verify():
+            raise ReleaseError(
+                "the stage's statement does not follow from its constants; nothing is charged."
+            )
+        with self._file.writing() as transaction:
+            state = replay(transaction.entries)
+            current = state.reservations.get(reservation.identity)
+            if current is None or current.outcome != "reserved" or not current.staged:
+                raise LedgerError(f"{self.path}: this reservation is not open for stages.")
+            kept = state.dataset(current.dataset)
+            unit = None if statement.unit is None else statement.unit.name
+            if (statement.adjacency, unit) != (kept.adjacency, kept.unit):
+                raise LedgerError(f"{self.path}: the stage is stated for another adjacency or unit.")
+            cost = kept.filter.cost(statement)
+            if not cost <= current.cost - current.charged:
+                raise BudgetExceeded(
+                    f"the stage costs {kept.filter.describe(cost)}, and of what was set aside "
+                    f"{kept.filter.describe(current.cost - current.charged, left=True)} is left."
+                )
+            entry = {"id": current.identity, "cost": str(cost), "statement": statement.to_dict()}
+            transaction.append({"kind": "stage", **entry, "time": _now()})
 
     def recognise(self, dataset: str, data: Columns | None) -> None:
         """Refuse data that ``dataset`` does not stand for; the first ones to come are kept in mind.
@@ -228,15 +268,15 @@ class Ledger:
         return what_fits(kept.filter, state.room(kept))
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
-        """Record how a reserved release ended; its cost stays either way.
+        """Record how a reserved release ended; what was charged stays spent either way.
 
         What was released must be where it cannot be lost before this is called.
 
         Raises:
             LedgerError: if it is unknown or settled already.
         """
-        if outcome not in ("released", "kept"):
-            raise DeclarationError(f"outcome {outcome!r}: 'released' or 'kept'.")
+        if outcome not in ("released", "stopped", "kept"):
+            raise DeclarationError(f"outcome {outcome!r}: 'released', 'stopped' or 'kept'.")
         with self._file.writing() as transaction:
             current = replay(transaction.entries).reservations.get(reservation.identity)
             if current is None or current.outcome != "reserved":
@@ -267,27 +307,53 @@ class Ledger:
         purpose: str,
         model: str = "",
         data: Columns | None = None,
+        staged: bool = False,
     ) -> Iterator[Reservation]:
         """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
+
+        What stops a run whose release is out changes nothing of it.
 
         A charge whose release could not be written where it was to be stays open.
 
         What was run is not lost for a ledger that cannot be written any more, which gives a warning: the
         charge was recorded before, and one that is not settled is spent as well.
         """
-        reservation = self.reserve(dataset, statement, purpose=purpose, model=model, data=data)
-        try:
+        reservation = self.reserve(dataset, statement, purpose=purpose, model=model, data=data, staged=staged)
+        with self.settled(reservation):
             yield reservation
+
+    def reopen(self, dataset: str, charge: str) -> Reservation:
+        """An open charge of a run in stages, to pay for more of them from this process.
+
+        Each stage that it pays for is charged, whoever else does the same.
+
+        Raises:
+            LedgerError: for any other charge.
+        """
+        for found in self.history(dataset):
+            if found.identity == charge and found.outcome == "reserved" and found.staged:
+                _UNUSED.add((os.getpid(), charge))
+                return found
+        raise LedgerError(f"{self.path}: there is no such charge of stages that is open.")
+
+    @contextlib.contextmanager
+    def settled(self, reservation: Reservation) -> Iterator[None]:
+        """Settle on leaving, as :meth:`charge` does; one that was settled meanwhile is left as it is."""
+        name = reservation.identity
+        try:
+            yield
         except BaseException:
             # The run's own error matters more than a ledger that cannot be written now: an unsettled
             # reservation is spent as well.
-            with contextlib.suppress(LedgerError):
-                self.settle(reservation, "kept")
+            if not (name in _ENDS and name in _UNSAVED):
+                with contextlib.suppress(LedgerError):
+                    self.settle(reservation, _ENDS.get(name, "kept"))
             raise
-        if reservation.identity in _UNSAVED:
+        if name in _UNSAVED:
             return
         try:
-            self.settle(reservation)
+            if self.state().reservations[name].outcome == "reserved":
+                self.settle(reservation, _ENDS.get(name, "released"))
         except LedgerError as error:
             warn_of_what_was_paid(f"the charge stays open, and spent: {error}")
 

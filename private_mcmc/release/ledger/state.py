@@ -12,7 +12,7 @@ from private_mcmc.release.ledger.file import Entry
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Adjacency, check_adjacency
 
-Outcome = Literal["reserved", "released", "kept"]
+Outcome = Literal["reserved", "released", "stopped", "kept"]
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,25 @@ class DataSet:
 class Reservation:
     """A charge. It is spent from the moment it is on disk, whatever happens to the run.
 
+    Of a run in stages the whole budget is set aside, and each stage is charged before it touches a row. What
+    was set aside and never charged is free again once the run is settled as stopped or failed; a stage that
+    was charged stays spent, whatever came of it.
+
     Attributes:
         identity: its unique name.
         dataset: what it was charged to.
-        cost: ``m²``, as an exact fraction.
-        outcome: ``"reserved"`` (running, or crashed), ``"released"``, or ``"kept"`` after a failure.
+        cost: ``m²`` that was set aside, as an exact fraction.
+        outcome: ``"reserved"`` (running, or crashed), ``"released"``, ``"stopped"`` by its owner before its
+            last stage, or ``"kept"`` after a failure.
         statement: the statement it paid for, as plain values.
         purpose: the owner's words.
         model: fingerprint of the model, or ``""``.
         time: when it was made, UTC.
         settled: when its outcome was recorded, or ``""``.
         dossiers: fingerprints of the records that were made of it.
+        staged: whether it is charged stage by stage.
+        stages: statements of the stages that were charged, as plain values, each with its ``m²``.
+        before: ``m²`` that counted against the data set's budget when it was made.
     """
 
     identity: str
@@ -61,6 +69,19 @@ class Reservation:
     time: str
     settled: str = ""
     dossiers: tuple[str, ...] = ()
+    staged: bool = False
+    stages: tuple[tuple[Entry, Fraction], ...] = ()
+    before: Fraction = Fraction(0)
+
+    @property
+    def charged(self) -> Fraction:
+        """``m²`` of the stages that were charged so far."""
+        return sum((cost for _, cost in self.stages), Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """``m²`` that counts against the budget."""
+        return self.charged if self.staged and self.outcome in ("stopped", "kept") else self.cost
 
 
 @dataclass(frozen=True)
@@ -118,7 +139,7 @@ class LedgerState:
 
     def room(self, dataset: DataSet) -> Fraction:
         """The largest cost that may still be charged to this data set."""
-        return dataset.filter.limit - sum((one.cost for one in self.charges(dataset)), Fraction(0))
+        return dataset.filter.limit - sum((one.spent for one in self.charges(dataset)), Fraction(0))
 
     def balance(self, dataset: DataSet) -> Balance:
         """What was charged to a data set, and what is left."""
@@ -133,7 +154,8 @@ _FIELDS = {
     for kind, names in {
         "dataset": "name adjacency filter fingerprint unit",
         "fingerprint": "dataset fingerprint",
-        "reserve": "id dataset cost statement purpose model",
+        "reserve": "id dataset cost statement purpose model staged",
+        "stage": "id cost statement",
         "dossier": "id fingerprint",
         "settle": "id outcome",
     }.items()
@@ -181,13 +203,21 @@ def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, R
             purpose=str(entry["purpose"]),
             model=str(entry["model"]),
             time=str(entry["time"]),
+            staged=entry["staged"] is True,
+            before=sum((one.spent for one in reservations.values() if one.dataset == of.name), Fraction(0)),
         )
+    elif kind == "stage":
+        before, cost = reservations[entry["id"]], Fraction(entry["cost"])
+        if not (before.staged and before.outcome == "reserved" and 0 <= cost <= before.cost - before.charged):
+            raise ValueError("a stage that cannot be")
+        stages = (*before.stages, (dict(entry["statement"]), cost))
+        reservations[entry["id"]] = replace(before, stages=stages)
     elif kind == "dossier":
         before = reservations[entry["id"]]
         reservations[entry["id"]] = replace(before, dossiers=(*before.dossiers, str(entry["fingerprint"])))
     else:
         before = reservations[entry["id"]]
-        if entry["outcome"] not in ("released", "kept") or before.outcome != "reserved":
+        if entry["outcome"] not in ("released", "stopped", "kept") or before.outcome != "reserved":
             raise ValueError("an outcome that cannot be")
         reservations[entry["id"]] = replace(before, outcome=entry["outcome"], settled=str(entry["time"]))
 

@@ -1,0 +1,205 @@
+"""A plan is charged stage by stage: what it has not bought is free again, and what it has stays spent."""
+
+import json
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc import accounting
+from private_mcmc.dossier import verify_dossier
+from private_mcmc.dossier.folder import RELEASE, new_dossier
+from private_mcmc.inference.fitting import plan_fit, resume
+from private_mcmc.inference.question import question
+from private_mcmc.inference.raw_release import completed
+from private_mcmc.release.ledger.filter import Filter
+
+pytestmark = pytest.mark.slow
+TARGET = pmc.Target(3.0, 1e-5)
+N = 2000
+
+
+def schema_of(**ours):
+    age = {"name": "age", "type": "number", "constraints": {"minimum": "18", "maximum": "95"}}
+    age["missingValues"] = ["-1"]
+    return pmc.Schema.from_dict(
+        {"fields": [age | {"private_mcmc": ours}, {"name": "died", "type": "boolean"}]}
+    )
+
+
+@pytest.fixture
+def books(tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "books")
+    ledger.declare("people", TARGET)
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    age = rng.uniform(20, 90, N)
+    return {"age": age, "died": rng.random(N) < age / 100}
+
+
+def fitted(table, ledger, schema=None, **more):
+    """A fit for 1-DP of the budget of 3."""
+    given = {"epsilon": 1.0, "delta": 1e-5, "ledger": ledger, "dataset": "people", "progress_bar": False}
+    return pmc.fit(table, schema or schema_of(), "died ~ age", **given | more)
+
+
+def left(ledger):
+    return ledger.balance("people").remaining
+
+
+def cost_of(statements):
+    return sum(map(Filter.of(TARGET).cost, statements))
+
+
+def test_a_plan_that_is_stopped_gives_back_what_it_has_not_bought_and_states_its_whole_budget(
+    table, books, tmp_path
+):
+    whole, looked = left(books), []
+    study = fitted(table, books, stop_if=lambda expected: looked.append(expected.rms) or True)
+    (charge,) = books.history("people")
+    bought = study.price.parts
+    budget = accounting.gdp.budget(1.0, 1e-5)
+    assert len(looked) == 1 and study.stopped and not study.draws and bought
+    assert charge.outcome == "stopped" and float(charge.charged) <= 0.05 * budget**2
+    assert left(books) == whole - cost_of(bought) == whole - charge.spent
+    # By itself the study is as private as the budget that it was given.
+    assert study.price.gdp == pytest.approx(budget, rel=1e-9)
+    folder = study.save(tmp_path / "study")
+    assert verify_dossier(folder, books) and "stopped" in (folder / "dossier.html").read_text()
+    assert all(stage["values"] for stage in study.stages)
+    books.verify()
+
+
+def test_the_sum_of_what_was_bought_is_no_statement_of_a_study_that_was_stopped(table, books, tmp_path):
+    """The mistake that a filter invites: stages chosen from releases are not as private as their sum."""
+    study = fitted(table, books, stop_if=lambda expected: True)
+    realised = sum(part.gdp**2 for part in study.price.parts) ** 0.5
+    smaller = accounting.adaptive(realised * (1 + 1e-12), study.adjacency, study.price.parts)
+    assert smaller.verify()
+    wrong = study.__class__(**study.to_dict() | {"statement": smaller.to_dict()})
+    found = {one.what: one.result for one in verify_dossier(wrong.save(tmp_path / "wrong"), books).checks}
+    assert found["the stages' prices"] == found["the charge in the ledger"] == "differs"
+
+
+def test_a_plan_that_runs_to_its_end_keeps_its_whole_charge(table, books, tmp_path):
+    whole, looked = left(books), []
+    study = fitted(table, books, stop_if=lambda expected: bool(looked.append(expected)))
+    (charge,) = books.history("people")
+    assert len(looked) == 1 and charge.outcome == "released" and not study.stopped
+    assert left(books) == whole - charge.cost
+    assert [one for one, _ in charge.stages] == [part.to_dict() for part in study.price.parts]
+    assert verify_dossier(study.save(tmp_path / "study"), books)
+
+
+def test_a_stage_that_fails_stays_spent_and_the_rest_is_free_again(table, books, monkeypatch):
+    whole = left(books)
+
+    def breaks(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("private_mcmc.inference.execute_plan.follow", breaks)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(table, books)
+    (charge,) = books.history("people")
+    assert charge.outcome == "kept" and 0 < charge.charged < charge.cost
+    assert json.loads(json.dumps(charge.stages[-1][0]))["argument"]["rule"] == "langevin"
+    assert left(books) == whole - charge.charged
+
+
+def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
+    table, books, monkeypatch, tmp_path
+):
+    """It was settled as failed, and the dossier that ``report`` made of it was refused."""
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    asked = question(schema_of(), "died ~ age")
+    planned = plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
+    place = tmp_path / "study"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("private_mcmc.inference.execute_plan.outcome_of", interrupted)
+        with new_dossier(place) as dossier:
+            planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep)
+    (charge,) = books.history("people")
+    assert charge.outcome == "released"
+    study = completed(place, None, books)
+    assert study.draws and verify_dossier(study.save(tmp_path / "again"), books)
+
+
+def killed(monkeypatch, table, books, schema, place, name=None):
+    """A fit that ends, as a process that is killed does, where ``name`` is called: nothing is settled.
+
+    Without a name: after its cheap stages.
+    """
+
+    class Killed(BaseException):
+        pass
+
+    def dies(*args, **kwargs):
+        raise Killed
+
+    asked = question(schema, "died ~ age")
+    planned = plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        if name is not None:
+            patch.setattr(name, dies)
+        patch.setattr(pmc.Ledger, "settle", lambda *args: None)
+        with new_dossier(place) as dossier:
+            look = dies if name is None else None
+            planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep, look=look)
+
+
+def test_bounds_that_were_bought_are_on_disk_before_the_plan_is_made_and_are_not_bought_again(
+    table, books, monkeypatch, tmp_path
+):
+    """A kill while the plan was made lost them."""
+    place, schema = tmp_path / "study", schema_of(bounds="private")
+    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_rest")
+    raw = json.loads((place / RELEASE).read_text())
+    (charge,) = books.history("people")
+    assert raw["plan"] is None and len(charge.stages) == len(raw["before"]) == 1
+    study = resume(place, table, books, progress_bar=False)
+    (charge,) = books.history("people")
+    assert json.loads(json.dumps(study.schema)) == raw["about"]["schema"] and charge.outcome == "released"
+    assert len(study.price.parts) == len(charge.stages)
+    assert verify_dossier(study.save(tmp_path / "again"), books)
+
+
+def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(table, books, monkeypatch, tmp_path):
+    place = tmp_path / "study"
+    killed(monkeypatch, table, books, schema_of(), place)
+    before = books.history("people")[0].stages
+    study = resume(place, table, books, progress_bar=False, look=lambda plan, releases: False)
+    (charge,) = books.history("people")
+    assert charge.stages[: len(before)] == before and charge.outcome == "released"
+    assert verify_dossier(study.save(tmp_path / "again"), books)
+    with pytest.raises(pmc.LedgerError, match="open"):
+        resume(place, table, books, progress_bar=False)
+
+
+def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_can_be_had_back(
+    table, books, monkeypatch, tmp_path
+):
+    place, whole = tmp_path / "study", left(books)
+    killed(monkeypatch, table, books, schema_of(), place, "private_mcmc.inference.execute_plan.follow")
+    with pytest.raises(pmc.DeclarationError, match="nothing is bought twice"):
+        resume(place, table, books, progress_bar=False)
+    (charge,) = books.history("people")
+    assert left(books) == whole - charge.cost  # open: all is set aside
+    study = completed(place, None, books)
+    (charge,) = books.history("people")
+    assert left(books) == whole - charge.charged and study.stopped
+    assert len(charge.stages) == len(study.stages) + 1
+    assert verify_dossier(study.save(tmp_path / "again"), books)
+
+
+def test_other_rows_do_not_go_on_with_a_fit(table, books, monkeypatch, tmp_path):
+    place = tmp_path / "study"
+    killed(monkeypatch, table, books, schema_of(), place)
+    with pytest.raises(pmc.LedgerError, match="not the data"):
+        resume(place, {**table, "age": table["age"][::-1].copy()}, books, progress_bar=False)
