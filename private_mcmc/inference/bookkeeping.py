@@ -13,6 +13,7 @@ from private_mcmc.accounting.assumptions import NOT_PRIVATE
 from private_mcmc.errors import (
     DeclarationError,
     LedgerError,
+    PrivateMCMCError,
     ReleaseError,
     check_kind,
     construction_checked,
@@ -33,7 +34,7 @@ from private_mcmc.kernels.chain import ChainState
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger.export import standing
-from private_mcmc.release.ledger.ledger import take
+from private_mcmc.release.ledger.ledger import is_saved, note_copy, take
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
 
@@ -82,6 +83,24 @@ class Bookkeeping:
             check_kind("ledger", self.ledger, Ledger)
         if self.checkpoint is not None:
             check_kind("checkpoint", self.checkpoint, Checkpoint)
+
+    def hand_on(self, outcome: object, charge: Fields | None, warn: bool = True) -> bool:
+        """Hand on what is released so far; whether that worked, for the result is worth more than its copy."""
+        if self.keep is None:
+            return True
+        saved, warn = False, warn and (charge is None or is_saved(str(charge["charge"])))
+        try:
+            self.keep(outcome, charge)
+            saved = True
+        except Exception as error:
+            what = str(error) if isinstance(error, PrivateMCMCError) else type(error).__name__
+            paid = "" if charge is None else ", and its charge stays open, and spent"
+            if warn:
+                warn_of_what_was_paid(f"what was released is in memory and not on disk ({what}){paid}.")
+        finally:
+            if charge is not None:
+                note_copy(str(charge["charge"]), saved)
+        return saved
 
     def pay(self, stage: Statement) -> None:
         """Charge a stage to the open charge, before it touches a row."""

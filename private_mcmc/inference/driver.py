@@ -16,12 +16,10 @@ import numpy as np
 from private_mcmc.domains import Rows
 from private_mcmc.errors import (
     DeclarationError,
-    PrivateMCMCError,
     ReleaseError,
     arguments_checked,
     check_kind,
     clean_errors,
-    warn_of_what_was_paid,
 )
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.decision import Decision, Declaration
@@ -38,7 +36,7 @@ from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations
-from private_mcmc.release.ledger.ledger import note_copy, note_end
+from private_mcmc.release.ledger.ledger import note_end
 from private_mcmc.report.document import announce
 from private_mcmc.schedule import Release, check_steps
 from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count
@@ -258,25 +256,9 @@ class PrivateMCMC(LastRun):
         self._outcome = outcome
         # How it ended, and a plan's draws, are no release: every stage has been copied.
         if self._books.keep is not None and not outcome.ended:
-            self._copy(outcome)
+            self._on_disk = self._books.hand_on(outcome, self._charge, self._on_disk)
         if outcome.ended and self._charge is not None:
             note_end(str(self._charge["charge"]), outcome.ended)
-
-    def _copy(self, outcome: Outcome) -> None:
-        """Hand on what is released so far; the result is worth more than its copy, whatever stops that."""
-        if self._books.keep is None:
-            return
-        before, self._on_disk = self._on_disk, False
-        try:
-            self._books.keep(outcome, self._charge)
-            self._on_disk = True
-        except Exception as error:
-            what = str(error) if isinstance(error, PrivateMCMCError) else type(error).__name__
-            paid = "" if self._charge is None else ", and its charge stays open, and spent"
-            if before:
-                warn_of_what_was_paid(f"what was released is in memory and not on disk ({what}){paid}.")
-        if self._charge is not None:
-            note_copy(str(self._charge["charge"]), self._on_disk)
 
     def recall(self, outcome: Outcome, charge: Fields | None) -> None:
         """Show what a plan's run has released in another process: public values and their statement."""

@@ -141,8 +141,8 @@ class Planned:
             asked = _of_bought(self.asked, bounds.buy(outer, columns))
             if keep is not None:  # planning takes long
                 about = replace(self, asked=asked, bounds=None).about(books.ledger)
-                found = Outcome(self.plan.statement, None)
-                Keeper(keep, self.plan, about, None, bounds.rest)(found, books.standing())
+                first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
+                first.hand_on(Outcome(self.plan.statement, None), books.standing())
             made = plan_rest(self.plan, bounds.rest, asked, progress_bar)
             ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
             ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))

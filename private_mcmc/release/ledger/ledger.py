@@ -73,6 +73,11 @@ def note_copy(charge: str, saved: bool) -> None:
     (_UNSAVED.discard if saved else _UNSAVED.add)(charge)
 
 
+def is_saved(charge: str) -> bool:
+    """Whether nothing that a charge has released is in this process's memory alone."""
+    return charge not in _UNSAVED
+
+
 class Ledger:
     """A file of charges, shared by any number of processes.
 
