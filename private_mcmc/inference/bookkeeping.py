@@ -85,7 +85,7 @@ class Bookkeeping:
             check_kind("checkpoint", self.checkpoint, Checkpoint)
 
     def hand_on(self, outcome: object, charge: Fields | None, warn: bool = True) -> bool:
-        """Hand on what is released so far; whether that worked, for the result is worth more than its copy."""
+        """Hand on what is released so far; whether that worked: the result is worth more than its copy."""
         if self.keep is None:
             return True
         saved, warn = False, warn and (charge is None or is_saved(str(charge["charge"])))
