@@ -23,6 +23,7 @@ CASES = {
     "plan": ("", None),
     "fit": ("", None),
     "run": ("", None),
+    "resume": ("", None),
     "demo": ("", None),
 }
 
