@@ -221,3 +221,39 @@ def test_a_process_that_is_killed_for_good_leaves_what_it_released(here, call):
     assert done.returncode in (0, -signal.SIGKILL), done.stderr[-500:]
     assert all(outcome != "released" or released(here) for outcome in outcomes(here))
     pmc.Ledger(here / "ledger").verify()
+
+
+@pytest.mark.long
+def test_a_resumed_fit_that_is_killed_anywhere_loses_no_more_than_the_stage_that_ran(here, monkeypatch):
+    """Each copy of the files goes on, is complete, or gives back what it has not bought."""
+    every = copies(here, monkeypatch, lambda: fit(here))
+    bought = [
+        (place, len(json.loads((place / "study" / RELEASE).read_text())["stages"]))
+        for place in every
+        if is_raw(place / "study") and outcomes(place) == ["reserved"]
+    ]
+    start = next(place for place, stages in bought if stages == len(charge_of(place).stages) == 1)
+    words = ("resume", start / "study", start / "people.csv", "--ledger", start / "ledger")
+    again = copies(start, monkeypatch, lambda: command(*words))
+    ended = set()
+    for one in [*again[:: max(1, len(again) // 8)], *again[-3:]]:
+        charge, study = charge_of(one), one / "study"
+        if not is_raw(study):
+            command("report", study, "--ledger", one / "ledger")
+            ended.add("complete")
+        else:
+            result = CliRunner().invoke(
+                app, ["resume", str(study), str(one / "people.csv"), "--ledger", str(one / "ledger")]
+            )
+            if result.exit_code:
+                command("report", study, "--ledger", one / "ledger")
+                ended.add("ended")
+            else:
+                ended.add("resumed")
+        assert charge_of(one).stages[: len(charge.stages)] == charge.stages
+        command("verify", study, "--ledger", one / "ledger")
+    assert {"resumed", "ended", "complete"} == ended
+
+
+def charge_of(place):
+    return pmc.Ledger(place / "ledger").history("people")[0]
