@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from private_mcmc.cli.common import ERROR, INTERRUPTED, UNFORESEEN, UNREAD, echo, in_words, quiet_end
 from private_mcmc.errors import PrivateMCMCError, Unforeseen, places_of
+from private_mcmc.programs import keep_programs
 
 # Typer brings its own copy of click, whose usage errors have no public name.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -90,6 +91,7 @@ def main(group: typer.Typer = app) -> None:
     # A scheduler whose time is over ends a run as a person does: what was paid for is kept.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    keep_programs()
     try:
         code = group(standalone_mode=False, prog_name="private-mcmc" if group is app else None)
     except SystemExit as ended:

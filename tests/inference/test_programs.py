@@ -1,6 +1,7 @@
 """Fits of one shape share their compiled programs, and a process of many fits stays bounded."""
 
 import logging
+import os
 import subprocess
 import sys
 
@@ -127,3 +128,22 @@ def test_memory_and_mappings_of_fifty_fits_in_one_process_are_flat_after_the_thi
         pytest.skip("the system does not say how many mappings there are")
     done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_commands_keep_programs_in_a_folder_that_is_their_users_alone(tmp_path, monkeypatch):
+    """They hold no rows: see above, a fit of other rows needs no other program."""
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place = tmp_path / "private-mcmc" / "programs"
+    programs.keep_programs()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(place) and place.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    programs.keep_programs()
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
+    # What others may write there would be run.
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    place.chmod(0o777)
+    programs.keep_programs()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
