@@ -20,6 +20,7 @@ from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning.frontier import elements
 from private_mcmc.records import Fields
 from private_mcmc.release.ledger.export import as_epsilon
+from private_mcmc.release.sickness import SICK
 from private_mcmc.report import (
     Block,
     Code,
@@ -100,7 +101,8 @@ def _verdict(study: StudyRecord) -> Verdict:
     if study.stopped:
         return Verdict("Private, and stopped before its last stage", line, "unsure", study.warnings)
     if study.warnings:
-        return Verdict("Private, with remarks", line, "unsure", study.warnings)
+        first = sorted(study.warnings, key=lambda words: not words.startswith(SICK))
+        return Verdict("Private, with remarks", line, "unsure", tuple(first))
     return Verdict("Private", line, "good")
 
 

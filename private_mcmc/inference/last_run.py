@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from numpyro.diagnostics import effective_sample_size
 
 from private_mcmc import accounting
@@ -26,12 +27,13 @@ from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, averaged, posterior_given
-from private_mcmc.planning import Conclusion, History, Plan
+from private_mcmc.planning import Conclusion, History, PathStage, Plan
 from private_mcmc.planning.policy import mark_of
 from private_mcmc.planning.prediction import predict_after
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
+from private_mcmc.release.sickness import overshot, sickness
 from private_mcmc.report import Report, json_types, number
 
 if TYPE_CHECKING:
@@ -278,6 +280,9 @@ class LastRun:
     def _remarks(self, states: ReleasedStates) -> tuple[str, ...]:
         """What must be known of draws: that they are the path's, and what their fit does not explain."""
         which = states.provenance.get("draws", _GIVEN_RELEASES)
+        own = "" if which == _GIVEN_RELEASES and self.history else sickness(self._chain(states))
+        if own:
+            return (own, *(() if not self.history else (f"Draws: {which}.",)))
         of_path = () if which == _GIVEN_RELEASES else (f"Draws: {which}.",)
         return (*of_path, *(() if self._known is None else self._known.remarks))
 
@@ -371,9 +376,26 @@ class LastRun:
             self._known = found if rng_key is None else self._known
         return _released(plan, known, found.draws)
 
+    def _chain(self, states: ReleasedStates) -> Mapping[str, np.ndarray]:
+        """The states of the run: of a plan's last path, on the unconstrained space."""
+        if not self.history:
+            return states.get_samples(group_by_chain=True)
+        return {"parameters": self.history[-1].states[None]} if np.any(self._overshot()) else {}
+
+    def _overshot(self) -> npt.NDArray[np.bool_]:
+        """Which parameters the last path of a plan jumps over, in its second half."""
+        paths = [one.states for one in self.history if isinstance(one.stage, PathStage)]
+        return overshot(paths[-1][None, len(paths[-1]) // 2 :]) if paths else np.zeros(0, dtype=bool)
+
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:
             conclusion = self._outcome.conclusion
+            plan, far = self._run.declared, self._overshot()
+            if conclusion is not None and isinstance(plan, Plan) and np.any(far):
+                wide = as_wide_as_prior(conclusion.draws, plan, far)
+                draws = _released(plan, [self._outcome], wide[None])
+                said = "of the path, whose steps overshoot: made as wide as the prior where they do"
+                return replace(draws, provenance={**draws.provenance, "draws": said})
             if conclusion is not None and conclusion.beyond:
                 return _of_the_path(
                     self._outcome.draws, "persons' summed gradients are longer than the model says"
@@ -405,6 +427,19 @@ def _released(plan: Plan, outcomes: Sequence[Outcome], found: Array) -> Released
         statement=statements[0] if len(statements) == 1 else accounting.compose(*statements),
         provenance={**first.provenance, "draws": _GIVEN_RELEASES},
     )
+
+
+def as_wide_as_prior(draws: Array, plan: Plan, which: npt.NDArray[np.bool_]) -> Array:
+    """Draws ``(draws, p)`` whose numbers ``which`` are spread as by the prior around their mean.
+
+    Where no precision of it is proved, ten times as much as they are.
+    """
+    lower, centre = plan.reading.prior.lower, draws.mean(axis=0)
+    own = np.maximum(draws.std(axis=0), 1e-300)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        prior = np.where(lower > 0, 1 / np.sqrt(np.maximum(lower, 0.0)), 10 * own)
+    ratio = np.where(which, np.maximum(prior / own, 1.0), 1.0)
+    return np.asarray(centre + ratio * (draws - centre))
 
 
 def _of_the_path(draws: ReleasedStates, reason: str) -> ReleasedStates:

@@ -22,6 +22,7 @@ from private_mcmc.domains.columns import PRESENT, holds_person
 from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.release.noise import FloatArray
+from private_mcmc.release.sickness import sickness
 
 if TYPE_CHECKING:
     from private_mcmc.draws import Exported
@@ -105,6 +106,15 @@ class ReleasedStates:
         shortest = min(value.shape[1] for value in draws.values())
         if shortest < 4:
             raise DeclarationError(f"{shortest} released draws a chain: a summary needs at least 4.")
+        if said := sickness(draws):
+            # Sample sizes of such a chain are no numbers of draws.
+            print(said)
+            tails = [(1 - prob) / 2, (1 + prob) / 2]
+            for name, value in draws.items():
+                flat = value.reshape(-1, *value.shape[2:])
+                low, high = np.quantile(flat, tails, axis=0)
+                print(f"{name}: mean {flat.mean(axis=0)}, {prob:.0%} from {low} to {high}")
+            return
         print_summary(dict(draws), prob=prob)
 
     def __repr__(self) -> str:
