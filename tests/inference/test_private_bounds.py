@@ -137,7 +137,7 @@ def test_of_persons_who_enter_with_one_row_one_falls_into_a_cell():
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:The predicted error", "ignore:Bounding rows")
+@pytest.mark.filterwarnings("ignore:The predicted error", "ignore:Bounding rows", "ignore:Of ")
 def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_path, monkeypatch):
     ledger = pmc.Ledger.create(tmp_path / "l.db")
     ledger.declare("people", pmc.Target(1.2, 1e-6))
@@ -179,7 +179,7 @@ def test_a_wrong_number_of_rows_is_refused_before_bounds_are_charged(tmp_path):
     assert ledger.history("people") == ()
 
 
-class Stopped(Exception):
+class Stopped(pmc.errors.PrivateMCMCError):
     """What ends a run."""
 
 
