@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import has_divergence, posterior_conjugate
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import affinity
+from private_mcmc.model.ir.evaluate import evaluate_each
+from private_mcmc.model.ir.flatten import abstract, row_shapes, trace
 from private_mcmc.model.ir.interval import Interval
 from private_mcmc.model.ir.intervals import bounds, row_values
 from private_mcmc.model.ir.program import Output
 from private_mcmc.model.predictor import row_bounds
+from private_mcmc.model.refusals import synthetic_rows
 from private_mcmc.model.terms import find_link
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, Target
@@ -126,6 +131,41 @@ def _is_probability(row_model: RowModel, *families: str) -> bool:
     return observed.family in families and own
 
 
+# Where what runs is compared with the law of the table: moderate ones, at which no density clamps.
+_PLACES, _TOLERANCE = np.array([0.0, 0.3, -0.8, 1.4]), 1e-6
+Log: TypeAlias = Callable[..., jax.Array]
+
+
+def _runs_as(row_model: RowModel, log_prior: Log, log_likelihood: Log) -> bool:
+    """Whether prior and rows that run have these log densities of the latent's value, up to constants.
+
+    A distribution holds what its density reads apart from the parameters that it shows, as logits beside
+    probabilities: names and parameters tell of it only where nobody changed one of them.
+    """
+    site, observed = row_model.sites[0], Output("observed", row_model.observations[0].name)
+    data = synthetic_rows(row_model.rows, 4)
+
+    def gaps(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
+        def value(theta: jax.Array) -> jax.Array:
+            return row_model.constrain(theta)[site.name]
+
+        program, p = row_model.program, value(theta)
+        inputs = {program.inputs[name]: column for name, column in row.items()}
+        y = jnp.reshape(program.run([program.outputs[observed]], inputs)[0], ())
+        # Of a point of the simplex the last entry follows from the others.
+        slopes = jax.jacfwd(value)(theta).reshape(-1, row_model.dim)[: row_model.dim]
+        prior = log_prior(p) + jnp.linalg.slogdet(slopes)[1] + row_model.neg_log_prior(theta)
+        return {"prior": prior, "row": row_model.row_loss(theta, row) + log_likelihood(p, y)}
+
+    with jax.enable_x64(True):
+        shapes = row_shapes(row_model.rows)
+        program = trace(gaps, theta=abstract((row_model.dim,), np.float64), **shapes)
+        theta = np.tile(_PLACES[:, None] * np.cos(np.arange(row_model.dim)), (4, 1))
+        repeated = {name: np.repeat(column, 4, axis=0) for name, column in data.items()}
+        found = evaluate_each(program, ["prior", "row"], theta=theta, **repeated)
+    return all(bool(np.all(np.ptp(each.reshape(4, 4), axis=1) <= _TOLERANCE)) for each in found)
+
+
 def _exact(family: str, asked: _Asked, **constants: Constant) -> Statement | None:
     """The statement, where a formula is known."""
     if not has_divergence(family, asked.adjacency, constants):
@@ -146,6 +186,12 @@ def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
     single = row_model.observations[0].family == "BernoulliProbs"
     trials = 1.0 if single else _number(row_model, "total_count", observed=True)
     if trials is None or not _is_whole_up_to(row_model, trials):
+        return None
+    if not _runs_as(
+        row_model,
+        lambda p: jnp.sum((a - 1) * jnp.log(p) + (b - 1) * jnp.log1p(-p)),
+        lambda p, y: jnp.sum(y * jnp.log(p) + (trials - y) * jnp.log1p(-p)),
+    ):
         return None
     return _exact("beta_binomial", asked, a=a, b=b, trials=int(trials))
 
@@ -178,6 +224,13 @@ def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
         return None
     alphas = tuple(float(alpha) for alpha in np.ravel(concentration))
     if len(alphas) != site.shape[-1] or not _is_whole_up_to(row_model, len(alphas) - 1):
+        return None
+    powers = np.ravel(concentration) - 1
+    if not _runs_as(
+        row_model,
+        lambda p: jnp.sum(powers * jnp.log(jnp.ravel(p))),
+        lambda p, y: jnp.log(jnp.ravel(p))[y.astype(int)],
+    ):
         return None
     return _exact("dirichlet_categorical", asked, concentration=alphas)
 

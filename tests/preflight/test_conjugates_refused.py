@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.domains import Binary, Box, Counts, Rows
+from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.preflight import preflight
 from private_mcmc.target import Target
 
@@ -104,3 +104,27 @@ def test_a_value_broadcast_against_its_distribution_is_not_one_observation(model
 def test_a_bounded_likelihood_certifies_nothing_without_a_proper_prior():
     report = preflight(flat_prior, Rows(y=Binary()), TARGET, n=20)
     assert report.verdict != "private" and report.certificates == ()
+
+
+def kept_logits(y=None):
+    """A density that reads logits of other probabilities than the distribution shows."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    outcome = dist.Categorical(probs=p)
+    outcome.logits = 8 * jnp.log(p)
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", outcome, obs=y)
+
+
+@pytest.mark.parametrize("kind", [dist.Dirichlet, dist.CategoricalProbs])
+def test_a_density_that_is_replaced_in_its_class_is_no_conjugate_one(kind, monkeypatch):
+    def plain(y=None):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Categorical(probs=p), obs=y)
+
+    rows = Rows(y=Categories(3))
+    assert "conjugate" in str(preflight(plain, rows, TARGET, n=50).certificates)
+    assert "conjugate" not in str(preflight(kept_logits, rows, TARGET, n=50).certificates)
+    usual = kind.log_prob
+    monkeypatch.setattr(kind, "log_prob", lambda self, value: 8 * usual(self, value))
+    assert "conjugate" not in str(preflight(plain, rows, TARGET, n=50).certificates)
