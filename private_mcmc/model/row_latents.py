@@ -9,6 +9,7 @@ in ``integrated``.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -32,13 +34,15 @@ RowLoss = Callable[[jax.Array, Row], jax.Array]
 # A tree of arrays ``(points, …)``.
 Points = TypeVar("Points")
 
-# Prior sds that the grid spans on either side, and its points, for one latent and for two. With spacing h a
-# sum over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
-SPANS, POINTS = {1: 5.0, 2: 5.0}, {1: 37, 2: 21}
-# Enough where only the size of errors is asked for.
-_COARSE_SPAN, _COARSE_POINTS = 4.0, {1: 13, 2: 9}
+# Prior sds that a grid spans on either side, and its points, for one latent and for two. With spacing h a sum
+# over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
+SPAN, POINTS = 6.0, {1: 25, 2: 17}
 # Of other families: the ends on the unconstrained line, and the points.
 END, PLAIN_POINTS = 8.0, 65
+# So often a grid is laid anew over what is left of the last one, where terms are above e^{−18} of the largest.
+_ZOOMS, _DROP = 2, 18.0
+# Enough where only the size of errors is asked for.
+_COARSE_POINTS = {1: 13, 2: 9}
 _MOST_POINTS, _MOST_CLASSES, _MOST_NUMBERS = 1024, 64, 2
 _ON_A_LINE = {"Normal": dist.transforms.IdentityTransform(), "LogNormal": dist.transforms.ExpTransform()}
 
@@ -278,54 +282,104 @@ class Summed:
         parts = self.run([Output("row", latent.site) for latent in self.latents], theta, columns)
         return jnp.sum(jnp.stack([jnp.sum(part) for part in parts]))
 
-    def volume(self, values: Row) -> jax.Array:
-        """The log of a volume of the grid's numbers on their own supports."""
-        pairs = [(each.transform, values[each.column]) for each in self.latents if not each.values]
-        parts = [jnp.sum(transform.log_abs_det_jacobian(x, transform(x))) for transform, x in pairs]
-        return sum(parts, jnp.zeros(()))
-
-    def points(self, theta: jax.Array, row: Row) -> Row:
-        """Columns ``(points, …)`` of every combination of values; of a Normal in units of its sd."""
-        lines = [line for latent in self.latents for line in self._lines(latent, theta, row)]
-        grid = [part.ravel() for part in jnp.meshgrid(*lines, indexing="ij")]
-        found = {}
-        for latent in self.latents:
-            own, grid = grid[: latent.numbers or 1], grid[latent.numbers or 1 :]
-            found[latent.column] = own[0] if latent.dim is None else jnp.stack(own, axis=-1)
-        return found
-
     def atoms(self, theta: jax.Array, row: Row) -> tuple[Row, jax.Array]:
         """What the latents may be, as columns ``(points, …)``, and the logs of the probabilities."""
-        points = self.points(theta, row)
-        weights = jax.vmap(lambda at: self.volume(at) + self.density(theta, {**row, **at}))(points)
-        return points, jax.nn.log_softmax(weights)
+        points = self._points(self._axes(), theta, row)
+        return points, jax.nn.log_softmax(jax.vmap(functools.partial(self._weight, theta, row))(points))
 
-    def _lines(self, latent: RowLatent, theta: jax.Array, row: Row) -> list[jax.Array]:
-        """The values of each of the latent's numbers."""
+    def near(self, theta: jax.Array, row: Row, term: Callable[[Row], jax.Array]) -> tuple[Row, jax.Array]:
+        """Points where ``e^{term}`` times the density of the latents is not negligible, and log weights.
+
+        A fixed number of grids, each over what is left of the last one; they follow ``θ`` and this row alone.
+        That the points move with ``θ`` is no part of the slopes, which are sums over them as well.
+        """
+        weight = functools.partial(self._weight, theta, row)
+        axes, free = (
+            self._axes(),
+            [not each.values for each in self.latents for _ in range(each.numbers or 1)],
+        )
+        for _ in range(_ZOOMS if any(free) else 0):
+            found = jax.vmap(lambda at: weight(at) + term(at))(self._points(axes, theta, row))
+            found = jnp.where(jnp.isfinite(found), found, -jnp.inf).reshape([len(axis) for axis in axes])
+            keep = jnp.moveaxis(found > jnp.max(found) - _DROP, 0, -1)
+            for index, one in enumerate(free):
+                if one:
+                    axes[index] = _window(axes[index], jnp.any(keep, axis=tuple(range(keep.ndim - 1))))
+                keep = jnp.moveaxis(keep, 0, -1)
+            axes = jax.lax.stop_gradient(axes)
+        widths = [jnp.log(axis[1] - axis[0]) for axis, one in zip(axes, free, strict=True) if one]
+        points = self._points(axes, theta, row)
+        return points, jax.vmap(weight)(points) + sum(widths, jnp.zeros(()))
+
+    def _weight(self, theta: jax.Array, row: Row, at: Row) -> jax.Array:
+        """The log density of the latents, of numbers in those of the axes.
+
+        Under the mask of an obs_mask nothing reads a latent: there all its values have the same weight.
+        """
+        total = jnp.zeros(())
+        for each in self.latents:
+            keys = [Output("row", each.site), Output("weight", each.site, "mask0")]
+            found = self.run([key for key in keys if key in self.program.outputs], theta, {**row, **at})
+            own, even = jnp.sum(found[0]), -math.log(max(each.values, 1))
+            if each.numbers:
+                x, axis = at[each.column], self._axis(each)
+                own += jnp.sum(each.transform.log_abs_det_jacobian(x, each.transform(x)))
+                own += jnp.sum(jnp.log(self._scale(each, theta, row)[1]))
+                even = -each.numbers * math.log((axis[1] - axis[0]) * len(axis))
+            total += own if len(found) == 1 else jnp.where(jnp.all(found[1]), own, even)
+        return total
+
+    def _axis(self, latent: RowLatent) -> np.ndarray:
+        """The values of a discrete latent; of a number, those of a Normal in units of its sd."""
         if latent.values:
-            return [jnp.arange(latent.values, dtype=latent.domain.dtype)]
+            return np.arange(latent.values)
         if not latent.line:
-            plain = PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS
-            return [jnp.linspace(-END, END, plain)] * latent.numbers
+            return np.linspace(-END, END, PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS)
         numbers = sum(each.numbers for each in self.latents)
-        span, points = SPANS[numbers], POINTS[numbers]
-        if self.coarse:
-            span, points = _COARSE_SPAN, _COARSE_POINTS[numbers]
+        return np.linspace(-SPAN, SPAN, (_COARSE_POINTS if self.coarse else POINTS)[numbers])
+
+    def _axes(self) -> list[jax.Array]:
+        return [jnp.asarray(self._axis(each)) for each in self.latents for _ in range(each.numbers or 1)]
+
+    def _scale(self, latent: RowLatent, theta: jax.Array, row: Row) -> tuple[jax.Array, jax.Array]:
+        """Location and sd of each number of a Normal, where other latents are 0; 0 and 1 of others."""
+        if not latent.line:
+            return jnp.zeros(latent.numbers), jnp.ones(latent.numbers)
         origin = {each.column: jnp.zeros(each.domain.event_shape, each.domain.dtype) for each in self.latents}
         keys = [Output("given", latent.site, name) for name in ("loc", "scale")]
         ends = self.run(keys, theta, {**row, **origin})
         centres, sds = (jnp.broadcast_to(jnp.ravel(end), (latent.numbers,)) for end in ends)
-        grid = jnp.linspace(-1.0, 1.0, points) * span
-        return [centre + sd * grid for centre, sd in zip(centres, sds, strict=True)]
+        return centres, sds
+
+    def _points(self, axes: Sequence[jax.Array], theta: jax.Array, row: Row) -> Row:
+        """Columns ``(points, …)`` of every combination of the values on the axes."""
+        grid = [part.ravel() for part in jnp.meshgrid(*axes, indexing="ij")]
+        found = {}
+        for latent in self.latents:
+            own, grid = grid[: latent.numbers or 1], grid[latent.numbers or 1 :]
+            if latent.line:
+                own = [c + sd * x for c, sd, x in zip(*self._scale(latent, theta, row), own, strict=True)]
+            found[latent.column] = jnp.stack(own, axis=-1) if latent.dim is not None else own[0]
+        return {each.column: found[each.column].astype(each.domain.dtype) for each in self.latents}
+
+
+def _window(axis: jax.Array, keep: jax.Array) -> jax.Array:
+    """As many points between the neighbours of those that are kept; all of them where none is."""
+    places, last = jnp.arange(len(axis)), len(axis) - 1
+    keep = keep | ~jnp.any(keep)
+    low = jnp.maximum(jnp.min(jnp.where(keep, places, last)) - 1, 0)
+    high = jnp.minimum(jnp.max(jnp.where(keep, places, 0)) + 1, last)
+    return axis[low] + (axis[high] - axis[low]) * jnp.linspace(0.0, 1.0, len(axis))
 
 
 def summed_loss(summed: Summed, row_loss: RowLoss, theta: jax.Array, row: Row) -> jax.Array:
     """``v``: over all values of the row's latents; ``row_loss`` is that of the row with them as columns."""
 
-    def joint(values: Row, log_weight: jax.Array) -> jax.Array:
-        return log_weight - row_loss(theta, {**row, **values})
+    def term(values: Row) -> jax.Array:
+        return -row_loss(theta, {**row, **values})
 
-    return -log_total(lambda atoms: jax.vmap(joint)(*atoms), summed.atoms(theta, row))
+    atoms = summed.near(theta, row, term)
+    return -log_total(lambda atoms: jax.vmap(lambda at, weight: weight + term(at))(*atoms), atoms)
 
 
 # Beside the largest term these are 0 in float64.
