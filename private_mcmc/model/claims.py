@@ -10,7 +10,7 @@ NumPyro's own log density, up to a constant.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model.families import UNKNOWN
 from private_mcmc.model.predictor import Row
@@ -30,10 +31,10 @@ _STEPS = np.array([-30.0, -8.0, -3.0, -1.0, -0.1, 0.1, 1.0, 3.0, 8.0, 30.0])
 # Within these NumPyro's densities of what the tables know do not clamp.
 _NEAR = slice(2, 8)
 _NOISE, _TOLERANCE = 1e-8, 1e-6
-Own: TypeAlias = Callable[[jax.Array, Row], jax.Array]
+Loss: TypeAlias = Callable[[jax.Array, Row], jax.Array]
 
 
-def refuse_broken_claims(found: RowModel, own: Own | None) -> None:
+def refuse_broken_claims(found: RowModel, own: Loss | None) -> None:
     """Refuse a model of which something is claimed that does not hold, or that is not NumPyro's ``own``.
 
     ``own`` is NumPyro's loss of a row, where a table's runs in its place. ``NotYetSupported``, by name.
@@ -59,7 +60,7 @@ def _mark(found: RowModel) -> str:
     return repr(claims) + found.program.text([*found.program.outputs.values()])
 
 
-def _try(found: RowModel, own: Own | None, of_rows: bool, of_prior: bool) -> None:
+def _try(found: RowModel, own: Loss | None, of_rows: bool, of_prior: bool) -> None:
     prior, several = found.prior, found.predictors
     data = synthetic_rows(found.rows, _ROWS)
     turns = np.cos(np.outer(0.7 + 0.37 * np.arange(_ROWS), np.arange(1.0, found.dim + 1)))
@@ -147,3 +148,37 @@ def _along(lines: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     if bounds.ndim == 1:
         return np.asarray(np.square(lines) @ bounds)
     return np.asarray(np.einsum("rp,pq,rq->r", lines, bounds, lines))
+
+
+# Of a row's, or a person's, log likelihood.
+_ACCURATE, _SIZES = 1e-3, np.array([0.0, 0.5, -0.7, 1.0])
+
+
+def sum_error(rows: Rows, dim: int, loss: Loss, finer: Loss) -> float:
+    """How far sums over points are from those over many more, at synthetic rows and moderate parameters."""
+
+    def gap(theta: jax.Array, row: Row) -> jax.Array:
+        return finer(theta, row) - loss(theta, row)
+
+    with jax.enable_x64(True):
+        data = jax.tree.map(jnp.asarray, synthetic_rows(rows, _ROWS))
+        thetas = jnp.asarray(_SIZES[:, None] * np.cos(np.arange(dim)))
+        every = jax.jit(jax.vmap(jax.vmap(gap, (None, 0)), (0, None)), compiler_options=RUN_ONCE)
+        gaps = np.asarray(every(thetas, data))
+    return float(np.max(np.abs(gaps), initial=0.0, where=np.isfinite(gaps)))
+
+
+def is_accurate(error: float) -> bool:
+    """Whether a sum over what latents may be is taken for the integral."""
+    return error <= _ACCURATE
+
+
+def refuse_coarse_sums(sites: Sequence[str], whose: str, worst: float) -> None:
+    """``NotYetSupported``, by name, where sums over what latents may be are too far off."""
+    if not is_accurate(worst):
+        raise NotYetSupported(
+            f"latents {list(sites)} of each {whose}: the sum over their values is off by {worst:.2g} of a "
+            f"log likelihood at ends of the declared domain (at most {_ACCURATE} is taken): it is too narrow "
+            "there, or has several peaks. Narrow the domain (of a standard error, of numbers of trials), or "
+            "integrate them out by hand, as a numpyro.factor in the plate of the rows."
+        )

@@ -18,7 +18,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model.ir.program import Output, Program
-from private_mcmc.model.row_latents import Row, RowLatent, RowLoss, Summed, log_total
+from private_mcmc.model.row_latents import Row, RowLatent, RowLoss, Summed
 
 Kinds = Mapping[str, np.ndarray]
 
@@ -92,11 +92,11 @@ def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array
 
     rows = {name: placed(column) for name, column in person.items() if name != OWN_ROWS}
 
-    def term(columns: Row, log_weight: jax.Array) -> jax.Array:
+    def term(columns: Row) -> jax.Array:
         losses = jax.vmap(lambda row: own.term(theta, columns, row))(rows)
-        return log_weight - jnp.sum(jnp.where(there, losses, 0.0))
+        return -jnp.sum(jnp.where(there, losses, 0.0))
 
-    return -log_total(lambda atoms: jax.vmap(term)(*atoms), own.atoms(theta, {}))
+    return own.total(theta, {}, term)
 
 
 # A term of this size has a likelihood of 0, however many rows a person has.

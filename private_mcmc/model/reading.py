@@ -15,7 +15,7 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
-from private_mcmc.model.claims import refuse_broken_claims
+from private_mcmc.model.claims import is_accurate, refuse_broken_claims, refuse_coarse_sums, sum_error
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
 from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.ir.program import Output, Program
@@ -107,10 +107,16 @@ def _of_rows(
             "out of the likelihood, or filled with a public number."
         )
     found = _of_columns(with_columns(model, latents), columns_of(rows, latents), n, public, latents)
+    losses = [
+        functools.partial(summed_loss, Summed(latents, found.program, finer=finer), found.row_loss)
+        for finer in (0, 2)
+    ]
+    if any(latent.numbers for latent in latents):
+        refuse_coarse_sums([one.site for one in latents], "row", sum_error(rows, found.dim, *losses))
     return replace(
         found,
         rows=rows,
-        row_loss=functools.partial(summed_loss, Summed(latents, found.program), found.row_loss),
+        row_loss=losses[0],
         predictor=None,
         predictors=None,
         constants=NOTHING_PROVED,
@@ -229,6 +235,15 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
             lambda who, values, data: log_densities(persons.of(n, plate, who), {**data, **public}, values)
         )
     loss = functools.partial(integrated_loss, own)
+    if any(latent.numbers for latent in latents):
+        finer = functools.partial(integrated_loss, replace(own, kinds=None, finer=2))
+        error = sum_error(rows.persons, one.dim, loss, finer)
+        if own.kinds is not None and not is_accurate(error):
+            # The same points for everybody are too few: those of each person follow the person.
+            own = replace(own, kinds=None)
+            loss = functools.partial(integrated_loss, own)
+            error = sum_error(rows.persons, one.dim, loss, finer)
+        refuse_coarse_sums(own.names, "person", error)
     each = replace(
         one,
         rows=rows.single,

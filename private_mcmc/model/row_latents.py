@@ -17,7 +17,6 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -34,15 +33,17 @@ RowLoss = Callable[[jax.Array, Row], jax.Array]
 # A tree of arrays ``(points, …)``.
 Points = TypeVar("Points")
 
-# Prior sds that a grid spans on either side, and its points, for one latent and for two. With spacing h a sum
-# over a grid misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
-SPAN, POINTS = 6.0, {1: 25, 2: 17}
+# Prior sds that a grid spans on either side, and its points, for one latent and for two: of a grid for all
+# that a latent may be, and of the first of those that follow a row. With spacing h a sum over a grid misses a
+# Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
+_SPAN, POINTS = 5.0, {1: 37, 2: 21}
+_FIRST_SPAN, _FIRST_POINTS = 6.0, {1: 25, 2: 17}
+# Enough where only the size of errors is asked for.
+_COARSE_SPAN, _COARSE_POINTS = 4.0, {1: 13, 2: 9}
 # Of other families: the ends on the unconstrained line, and the points.
 END, PLAIN_POINTS = 8.0, 65
-# So often a grid is laid anew over what is left of the last one, where terms are above e^{−18} of the largest.
+# So often a grid is laid anew over what is left of the last one: where terms are above e^{−18} of the most.
 _ZOOMS, _DROP = 2, 18.0
-# Enough where only the size of errors is asked for.
-_COARSE_POINTS = {1: 13, 2: 9}
 _MOST_POINTS, _MOST_CLASSES, _MOST_NUMBERS = 1024, 64, 2
 _ON_A_LINE = {"Normal": dist.transforms.IdentityTransform(), "LogNormal": dist.transforms.ExpTransform()}
 
@@ -265,11 +266,13 @@ class Summed:
     Attributes:
         latents: read as columns of ``program``.
         coarse: whether the grid of numbers has fewer points, for simulations.
+        finer: with how many grids and times as many points more, to compare others with.
     """
 
     latents: tuple[RowLatent, ...]
     program: Program
     coarse: bool = False
+    finer: int = 0
 
     def run(self, keys: Sequence[Output], theta: jax.Array, columns: Row) -> list[jax.Array]:
         """Outputs of the program; columns that it does not read may be left out."""
@@ -284,8 +287,13 @@ class Summed:
 
     def atoms(self, theta: jax.Array, row: Row) -> tuple[Row, jax.Array]:
         """What the latents may be, as columns ``(points, …)``, and the logs of the probabilities."""
-        points = self._points(self._axes(), theta, row)
+        points = self._points(self._axes(first=False), theta, row)
         return points, jax.nn.log_softmax(jax.vmap(functools.partial(self._weight, theta, row))(points))
+
+    def total(self, theta: jax.Array, row: Row, term: Callable[[Row], jax.Array]) -> jax.Array:
+        """``−log Σ_q ω_q exp(term(u_q))`` over points that follow the row."""
+        atoms = self.near(theta, row, term)
+        return -log_total(lambda atoms: jax.vmap(lambda at, weight: weight + term(at))(*atoms), atoms)
 
     def near(self, theta: jax.Array, row: Row, term: Callable[[Row], jax.Array]) -> tuple[Row, jax.Array]:
         """Points where ``e^{term}`` times the density of the latents is not negligible, and log weights.
@@ -294,11 +302,9 @@ class Summed:
         That the points move with ``θ`` is no part of the slopes, which are sums over them as well.
         """
         weight = functools.partial(self._weight, theta, row)
-        axes, free = (
-            self._axes(),
-            [not each.values for each in self.latents for _ in range(each.numbers or 1)],
-        )
-        for _ in range(_ZOOMS if any(free) else 0):
+        axes = self._axes(first=True)
+        free = [not each.values for each in self.latents for _ in range(each.numbers or 1)]
+        for _ in range(_ZOOMS + self.finer if any(free) else 0):
             found = jax.vmap(lambda at: weight(at) + term(at))(self._points(axes, theta, row))
             found = jnp.where(jnp.isfinite(found), found, -jnp.inf).reshape([len(axis) for axis in axes])
             keep = jnp.moveaxis(found > jnp.max(found) - _DROP, 0, -1)
@@ -322,24 +328,29 @@ class Summed:
             found = self.run([key for key in keys if key in self.program.outputs], theta, {**row, **at})
             own, even = jnp.sum(found[0]), -math.log(max(each.values, 1))
             if each.numbers:
-                x, axis = at[each.column], self._axis(each)
+                x, (end, count) = at[each.column], self._grid(each, first=True)
                 own += jnp.sum(each.transform.log_abs_det_jacobian(x, each.transform(x)))
                 own += jnp.sum(jnp.log(self._scale(each, theta, row)[1]))
-                even = -each.numbers * math.log((axis[1] - axis[0]) * len(axis))
+                even = -each.numbers * math.log(2 * end * count / (count - 1))
             total += own if len(found) == 1 else jnp.where(jnp.all(found[1]), own, even)
         return total
 
-    def _axis(self, latent: RowLatent) -> np.ndarray:
-        """The values of a discrete latent; of a number, those of a Normal in units of its sd."""
-        if latent.values:
-            return np.arange(latent.values)
-        if not latent.line:
-            return np.linspace(-END, END, PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS)
+    def _grid(self, latent: RowLatent, first: bool) -> tuple[float, int]:
+        """The end and the points of the values of a number, of a Normal in units of its sd."""
         numbers = sum(each.numbers for each in self.latents)
-        return np.linspace(-SPAN, SPAN, (_COARSE_POINTS if self.coarse else POINTS)[numbers])
+        if not latent.line:
+            return END, PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS * (1 + self.finer)
+        if self.coarse:
+            return _COARSE_SPAN, _COARSE_POINTS[numbers]
+        return (_FIRST_SPAN, _FIRST_POINTS[numbers] * (1 + self.finer)) if first else (_SPAN, POINTS[numbers])
 
-    def _axes(self) -> list[jax.Array]:
-        return [jnp.asarray(self._axis(each)) for each in self.latents for _ in range(each.numbers or 1)]
+    def _axes(self, first: bool) -> list[jax.Array]:
+        axes = []
+        for each in self.latents:
+            end, count = self._grid(each, first) if each.numbers else (0.0, 0)
+            axis = jnp.linspace(-end, end, count) if count else jnp.arange(each.values)
+            axes += [axis] * (each.numbers or 1)
+        return axes
 
     def _scale(self, latent: RowLatent, theta: jax.Array, row: Row) -> tuple[jax.Array, jax.Array]:
         """Location and sd of each number of a Normal, where other latents are 0; 0 and 1 of others."""
@@ -378,8 +389,7 @@ def summed_loss(summed: Summed, row_loss: RowLoss, theta: jax.Array, row: Row) -
     def term(values: Row) -> jax.Array:
         return -row_loss(theta, {**row, **values})
 
-    atoms = summed.near(theta, row, term)
-    return -log_total(lambda atoms: jax.vmap(lambda at, weight: weight + term(at))(*atoms), atoms)
+    return summed.total(theta, row, term)
 
 
 # Beside the largest term these are 0 in float64.

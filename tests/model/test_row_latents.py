@@ -201,3 +201,50 @@ def test_a_plan_with_latents_of_rows_finds_what_numpyro_s_own_mixture_finds():
     found = {name: float(draws.mean()) for name, draws in mcmc.get_samples().items()}
     room = 4 * max(plan.prediction.rms, 1.0)
     assert abs(found["w"] - 0.8) < 0.03 * room and abs(found["share"] - 0.3) < 0.015 * room
+
+
+MEASURED = pmc.Rows(y=pmc.Box(-6, 6), se=pmc.Box(0.01, 2))
+
+
+def measured(y, se):
+    mu, tau = numpyro.sample("mu", dist.Normal(0, 1)), numpyro.sample("tau", dist.HalfNormal(1))
+    with numpyro.plate("rows", y.shape[0]):
+        true = numpyro.sample("true", dist.Normal(mu, tau))
+        numpyro.sample("y", dist.Normal(true, se), obs=y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("se", [0.01, 0.05, 0.3, 2.0])
+def test_a_likelihood_far_narrower_than_the_latent_is_summed_exactly(se):
+    for y, mu, log_tau in ((1.234, 0.1, 0.0), (-5.9, 0.3, 0.7), (0.0, -0.5, -1.5)):
+        exact = normal(y, mu, np.hypot(np.exp(log_tau), se))
+        assert loss(measured, MEASURED, [mu, log_tau], y=y, se=se) == pytest.approx(exact, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_trials_of_a_row_of_its_own_are_summed_as_by_quadrature():
+    def model(r):
+        mu, sd = numpyro.sample("mu", dist.Normal(0, 2)), numpyro.sample("sd", dist.HalfNormal(2))
+        with numpyro.plate("rows", r.shape[0]):
+            b = numpyro.sample("b", dist.Normal(mu, sd))
+            numpyro.sample("r", dist.Binomial(800, logits=b), obs=r)
+
+    grid = np.linspace(-9, 9, 40_001)
+    for r in (0, 3, 400, 800):
+        parts = stats.norm.pdf(grid, -1, 1) * stats.binom.pmf(r, 800, 1 / (1 + np.exp(-grid)))
+        found = loss(model, pmc.Rows(r=pmc.Counts(800)), [-1.0, 0.0], r=r)
+        assert found == pytest.approx(-np.log(np.trapezoid(parts, grid)), abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_sum_that_no_grid_is_fine_enough_for_is_refused():
+    """The likelihood is a comb over the latent."""
+
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        with numpyro.plate("rows", y.shape[0]):
+            x = numpyro.sample("x", dist.Normal(mu, 1.0))
+            numpyro.sample("y", dist.Normal(jnp.sin(60 * x), 0.01), obs=y)
+
+    with pytest.raises(NotYetSupported, match=r"\['x'\] of each row: the sum over their values is off by"):
+        read(model, pmc.Rows(y=pmc.Box(-1, 1)), n=10)
