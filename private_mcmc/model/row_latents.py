@@ -37,13 +37,14 @@ Points = TypeVar("Points")
 # that a latent may be, and of the first of those that follow a row. With spacing h a sum over a grid misses a
 # Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
 _SPAN, POINTS = 5.0, {1: 37, 2: 21}
-_FIRST_SPAN, _FIRST_POINTS = 6.0, {1: 25, 2: 17}
+# The first one is dense around 0, and reaches rows that a latent's distribution is not meant for.
+_FAR, _DENSE, _FIRST_POINTS = 40.0, 4.0, {1: 25, 2: 17}
 # Enough where only the size of errors is asked for.
 _COARSE_SPAN, _COARSE_POINTS = 4.0, {1: 13, 2: 9}
 # Of other families: the ends on the unconstrained line, and the points.
 END, PLAIN_POINTS = 8.0, 65
 # So often a grid is laid anew over what is left of the last one: where terms are above e^{−18} of the most.
-_ZOOMS, _DROP = 2, 18.0
+_ZOOMS, _DROP = 3, 18.0
 _MOST_POINTS, _MOST_CLASSES, _MOST_NUMBERS = 1024, 64, 2
 _ON_A_LINE = {"Normal": dist.transforms.IdentityTransform(), "LogNormal": dist.transforms.ExpTransform()}
 
@@ -342,13 +343,15 @@ class Summed:
             return END, PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS * (1 + self.finer)
         if self.coarse:
             return _COARSE_SPAN, _COARSE_POINTS[numbers]
-        return (_FIRST_SPAN, _FIRST_POINTS[numbers] * (1 + self.finer)) if first else (_SPAN, POINTS[numbers])
+        return (_FAR, _FIRST_POINTS[numbers] * (1 + self.finer)) if first else (_SPAN, POINTS[numbers])
 
     def _axes(self, first: bool) -> list[jax.Array]:
         axes = []
         for each in self.latents:
             end, count = self._grid(each, first) if each.numbers else (0.0, 0)
             axis = jnp.linspace(-end, end, count) if count else jnp.arange(each.values)
+            if end == _FAR:
+                axis = _FAR * jnp.sinh(_DENSE * axis / _FAR) / math.sinh(_DENSE)
             axes += [axis] * (each.numbers or 1)
         return axes
 
