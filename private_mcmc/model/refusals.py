@@ -159,7 +159,7 @@ def _possible(site: Observation, rows: Rows) -> str:
         said.append("an outcome between 0 and 1: a Box inside, as Box(0.001, 0.999)")
     return "; ".join(said) or (
         "an outcome that must be positive: a Box that begins above 0; an interval: its lower end, and its "
-        "width, above 0"
+        "width, above 0; a truncated one: a Box whose ends lie inside the truncation"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TypeAlias
@@ -176,15 +176,22 @@ def _parts(value: object) -> Iterator[dist.Distribution | dist.transforms.Transf
             yield from _parts(part)
 
 
-def describe(messages: Mapping[str, Message], model_sites: ModelSites) -> None:
-    """Note every site of a run, or refuse it by name."""
+def describe(
+    messages: Mapping[str, Message],
+    model_sites: ModelSites,
+    unfit: Callable[[str, Exception], Exception],
+) -> None:
+    """Note every site of a run, or refuse it by name, by ``unfit`` where shapes do not go together."""
     start = 0
     for name, message in messages.items():
         kind = message["type"]
         if kind == "deterministic":
             model_sites.deterministics.append(name)
         elif kind == "sample" and message["is_observed"]:
-            model_sites.observations.append(_observation(name, message))
+            try:
+                model_sites.observations.append(_observation(name, message))
+            except ValueError as error:
+                raise unfit(name, error) from error
         elif kind == "sample":
             _refuse_missing_values(name, messages)
             site = _latent(name, message, start)

@@ -63,7 +63,9 @@ class Whole(Messenger):  # type: ignore[misc]
         elif msg["type"] == "control_flow":
             raise NotYetSupported(
                 "the model uses numpyro.contrib.control_flow (scan or cond); "
-                "write the recursion with explicit sites, or with jax.lax.scan over one vector-valued site."
+                "write a recursion as jax.lax.scan over values sampled outside it; of discrete states, "
+                "write the forward algorithm so, and pass its log likelihood to numpyro.factor in the plate "
+                "of the rows."
             )
 
 
@@ -159,7 +161,7 @@ def discover(
     def run(columns: Mapping[str, jax.Array]) -> None:
         with Feasible(None):
             messages = _trace(model, columns, model_args, model_sites)
-        describe(messages, model_sites)
+        describe(messages, model_sites, _unfit)
 
     jax.eval_shape(run, dict(rows))
     if not model_sites.latents:
@@ -208,6 +210,8 @@ def terms(
                     f"site {name!r}: NumPyro has no log density of this distribution "
                     f"({type(message['fn']).__name__}, a transform that is not one to one?)."
                 ) from error
+            except (TypeError, ValueError) as error:
+                raise _unfit(name, error) from error
             density = density if message["scale"] is None else message["scale"] * density
             if message["is_observed"]:
                 out[Output("row", name)] = jnp.sum(density)
@@ -228,6 +232,15 @@ def terms(
         return out
 
     return function
+
+
+def _unfit(name: str, error: Exception) -> DoThisInstead:
+    return DoThisInstead(
+        f"site {name!r}: its value and its distribution have other numbers of rows ({first_line(error)}). A "
+        "model is read on one row, and on a few: what has an entry for everybody (a design that it closes "
+        "over, a plate of a fixed size, a matrix of all rows, as of a Gaussian process) couples them; "
+        "declare it as a column in Rows, with a plate of X.shape[0], or give each row a term of its own."
+    )
 
 
 def log_densities(
@@ -274,6 +287,10 @@ def _remedy(error: Exception) -> str:
             ". A function of NumPy is given rows or latents: write it with jax.numpy. What it learns from "
             "all rows (levels, a number of groups, ends) is public: an argument, passed by model_args."
         )
+    if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
+        return ". A choice of rows by their values: write both cases, with jnp.where(y > 0, …, …)."
+    if "unhashable type" in said and "Tracer" in said:
+        return ". What a set is made of (levels, a number of groups) is public: an argument, by model_args."
     if "string indexing" in said or (isinstance(error, AttributeError) and "Tracer has no attribute" in said):
         return (
             ". A column is an array of JAX, no data frame or dict of columns: give the model an argument for "

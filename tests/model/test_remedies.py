@@ -187,3 +187,39 @@ def test_an_outcome_that_must_be_positive_is_said_so():
 
 def test_rows_with_latents_of_their_own_are_not_called_persons():
     assert "clip each row" in read(classes_in_the_last, SERIES, n=50).constants.why
+
+
+def closed_over(y):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", 40):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.ones((40, 2)) @ w), obs=y)
+
+
+def one_matrix(y):
+    a = numpyro.sample("a", dist.Normal(0, 1))
+    numpyro.sample("y", dist.MultivariateNormal(a + 0.0 * y, jnp.eye(40)), obs=y)
+
+
+def set_of_levels(y):
+    a = numpyro.sample("a", dist.Normal(0, 1).expand([len(set(y))]))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=a[y]), obs=y)
+
+
+def chosen_rows(y):
+    r = numpyro.sample("r", dist.Gamma(2, 1))
+    numpyro.factor("positive", dist.Poisson(r).log_prob(y)[y > 0])
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (closed_over, "'y'.*a design that it closes over"),
+        (one_matrix, "a matrix of all rows|numbers of rows"),
+        (set_of_levels, "is public: an argument, by model_args"),
+        (chosen_rows, "jnp.where"),
+    ],
+)
+def test_what_fails_on_one_row_is_refused_with_what_to_write(model, words):
+    with pytest.raises(DoThisInstead, match=words):
+        read(model, Rows(y=Binary()), n=40)
