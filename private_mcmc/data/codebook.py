@@ -20,7 +20,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
 _MOST_CODES, _MOST_LINES = 1000, 100_001
-_DICTIONARIES = (".dta", *STATISTICAL, *PARQUET, *ARROW)
+_DICTIONARIES = (*STATISTICAL, *PARQUET, *ARROW)
 
 
 def has_dictionary(path: str | Path) -> bool:
@@ -35,8 +35,6 @@ def read_codebook(path: str | Path) -> Schema:
         raise DeclarationError(f"{path}: there is no such codebook.")
     if ending in (".csv", ".tsv", *SPREADSHEETS):
         records = _dictionary(Path(path))
-    elif ending == ".dta":
-        records = _stata(path)
     elif ending in STATISTICAL:
         records = _statistical(path, STATISTICAL[ending])
     elif ending in (*PARQUET, *ARROW):
@@ -193,42 +191,17 @@ def _sheet(path: Path) -> list[list[str]]:
         raise DeclarationError(f"{path}: cannot be read as a workbook ({type(error).__name__}).") from None
 
 
-def _stata(path: str | Path) -> list[Record]:
-    try:
-        from pandas.io.stata import StataReader
-    except ImportError:
-        raise DeclarationError(f"{path}: labels of Stata files need pandas.") from None
-    try:
-        with StataReader(path) as reader:
-            titles, labels = reader.variable_labels(), reader.value_labels()
-            sets = dict(zip(titles, reader._lbllist, strict=True))
-            # Strings have their length as type.
-            texts = [isinstance(kind, int) for kind in reader._typlist]
-            dates = [form.startswith(("%td", "%tc")) for form in reader._fmtlist]
-    except (OSError, ValueError, AttributeError):
-        raise DeclarationError(f"{path}: is not a Stata file whose labels can be read.") from None
-    kinds = [
-        "string" if text else "date" if date else "number" for text, date in zip(texts, dates, strict=True)
-    ]
-    return [
-        _labelled(name, title, labels.get(sets[name], {}), kind)
-        for (name, title), kind in zip(titles.items(), kinds, strict=True)
-    ]
-
-
 def _statistical(path: str | Path, function: str) -> list[Record]:
-    """Of an SPSS file."""
+    """Of a Stata or SPSS file."""
     try:
         import pyreadstat
     except ImportError:
-        raise DeclarationError(
-            f"{path}: labels of SPSS files need pyreadstat: pip install pyreadstat."
-        ) from None
+        raise DeclarationError(f"{path}: its labels need pyreadstat: pip install pyreadstat.") from None
     told = {"user_missing": True} if function == "read_sav" else {}
     try:
         _, facts = getattr(pyreadstat, function)(str(path), metadataonly=True, **told)
     except (OSError, ValueError, pyreadstat.ReadstatError):
-        raise DeclarationError(f"{path}: is not an SPSS file whose labels can be read.") from None
+        raise DeclarationError(f"{path}: is not a Stata or SPSS file whose labels can be read.") from None
     labels, titles = facts.variable_value_labels, facts.column_names_to_labels
 
     def variable(name: str) -> Record:
@@ -256,7 +229,7 @@ def _between(low: float, high: float) -> list[str]:
     return [str(code) for code in range(math.ceil(low), math.floor(high) + 1)]
 
 
-_DATES = re.compile(r"[AEJS]?DATE|DATETIME|YMDHMS|MMDDYY|DDMMYY|YYMMDD")
+_DATES = re.compile(r"%t[dc]|[AEJS]?DATE|DATETIME|YMDHMS|MMDDYY|DDMMYY|YYMMDD")
 
 
 def _typed(path: Path) -> list[Record]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,11 +34,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 # By pyreadstat's functions.
-STATISTICAL = {
-    ".sav": "read_sav",
-    ".zsav": "read_sav",
-    ".por": "read_por",
-}
+STATISTICAL = {".dta": "read_dta", ".sav": "read_sav", ".zsav": "read_sav", ".por": "read_por"}
 _NO_TABLES = (".yaml", ".yml", ".json", ".xml", ".toml", ".py", ".html")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 
@@ -66,7 +61,7 @@ class Source:
 def source_of(table: Any, encoding: str = "") -> Source:
     """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns.
 
-    Libraries warn of cells (pandas of a text in a Stata file that is no UTF-8): whether they do is not heard.
+    Libraries warn of cells: whether they do is not heard.
     """
     found = _source_of(table, encoding)
     return replace(found, chunks=lambda names: _unheard(found.chunks(names)))
@@ -106,10 +101,8 @@ def _source_of(table: Any, encoding: str) -> Source:
     if files != [path]:
         raise DataSchemaError(f"{path}: of several files, Parquet and Arrow are read.")
     with _in_words(path):
-        if ending == ".dta":
-            return _of_stata(path)
         if ending in STATISTICAL:
-            return _of_statistical(path, STATISTICAL[ending])
+            return _of_statistical(path, STATISTICAL[ending], encoding)
     return _of_csv(path, encoding)
 
 
@@ -139,6 +132,10 @@ def _text(value: Any) -> str:
 
 
 def _in_memory(table: Any) -> Source:
+    if hasattr(table, "collect"):
+        raise DataSchemaError(
+            "the table: is lazy, and would be computed at every reading: .collect() it first."
+        )
     names = getattr(getattr(table, "dtype", None), "names", None) or getattr(table, "column_names", None)
     names = names or getattr(table, "columns", None)
     if names is None or callable(names):
@@ -217,42 +214,23 @@ def _of_frames(
     return Source(str(path), tuple(str(name) for name in names), chunks, kind)
 
 
-def _of_stata(path: Path) -> Source:
-    from pandas.io.stata import StataReader
-
-    with StataReader(path) as reader:
-        names = list(reader.variable_labels())
-
-    def frames(wanted: list[str]) -> Iterator[Any]:
-        # Codes, whose labels the schema declares.
-        with StataReader(path, convert_categoricals=False, columns=wanted, chunksize=_CHUNK) as reader:
-            yield from reader
-
-    def kind(name: str) -> object:
-        # Of the type in the file's header, whatever the cells are.
-        read = partial(StataReader, path, convert_categoricals=False, columns=[name], chunksize=1)
-        with _in_words(path), read() as reader:
-            return next((frame[name].dtype for frame in _unheard(reader)), None)
-
-    return _of_frames(path, names, frames, kind)
-
-
-def _of_statistical(path: Path, function: str) -> Source:
+def _of_statistical(path: Path, function: str, encoding: str) -> Source:
     try:
         import pyreadstat
     except ImportError:
         raise DataSchemaError(f"{path}: this format needs pyreadstat: pip install pyreadstat.") from None
     read = getattr(pyreadstat, function)
-    _, facts = read(str(path), metadataonly=True)
+    told = {"encoding": encoding} if encoding and function != "read_por" else {}
+    _, facts = read(str(path), metadataonly=True, **told)
 
     def frames(wanted: list[str]) -> Iterator[Any]:
         if function == "read_por":  # without blocks in pyreadstat
             yield read(str(path), usecols=wanted)[0]
             return
-        parts = pyreadstat.read_file_in_chunks(read, str(path), chunksize=_CHUNK, usecols=wanted)
+        parts = pyreadstat.read_file_in_chunks(read, str(path), chunksize=_CHUNK, usecols=wanted, **told)
         yield from (frame for frame, _ in parts)
 
-    return _of_frames(path, facts.column_names, frames)
+    return _of_frames(path, facts.column_names, frames, facts.readstat_variable_types.get)
 
 
 def _of_table(files: Sequence[Path], opened: Opener) -> Source:

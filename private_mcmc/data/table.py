@@ -261,7 +261,7 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
         read = "its words for true and false (trueValues, falseValues)"
     elif first.is_category:
         read = "all its levels, as they are written in the table (constraints.enum)"
-        if Path(where).suffix.lower() in (".dta", *STATISTICAL):
+        if Path(where).suffix.lower() in STATISTICAL:
             read += " (the codes, where the file has labels for them: private-mcmc init writes both)"
     elif first.type == "date":
         read = "the form of its dates (format, as %d/%m/%Y)"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc import DeclarationError, Schema
+from private_mcmc import DataSchemaError, DeclarationError, Schema
 from private_mcmc.data.fields import Field, Level, composed
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import field_from_dict, field_to_dict
@@ -185,7 +185,7 @@ def test_what_is_seen_is_the_same_whichever_system_wrote_it():
         assert as_seen(seen) == seen, ascii(sign)
 
 
-def test_no_cell_is_told_of_by_a_warning(tmp_path):
+def test_a_statistical_file_in_another_encoding_is_read_as_declared_and_tells_nothing_by_warnings(tmp_path):
     pandas = pytest.importorskip("pandas")
     path = tmp_path / "t.dta"
     pandas.DataFrame({"who": ["ae", "b"]}).to_stata(path, write_index=False, version=118)
@@ -194,6 +194,8 @@ def test_no_cell_is_told_of_by_a_warning(tmp_path):
     path.write_bytes(content.replace(b"ae", b"a\xe9"))  # Latin-1, where the format has UTF-8
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        assert [chunk["who"] for chunk in source_of(path).chunks(["who"])] == [["aé", "b"]]
+        with pytest.raises(DataSchemaError, match="declare its encoding"):
+            list(source_of(path).chunks(["who"]))
+        assert [chunk["who"] for chunk in source_of(path, "latin-1").chunks(["who"])] == [["aé", "b"]]
         warnings.warn("of the caller", stacklevel=1)
     assert [str(each.message) for each in heard] == ["of the caller"]

@@ -5,6 +5,7 @@ import gzip
 
 import numpy as np
 import pandas
+import polars
 import pyarrow
 import pyreadstat
 import pytest
@@ -86,6 +87,10 @@ IN_MEMORY = {
     "nullable types": lambda: pandas.DataFrame(ROWS).astype(NULLABLE),
     "an index of its own": lambda: pandas.DataFrame(ROWS, index=[5, 5, 5]),
     "an Arrow table": lambda: pyarrow.table(ROWS),
+    "Polars": lambda: polars.DataFrame(ROWS),
+    "Polars' categories": lambda: polars.DataFrame(ROWS).with_columns(
+        polars.col("sex").cast(polars.Categorical)
+    ),
     "a structured array": lambda: pandas.DataFrame(ROWS).to_records(),
 }
 
@@ -105,6 +110,12 @@ def test_a_pattern_of_files_is_one_table_and_other_columns_are_refused(tmp_path)
         read_table(tmp_path, SCHEMA, NAMES)
     with pytest.raises(pmc.DataSchemaError, match="no such files"):
         read_table(f"{tmp_path}/none*.parquet", SCHEMA, NAMES)
+
+
+def test_a_frame_that_has_not_been_computed_yet_is_refused():
+    """It would be computed at every reading, and may be another one each time."""
+    with pytest.raises(pmc.DataSchemaError, match="collect"):
+        read_table(polars.DataFrame(ROWS).lazy(), SCHEMA, NAMES)
 
 
 @pytest.mark.parametrize("name", IN_MEMORY)
