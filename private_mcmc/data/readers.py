@@ -6,6 +6,7 @@ table. The first line of a CSV file is never quoted: without a header it is a pe
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import warnings
@@ -220,7 +221,8 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
     except ImportError:
         raise DataSchemaError(f"{path}: this format needs pyreadstat: pip install pyreadstat.") from None
     read = getattr(pyreadstat, function)
-    told = {"encoding": encoding} if encoding and function != "read_por" else {}
+    # Of Python's names these are those of iconv.
+    told = {"encoding": codecs.lookup(encoding).name} if encoding and function != "read_por" else {}
     _, facts = read(str(path), metadataonly=True, **told)
 
     def frames(wanted: list[str]) -> Iterator[Any]:
