@@ -9,7 +9,7 @@ TWO    := -n 2 --dist loadfile --no-loadscope-reorder
 # To compile the library and rewrite the asserts of all tests takes every process ten seconds: once is enough.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-long test-slice test-pages test-leaks audit faults lint bench bench-utility peers papers docs gallery clean
+.PHONY: demo test test-fast test-long test-slice test-pages test-leaks audit faults lint bench bench-utility peers papers docs lock gallery clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -91,6 +91,10 @@ papers: $(VENV)/.installed
 	  $(BIN)/python -m benchmarks.papers $$paper --html build/papers/$$paper.html --json build/papers/$$paper.json || exit 1; \
 	done
 	$(BIN)/python -m benchmarks.papers docs
+
+# The environment as it is, which a release names.
+lock: $(VENV)/.docs
+	$(BIN)/pip freeze --exclude-editable > requirements.lock
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

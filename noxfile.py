@@ -10,7 +10,7 @@ import nox
 
 nox.options.error_on_missing_interpreters = False
 nox.options.sessions = ["wheel"]
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 # Imports, a plan, a run, a dossier and its check: outside of the checkout, on what was installed.
 SMOKE = os.path.join("tests", "house", "smoke.py")
 FAST = ["-m", "not slow and not long", "-x", "-n", "2"]
@@ -45,7 +45,16 @@ def tests(session: nox.Session) -> None:
 def oldest(session: nox.Session) -> None:
     """The fast tests on the oldest versions that pyproject.toml promises."""
     floors = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
-    session.install(".[test]", *(one.replace(">=", "==") for one in floors))
+    session.install(".[test]", *(one.replace(">=", "==") for one in floors), "pandas==2.2.3", "arviz==0.23.4")
+    session.run("pip", "freeze")
+    session.run("pytest", *(session.posargs or FAST))
+
+
+@nox.session(python="3.12")
+def mixed(session: nox.Session) -> None:
+    """The fast tests with ArviZ 1 beside pandas 2."""
+    session.install(".[test]", "pandas<3", "arviz>=1")
+    session.run("pip", "freeze")
     session.run("pytest", *(session.posargs or FAST))
 
 
@@ -53,5 +62,6 @@ def oldest(session: nox.Session) -> None:
 def newest(session: nox.Session) -> None:
     """The fast tests on whatever is newest, unfinished releases of JAX and NumPyro included."""
     session.install(".[test]")
-    session.install("--upgrade", "--pre", "jax", "numpyro")
+    session.install("--upgrade", "--pre", "jax", "numpyro", "numpy", "pandas", "arviz")
+    session.run("pip", "freeze")
     session.run("pytest", *(session.posargs or FAST))
