@@ -103,6 +103,9 @@ def summary(
     effects: Annotated[
         Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
     ] = None,
+    draws: Annotated[
+        Path | None, typer.Option(help="write the draws to this CSV file, as posterior::as_draws_df has them")
+    ] = None,
     whole: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -114,12 +117,32 @@ def summary(
         found.answers(prob).draw_forest(forest)
     if effects is not None:
         draw(found.answers(prob), profiles[0] if profiles else {}, effects)
+    if draws is not None:
+        write_draws(found, draws)
     if over is not None:
         tell_average(found.answers(prob), over, marginal, as_json)
     elif marginal:
         tell_marginal(found.answers(prob), profiles or [{}], as_json)
     else:
         show_answers(found, profiles, prob, as_json, whole=whole)
+
+
+def write_draws(study: Study, path: Path) -> None:
+    """A line for each draw: its chain and iteration, then every coefficient, or every value of a site."""
+    import csv
+    import io
+
+    from private_mcmc.files import write_whole
+    from private_mcmc.planning.frontier import elements
+
+    columns = study.answers().by_name if study.formula else elements(study.arrays)
+    count = len(next(iter(columns.values()))) // study.chains
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow([".chain", ".iteration", ".draw", *columns])
+    for index, values in enumerate(zip(*columns.values(), strict=True)):
+        lines.writerow([index // count + 1, index % count + 1, index + 1, *map(float, values)])
+    write_whole(path, text.getvalue())
 
 
 def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:

@@ -2,11 +2,13 @@
 
 import subprocess
 
+import numpy as np
+import pandas
 import pytest
 import yaml
 
 from private_mcmc import DeclarationError, OutputError, Target
-from private_mcmc.cli.study import report, sign
+from private_mcmc.cli.study import report, sign, write_draws
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.dossier.deployment import QUESTIONS, deployment, deployment_yaml, not_protected, read_about
 from tests.dossier.studies import study_of
@@ -62,6 +64,16 @@ def test_whatever_people_say_stands_in_the_entry(tmp_path):
         path.write_text(yaml.safe_dump(wrong))
         with pytest.raises(DeclarationError, match=match):
             read_about(path)
+
+
+@pytest.mark.parametrize("changes", [{}, {"formula": "", "family": ""}])
+def test_draws_go_to_a_table_for_r_in_their_chains(tmp_path, changes):
+    study = study_of(chains=4, **changes)
+    write_draws(study, tmp_path / "draws.csv")
+    found = pandas.read_csv(tmp_path / "draws.csv")
+    assert found.groupby(".chain")[".iteration"].max().tolist() == [10] * 4
+    expected = study.to_arviz().posterior["age"].values
+    np.testing.assert_allclose(found["age"].to_numpy().reshape(4, 10), expected)
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
