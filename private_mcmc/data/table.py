@@ -331,6 +331,8 @@ def _array(column: Any) -> npt.NDArray[np.generic] | None:
     """The array that a column is, or shows without a copy."""
     if isinstance(column, np.ndarray):
         return column
+    with suppress(Exception):  # of Polars; others have no such argument, or would copy
+        return np.asarray(column.to_numpy(allow_copy=False))
     if not (hasattr(column, "to_numpy") and hasattr(column, "dtypes")):
         return None
     # A column of pandas has one type, and a frame those of its columns.
@@ -341,7 +343,7 @@ def _array(column: Any) -> npt.NDArray[np.generic] | None:
 
 def _buffers(column: Any) -> set[int]:
     """Where the memory of a column of Arrow or Polars begins; that of a slice is the whole one's."""
-    if hasattr(column, "__arrow_c_stream__") and not hasattr(column, "dtypes") and not _chunks(column):
+    if hasattr(column, "__arrow_c_stream__") and not hasattr(column, "iloc") and not _chunks(column):
         with suppress(ImportError):  # without it Polars' memory is not seen
             import pyarrow
 

@@ -96,12 +96,14 @@ def check_unmasked(name: str, column: object) -> None:
 
 
 def numeric_column(name: str, column: object) -> np.ndarray:
-    """``column``, a NumPy or JAX array or a pandas object, as a plain NumPy array in native byte order.
+    """``column``, an array of NumPy or JAX, or of a frame, as a plain NumPy array in native byte order.
 
-    Its type alone decides what happens: a missing value must not change it. Columns of pandas whose types
-    are nullable or mixed become float64, missing values NaN.
+    Its type alone decides what happens: a missing value must not change it. Columns of Polars and Arrow, and
+    those of pandas whose types are nullable or mixed, become float64, missing values NaN.
     """
     check_unmasked(name, column)
+    if hasattr(column, "__arrow_c_stream__"):
+        column = _of_frame(name, column)
     types = _types(name, column)
     plain = all(isinstance(dtype, np.dtype) for dtype in types)
     for dtype in types:
@@ -123,13 +125,30 @@ def numeric_column(name: str, column: object) -> np.ndarray:
     return array.astype(native(array.dtype), copy=False)
 
 
+def _of_frame(name: str, column: Any) -> Any:
+    """A series or a frame of Polars or Arrow as float64; one of pandas as it is."""
+    import narwhals as nw
+
+    found = nw.from_native(column, eager_only=True, allow_series=True, pass_through=True)
+    if not isinstance(found, nw.Series | nw.DataFrame) or found.implementation.is_pandas_like():
+        return column
+    parts = [found] if isinstance(found, nw.Series) else [found[each] for each in found.columns]
+    if not parts or not all(part.dtype.is_numeric() or part.dtype == nw.Boolean for part in parts):
+        raise DataSchemaError(f"column {name!r}: is not numeric.")
+    try:
+        arrays = [np.asarray(part.cast(nw.Float64).to_numpy(), np.float64) for part in parts]
+    except Exception as error:  # it may quote values
+        raise DataSchemaError(f"column {name!r}: cannot be read ({type(error).__name__}).") from None
+    return arrays[0] if isinstance(found, nw.Series) else np.stack(arrays, axis=1)
+
+
 def _types(name: str, column: object) -> list[Any]:
     """The type of an array, or of every column of a table."""
     types = getattr(column, "dtypes", None)
     found = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
     if any(getattr(dtype, "kind", None) is None for dtype in found):
         raise DataSchemaError(
-            f"column {name!r} is a {type(column).__name__}: pass an array (NumPy, JAX) or a pandas object."
+            f"column {name!r} is a {type(column).__name__}: pass an array, a series or a frame."
         )
     return found
 

@@ -172,7 +172,7 @@ class Rows:
         """Return the columns as arrays of ``n`` rows, or say what is wrong with their schema.
 
         Only names, shapes and types decide; no value is looked at. ``n=None`` skips the number of rows
-        (where it is private). Columns are NumPy or JAX arrays, or pandas Series and DataFrames.
+        (where it is private). Columns are arrays (NumPy, JAX), or series and frames (pandas, Polars, Arrow).
 
         Raises:
             DataSchemaError: missing or extra columns, not an array, masked, not numeric, a wrong shape or

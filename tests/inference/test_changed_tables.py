@@ -111,7 +111,8 @@ def test_what_a_frame_shows_of_another_is_a_part_of_it():
     arrow = pyarrow.table({"wage": [1.0, 2.0, 3.0], "name": ["a", "b", "c"]})
     polar = polars.DataFrame({"wage": [1.0, None, 3.0], "name": ["a", "b", "c"]})
     parts = [(frame, frame.iloc[2:]), (polar, polar[1:].select("wage")), (polar, {"name": polar["name"]})]
-    parts += [(frame, {"died": frame["died"].to_numpy()})]
+    whole = polars.DataFrame({"wage": [1.0, 2.0, 3.0]})
+    parts += [(frame, {"died": frame["died"].to_numpy()}), (whole, {"wage": whole["wage"].to_numpy()[1:]})]
     parts += [(frame, frame[["wage"]])] if pd.__version__ >= "3" else []  # pandas 2 copies columns
     for private, public in [
         *parts,

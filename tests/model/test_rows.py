@@ -2,6 +2,8 @@
 
 import numpy as np
 import pandas as pd
+import polars
+import pyarrow
 import pytest
 
 from private_mcmc.domains import Ball, Binary, Box, Real, Rows
@@ -51,6 +53,23 @@ def test_the_number_of_rows_is_checked_only_where_it_is_public():
         ROWS.validate(good(3), 4)
     with pytest.raises(DataSchemaError, match="differ"):
         ROWS.validate(good(3) | {"y": np.zeros(2)}, None)
+
+
+def test_frames_of_polars_and_arrow_are_columns_of_one_type_whatever_is_missing():
+    for missing in (None, 1):
+        frame = polars.DataFrame({"a": [1.0, 2.0], "b": [3, 4]})
+        y = polars.Series([1, missing], dtype=polars.Int8)
+        for X, outcome in (
+            (frame, y),
+            (frame.to_arrow(), pyarrow.chunked_array([y.to_arrow()])),
+            (frame, y == 1),
+        ):
+            found = ROWS.validate({"X": X, "y": outcome}, 2)
+            assert found["y"].dtype == found["X"].dtype == np.float64
+            assert found["X"].tolist() == [[1, 3], [2, 4]] and found["y"][0] == 1
+            assert np.isnan(found["y"][1]) == (missing is None)
+    with pytest.raises(DataSchemaError, match="column 'y': is not numeric"):
+        ROWS.validate({"X": frame, "y": polars.Series(["a", "b"])}, 2)
 
 
 def test_pandas_columns_with_missing_values_are_numbers():
