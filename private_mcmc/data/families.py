@@ -211,29 +211,16 @@ FAMILIES: Mapping[str, Family] = {
     )
 }
 # Words of other programs that say the same.
-_SAME = {
-    "logistic": "bernoulli",
-    "logit": "bernoulli",
-    "binary": "bernoulli",
-    "normal": "gaussian",
-    "ols": "gaussian",
-    "linear": "gaussian",
-    "lm": "gaussian",
-    "negbinomial": "negativebinomial",
-    "negative_binomial": "negativebinomial",
-    "nb": "negativebinomial",
-    "negbin": "negativebinomial",
-    "nbinom": "negativebinomial",
-    "student": "t",
-    "student_t": "t",
-    "studentt": "t",
-    "multinomial": "categorical",
-    "softmax": "categorical",
-    "ordinal": "cumulative",
-    "ordered": "cumulative",
-    "polr": "cumulative",
-    "log_normal": "lognormal",
+_WORDS = {
+    "bernoulli": "logistic logit binary",
+    "gaussian": "normal ols linear lm",
+    "negativebinomial": "negbinomial negative_binomial nb negbin nbinom",
+    "t": "student student_t studentt",
+    "categorical": "multinomial softmax",
+    "cumulative": "ordinal ordered polr",
+    "lognormal": "log_normal",
 }
+_SAME = {word: name for name, words in _WORDS.items() for word in words.split()}
 _NEAR = {"quasipoisson": "negativebinomial", "quasibinomial": "binomial"}
 _OWN_LINK: Mapping[Kind, str] = {
     **dict.fromkeys(("two", "share", "levels", "ordered"), "logit"),
