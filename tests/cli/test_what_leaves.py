@@ -112,8 +112,7 @@ def fixed(monkeypatch):
     monkeypatch.setattr(ledger.ledger.uuid, "uuid4", lambda: SimpleNamespace(hex=state.random.bytes(8).hex()))
     monkeypatch.setattr(np.random, "default_rng", lambda *seed: seeded(*seed) if seed else seeded(7))
     monkeypatch.setattr(last_run, "datetime", Now)
-    for module in (ledger.ledger, ledger.declarations):
-        monkeypatch.setattr(module, "now", lambda: "2026-01-01")
+    monkeypatch.setattr(ledger.ledger, "_now", lambda: "2026-01-01")
     return again
 
 
