@@ -21,7 +21,7 @@ from benchmarks.datasets.tables import TABLES
 from private_mcmc import Ball, Binary, Box, Categories, Counts, Rows
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.posterior import averaged, posterior_given
+from private_mcmc.inference.posterior import posterior_of
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel, read
@@ -156,8 +156,9 @@ class Problem:
         history: History = simulate(
             policy, lambda stage: self._chain(policy, stage), *distinct(self.reading, people), seed
         )
-        given = posterior_given(self.reading, [history], self.n, jax.random.key(seed), _CHAINS)
-        return averaged(policy.conclude(history), given).draws.reshape(-1, self.reading.dim)
+        made, key = policy.conclude(history), jax.random.key(seed)
+        given = posterior_of(made, self.reading, [history], self.n, key, _CHAINS)
+        return given.draws.reshape(-1, self.reading.dim)
 
 
 def distinct(reading: RowModel, people: Columns) -> tuple[dict[str, Any], Array]:

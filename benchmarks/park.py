@@ -12,6 +12,7 @@ error beside the ones predicted before the run, after the cheap stages and by th
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import sys
@@ -31,13 +32,14 @@ from scipy.optimize import minimize
 from benchmarks.calibration_problems import distinct
 from private_mcmc.data.schema import Schema
 from private_mcmc.inference.fitting import read_columns
-from private_mcmc.inference.posterior import averaged, posterior_given
+from private_mcmc.inference.posterior import posterior_of
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.inference.question import Question, question
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Plan, plan
 from private_mcmc.planning.affine import AffinePolicy
+from private_mcmc.planning.affine_releases import RUN
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.prediction import predict_after
@@ -145,11 +147,11 @@ class Regression:
         """One simulated run beside the posterior without privacy."""
         began = time.perf_counter()
         history = simulate(made.policy, lambda stage: self.chain(made, stage), self.rows, self.weights, seed)
+        cheap = tuple(itertools.takewhile(lambda one: one.stage.name != RUN, history))
         walked = time.perf_counter()
-        conclusion, after = made.policy.conclude(history), predict_after(made, history[:-1])
-        given = averaged(
-            conclusion, posterior_given(made.reading, [history], self.n, jax.random.key(seed), _CHAINS)
-        )
+        conclusion, after = made.policy.conclude(history), predict_after(made, cheap)
+        key = jax.random.key(seed)
+        given = posterior_of(conclusion, made.reading, [history], self.n, key, _CHAINS)
         ended = time.perf_counter()
         mode, covariance = self.exact
         normal = np.random.default_rng(0).multivariate_normal(mode, covariance, _DRAWS)

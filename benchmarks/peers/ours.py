@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs, seeds
 from private_mcmc import NotPrivate, NotYetSupported, Plan, PrivateMCMC, Target, plan
-from private_mcmc.inference.posterior import averaged, posterior_given
+from private_mcmc.inference.posterior import posterior_of
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.planning.simulate import simulate
@@ -66,7 +66,7 @@ class Simulated:
             )
             conclusion = asked.policy.conclude(history)
             try:
-                known = averaged(conclusion, posterior_given(asked.reading, [history], dataset.n))
+                known = posterior_of(conclusion, asked.reading, [history], dataset.n)
             except NotYetSupported:
                 draws.append(conclusion.draws)
                 continue

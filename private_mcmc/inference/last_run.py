@@ -26,7 +26,7 @@ from private_mcmc.errors import LedgerError, NotYetSupported, ReleaseError, warn
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.posterior import GivenReleases, averaged, posterior_given
+from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
 from private_mcmc.planning.policy import mark_of
 from private_mcmc.planning.prediction import predict_after
@@ -348,7 +348,7 @@ class LastRun:
 
         Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
         and the prior are in the width. It is post-processing: free, and a function of what was released. Of
-        one run they are averaged with the policy's own estimate (``posterior.averaged``).
+        one run they are around the policy's own estimate, where it has one.
         Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
 
         Args:
@@ -367,12 +367,11 @@ class LastRun:
             _check_of_one(runs)
         histories = [one.history for one in known]
         if also:
-            found = posterior_given(plan.reading, histories, plan.n, rng_key)
+            found = posterior_of(None, plan.reading, histories, plan.n, rng_key)
         elif rng_key is None and self._known is not None:
             found = self._known
         else:
-            given = posterior_given(plan.reading, histories, plan.n, rng_key)
-            found = averaged(first.conclusion, given)
+            found = posterior_of(first.conclusion, plan.reading, histories, plan.n, rng_key)
             self._known = found if rng_key is None else self._known
         return _released(plan, known, found.draws)
 
@@ -380,12 +379,17 @@ class LastRun:
         """The states of the run: of a plan's last path, on the unconstrained space."""
         if not self.history:
             return states.get_samples(group_by_chain=True)
-        return {"parameters": self.history[-1].states[None]} if np.any(self._overshot()) else {}
+        return {"parameters": self._last_path()[None]} if np.any(self._overshot()) else {}
+
+    def _last_path(self) -> Array:
+        """The states of a plan's last path, which a query may follow; of no path, none."""
+        paths = (one.states for one in reversed(self.history) if isinstance(one.stage, PathStage))
+        return next(paths, np.zeros((0, 0)))
 
     def _overshot(self) -> npt.NDArray[np.bool_]:
         """Which parameters the last path of a plan jumps over, in its second half."""
-        paths = [one.states for one in self.history if isinstance(one.stage, PathStage)]
-        return overshot(paths[-1][None, len(paths[-1]) // 2 :]) if paths else np.zeros(0, dtype=bool)
+        path = self._last_path()
+        return overshot(path[None, len(path) // 2 :]) if len(path) else np.zeros(0, dtype=bool)
 
     def _states(self) -> ReleasedStates:
         if self._outcome is not None and self._outcome.draws is not None:

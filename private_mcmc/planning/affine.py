@@ -23,6 +23,7 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate, NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.planning.affine_releases import (
+    AFTERWARDS,
     COUNTS,
     CURVATURE,
     MOMENTS,
@@ -34,10 +35,11 @@ from private_mcmc.planning.affine_releases import (
 from private_mcmc.planning.estimates import (
     LARGEST_MULTIPLE,
     USUAL_MULTIPLE,
+    Estimate,
     ScoreAverage,
-    calibrated_draws,
     inverse_of,
     no_wider,
+    normal_draws,
     query,
     query_share,
     root_of,
@@ -46,6 +48,7 @@ from private_mcmc.planning.estimates import (
 from private_mcmc.planning.influence import CELLS, LONGEST, SHORTEST, Bound, Influence
 from private_mcmc.planning.stages import (
     Array,
+    CompletedStage,
     Conclusion,
     CountsStage,
     History,
@@ -86,9 +89,7 @@ UNBOUNDED = WarmUp(paths=3, steps=16, step=0.25)
 
 @dataclass(frozen=True, eq=False)
 class AffinePolicy(Releases):
-    """A policy for one affine predictor; draws say no less than ``predicted``, the error of its plan."""
-
-    predicted: float = 0.0
+    """A policy for one affine predictor."""
 
     def next(self, history: History) -> Stage | None:
         """The next stage, from what was released so far."""
@@ -111,9 +112,17 @@ class AffinePolicy(Releases):
         for bound in self.influence.bounds:
             if not named(history, COUNTS[bound]):
                 return self._count(centre, root, bound)
-        if not named(history, RUN):
+        run = named(history, RUN)
+        if not run:
             return self._run(hessian, centre, history)
-        return None
+        return None if named(history, AFTERWARDS) else self._afterwards(estimate, hessian, run[0])
+
+    def _afterwards(self, estimate: Estimate, hessian: Array, run: CompletedStage) -> MomentsStage:
+        """The curvature where the run was: outcomes of rare levels level off between a warm-up and there."""
+        states = run.states
+        centre = states[len(states) // 2 :].mean(axis=0)
+        root = root_of(self.balanced(estimate, hessian) + self.precision)
+        return self._query(AFTERWARDS, partial(self.influence.curvature, self.temper, centre, root))
 
     def _warm_up(self, hessian: Array, start: Array) -> PathStage:
         budget, bound, clip = math.sqrt(WARM_UP_SHARE) * self.budget, self.influence.bounds[0], _WARM_UP_CLIP
@@ -131,7 +140,10 @@ class AffinePolicy(Releases):
 
     def _run(self, hessian: Array, centre: Array, history: History) -> PathStage:
         """The run at the bound and the clip with the smallest predicted error."""
-        left = remaining(self.budget, history)
+        left = math.sqrt(
+            max(remaining(self.budget, history) ** 2 - self._share(CURVATURE) * self.budget**2, 0)
+        )
+        left *= 1 - 1e-9
         time_of = self._time_of(hessian, left)
         distance = self._left_by_warm_up(history)
         counts = {bound: self.influence_on(history, bound) for bound in self.influence.bounds}
@@ -157,48 +169,35 @@ class AffinePolicy(Releases):
     def conclude(self, history: History) -> Conclusion:
         """The mode that the run's mean score implies, and the covariance of what is known of it.
 
-        It is an average over the curvatures that the noise of their release allows: the released one alone is
-        too large in some directions, where noise hides it in all, and draws would be too narrow there.
+        Both are averages over the curvatures that the noise of their release allows: the released one alone
+        is too large in some directions, where noise hides it in all. What is taken for information there
+        would keep the mean from going as far as the score says, and make draws too narrow.
         """
         estimate, _ = self.moments(named(history, MOMENTS))
-        hessian = self.hessian(estimate, named(history, CURVATURE))
-        run = named(history, RUN)[0]
-        schedule, states = run.path.schedule, run.states
-        clip, dim = self.clip_of(schedule), self.dim
+        rounds = (*named(history, CURVATURE), *named(history, AFTERWARDS))
+        hessian, run = self.hessian(estimate, rounds), named(history, RUN)[0]
+        schedule, states, clip = run.path.schedule, run.states, self.clip_of(run.path.schedule)
         counts = self.influence_on(history, "clip" if run.path.reading is None else "weights")
         share = counts.curvature_share(clip)
-        curvature = share * hessian
-        average = settled_average(states, schedule, self.temper, self.prior_score, curvature)
-
-        covariance, mean, mode = self._located(average, curvature, hessian)
-        root = root_of(hessian + self.precision)
-        inside = np.linalg.inv(root)
+        average = settled_average(states, schedule, self.temper, self.prior_score, share * hessian)
+        allowed = self.curvatures(estimate, rounds)
+        located = [self._located(average, share * one, one) for one in allowed]
+        covariances, means, modes = (np.stack(each) for each in zip(*located, strict=True))
+        mean, exact = means.mean(axis=0), np.stack([inverse_of(one + self.precision) for one in allowed])
+        insides = np.linalg.inv(np.linalg.cholesky(exact))
         # Newton's step is as uncertain as the share of the curvature that is not known.
-        moved = math.sqrt(np.mean((inside @ (mode - average.centre)) ** 2))
-        drift = moved * counts.curvature_uncertainty(clip, _CAUTION)
-        bias, known = math.hypot(counts.bias(clip), drift), covariance
-        spread = inside @ (covariance - root @ root.T) @ inside.T + bias**2 * np.eye(dim)
-        monte_carlo = math.sqrt(max(float(np.trace(spread)) / dim - bias**2, 0.0))
+        moved = np.einsum("kij,kj->ki", insides, modes - average.centre)
+        uncertain = counts.curvature_uncertainty(clip, _CAUTION)
+        drift = min(math.sqrt(float(np.mean(moved**2))), _FARTHEST) * uncertain
+        bias, known = math.hypot(counts.bias(clip), drift), exact.mean(axis=0)
+        covariance = covariances.mean(axis=0) + (means - mean).T @ (means - mean) / len(means)
+        inside = np.linalg.inv(np.linalg.cholesky(known))
+        excess = float(np.trace(inside @ covariance @ inside.T)) / self.dim - 1
+        monte_carlo = math.sqrt(max(excess, 0.0))
+        covariance = no_wider(covariance + bias**2 * known, self.precision, self.prior_score(mean))
+        draws = normal_draws(mean, covariance)
         rms, step = math.hypot(bias, monte_carlo), max(schedule.step_sizes)
-        predicted = self.predicted * (_FEW_PEOPLE if counts.synthetic else 1.0)
-        covariance = covariance + bias**2 * root @ root.T
-        if predicted > rms:
-            # Of few rows the releases tell too little of their own error. No prior leaves a larger one.
-            unseen = (self.level(history) * hessian + self.precision) / (predicted**2 - rms**2)
-            covariance = covariance + inverse_of(unseen + self.precision)
-        # Of the curvature known, that is; noise allows others, by which the mode is elsewhere, too.
-        allowed = [
-            self._located(average, share * one, one)
-            for one in self.curvatures(estimate, named(history, CURVATURE))
-        ]
-        apart = np.stack([other - mean for _, other, _ in allowed])
-        between = apart.T @ apart / len(apart)
-        covariance = covariance - known + np.mean([each for each, _, _ in allowed], axis=0) + between
-        covariance = no_wider(covariance, self.precision, self.prior_score(mean))
-        draws = calibrated_draws(states[1:], mean, covariance, share * schedule.total_time)
-        found = Prediction(rms, bias, monte_carlo, step / 4)
-        found = found.scaled_to(max(rms, predicted)) if counts.synthetic else found
-        return Conclusion(draws, found, located=self.temper == 1)
+        return Conclusion(draws, Prediction(rms, bias, monte_carlo, step / 4), located=self.temper == 1)
 
     def _located(self, average: ScoreAverage, curvature: Array, hessian: Array) -> tuple[Array, Array, Array]:
         """Covariance and mean of the parameter by the score's mean, and the mode that it implies.
@@ -227,11 +226,15 @@ class AffinePolicy(Releases):
         self, name: str, vector: Callable[[Row], jax.Array], trace: float | None = None
     ) -> MomentsStage:
         dim, n, adjacency = self.dim, self.num_rows, self.adjacency
-        multiple = LARGEST_MULTIPLE if name == CURVATURE else USUAL_MULTIPLE
-        share = query_share(self.budget, dim=dim, num_rows=n, adjacency=adjacency, multiple=multiple)
-        gdp = math.sqrt(share) * self.budget
+        gdp = math.sqrt(self._share(name)) * self.budget
         mechanism = query(gdp, dim=dim, num_rows=n, adjacency=adjacency, trace=trace)
         return MomentsStage(name, mechanism, vector)
+
+    def _share(self, name: str) -> float:
+        """Of the squared budget, for a query."""
+        multiple = USUAL_MULTIPLE if name == MOMENTS else LARGEST_MULTIPLE
+        dim, n, adjacency = self.dim, self.num_rows, self.adjacency
+        return query_share(self.budget, dim=dim, num_rows=n, adjacency=adjacency, multiple=multiple)
 
     def _count(self, centre: Array, root: Array, bound: Bound) -> CountsStage:
         """How many rows have how much influence at ``centre``, in units of their typical norm."""
@@ -319,4 +322,5 @@ def _price(schedule: Schedule) -> float:
 
 # Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
 _CAUTION = 2.0
-_FEW_PEOPLE = 1.5  # where counts of rows are hidden: of the predicted error
+# Newton's step counts as no longer than this, in sds, for what it adds to the width.
+_FARTHEST = 3.0

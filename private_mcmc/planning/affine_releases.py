@@ -24,11 +24,12 @@ from private_mcmc.planning.estimates import (
 )
 from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts, expected_counts, people_counted
 from private_mcmc.planning.stages import Array, CompletedStage, History, prior_slopes
-from private_mcmc.release import SecondMoments, floored
+from private_mcmc.release import SecondMoments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
 MOMENTS, WARM_UP, CURVATURE, RUN = "second moments", "warm-up", "curvature", "run"
+AFTERWARDS = "curvature at the run"
 COUNTS: Mapping[Bound, str] = {"weights": "influence of rows", "clip": "influence of slopes"}
 _MOST_ROUNDS = 4
 # An estimate with less noise than this in its least certain direction is not refined.
@@ -163,15 +164,6 @@ class Releases:
         root = root_of(self.balanced(moments, self.hessian(moments, rounds[:-1])) + self.precision)
         back = np.linalg.inv(root)
         return [np.asarray(back.T @ one @ back) for one in allowed_by_noise(released)]
-
-    def level(self, history: History) -> float:
-        """Trace of the last curvature over that of the floored one: less than 1 where noise hides it.
-
-        How large a matrix is in all is known better than its directions.
-        """
-        released = named(history, CURVATURE)[-1].moments
-        trace, sd = float(np.trace(released.matrix)), released.noise_sd * math.sqrt(self.dim)
-        return min(max(trace, sd) / float(np.trace(floored(released.matrix, _floor(released)))), 1.0)
 
     def balanced(self, moments: Estimate, hessian: Array) -> Array:
         """The mean of ``H`` and of the multiple of ``XᵀX`` that is as large.

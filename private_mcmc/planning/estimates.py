@@ -31,11 +31,10 @@ _AFFORDED_NOISE = 0.3
 _LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 _MOST_UNEQUAL = 1e-12
 _MOST_FLOOR = 0.5
-# Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one.
-_ALLOWED, _FLATTEST = 32, 0.1
-# Fewer relaxation times of the path than this and its shape is chance: Normal draws take its place.
-ENOUGH_RELAXATIONS = 20.0
-_DRAWS = 2000
+# Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one; of
+# hidden ones the degrees of freedom over the dimension.
+_ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
+_DRAWS = 4000
 # Of a path that started far away; stretches agree where they differ by two sds in every direction.
 _BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
 
@@ -107,24 +106,40 @@ def allowed_by_noise(released: SecondMoments) -> list[Array]:
 
     In a metric of its own the matrix is about a multiple of ``I``. Noise of sd ``σ`` scatters its ``d`` other
     entries around that by ``σ²d`` in all; what ``S`` scatters beyond that, a share ``ρ`` of the whole, is the
-    matrix's own. So the matrix is Normal: ``S`` with its scatter shrunk by ``ρ``, entries of variance ``ρσ²``
-    (Stein's rule, and the posterior of which it is the mean). Directions have a tenth of a typical curvature
-    or more. The multiple is positive, and Normal given that: where noise hides it, it may be next to nothing.
+    matrix's own (Stein's rule). Of an axis whose eigenvalue is further from the others, ``x``, than any of the
+    noise's, ``e = σ√(2p)``, the share ``√(x² − e²)/x`` is (Donoho, Gavish, Johnstone 2018), if that is more.
+    So much of ``S`` is believed, up to its noise. What noise hides, the rest, is as uneven as a Wishart matrix
+    of ``2p`` degrees of freedom, or of more where noise would show that: some directions have next to
+    nothing, as those of levels that nobody is in, or of columns that determine each other. The multiple is
+    positive, and Normal given that.
     """
     dim, sd, random = len(released.matrix), released.noise_sd, np.random.default_rng(0)
     level = float(np.trace(released.matrix)) / dim
-    apart = released.matrix - level * np.eye(dim)
+    apart, axes = np.linalg.eigh(released.matrix - level * np.eye(dim))
     scatter = max(float(np.square(apart).sum()), 1e-300)
-    share = max(1.0 - sd**2 * (dim * (dim + 1) / 2 - 1) / scatter, 0.0)
+    own = max(1.0 - sd**2 * (dim * (dim + 1) / 2 - 1) / scatter, 0.0)
+    beyond = np.sqrt(np.maximum(apart**2 - spectral_norm(sd, dim) ** 2, 0.0))
+    share = np.maximum(own, beyond / np.maximum(np.abs(apart), 1e-300))
+    believed, hides = np.outer(share, share), np.outer(1 - share, 1 - share)
     made = []
     levels = positive_normal(level, sd / math.sqrt(dim), _ALLOWED)
     for each in random.permutation(levels):
         noise = np.tril(random.standard_normal((dim, dim)), -1) / math.sqrt(2.0)
         noise = sd * (noise + noise.T + np.diag(random.standard_normal(dim)))
         even = float(np.trace(noise)) / dim * np.eye(dim)
-        matrix = each * np.eye(dim) + share * apart + math.sqrt(share) * (noise - even)
-        made.append(floored(matrix, _FLATTEST * each))
+        freedom = max(_WISHART * dim, 2 * (each / sd) ** 2)
+        hidden = each * (_wishart(freedom, dim, random) / freedom - np.eye(dim))
+        matrix = each * np.eye(dim) + np.diag(share * apart)
+        matrix = matrix + believed**0.25 * (noise - even) + hides**0.25 * hidden
+        made.append(floored(axes @ matrix @ axes.T, _FLATTEST * each))
     return made
+
+
+def _wishart(freedom: float, dim: int, random: np.random.Generator) -> Array:
+    """Of identity scale, by Bartlett's factors."""
+    root = np.tril(random.standard_normal((dim, dim)), -1)
+    root = root + np.diag(np.sqrt(random.chisquare(freedom - np.arange(dim))))
+    return np.asarray(root @ root.T)
 
 
 def no_wider(covariance: Array, precision: Array, prior_score: Array) -> Array:
@@ -237,15 +252,10 @@ def settled_average(
     return score_average(states[first:], schedule, temper, prior_score)
 
 
-def calibrated_draws(states: Array, mean: Array, covariance: Array, relaxations: float) -> Array:
-    """Draws with exactly this mean and covariance: the path's, mapped, or Normal ones if it is short.
-
-    ``states`` is ``(T, p)``, the path after burn-in. Post-processing of what was released.
-    """
+def normal_draws(mean: Array, covariance: Array, key: int = 0) -> Array:
+    """Normal draws with exactly this mean and covariance, ``(draws, p)``."""
     dim = len(mean)
-    shapeless = len(states) < 10 * dim or np.linalg.matrix_rank(states - states.mean(axis=0)) < dim
-    if relaxations < ENOUGH_RELAXATIONS or shapeless:
-        states = np.random.default_rng(0).standard_normal((max(_DRAWS, 10 * dim), dim))
+    states = np.random.default_rng(key).standard_normal((max(_DRAWS, 10 * dim), dim))
     centred = states - states.mean(axis=0)
     own = np.linalg.cholesky(centred.T @ centred / len(states))
     mapped: Array = mean + np.linalg.solve(own, centred.T).T @ np.linalg.cholesky(covariance).T

@@ -117,11 +117,6 @@ class InfluenceCounts:
         return float(self._significant.sum()) < there / 2
 
     @property
-    def synthetic(self) -> bool:
-        """Whether these are synthetic people, without noise."""
-        return self.counts.noise_sd == 0
-
-    @property
     def mean_square(self) -> float:
         """Of the influence: 1 where it is that of slopes, and the model right."""
         return float((self._significant * MIDDLES**2).sum()) / max(float(self._significant.sum()), 1.0)

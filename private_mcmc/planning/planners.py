@@ -98,7 +98,7 @@ class AffinePlanner(Planner):
 
     def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
         """The policy with these choices."""
-        return replace(self._policy(budget, n, temper), predicted=min(predicted.rms, 1e6))
+        return self._policy(budget, n, temper)
 
     def _policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
         return replace(self._base, budget=budget, num_rows=n, temper=temper, public=self.public)

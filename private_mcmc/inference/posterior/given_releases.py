@@ -40,7 +40,7 @@ from private_mcmc.inference.posterior.sample import Chains, LogDensity, draws, m
 from private_mcmc.inference.posterior.tables import covariates_of
 from private_mcmc.model import RowModel
 from private_mcmc.model.linear_algebra import calls_lapack
-from private_mcmc.planning import History, MomentsStage
+from private_mcmc.planning import Conclusion, History, MomentsStage
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.stages import prior_curvature, prior_slopes
 from private_mcmc.records import blas_of_one_thread
@@ -79,7 +79,7 @@ class GivenReleases(NamedTuple):
         sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
         dispersion: how many times as much people vary as the model says.
         remarks: what the fit does not explain of the releases, in words.
-        told: the error of the draws' mean, where it is an average with another estimate's.
+        told: the error of the draws' mean, where the policy's own estimate says it.
     """
 
     draws: Array
@@ -128,7 +128,7 @@ def posterior_given(
         )
     with blas_of_one_thread(), jax.enable_x64(True):
         try:
-            found = _draws(reading, histories, n, jax.random.key(0) if key is None else key, asked)
+            found = _draws(reading, histories, n, _public(key), asked)
         except NotYetSupported:
             raise
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
@@ -141,6 +141,34 @@ def posterior_given(
     if not moving(found.draws):
         raise NotYetSupported("chains of the posterior given the releases do not move.")
     return found
+
+
+def posterior_of(
+    conclusion: Conclusion | None,
+    reading: RowModel,
+    histories: Sequence[History],
+    n: int,
+    key: jax.Array | None = None,
+    asked: Chains = CHAINS,
+) -> GivenReleases:
+    """Draws around the mode that one run's mean score and curvatures imply, where its policy found one.
+
+    That estimate rests on no law of the covariates. It is Normal, so that its draws are independent.
+    Elsewhere, and of several runs, :func:`posterior_given`.
+    """
+    if conclusion is None or not conclusion.located:
+        return posterior_given(reading, histories, n, key, asked)
+    draws, random = conclusion.draws, np.random.default_rng(np.asarray(jax.random.key_data(_public(key))))
+    covariance = np.atleast_2d(np.cov(draws.T))
+    normal = random.standard_normal((asked.chains * asked.draws, reading.dim))
+    found = draws.mean(axis=0) + (normal - normal.mean(axis=0)) @ np.linalg.cholesky(covariance).T
+    error = conclusion.prediction.rms
+    sds = np.sqrt(np.diag(covariance)) / math.hypot(1.0, error)
+    return GivenReleases(found.reshape(asked.chains, asked.draws, -1), sds, told=error)
+
+
+def _public(key: jax.Array | None) -> jax.Array:
+    return jax.random.key(0) if key is None else key
 
 
 def moving(draws: Array) -> bool:
