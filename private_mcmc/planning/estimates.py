@@ -106,10 +106,10 @@ def allowed_by_noise(released: SecondMoments) -> list[Array]:
 
     In a metric of its own the matrix is about a multiple of ``I``. Noise of sd ``σ`` scatters its ``d`` other
     entries around that by ``σ²d`` in all; what ``S`` scatters beyond that, a share ``ρ`` of the whole, is the
-    matrix's own (Stein's rule). Of an axis whose eigenvalue is further from the others, ``x``, than any of the
-    noise's, ``e = σ√(2p)``, the share ``√(x² − e²)/x`` is (Donoho, Gavish, Johnstone 2018), if that is more.
-    So much of ``S`` is believed, up to its noise. What noise hides, the rest, is as uneven as a Wishart matrix
-    of ``2p`` degrees of freedom, or of more where noise would show that: some directions have next to
+    matrix's own (Stein's rule). Of an axis whose eigenvalue is further from the others, ``x``, than any of
+    the noise's, ``e = σ√(2p)``, the share ``√(x² − e²)/x`` is (Donoho, Gavish, Johnstone 2018), if that is
+    more. So much of ``S`` is believed, up to its noise. What noise hides, the rest, is as uneven as a Wishart
+    matrix of ``2p`` degrees of freedom, or of more where noise would show that: some directions have next to
     nothing, as those of levels that nobody is in, or of columns that determine each other. The multiple is
     positive, and Normal given that.
     """

@@ -1,0 +1,74 @@
+"""Answers do not depend on how columns are coded, nor are intervals narrower than without privacy."""
+
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.model import read
+from private_mcmc.planning.affine import affine_policy
+from private_mcmc.planning.simulate import simulate_affine, with_posterior
+
+N, DIM, RUNS = 4000, 4, 4
+
+
+def effects(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@functools.cache
+def policy():
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=DIM), y=pmc.Binary())
+    return affine_policy(read(effects, rows, n=N), N, "replace_one", gdp.budget(3.0, 1e-6))
+
+
+def base():
+    """An intercept, two levels of three, and a number, in a ball of radius 1; a rare outcome."""
+    random = np.random.default_rng(0)
+    level, number = random.choice(3, N, p=[0.6, 0.3, 0.1]), random.uniform(-1, 1, N)
+    X = np.column_stack([np.ones(N), level == 1, level == 2, number]) / np.sqrt(3)
+    y = random.random(N) < 1 / (1 + np.exp(-X @ np.array([-2.5, 1.0, -1.0, 1.0])))
+    return X, y.astype(int)
+
+
+def duplicated(X):
+    return np.column_stack([X[:, :3], X[:, 0] - X[:, 1]]) / 1.2
+
+
+def another_reference(X):
+    return np.column_stack([X[:, 0] - X[:, 1] - X[:, 2], X[:, 1], X[:, 2], X[:, 3]])
+
+
+CODINGS = {
+    "as it is": lambda X: X,
+    "turned": lambda X: X @ np.linalg.qr(np.random.default_rng(1).standard_normal((DIM, DIM)))[0],
+    "rescaled": lambda X: X * np.array([1.0, 1.0, 1.0, 0.05]),
+    "another reference level": another_reference,
+    "a column that others determine": duplicated,
+    "a level that nobody is in": lambda X: X * np.array([1.0, 1.0, 0.0, 1.0]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coding", CODINGS)
+def test_intervals_hold_and_are_no_narrower_than_without_privacy_whatever_the_coding(coding):
+    """Of four runs. A direction without information has the prior's width and centre.
+
+    A floor of the curvature left a column that another determines 0.45 of its sd, an empty level 0.86 of it.
+    """
+    X, y = base()
+    rows, weights = {"X": jnp.asarray(CODINGS[coding](X)), "y": jnp.asarray(y)}, np.ones(N)
+    exact = with_posterior(policy(), rows, weights)
+    found = [simulate_affine(policy(), rows, weights, seed).draws for seed in range(RUNS)]
+    sds = np.array([draws.std(axis=0) for draws in found])
+    off = np.array([draws.mean(axis=0) for draws in found]) - exact.mean
+    assert np.all(np.median(sds, axis=0) > 0.9 * exact.sd)
+    assert np.all(np.abs(off) < 4 * sds)
+    assert np.mean(np.abs(off) < 1.645 * sds) > 0.7
