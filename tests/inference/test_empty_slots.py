@@ -111,10 +111,10 @@ def test_counts_of_people_are_not_hidden_by_empty_slots(adjacency):
             return policy.influence_on(tuple(CompletedStage(stage, counts) for stage in stages), "clip")
 
     if adjacency == "replace_one":
-        assert read_off(5.0).synthetic
+        assert read_off(5.0).counts.noise_sd == 0
         return
-    assert not read_off(5.0).synthetic
+    assert read_off(5.0).counts.noise_sd > 0
     # With so much noise it does, and then at most two of its sds more people are assumed than were counted.
     hides = read_off(200.0)
-    assert hides.synthetic
+    assert hides.counts.noise_sd == 0
     assert hides.counts.values.sum() == pytest.approx(people + 2 * 200 * CELLS**0.5, rel=0.01)

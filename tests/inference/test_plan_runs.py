@@ -164,13 +164,13 @@ def test_a_record_says_which_draws_it_has_where_the_posterior_cannot_be_drawn(
     def refused(*_):
         raise pmc.NotYetSupported("rows are green.")
 
-    monkeypatch.setattr(last_run, "posterior_given", refused)
+    monkeypatch.setattr(last_run, "posterior_of", refused)
     mcmc = run(planned, people, path())
     mcmc.print_summary()
     said = [remark for remark in mcmc.study().warnings if remark.startswith("Draws: of the path")]
     assert len(said) == 1 and "(rows are green)" in said[0] and said[0] in capsys.readouterr().out
     drawn = GivenReleases(np.random.default_rng(0).normal(size=(4, 10, 3)), np.ones(3))
-    monkeypatch.setattr(last_run, "posterior_given", lambda *_: drawn)
+    monkeypatch.setattr(last_run, "posterior_of", lambda *_: drawn)
     mcmc = run(planned, people, path())
     mcmc.print_summary()
     assert "Draws: of the posterior given what was released." in capsys.readouterr().out
