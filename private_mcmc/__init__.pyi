@@ -3,7 +3,7 @@ from .accounting import Statement
 from .auditing import Mechanism, audit
 from .data import Answers, Field, Level, Schema
 from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Real, Rows
-from .dossier import Study
+from .dossier import Query, Study
 from .errors import (
     BudgetExceeded,
     DataSchemaError,
@@ -18,7 +18,7 @@ from .errors import (
     Unprotected,
     UnsupportedModel,
 )
-from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, Ray, fit
+from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, Ray, check, compare, describe, fit
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .planning import Plan, Prediction, plan
 from .preflight import PreflightReport, preflight
@@ -65,6 +65,7 @@ __all__ = [
     "PrivateMCMCError",
     "PrivateSGLD",
     "PrivateULA",
+    "Query",
     "Ray",
     "Real",
     "ReleaseError",
@@ -79,6 +80,9 @@ __all__ = [
     "UnsupportedModel",
     "accounting",
     "audit",
+    "check",
+    "compare",
+    "describe",
     "fit",
     "plan",
     "preflight",

@@ -237,6 +237,11 @@ def read_profile(text: str) -> dict[str, str]:
     return found
 
 
+def split_names(text: str | None) -> tuple[str, ...]:
+    """``sex,region`` by name."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
 def echo(words: str, err: bool = False, nl: bool = True) -> None:
     """Words on standard output, or on standard error: without what would steer the terminal."""
     typer.echo(visible(words), err=err, nl=nl)

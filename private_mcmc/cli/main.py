@@ -21,8 +21,11 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
     "init": "private_mcmc.cli.init:init",
+    "describe": "private_mcmc.cli.query:describe",
     "fit": "private_mcmc.cli.run:fit",
     "summary": "private_mcmc.cli.study:summary",
+    "check": "private_mcmc.cli.query:check",
+    "compare": "private_mcmc.cli.query:compare",
     "verify": "private_mcmc.cli.study:verify",
     "sign": "private_mcmc.cli.study:sign",
     "report": "private_mcmc.cli.study:report",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -20,12 +21,14 @@ from private_mcmc.cli.common import (
     read_profile,
     shortened,
     show,
+    split_names,
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
+    from private_mcmc.data.design import Groups
     from private_mcmc.dossier import Study
     from private_mcmc.report import Report
 
@@ -97,9 +100,31 @@ def summary(
     over: Annotated[
         Path | None,
         typer.Option(
-            help="average over public margins: a table of profiles with a column weight, never private rows"
+            help="average over public margins (profiles with a column weight), or a table that describe wrote"
         ),
     ] = None,
+    contrast: Annotated[
+        str | None, typer.Option(help="compare the levels of a field, or two values, as age=40,60")
+    ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="each level against the first one, not all pairs")
+    ] = False,
+    scale: Annotated[str, typer.Option(help="of contrasts: response, link or ratio")] = "response",
+    slope: Annotated[str | None, typer.Option(help="the derivative of the mean by a number")] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="predictions and contrasts at each level of these fields, as sex,region"),
+    ] = None,
+    difference: Annotated[
+        bool, typer.Option("--difference", help="the second profile less the first, and so on")
+    ] = False,
+    probability: Annotated[
+        list[str] | None, typer.Option(help="that a statement is true, as 'age > 0'; may be repeated")
+    ] = None,
+    groups: Annotated[
+        str, typer.Option(help="effects of groups left out: average (zero), integrated (all groups), or new")
+    ] = "average",
+    table: Annotated[Path | None, typer.Option("--csv", help="write what is shown as CSV")] = None,
     effects: Annotated[
         Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
     ] = None,
@@ -119,7 +144,12 @@ def summary(
         draw(found.answers(prob), profiles[0] if profiles else {}, effects)
     if draws is not None:
         write_draws(found, draws)
-    if over is not None:
+    asked = Asked(contrast, reference, scale, slope, split_names(by), difference, tuple(probability or []))
+    if asked or groups != "average" or table is not None:
+        answers = replace(found.answers(prob), groups=cast("Groups", groups))
+        people, weights = _people(answers, over) if over is not None else (profiles or [{}], [])
+        tell_frame(answers, asked, people, weights, table, as_json)
+    elif over is not None:
         tell_average(found.answers(prob), over, marginal, as_json)
     elif marginal:
         tell_marginal(found.answers(prob), profiles or [{}], as_json)
@@ -143,6 +173,84 @@ def write_draws(study: Study, path: Path) -> None:
     for index, values in enumerate(zip(*columns.values(), strict=True)):
         lines.writerow([index // count + 1, index % count + 1, index + 1, *map(float, values)])
     write_whole(path, text.getvalue())
+
+
+class Asked(NamedTuple):
+    """Which predictions, comparisons or probabilities are wanted."""
+
+    contrast: str | None
+    reference: bool
+    scale: str
+    slope: str | None
+    by: tuple[str, ...]
+    difference: bool
+    probability: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.contrast or self.slope or self.by or self.difference or self.probability)
+
+
+def tell_frame(
+    answers: Answers,
+    asked: Asked,
+    people: Sequence[Mapping[str, str]],
+    weights: Sequence[float],
+    path: Path | None,
+    as_json: bool,
+) -> None:
+    """What is asked as a table, as CSV or as JSON; predictions where nothing else is."""
+    from private_mcmc.data import comparisons
+    from private_mcmc.data.answers import at_profile
+    from private_mcmc.files import write_whole
+    from private_mcmc.report import Block, Report, Table, Text, as_csv, json_types, number
+
+    if asked.probability:
+        lines: list[Record] = [
+            {"statement": text, "probability": answers.probability(text)} for text in asked.probability
+        ]
+    elif asked.difference:
+        if len(people) < 2:
+            raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
+        lines = [line for other in people[1:] for line in comparisons.difference(answers, people[0], other)]
+    elif asked.contrast is not None:
+        scale: Any = asked.scale
+        lines = comparisons.comparisons(
+            answers, asked.contrast, people, weights, asked.by, scale, asked.reference
+        )
+    elif asked.slope is not None:
+        lines = comparisons.slopes(answers, asked.slope, people, weights, asked.by)
+    else:
+        lines = comparisons.predictions(answers, people, weights, asked.by)
+    if path is not None:
+        write_whole(path, as_csv(lines))
+    columns = tuple(lines[0])
+    rows = tuple(
+        tuple(number(value) if isinstance(value, float) else value for value in line.values())
+        for line in lines
+    )
+    title = f"{answers.design.mean} of {answers.outcome}{answers.of_whom}, {answers.prob:.0%} intervals"
+    shown = Table(columns, rows, title="" if asked.probability else title)
+    blocks: list[Block] = [shown]
+    if not (asked.probability or asked.difference):
+        whole = f"Averages over {len(people)} stated profiles."
+        blocks.append(Text(whole if len(people) > 1 else at_profile(answers, people[0])))
+    show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
+
+
+def _people(answers: Answers, over: Path) -> tuple[list[dict[str, str]], list[float]]:
+    """Public margins from a file, or synthetic people of a described table."""
+    from private_mcmc.data.profiles import read_margins
+
+    if not over.is_dir():
+        return read_margins(over)
+    from private_mcmc.analysis import Description
+    from private_mcmc.dossier import Query, load_record
+
+    found = load_record(over)
+    if not isinstance(found, Query) or not isinstance(found.analysis, Description):
+        raise DeclarationError(f"{over}: no table; name the folder that private-mcmc describe wrote.")
+    people = found.analysis.people(found.found, answers.fields)
+    return people, [1.0] * len(people)
 
 
 def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
@@ -172,10 +280,9 @@ def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: boo
 def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) -> None:
     """The average prediction over public margins, or average marginal effects."""
     from private_mcmc.data.answers import average_table, effects_table
-    from private_mcmc.data.profiles import read_margins
     from private_mcmc.report import Report
 
-    profiles, weights = read_margins(over)
+    profiles, weights = _people(answers, over)
     levels = answers.levels or ("",)
     if marginal:
         page = Report("Average marginal effects", (effects_table(answers, profiles, weights),))
@@ -220,8 +327,7 @@ def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) 
     from private_mcmc.report import Report
 
     if what.is_dir() or what.name == RECORD:
-        from private_mcmc.dossier import Study
-        from private_mcmc.dossier.folder import finish, is_complete, is_raw
+        from private_mcmc.dossier.folder import finish, is_complete, is_raw, load_record
 
         folder = what if what.is_dir() else what.parent
         if is_raw(folder):
@@ -232,7 +338,7 @@ def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) 
             if isinstance(made, Report):
                 return made
             finish(folder, made)
-        study = Study.load(folder)
+        study = load_record(folder)
         if not is_complete(folder):
             finish(folder, study)
         return study.report()

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
+from private_mcmc.data import comparisons
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design, Groups
 from private_mcmc.data.effects import Array, Draws
 from private_mcmc.data.figures import (
     Coefficient,
@@ -26,9 +27,11 @@ from private_mcmc.data.figures import (
 from private_mcmc.data.profiles import Margins, People, Profile, read_people, read_profile
 from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 from private_mcmc.report import Plot, Report, Table, number, png
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
 
     from private_mcmc.draws import Exported
@@ -48,6 +51,8 @@ class Answers:
         design: the formula with its public scaling.
         draws: of the model's sites, ``(draws, …)``.
         prob: of the central intervals.
+        groups: what is done with effects of groups and persons that a profile leaves out: ``average`` (zero),
+            ``integrated`` (the mean over all of them, a population's) or ``new`` (a new group's own).
 
     Example:
         >>> from private_mcmc.data.design import design
@@ -66,6 +71,11 @@ class Answers:
     design: Design
     draws: Draws
     prob: float = 0.9
+    groups: Groups = "average"
+
+    def __post_init__(self) -> None:
+        if self.groups not in get_args(Groups):
+            raise DeclarationError(f"groups={self.groups!r}: one of {', '.join(get_args(Groups))}.")
 
     @cached_property
     def coefficients(self) -> dict[str, Array]:
@@ -120,7 +130,7 @@ class Answers:
             DeclarationError: for a field that the formula does not read, or a value that is not declared.
         """
         codes, shown, assumed = read_profile(self.design, profile)
-        return Prediction(shown, *self._interval(self._means(codes, level)), assumed, self._level(level))
+        return Prediction(shown, *self.interval(self.means(codes, level)), assumed, self._level(level))
 
     def predictions(self, profiles: People) -> Table:
         """Predictions as a table for a report; profiles are a list of them or a data frame."""
@@ -154,9 +164,9 @@ class Answers:
         """
         profiles = read_people(profiles)
         stated = Margins(self.design, profiles, [1.0] * len(profiles) if len(weights) == 0 else weights)
-        means = stated.average(lambda codes: self._means(codes, level))
+        means = stated.average(lambda codes: self.means(codes, level))
         shown = {"people": f"{len(profiles)} profiles"}
-        return Prediction(shown, *self._interval(means), stated.assumed, self._level(level))
+        return Prediction(shown, *self.interval(means), stated.assumed, self._level(level))
 
     def average_effects(
         self, profiles: People, weights: Sequence[float] = (), level: str = ""
@@ -165,8 +175,8 @@ class Answers:
         profiles = read_people(profiles)
         stated = Margins(self.design, profiles, [1.0] * len(profiles) if len(weights) == 0 else weights)
         return tuple(
-            Prediction({name: words}, *self._interval(moved), stated.assumed, self._level(level))
-            for name, words, moved in stated.effects(lambda codes: self._means(codes, level))
+            Prediction({name: words}, *self.interval(moved), stated.assumed, self._level(level))
+            for name, words, moved in stated.effects(lambda codes: self.means(codes, level))
         )
 
     def to_arviz(self) -> Exported:
@@ -195,9 +205,53 @@ class Answers:
         draws = {n: value.reshape(chains, -1, *value.shape[1:]) for n, value in self.coefficients.items()}
         return draws_tree(draws, attributes, coords=coords, dims=dims)
 
+    def predictions_by(
+        self, people: People, by: Sequence[str] = (), weights: Sequence[float] = ()
+    ) -> pandas.DataFrame:
+        """Average predictions of stated people, within levels of ``by``.
+
+        Columns: the fields of ``by``, ``contrast`` (``prediction``), ``level`` of outcomes with several,
+        ``estimate``, ``conf_low``, ``conf_high``.
+        """
+        return _frame(comparisons.predictions(self, people, weights, by))
+
+    def comparisons(
+        self,
+        variable: str,
+        people: People = ({},),
+        by: Sequence[str] = (),
+        weights: Sequence[float] = (),
+        scale: comparisons.Scale = "response",
+        reference: bool = False,
+    ) -> pandas.DataFrame:
+        """Levels of a field, or two values of a number (``age=40,60``), compared for the same people.
+
+        Columns: those of ``predictions_by``, with ``term`` and ``contrast`` such as ``male - female``. Pairs
+        of all levels, or each against the first with ``reference``; ``scale``: ``response`` (differences of
+        the outcome's mean), ``link`` or ``ratio``.
+        """
+        found = comparisons.comparisons(self, variable, people, weights, by, scale, reference)
+        return _frame(found)
+
+    def slopes(
+        self, variable: str, people: People = ({},), by: Sequence[str] = (), weights: Sequence[float] = ()
+    ) -> pandas.DataFrame:
+        """Average derivatives of the mean by a number; columns as of ``comparisons``."""
+        return _frame(comparisons.slopes(self, variable, people, weights, by))
+
+    def difference(self, profile: Profile, other: Profile) -> pandas.DataFrame:
+        """The mean at ``other`` less that at ``profile``; columns as of ``comparisons``."""
+        return _frame(comparisons.difference(self, profile, other))
+
+    def probability(self, statement: str) -> float:
+        """That ``"age > 0"`` is true of the coefficients, in the user's units; or ``"age > bmi"``."""
+        return comparisons.probability(self, statement)
+
     @property
     def of_whom(self) -> str:
         """What to add to a title: whom predictions are of, where each person has effects."""
+        if self.groups != "average":
+            return {"integrated": ", averaged over groups", "new": ", of a new group"}[self.groups]
         own = any(effect.term.own for effect in self.design.effects)
         return f", of a {self.design.schema.person} whose own effects are zero" * own
 
@@ -238,12 +292,12 @@ class Answers:
         count = len(field.all_levels) if field.is_category else _CURVE
         points = [float(point) for point in np.linspace(low, high, count)]
         curves = {
-            each: [self._interval(self._means({**codes, name: point}, each)) for point in points]
+            each: [self.interval(self.means({**codes, name: point}, each)) for point in points]
             for each in ((level,) if level else self.levels or ("",))
         }
         label = f"{self.design.mean} of {self.outcome}" + f" = {level}" * bool(level)
         words = (label, self.design.mean, f"{self.prob:.0%} interval")
-        return curve_plot(field, points, curves, words, _at(self, stated, moved=name))
+        return curve_plot(field, points, curves, words, at_profile(self, stated, moved=name))
 
     def report(self) -> Report:
         """The summary and the forest plot."""
@@ -262,9 +316,9 @@ class Answers:
         """Labels of an outcome with more than two levels; empty for others."""
         return outcome_levels(self.design)
 
-    def _means(self, codes: Mapping[str, float], level: str) -> Array:
+    def means(self, codes: Mapping[str, float], level: str) -> Array:
         """Of the outcome, or the probability of one of its levels, for every draw."""
-        means = self.design.means(self.draws, codes)
+        means = self.design.means(self.draws, codes, self.groups)
         if not self.levels:
             if level:
                 raise DeclarationError(f"level={level!r}: the outcome has no more than two levels.")
@@ -289,17 +343,23 @@ class Answers:
         return outcome.words
 
     def _coefficient(self, label: str, per: str, draws: Array, effect: bool) -> Coefficient:
-        mean, low, high = self._interval(draws)
+        mean, low, high = self.interval(draws)
         ratios: tuple[float | None, float | None, float | None] = (None, None, None)
         if self.design.family.ratio and effect:
             ratios = tuple(float(np.exp(value)) for value in (np.median(draws), low, high))  # type: ignore[assignment]
         return Coefficient(label, per, mean, float(draws.std(ddof=1)), low, high, *ratios)
 
-    def _interval(self, draws: Array) -> tuple[float, float, float]:
+    def interval(self, draws: Array) -> tuple[float, float, float]:
         """Mean and ends of the central interval."""
         tail = (1 - self.prob) / 2
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(draws.mean()), float(low), float(high)
+
+
+def _frame(lines: Sequence[Record]) -> pandas.DataFrame:
+    import pandas
+
+    return pandas.DataFrame(list(lines))
 
 
 def _shown(name: str, one: Prediction) -> str:
@@ -310,7 +370,7 @@ def _row(cells: Iterable[str], level: str, one: Prediction) -> tuple[str | float
     return (*cells, *([level] if level else []), one.mean, between(one.low, one.high))
 
 
-def _at(answers: Answers, profile: Profile, moved: str = "") -> str:
+def at_profile(answers: Answers, profile: Profile, moved: str = "") -> str:
     """Where the fields are, other than the one that is moved, and whom means are of."""
     _, shown, assumed = read_profile(answers.design, profile)
     there = {name: value + "*" * (name in assumed) for name, value in shown.items() if name != moved}
@@ -333,7 +393,7 @@ def effects_table(answers: Answers, profiles: Sequence[Profile], weights: Sequen
         for level in answers.levels or ("",)
         for one in answers.average_effects(profiles, weights, level)
     ]
-    title = _at(answers, profiles[0]) if len(profiles) == 1 else _over(answers, profiles)
+    title = at_profile(answers, profiles[0]) if len(profiles) == 1 else _over(answers, profiles)
     change = f"change in the {answers.design.mean} of {answers.outcome}"
     level = ["level"] if answers.levels else []
     columns = ("field", "moved", *level, change, f"{answers.prob:.0%} interval")

@@ -23,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy.special import expit
@@ -48,6 +49,9 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
 INTERCEPT, THRESHOLDS = "Intercept", "thresholds"
+# What is done with effects of groups that a profile leaves out.
+Groups: TypeAlias = Literal["average", "integrated", "new"]
+_NODES = 31
 
 
 @dataclass(frozen=True)
@@ -166,9 +170,70 @@ class Design:
             eta = eta + offset.value(_values(offset, profile)) / half
         return np.asarray(middle + half * eta)
 
-    def means(self, draws: Draws, profile: Mapping[str, float]) -> Array:
-        """The outcome's mean ``(draws,)`` for one person, or the probabilities ``(draws, levels)``."""
+    def means(self, draws: Draws, profile: Mapping[str, float], groups: Groups = "average") -> Array:
+        """The outcome's mean ``(draws,)`` for one person, or the probabilities ``(draws, levels)``.
+
+        ``groups``: what is done with effects of groups and persons that the profile leaves out. ``average``:
+        they are zero; ``integrated``: the mean is averaged over their law, which under a link that is not
+        linear is another number, and the one of a population; ``new``: each draw has a new group's own.
+        """
         eta = self.predictor(draws, profile)
+        spread = None if groups == "average" else self.group_sd(draws, profile)
+        if spread is None:
+            return self._outcome(eta, draws)
+        shape = (len(eta), *(1,) * (eta.ndim - 1))
+        random = np.random.default_rng(_NODES)
+        if groups == "new":
+            return self._outcome(eta + spread.reshape(shape) * random.normal(size=eta.shape), draws)
+        if eta.ndim > 1:  # an effect of each class: points of a plane, the same for every draw
+            nodes = random.normal(size=(_NODES, eta.shape[1]))
+            nodes, weights = np.concatenate([nodes, -nodes]), np.full(2 * _NODES, 0.5 / _NODES)
+        else:
+            nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+            weights = weights / weights.sum()
+        return np.asarray(
+            sum(
+                weight * self._outcome(eta + spread.reshape(shape) * node, draws)
+                for node, weight in zip(nodes, weights, strict=True)
+            )
+        )
+
+    def group_sd(self, draws: Draws, profile: Mapping[str, float]) -> Array | None:
+        """The sd ``(draws,)`` of the sum of all groups' effects that a profile leaves out, if there are any.
+
+        Of a group's intercept and slope ``a + bx`` it holds their correlation.
+        """
+        _, half = self.outcome_scale
+        found, sizes = None, {}
+        for effect in self.effects:
+            if not effect.term.group or effect.term.group in profile:
+                continue
+            size = self._size(effect, profile)
+            sd = draws[effect.spread_name] if effect.spread else np.asarray(self._stated_sd(effect))
+            sizes[effect.name] = part = np.ravel(sd) * size * half
+            square = part**2
+            if effect.leader:
+                rho = 2 * np.ravel(draws[correlation(effect.term)]) - 1
+                square = square + 2 * rho * part * sizes[effect.leader]
+            found = square if found is None else found + square
+        if found is None:
+            return None
+        return np.sqrt(np.maximum(np.broadcast_to(found, len(next(iter(draws.values())))), 0.0))
+
+    def _stated_sd(self, effect: Effect) -> float:
+        sd = effect.prior.numbers[-1] * effect.scale / self.outcome_scale[1]
+        return effect.unit if effect.is_standard else sd
+
+    def _size(self, effect: Effect, profile: Mapping[str, float]) -> float:
+        """What one effect of a group is multiplied by at a profile; 0 at a level that has none."""
+        for name, reduced in effect.term.categories:
+            if name != effect.term.group and reduced and not int(profile[name]):
+                return 0.0
+        pairs = zip(effect.numbers, effect.centres, strict=True)
+        return math.prod(float(n.value(_values(n, profile)) - c) for n, c in pairs) / effect.scale
+
+    def _outcome(self, eta: Array, draws: Draws) -> Array:
+        """Mean, or probabilities of levels, at a predictor."""
         if not self.thresholds:
             return self.family.inverse_link(eta)
         below = expit(draws[THRESHOLDS] - eta[:, None])

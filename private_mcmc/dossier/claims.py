@@ -17,7 +17,8 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
-from private_mcmc.dossier.record import StudyRecord, privacy_numbers, texts, warnings_of
+from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, privacy_numbers, texts, warnings_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields
 from private_mcmc.release.ledger.filter import Filter
@@ -47,16 +48,24 @@ class Check:
     why: str = ""
 
 
-def recomputed(study: StudyRecord) -> tuple[Check, ...]:
+def recomputed(record: ReleaseRecord) -> tuple[Check, ...]:
     """What a record claims, recomputed from its constants; not whether it is the record that was written."""
-    return (
-        checked("the privacy statement", lambda: _statement(study)),
-        checked("ε, δ and the risk at the target", lambda: _numbers(study)),
-        checked("the stages' prices", lambda: _stages(study)),
-        checked("the posterior's certificate", lambda: _certificate(study)),
-        checked("formula, schema, model and row bounds", lambda: _question(study)),
-        checked("the budget that the record tells of", lambda: _books(study)),
-    )
+    found = [
+        checked("the privacy statement", lambda: _statement(record)),
+        checked("ε, δ and the risk at the target", lambda: _numbers(record)),
+        checked("the budget that the record tells of", lambda: _books(record)),
+    ]
+    if isinstance(record, StudyRecord):
+        study = record
+        found[2:2] = [
+            checked("the stages' prices", lambda: _stages(study)),
+            checked("the posterior's certificate", lambda: _certificate(study)),
+            checked("formula, schema, model and row bounds", lambda: _question(study)),
+        ]
+    if isinstance(record, Query):
+        query = record
+        found[2:2] = [checked("question, sums and row bounds", lambda: _sums(query))]
+    return tuple(found)
 
 
 def checked(what: str, check: Callable[[], str]) -> Check:
@@ -79,7 +88,7 @@ def need(holds: bool, words: str) -> None:
         raise DeclarationError(words)
 
 
-def _statement(study: StudyRecord) -> str:
+def _statement(study: ReleaseRecord) -> str:
     found = verify_statement(study.statement)
     need(bool(found), found.reason)
     need(study.price.adjacency == study.adjacency, "the statement speaks of another adjacency.")
@@ -90,21 +99,26 @@ def _statement(study: StudyRecord) -> str:
     stated = [] if study.price.unit is None else [study.price.unit]
     need(_units(study) == stated, "the statement protects another unit than the rows declare.")
     price = study.price
-    own = price.argument.constants.get("temper")
-    weight = 1.0 if study.stages and study.guarantee == "run" else study.temper if own is None else own
-    need(close(study.temper, float(weight)), f"the weight of the likelihood is {weight}, not {study.temper}.")
+    if isinstance(study, StudyRecord):
+        _weight(study, price)
     meets = price.delta(study.epsilon) <= study.delta or price.epsilon(study.delta) <= study.epsilon
     need(meets, f"the statement does not meet ε = {at_most(study.epsilon)} at δ = {at_most(study.delta)}.")
     return found.reason
 
 
-def _units(study: StudyRecord) -> list[Unit]:
+def _weight(study: StudyRecord, price: Statement) -> None:
+    own = price.argument.constants.get("temper")
+    weight = 1.0 if study.stages and study.guarantee == "run" else study.temper if own is None else own
+    need(close(study.temper, float(weight)), f"the weight of the likelihood is {weight}, not {study.temper}.")
+
+
+def _units(study: ReleaseRecord) -> list[Unit]:
     """Whose rows were put together, as the row declaration of a record says."""
     found = [(name, one["person"]) for name, one in study.rows.items() if "person" in one]
     return [Unit(name, person["at_most"]) for name, person in found]
 
 
-def _is_for(study: StudyRecord, made: Statement, what: str) -> None:
+def _is_for(study: ReleaseRecord, made: Statement, what: str) -> None:
     """Raise ``DeclarationError`` unless a statement is for the record's number of rows."""
     counts = set(_counts(made))
     need(counts <= {study.n}, f"{what} is for {sorted(counts)} rows, not for {study.n}.")
@@ -127,7 +141,7 @@ def _counts(statement: Statement) -> Iterator[int]:
         yield from _counts(part)
 
 
-def _numbers(study: StudyRecord) -> str:
+def _numbers(study: ReleaseRecord) -> str:
     again, found = privacy_numbers(study.price, study.epsilon, study.delta), dict(study.privacy)
     wrong = [name for name in {**again, **found} if not close(found.get(name), again.get(name))]
     said = "; ".join(f"{name} is {again.get(name)}, not {found.get(name)}" for name in wrong)
@@ -249,7 +263,16 @@ def _question(study: StudyRecord) -> str:
     return "the model is the one that the formula gives"
 
 
-def _books(study: StudyRecord) -> str:
+def _sums(query: Query) -> str:
+    """That the question gives mechanism and row bounds of the record."""
+    again = query.mechanism.statement.of(query.price.mechanism or "")
+    need(close(query.statement, json.loads(json.dumps(again.to_dict()))), "the question has another price.")
+    rows = json.loads(json.dumps(query.analysis.rows.to_dict()))
+    need(rows == query.rows, "the row bounds are not those of the schema.")
+    return f"{len(query.found.sums)} families, {len(query.released)} sums"
+
+
+def _books(study: ReleaseRecord) -> str:
     """The charge that the record tells of, against the price of what was released."""
     books = study.ledger
     if books is None:

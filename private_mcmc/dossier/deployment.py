@@ -13,7 +13,7 @@ from pathlib import Path
 
 from private_mcmc.accounting.risk import whom
 from private_mcmc.data.schema import Schema, read_declaration
-from private_mcmc.dossier.record import StudyRecord, texts
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, texts
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import check_adjacency
@@ -64,7 +64,7 @@ def read_about(path: Path) -> Fields:
     return said
 
 
-def not_protected(study: StudyRecord) -> dict[str, str]:
+def not_protected(study: ReleaseRecord) -> dict[str, str]:
     """Everything that a release tells and no statement covers, by what it is."""
     what = "rows" if study.price.unit is None else "persons"
     number = f"n = {study.n:,}, the number of {what}"
@@ -79,11 +79,14 @@ def not_protected(study: StudyRecord) -> dict[str, str]:
             f"names, types, ranges, codes of missing values and {levels} levels of {len(fields)} fields, "
             "as declared: whether any row has a level is protected"
         )
-    asked = f"formula {study.formula!r}, family and priors" if study.formula else "the model's program"
+    asked = f"{study.subject}; ε, δ, cells and bins"
+    if isinstance(study, StudyRecord):
+        asked = f"formula {study.formula!r}, family and priors" if study.formula else "the model's program"
+        asked += "; ε, δ, guarantee and the plan"
     return {
         "number": number,
         "declarations": declared,
-        "question": f"{asked}; ε, δ, guarantee and the plan",
+        "question": asked,
         "refusals": "whether the table was refused: a cell, a shape or a file without a declared fate",
         "existence": f"that a run was made of {study.table or 'rows in memory'}, when, and what it cost",
         "time": "how long the run took, and what its machine's memory, caches and power show",

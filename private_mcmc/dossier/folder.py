@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from private_mcmc.dossier.page import page
-from private_mcmc.dossier.record import RECORD, StudyRecord, read_raw
+from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
 from private_mcmc.errors import OutputError, PrivateMCMCError
 from private_mcmc.files import NewFile, new_file, write_whole
 from private_mcmc.records import Fields
 from private_mcmc.report import Report
 
 PAGE, DRAWS, MODEL, SCHEMA, FOREST = "dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"
-FILES = (PAGE, DRAWS, MODEL, SCHEMA, FOREST)
+ANSWERS = "answers.csv"
+FILES = (PAGE, DRAWS, MODEL, SCHEMA, FOREST, ANSWERS)
 # What a run has released, while the record is not complete.
 RELEASE = "release.json"
 
@@ -34,7 +36,7 @@ class NewDossier:
         """Write what was released so far; it is on disk when this returns."""
         kept_in(self._place, release)
 
-    def write(self, study: StudyRecord) -> None:
+    def write(self, study: ReleaseRecord) -> None:
         """Write the record, then all that is made from it."""
         self._record.write(study.to_json())
         finish(self._place, study)
@@ -71,7 +73,7 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
                 one.rmdir()
 
 
-def finish(folder: Path, study: StudyRecord) -> None:
+def finish(folder: Path, study: ReleaseRecord) -> None:
     """Write what is made from the record, and their hashes into it; may be done again if interrupted."""
     try:
         for name in (RECORD, *FILES):
@@ -101,18 +103,41 @@ def is_raw(folder: Path) -> bool:
     return (folder / RELEASE).exists() and not (record.exists() and record.stat().st_size)
 
 
-def contents(study: StudyRecord) -> dict[str, bytes]:
+def contents(record: ReleaseRecord) -> dict[str, bytes]:
     """All files but the record, by name."""
-    found = {PAGE: page(study).to_html().encode()}
-    if study.draws:
-        found[DRAWS] = netcdf(study)
-    if study.model:
-        found[MODEL] = study.model.encode()
-    if study.schema:
-        found[SCHEMA] = schema_text(study).encode()
-    if (forest := forest_of(study)) is not None:
+    found = {PAGE: page_of(record).to_html().encode()}
+    if record.schema:
+        found[SCHEMA] = schema_text(record).encode()
+    if isinstance(record, Query):
+        found[ANSWERS] = record.to_csv().encode()
+    if not isinstance(record, StudyRecord):
+        return found
+    if record.draws:
+        found[DRAWS] = netcdf(record)
+    if record.model:
+        found[MODEL] = record.model.encode()
+    if (forest := forest_of(record)) is not None:
         found[FOREST] = forest
     return found
+
+
+def page_of(record: ReleaseRecord) -> Report:
+    """The page of a record of any kind."""
+    if isinstance(record, Query):
+        return record.report()
+    if not isinstance(record, StudyRecord):
+        raise TypeError(f"{type(record).__name__}: has no page")
+    return page(record)
+
+
+def load_record(folder: str | Path) -> Study | Query:
+    """The record in a folder, a study's or a query's.
+
+    Raises:
+        DeclarationError: as ``Study.load``.
+    """
+    raw = read_raw(folder)
+    return checked_record(Query, raw, folder) if "kind" in raw else checked_record(Study, raw, folder)
 
 
 def forest_of(study: StudyRecord) -> bytes | None:
@@ -124,7 +149,7 @@ def forest_of(study: StudyRecord) -> bytes | None:
     return png(forest)
 
 
-def schema_text(study: StudyRecord) -> str:
+def schema_text(study: ReleaseRecord) -> str:
     """The text of ``schema.yaml``."""
     import yaml
 

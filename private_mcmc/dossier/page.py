@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from textwrap import shorten
@@ -15,7 +16,7 @@ from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.deployment import not_protected
-from private_mcmc.dossier.record import StudyRecord, texts
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, texts
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning.frontier import elements
 from private_mcmc.records import Fields
@@ -46,50 +47,72 @@ _STATED = "(stated, not proved)"
 
 def page(study: StudyRecord, prob: float = 0.9) -> Report:
     """All blocks; a function of the record alone, so that it can be made again to check a page."""
+    chosen = "The schema's bounds and levels, the formula, the priors"
+    if not study.formula:
+        chosen = "The model, its public arguments and the bounds of the rows"
+    folded: list[Block] = []
+    if study.certificate is not None:
+        certificate = Statement.from_dict(study.certificate)
+        folded.append(Details("The posterior's certificate", (Code(certificate.summary(study.delta)),)))
+    if study.model:
+        folded.append(Details("The NumPyro model that ran", (Code(study.model),)))
+    return sections(
+        study,
+        study.formula or study.table or "a private run",
+        [*results(study, prob), *widening(study)],
+        [_question(study), _columns(study), Heading("Plan and error"), *accuracy(study)],
+        _limits(study),
+        chosen,
+        folded,
+    )
+
+
+def sections(
+    record: ReleaseRecord,
+    title: str,
+    found: Sequence[Block],
+    asked: Sequence[Block],
+    limits: Sequence[str],
+    chosen: str,
+    folded: Sequence[Block] = (),
+) -> Report:
+    """What every dossier says around what was ``found`` and ``asked``; ``chosen``: without looking."""
     blocks: list[Block] = [
-        _verdict(study),
+        _verdict(record),
         Heading("Results"),
-        *results(study, prob),
-        *widening(study),
+        *found,
         Heading("What can be learnt about one person"),
-        Text(in_words(study.risk, check_adjacency(study.adjacency), study.price.unit)),
-        picture(study.risk),
+        Text(in_words(record.risk, check_adjacency(record.adjacency), record.price.unit)),
+        picture(record.risk),
         Heading("What was asked"),
-        _question(study),
-        _columns(study),
-        Heading("Plan and error"),
-        *accuracy(study),
+        *asked,
         Heading("What was spent, and what is left"),
-        *_ledger(study),
+        *_ledger(record),
         Heading("Limits"),
-        *(Text(f"• {line}") for line in _limits(study)),
-        Table(("not protected", "what a reader learns of it"), tuple(not_protected(study).items())),
+        *(Text(f"• {line}") for line in limits),
+        Table(("not protected", "what a reader learns of it"), tuple(not_protected(record).items())),
         Heading("For a person to confirm"),
         Text("No program can check these. The statement holds if all of them are true."),
-        Form(_sentences(study), ("name and role", "place and date", "signature")),
+        Form(_sentences(record, chosen), ("name and role", "place and date", "signature")),
         Heading("How to check this page"),
         Text(
             "On any machine, without the table, in the folder of this page. Every privacy number is "
             "recomputed from the record, the page is made again and compared."
         ),
-        Code("private-mcmc verify ." + (" --ledger LEDGER" if study.ledger else "")),
-        Facts((("fingerprint", f"`{study.fingerprint}`"), ("made", study.created), *_versions(study))),
-        argument(study.price, study.delta),
-        Details("The privacy curve", (Plots((curve(study.price, (study.epsilon, study.delta)),)),)),
+        Code("private-mcmc verify ." + (" --ledger LEDGER" if record.ledger else "")),
+        Facts((("fingerprint", f"`{record.fingerprint}`"), ("made", record.created), *_versions(record))),
+        argument(record.price, record.delta),
+        Details("The privacy curve", (Plots((curve(record.price, (record.epsilon, record.delta)),)),)),
+        *folded,
     ]
-    if study.certificate is not None:
-        certificate = Statement.from_dict(study.certificate)
-        blocks.append(Details("The posterior's certificate", (Code(certificate.summary(study.delta)),)))
-    if study.model:
-        blocks.append(Details("The NumPyro model that ran", (Code(study.model),)))
-    return Report(f"Dossier: {study.formula or study.table or 'a private run'}", tuple(blocks))
+    return Report(f"Dossier: {title}", tuple(blocks))
 
 
-def _whom(study: StudyRecord) -> str:
+def _whom(study: ReleaseRecord) -> str:
     return whom(check_adjacency(study.adjacency), study.price.unit)
 
 
-def _verdict(study: StudyRecord) -> Verdict:
+def _verdict(study: ReleaseRecord) -> Verdict:
     target = f"ε = {at_most(study.epsilon)} at δ = {at_most(study.delta)}"
     if study.seeded:
         return Verdict(
@@ -150,11 +173,20 @@ def _sites(study: StudyRecord, prob: float) -> list[Block]:
     return blocks
 
 
+def of_whom(study: ReleaseRecord) -> list[tuple[str, Cell]]:
+    """The table and its public size."""
+    rows = "rows" if study.price.unit is None else "persons"
+    return [("table", study.table or "rows in memory"), (rows, study.n)]
+
+
+def protection(study: ReleaseRecord) -> list[tuple[str, Cell]]:
+    """Who is protected, and how well."""
+    target = f"ε = {at_most(study.epsilon)}, δ = {at_most(study.delta)}, {study.adjacency}"
+    return [("who is protected", _whom(study)), ("target", target)]
+
+
 def _question(study: StudyRecord) -> Facts:
-    items: list[tuple[str, Cell]] = [
-        ("table", study.table or "rows in memory"),
-        ("rows" if study.price.unit is None else "persons", study.n),
-    ]
+    items = of_whom(study)
     if study.formula:
         items += [
             ("formula", study.formula if "`" in study.formula else f"`{study.formula}`"),
@@ -167,10 +199,7 @@ def _question(study: StudyRecord) -> Facts:
             f"{name} = {shorten(str(value), 60, placeholder=' …')}" for name, value in study.arguments.items()
         )
         items += [("its public arguments", "; ".join(given))] if study.arguments else []
-    items += [
-        ("who is protected", _whom(study)),
-        ("target", f"ε = {at_most(study.epsilon)}, δ = {at_most(study.delta)}, {study.adjacency}"),
-    ]
+    items += protection(study)
     certified = study.guarantee == "posterior"
     items += [("guarantee", "the run and the posterior" if certified else "the run, with its noise")]
     if study.temper != 1:
@@ -187,10 +216,15 @@ def _columns(study: StudyRecord) -> Table:
         return Table(("column", "what a row may hold (enforced)"), rows)
     schema = Schema.from_dict(texts(study.schema))
     names = study.design.formula.fields if study.formula else tuple(schema.by_name)
+    return columns_of(schema, [name for name in names if identifier(name) in study.rows])
+
+
+def columns_of(schema: Schema, names: Sequence[str]) -> Table:
+    """What a cell of these fields may be."""
     found: list[tuple[Cell, ...]] = []
     for name in names:
         field = schema.by_name[name]
-        if not field.is_used or identifier(name) not in study.rows:
+        if not field.is_used:
             continue
         if field.is_category:
             labels = [level.label for level in field.all_levels]
@@ -223,7 +257,7 @@ def _fate(word: str) -> str:
     return words.get(word, f"as {word}")
 
 
-def _ledger(study: StudyRecord) -> list[Block]:
+def _ledger(study: ReleaseRecord) -> list[Block]:
     books = study.ledger
     if books is None:
         return [Note("Nothing keeps count: what other runs tell about the same people adds up.", "unsure")]
@@ -243,10 +277,7 @@ def _ledger(study: StudyRecord) -> list[Block]:
     ]
 
 
-def _sentences(study: StudyRecord) -> tuple[str, ...]:
-    chosen = "The schema's bounds and levels, the formula, the priors"
-    if not study.formula:
-        chosen = "The model, its public arguments and the bounds of the rows"
+def _sentences(study: ReleaseRecord, chosen: str) -> tuple[str, ...]:
     found = [
         f"{chosen}, ε and δ were chosen without looking at the private table.",
         _who_is_who(study),
@@ -262,7 +293,7 @@ def _sentences(study: StudyRecord) -> tuple[str, ...]:
     return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))
 
 
-def _who_is_who(study: StudyRecord) -> str:
+def _who_is_who(study: ReleaseRecord) -> str:
     unit = study.price.unit
     if unit is None:
         return "No person has more than one row in the table."
@@ -284,8 +315,7 @@ def _limits(study: StudyRecord) -> list[str]:
             "not be private: publish nothing that was computed from the table without noise."
         )
     found += [
-        f"{'One row' if study.price.unit is None else 'One person'} is protected; what is true of two people "
-        f"together is protected at {_of_two(study)}.",
+        of_two(study),
         "Intervals assume that the model is about right and hold the noise that was added; errors are "
         "estimates, no theorem covers them.",
         "The predicted error is an average over coefficients, for rows as ranges and priors make them. What "
@@ -296,7 +326,14 @@ def _limits(study: StudyRecord) -> list[str]:
     return found
 
 
-def _of_two(study: StudyRecord) -> str:
+def of_two(study: ReleaseRecord) -> str:
+    """How well two people together are protected."""
+    who = "One row" if study.price.unit is None else "One person"
+    together = "what is true of two people together is protected at"
+    return f"{who} is protected; {together} {_epsilon_of_two(study)}."
+
+
+def _epsilon_of_two(study: ReleaseRecord) -> str:
     try:
         # Two persons are to one as two rows are to one, whatever the curves are of.
         found = group(replace(study.price, parts=(), unit=None), 2).epsilon(study.delta)
@@ -305,7 +342,7 @@ def _of_two(study: StudyRecord) -> str:
     return f"ε = {at_most(found)} (same δ)"
 
 
-def _versions(study: StudyRecord) -> tuple[tuple[str, Cell], ...]:
+def _versions(study: ReleaseRecord) -> tuple[tuple[str, Cell], ...]:
     shown = ", ".join(f"{name} {version}" for name, version in study.versions.items())
     drawn = ", ".join(f"{name}: {value}" for name, value in study.randomness.items()) or "not recorded"
     return (("versions", f"private-mcmc {study.library}, {shown}"), ("randomness", drawn))

@@ -55,8 +55,8 @@ _SEAL = ("fingerprint", "files")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class StudyRecord:
-    """What is kept of one released run. Every value in it is public or released.
+class ReleaseRecord:
+    """What is kept of every release. All values in it are public or released.
 
     Attributes:
         version: of this record's form.
@@ -65,32 +65,16 @@ class StudyRecord:
         table: the table's name, as it was given.
         schema: the Table Schema descriptor; empty where rows were declared without one.
         rows: the row domains that were enforced, by column.
-        formula: as stated; empty for a model of the user's own.
-        family: of the outcome; empty for a model of the user's own.
-        priors: as stated.
-        model: source of the NumPyro model that ran, where it is known.
-        arguments: public arguments of the model.
-        norm: bound of the norm of a row's design, where it is known.
         epsilon: of the target.
         delta: of the target.
         adjacency: of the target.
         n: number of rows, or its public bound.
-        guarantee: ``run`` or ``posterior``.
-        temper: weight of the likelihood.
-        predicted: the error that was predicted before anything was spent; ``None`` without a plan.
-        expected: the error that the releases themselves tell of.
-        stages: of a plan, each with its name and its price; of one that was stopped also what it released.
-        stopped: whether its owner bought no more than these of a plan.
         statement: what the release cost, with its argument.
-        certificate: of the posterior, under ``guarantee="posterior"``.
         privacy: the statement's numbers at the target, and what they mean to one person.
         ledger: what was spent before and is left; ``None`` where nothing kept count.
-        warnings: what was said before the run, and what its fit does not explain of the releases.
+        warnings: what was said before, and what is to be known of what came out.
         versions: of the libraries that ran.
-        randomness: where the run's keys came from.
-        chains: number of chains, of which ``draws`` has one after the other.
-        draws: of the model's sites; empty where expectations were released.
-        expectations: released noised expectations; empty where states were released.
+        randomness: where the keys came from.
     """
 
     version: int = _VERSION
@@ -99,37 +83,30 @@ class StudyRecord:
     table: str
     schema: Fields
     rows: Fields
-    formula: str
-    family: str
-    priors: tuple[str, ...]
-    model: str
-    arguments: PublicArguments
-    norm: float | None
     epsilon: float
     delta: float
     adjacency: str
     n: int
-    guarantee: str
-    temper: float
-    predicted: Fields | None
-    expected: Fields | None
-    stages: tuple[Fields, ...]
-    stopped: bool
     statement: Fields
-    certificate: Fields | None
     privacy: Fields
     ledger: Fields | None
     warnings: tuple[str, ...]
     versions: Mapping[str, str]
     randomness: Mapping[str, str]
-    chains: int
-    draws: Fields
-    expectations: Fields
 
     def __repr__(self) -> str:
-        asked = self.formula or "a model of the user's own"
         price = f"ε = {at_most(self.epsilon, 6)} at δ = {at_most(self.delta, 6)}"
-        return f"<{type(self).__name__} of {self.table}: {asked}; {price}>"
+        return f"<{type(self).__name__} of {self.table}: {self.subject}; {price}>"
+
+    @property
+    def subject(self) -> str:
+        """What was asked, in a few words."""
+        raise NotImplementedError
+
+    @property
+    def claims(self) -> str:
+        """A mark of what the record says besides its statement, which the charge in a ledger has too."""
+        raise NotImplementedError
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -163,11 +140,6 @@ class StudyRecord:
         return Statement.from_dict(self.statement)
 
     @property
-    def passes(self) -> float:
-        """How often all rows were gone through, by the public schedule: what a run costs a cluster."""
-        return passes(self.price)
-
-    @property
     def risk(self) -> Risk:
         """What the release means to one person, as it was recorded."""
         return Risk(**self.privacy["risk"])
@@ -177,6 +149,62 @@ class StudyRecord:
         """Whether the caller chose the randomness: then nothing here is private."""
         lines = self.price.argument.assumptions
         return self.randomness.get("source") == "caller" or NOT_PRIVATE in lines
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class StudyRecord(ReleaseRecord):
+    """What is kept of one released run.
+
+    Attributes: those of :class:`ReleaseRecord`, and
+        formula: as stated; empty for a model of the user's own.
+        family: of the outcome; empty for a model of the user's own.
+        priors: as stated.
+        model: source of the NumPyro model that ran, where it is known.
+        arguments: public arguments of the model.
+        norm: bound of the norm of a row's design, where it is known.
+        guarantee: ``run`` or ``posterior``.
+        temper: weight of the likelihood.
+        predicted: the error that was predicted before anything was spent; ``None`` without a plan.
+        expected: the error that the releases themselves tell of.
+        stages: of a plan, each with its name and its price; of one that was stopped also what it released.
+        stopped: whether its owner bought no more than these of a plan.
+        certificate: of the posterior, under ``guarantee="posterior"``.
+        chains: number of chains, of which ``draws`` has one after the other.
+        draws: of the model's sites; empty where expectations were released.
+        expectations: released noised expectations; empty where states were released.
+    """
+
+    formula: str
+    family: str
+    priors: tuple[str, ...]
+    model: str
+    arguments: PublicArguments
+    norm: float | None
+    guarantee: str
+    temper: float
+    predicted: Fields | None
+    expected: Fields | None
+    stages: tuple[Fields, ...]
+    stopped: bool
+    certificate: Fields | None
+    chains: int
+    draws: Fields
+    expectations: Fields
+
+    @property
+    def subject(self) -> str:
+        """The formula."""
+        return self.formula or "a model of the user's own"
+
+    @property
+    def claims(self) -> str:
+        """A mark of rows, weight and certificate."""
+        return mark_of_claims(self.rows, self.temper, self.certificate)
+
+    @property
+    def passes(self) -> float:
+        """How often all rows were gone through, by the public schedule: what a run costs a cluster."""
+        return passes(self.price)
 
     @cached_property
     def design(self) -> Design:
@@ -227,7 +255,7 @@ class StudyRecord:
         return draws_tree(draws, attributes)
 
 
-Kind = TypeVar("Kind", bound=StudyRecord)
+Kind = TypeVar("Kind", bound=ReleaseRecord)
 
 
 def checked_record(kind: type[Kind], raw: Record, place: object) -> Kind:
@@ -240,9 +268,10 @@ def checked_record(kind: type[Kind], raw: Record, place: object) -> Kind:
     try:
         if record.get("version") != _VERSION:
             raise DeclarationError(f"is not of the form that this library reads, version {_VERSION}.")
-        check_types(StudyRecord, record)
+        check_types(kind, record)
         check_values(record)
-        made = kind(**record | {name: tuple(record[name]) for name in ("priors", "warnings", "stages")})
+        lists = ("priors", "warnings", "stages", "released")
+        made = kind(**record | {name: tuple(record[name]) for name in lists if name in record})
         try:
             passes(made.price)
         except (TypeError, LookupError, ArithmeticError):

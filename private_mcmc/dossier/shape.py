@@ -189,13 +189,18 @@ def check_values(record: Record) -> None:
     """Raise ``DeclarationError`` for a target, counts, probabilities or draws that no run has."""
     Target(record["epsilon"], record["delta"], check_adjacency(record["adjacency"]))
     check_count("n", record["n"])
+    told = record["privacy"]["risk"]
+    if not (0 <= told["right"] <= 1 and 0 <= told["chance"] <= 1):
+        raise DeclarationError("privacy: a probability is not between 0 and 1.")
+    if "draws" in record:
+        _check_draws(record)
+
+
+def _check_draws(record: Record) -> None:
     check_count("chains", record["chains"])
     checked_guarantee(record["guarantee"])
     if not 0 < record["temper"] < math.inf:
         raise DeclarationError("temper: not a positive number.")
-    told = record["privacy"]["risk"]
-    if not (0 <= told["right"] <= 1 and 0 <= told["chance"] <= 1):
-        raise DeclarationError("privacy: a probability is not between 0 and 1.")
     lengths = {len(_numbers(f"draws of {name!r}", values)) for name, values in record["draws"].items()}
     if len(lengths) > 1 or any(count % record["chains"] or not count for count in lengths):
         raise DeclarationError(f"draws: not equally many of every site in {record['chains']} chains.")

@@ -16,6 +16,7 @@ import numpy as np
 
 from private_mcmc.dossier.claims import Check, Skipped, checked, close, need, recomputed
 from private_mcmc.dossier.folder import (
+    ANSWERS,
     DRAWS,
     FILES,
     FOREST,
@@ -25,10 +26,11 @@ from private_mcmc.dossier.folder import (
     digest,
     forest_of,
     netcdf,
+    page_of,
     schema_text,
 )
-from private_mcmc.dossier.page import page
-from private_mcmc.dossier.record import RECORD, StudyRecord, checked_record, mark_of_claims, read_raw
+from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
 from private_mcmc.dossier.signature import check_signature
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import RECORDED, read_whole
@@ -47,6 +49,7 @@ _PLACE = re.compile(r'\b(?:d|points|x|y|x1|x2|y1|y2|width|height|transform|viewB
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 # Of coordinates, in points: libraries of other machines place labels a little differently.
 _POINTS = 0.5
+_COPIES = "model.py, schema.yaml and answers.csv"
 _DRAWINGS = "drawings of the page, and forest.png"
 _LEDGER, _SIGNATURE = "the ledger", "a signature"
 _ALONE = (
@@ -132,10 +135,11 @@ def verify_dossier(
         raise DeclarationError(f"{folder}: no dossier; name the folder that fit or run wrote.")
     try:
         raw = read_raw(place)
-        study = checked_record(StudyRecord, raw, place / RECORD)
+        kind: type[ReleaseRecord] = Query if "kind" in raw else StudyRecord
+        study = checked_record(kind, raw, place / RECORD)
     except DeclarationError as error:
         return DossierCheck(str(folder), (Check("the record", "differs", str(error)),))
-    made = cache(lambda: page(study).to_html())
+    made = cache(lambda: page_of(study).to_html())
     read = cache(lambda name: read_whole(place / name, RECORDED, links=False))
     anchors = {
         "the fingerprint on the signed page": (_SIGNATURE, lambda: _signed(study, fingerprint)),
@@ -151,7 +155,7 @@ def verify_dossier(
         *recomputed(study),
     ]
     copies: Iterable[tuple[str, Callable[[], str]]] = (
-        ("model.py and schema.yaml", lambda: _copies(study, read)),
+        (_COPIES, lambda: _copies(study, read)),
         ("draws.nc against the record", lambda: _draws(study, read)),
         ("the page, made again", lambda: _page(study, read, made)),
         (_DRAWINGS, lambda: _drawings(study, read, made)),
@@ -168,12 +172,12 @@ def verify_dossier(
     return DossierCheck(str(folder), (*found, *outside), tuple(dict.fromkeys(reversed(known))))
 
 
-def _fingerprint(study: StudyRecord, raw: Fields) -> str:
+def _fingerprint(study: ReleaseRecord, raw: Fields) -> str:
     need(raw.get("fingerprint") == study.fingerprint, "the record was changed after it was written.")
     return f"{study.fingerprint[:16]}…: compare it with the one on the signed page"
 
 
-def _signed(study: StudyRecord, fingerprint: str | None) -> str:
+def _signed(study: ReleaseRecord, fingerprint: str | None) -> str:
     if fingerprint is None:
         raise Skipped("give --fingerprint, from the page that was signed")
     need(fingerprint.strip() == study.fingerprint, "another record was signed.")
@@ -183,12 +187,15 @@ def _signed(study: StudyRecord, fingerprint: str | None) -> str:
 Read = Callable[[str], bytes]
 
 
-def _files(place: Path, raw: Fields, study: StudyRecord, read: Read) -> str:
+def _files(place: Path, raw: Fields, study: ReleaseRecord, read: Read) -> str:
     listed = raw.get("files")
     if not isinstance(listed, Mapping):
         raise DeclarationError(f"the dossier is not complete: `private-mcmc report {place}` writes the rest.")
-    wanted = {PAGE} | ({DRAWS} if study.draws else set()) | ({MODEL} if study.model else set())
-    wanted |= {SCHEMA} if study.schema else set()
+    wanted = {PAGE} | ({SCHEMA} if study.schema else set())
+    if isinstance(study, StudyRecord):
+        wanted |= ({DRAWS} if study.draws else set()) | ({MODEL} if study.model else set())
+    else:
+        wanted |= {ANSWERS}
     wanted |= {name for name in FILES if (place / name).exists()}
     need(wanted <= set(listed), f"without a hash: {sorted(wanted - set(listed))}.")
     need(set(listed) <= set(FILES), f"{sorted(set(listed) - set(FILES))[:3]}: no files of a dossier.")
@@ -197,17 +204,19 @@ def _files(place: Path, raw: Fields, study: StudyRecord, read: Read) -> str:
     return f"{len(listed)} files"
 
 
-def _copies(study: StudyRecord, read: Read) -> str:
-    if study.model:
+def _copies(study: ReleaseRecord, read: Read) -> str:
+    if isinstance(study, Query):
+        need(read(ANSWERS) == study.to_csv().encode(), f"{ANSWERS} is not what the record answers.")
+    if isinstance(study, StudyRecord) and study.model:
         need(read(MODEL) == study.model.encode(), f"{MODEL} is not the model of the record.")
     if study.schema:
         need(read(SCHEMA) == schema_text(study).encode(), f"{SCHEMA} is not the schema of the record.")
     return "as in the record"
 
 
-def _draws(study: StudyRecord, read: Read) -> str:
+def _draws(study: ReleaseRecord, read: Read) -> str:
     """The file against one that is made again, part by part; nothing is unpacked whose shape is another."""
-    if not study.draws:
+    if not isinstance(study, StudyRecord) or not study.draws:
         raise Skipped("no draws were released")
     import h5py
 
@@ -264,7 +273,7 @@ def _compare_attributes(there: Any, here: Any, place: str) -> None:
         need(repr(found) == repr(wanted), f"{place}: attribute {name!r}.")
 
 
-def _page(study: StudyRecord, read: Read, made: Callable[[], str]) -> str:
+def _page(study: ReleaseRecord, read: Read, made: Callable[[], str]) -> str:
     same = _SVG.sub("", read(PAGE).decode()) == _SVG.sub("", made())
     here = version("private-mcmc")
     other = (
@@ -274,14 +283,14 @@ def _page(study: StudyRecord, read: Read, made: Callable[[], str]) -> str:
     return "words and numbers"
 
 
-def _drawings(study: StudyRecord, read: Read, made: Callable[[], str]) -> str:
+def _drawings(study: ReleaseRecord, read: Read, made: Callable[[], str]) -> str:
     there, here = _SVG.findall(read(PAGE).decode()), _SVG.findall(made())
     same = len(there) == len(here) and all(map(_alike, there, here))
     drawn_by, this = study.versions.get("matplotlib"), version("matplotlib")
     if not same and drawn_by != this:
         raise Skipped(f"not compared: by its record matplotlib {drawn_by} drew them, and this is {this}")
     need(same, "a drawing is not that of the record.")
-    forest = forest_of(study)
+    forest = forest_of(study) if isinstance(study, StudyRecord) else None
     if forest is not None and read(FOREST) != forest:
         raise Skipped(f"{FOREST} was drawn elsewhere: `private-mcmc summary --forest` draws it again")
     return f"{len(here)} drawings"
@@ -299,7 +308,7 @@ def _alike(one: str, other: str) -> bool:
     return all(abs(float(first) - float(second)) <= _POINTS for first, second in pairs)
 
 
-def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
+def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
     if study.ledger is None and ledger is not None:
         raise DeclarationError("by its record this run was charged to no ledger.")
     if study.ledger is None:
@@ -323,10 +332,8 @@ def _charge(study: StudyRecord, ledger: Ledger | None) -> str:
     same = _paid_for(charge.statement) == _paid_for(study.statement)
     need(same, "the charge was made for another statement than that of the release.")
     _, marked, said = charge.model.rpartition(", claims ")
-    claims = mark_of_claims(study.rows, study.temper, study.certificate)
-    need(
-        not marked or said == claims, "rows, weight or certificate are not those of the run that was charged."
-    )
+    claimed = not marked or said == study.claims
+    need(claimed, "rows, weight, certificate or question are not those of the run that was charged.")
     words = "of this charge the ledger knows " + ("another dossier." if charge.dossiers else "no dossier.")
     need(study.fingerprint in charge.dossiers, words)
     cost = state.dataset(charge.dataset).filter.cost(study.price)

@@ -223,9 +223,35 @@ def plan_fit(
     progress_bar: bool = True,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
+    check_apart(table, public_rows)
+    columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n)
+    bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
+    own = target if bounds is None else bounds.rest
+    if bounds is not None and public_rows is not None:
+        raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
+    public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
+    made = plan(
+        asked.model,
+        asked.rows,
+        own,
+        n=rows,
+        guarantee=guarantee,
+        model_args=asked.public(rows),
+        max_error=max_error,
+        public_rows=public,
+        coefficients=asked.coefficients,
+        progress_bar=progress_bar,
+    )
+    made = made if bounds is None else bounds.beside(made)
+    return Planned(asked, made, table, columns, marks, bounds)
+
+
+def read_for(
+    table: object, asked: Question, epsilon: float, delta: float | None, adjacency: Adjacency, n: int | None
+) -> tuple[Fields, Marks, int, Target]:
+    """The columns, curator-side, with their marks, the public number of rows, and the target."""
     if n is not None:
         check_count("n", n)
-    check_apart(table, public_rows)
     target = Target(epsilon, small_delta(1) if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
         raise DeclarationError(
@@ -252,25 +278,7 @@ def plan_fit(
         refuse_changed(table, marks)
     if delta is None:
         target = replace(target, delta=small_delta(rows))
-    bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
-    own = target if bounds is None else bounds.rest
-    if bounds is not None and public_rows is not None:
-        raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
-    public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
-    made = plan(
-        asked.model,
-        asked.rows,
-        own,
-        n=rows,
-        guarantee=guarantee,
-        model_args=asked.public(rows),
-        max_error=max_error,
-        public_rows=public,
-        coefficients=asked.coefficients,
-        progress_bar=progress_bar,
-    )
-    made = made if bounds is None else bounds.beside(made)
-    return Planned(asked, made, table, columns, marks, bounds)
+    return columns, marks, rows, target
 
 
 def with_plan(table: object, asked: Question, made: Plan) -> Planned:
@@ -470,7 +478,7 @@ def fit(
         >>> [coefficient.name for coefficient in study.answers().summary()]
         ['Intercept', 'age']
     """
-    asked = question(_schema_of(schema), formula, family=family, priors=priors, model=model)
+    asked = question(schema_of(schema), formula, family=family, priors=priors, model=model)
     Bookkeeping(ledger, dataset)  # refuses one without the other
     planned = plan_fit(
         table,
@@ -550,7 +558,7 @@ def resume(
     return ready.carried_out(books, progress_bar, keep, look, (bought, history))
 
 
-def _schema_of(given: object) -> Schema:
+def schema_of(given: object) -> Schema:
     """A schema or the path of its file; raises ``DeclarationError`` for anything else."""
     if isinstance(given, Schema):
         return given

@@ -18,7 +18,8 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import RELEASE, Study
-from private_mcmc.dossier.record import texts
+from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.record import checked_record, texts
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import RECORDED, read_whole
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
@@ -176,7 +177,7 @@ def _value(stage: Stage, values: Any) -> Any:
     return values if isinstance(stage, PathStage) else stage.mechanism.released(values)
 
 
-def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Report:
+def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:
     """The study of a run that was stopped after its last stage; of one stopped before, what it released.
 
     With the ``ledger`` that was charged, a run that was stopped before its last stage ends there: what it has
@@ -190,6 +191,8 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
     Raises:
         DeclarationError: for a file that is no release, or was made with another model or library.
     """
+    if (query := _query(folder / RELEASE)) is not None:
+        return query
     raw = RawRelease.load(folder)
     plan = raw.planned(model)
     history, stage = ((), None) if plan is None else raw.history(plan)
@@ -211,6 +214,15 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
     driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
     driver.recall(outcome, charge)
     return driver.kept(raw.about)
+
+
+def _query(place: Path) -> Query | None:
+    """What a query released, which is its whole record, if the file holds that."""
+    try:
+        raw = json.loads(read_whole(place, RECORDED, links=False).decode())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return checked_record(Query, raw, place) if isinstance(raw, dict) and "kind" in raw else None
 
 
 def _end(ledger: Ledger, charge: Fields) -> None:

@@ -30,15 +30,18 @@ from private_mcmc.release.released import (
     ReleasedValue,
     curator_side,
 )
+from private_mcmc.release.sums import Contribution, Family, Sums, SumsPlan, plan_sums
 
 __all__ = [
     "Balance",
+    "Contribution",
     "Counts",
     "CountsPlan",
     "Curator",
     "CuratorOnly",
     "Expectations",
     "ExpectationsPlan",
+    "Family",
     "Filter",
     "GaussianNoise",
     "LaplaceNoise",
@@ -50,6 +53,8 @@ __all__ = [
     "SecondMoments",
     "SecondMomentsPlan",
     "StateGrid",
+    "Sums",
+    "SumsPlan",
     "curator_side",
     "floored",
     "gaussian_noise",
@@ -58,6 +63,7 @@ __all__ = [
     "plan_counts",
     "plan_expectations",
     "plan_second_moments",
+    "plan_sums",
     "state_grid",
     "variance",
 ]

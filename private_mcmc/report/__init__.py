@@ -17,6 +17,7 @@ from private_mcmc.report.blocks import Rule as Rule
 from private_mcmc.report.blocks import Table as Table
 from private_mcmc.report.blocks import Text as Text
 from private_mcmc.report.blocks import Verdict as Verdict
+from private_mcmc.report.blocks import as_csv as as_csv
 from private_mcmc.report.blocks import at_least as at_least
 from private_mcmc.report.blocks import at_most as at_most
 from private_mcmc.report.blocks import floats as floats

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from itertools import groupby
@@ -75,6 +77,15 @@ class Table:
                 raise DeclarationError(
                     f"table {self.title!r}: {len(row)} cells under {len(self.columns)} columns."
                 )
+
+
+def as_csv(lines: Sequence[Mapping[str, object]]) -> str:
+    """Lines with the same columns as the text of a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
 
 
 # Rows of one group, such as the levels of a category, that are shown unless all are asked for.

@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.records import plain
-from private_mcmc.release import plan_counts, plan_second_moments
+from private_mcmc.release import Family, plan_counts, plan_second_moments, plan_sums
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement
 from tests.zoo.linear import linear
@@ -100,11 +100,15 @@ def releases() -> Mapping[str, acc.Statement]:
     found = {name: _decided(kernel, release) for name, release in expectations.items()}
     for adjacency in ("replace_one", "add_remove", "zero_out"):
         counts = plan_counts(0.3, cells=4, adjacency=adjacency)
+        sums = plan_sums(
+            0.3, (Family("levels", 4), Family("age", 2, 2, 1.5)), num_rows=N, adjacency=adjacency
+        )
         moments = plan_second_moments(0.2, radius=1.5, dim=3, num_rows=N, adjacency=adjacency)
         path = acc.langevin_statement(every_statement.schedule(adjacency=adjacency, num_steps=20))
         stages = (counts.statement.of("counts"), moments.statement.of("moments"), path.of("path"))
         found |= {
             f"counts, {adjacency}": counts.statement,
+            f"sums by cell, {adjacency}": sums.statement,
             f"second moments, {adjacency}": moments.statement,
             f"stages of a plan, {adjacency}": acc.adaptive(1.2, adjacency, stages),
             f"a plan's budget, {adjacency}": acc.adaptive(1.2, adjacency, ()),

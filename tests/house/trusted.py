@@ -16,6 +16,7 @@ ROOTS = (
     "private_mcmc/inference/execute_plan.py",
     "private_mcmc/inference/bookkeeping.py",
     "private_mcmc/inference/columns.py",
+    "private_mcmc/inference/sums.py",
 )
 # Words and numbers for people, plans that only propose stages, and records of what was released.
 UNTRUSTED = (

@@ -18,11 +18,14 @@ from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Pair
 from private_mcmc.preflight.refute.pairs import PublicRow
 from private_mcmc.release import (
+    Contribution,
+    Family,
     GaussianNoise,
     LaplaceNoise,
     gaussian_noise,
     laplace_noise,
     plan_second_moments,
+    plan_sums,
 )
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Adjacency, Target
@@ -113,6 +116,18 @@ def second_moments(adjacency: Adjacency) -> PairedMechanism:
     return of_rows("second moments", plan.statement, one_by_one(once), _AXES, {"X": np.zeros(2)})
 
 
+def sums_in_cells(adjacency: Adjacency) -> PairedMechanism:
+    """Counts, sums and squares in the cells of signs; rows of both signs move them most."""
+    plan = plan_sums(_GDP, (Family("signs", 2, 2), Family("all", 1, 1)), num_rows=ROWS, adjacency=adjacency)
+
+    def runs(data: DataSet, number: int) -> FloatArray:
+        y = data["y"]
+        parts = (Contribution((y > 0).astype(int), y), Contribution(np.zeros(len(y), int), y))
+        return noised(plan.noise, np.tile(plan.sums(parts, np.ones(len(y), bool)), (number, 1)))
+
+    return of_rows("sums in cells", plan.statement, runs, NUMBERS, _ZERO)
+
+
 def composed_pair(adjacency: Adjacency) -> PairedMechanism:
     """A Laplace and a Gaussian release of the same rows, both fixed in advance."""
     laplace, gaussian = laplace_noise(0.7, change(adjacency)), gaussian_noise(1.0, change(adjacency))
@@ -201,6 +216,7 @@ NOISED: dict[str, Callable[[Adjacency], PairedMechanism]] = {
     "Gaussian vector": gaussian_vector,
     "noisy mean": noisy_mean,
     "second moments": second_moments,
+    "sums in cells": sums_in_cells,
     "composed pair": composed_pair,
     "ledger": filtered,
 }

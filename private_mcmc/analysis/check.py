@@ -1,0 +1,509 @@
+"""Whether a study's model fits: outcomes against what its draws predict, by groups, with a simulated law.
+
+Of outcomes with two levels rows are counted by group, level and prediction ``p``, which is rounded at random
+to one of two neighbours on a grid, so that ``Σ b_k n_k`` is ``Σ p`` on average: residuals of a group are
+unbiased whatever the grid. Of others rows are counted by group and bin of the PIT
+``F(y−) + V(F(y) − F(y−))``, which is uniform where the model is right. Both kinds of chance are part of the
+mechanism.
+
+**The law of what is tested** is simulated and holds the draws' own uncertainty, outcomes' chance and the
+release's noise. The largest standardised contrast is tested, so that groups and shapes need no correction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit, ndtri
+
+from private_mcmc.analysis.analysis import Analysis, Part, Released, interval
+from private_mcmc.analysis.studied import Studied, synthetic_people
+from private_mcmc.data.fields import identifier
+from private_mcmc.data.figures import between
+from private_mcmc.data.schema import Schema
+from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Fields, Record
+from private_mcmc.release import Family, SumsPlan
+from private_mcmc.report import Block, Interval, Line, Plot, Rule, Table, Text, floats, number
+
+Array = npt.NDArray[np.float64]
+
+_GRID, _PIT, _SHAPES = (0.1, 0.37, 0.63, 0.9), 10, 3
+_SIMULATED, _OUTCOMES_OF = 2000, 24
+# What power is told of: an interaction of half an sd of the linear predictor, a prevalence off by a fifth.
+_INTERACTION, _OFF = 0.5, 0.2
+EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, eq=False)
+class Check(Analysis):
+    """Counts of group × prediction × outcome, or of group × PIT bin.
+
+    Attributes:
+        schema: of the study.
+        study: the model and its draws.
+        by: categories whose levels make the groups.
+        grid: that predictions are rounded to, from 0 to 1; empty for outcomes without two levels.
+    """
+
+    schema: Schema
+    study: Studied
+    by: tuple[str, ...]
+    grid: tuple[float, ...]
+    kind = "check"
+
+    def __post_init__(self) -> None:
+        for name in self.by:
+            if not self.schema[name].is_category:
+                raise DeclarationError(f"check by {name!r}: a number; groups are levels of categories.")
+        ends = (*self.grid[:1], *self.grid[-1:])
+        rises = ends == (0.0, 1.0) and all(a < b for a, b in pairwise(self.grid))
+        if bool(self.grid) != self.two or (self.grid and not rises):
+            raise DeclarationError(
+                "check: a grid from 0 to 1 that rises, for outcomes with two levels alone."
+            )
+
+    @property
+    def two(self) -> bool:
+        """Whether the outcome has two levels."""
+        return self.study.design.family.kind == "two"
+
+    @property
+    def counted(self) -> bool:
+        """Whether zeros of the outcome are told as well."""
+        return self.study.design.family.kind == "count"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the formula reads, and the groups."""
+        return tuple(dict.fromkeys((*self.study.fields, *self.by)))
+
+    @property
+    def title(self) -> str:
+        """The formula and the groups."""
+        return f"of {self.study.formula}" + (f" by {', '.join(self.by)}" if self.by else "")
+
+    @property
+    def random(self) -> bool:
+        """Rounding, or ``V`` of a PIT."""
+        return True
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """Their labels."""
+        levels = ([level.label for level in self.schema[name].all_levels] for name in self.by)
+        return tuple(", ".join(cell) for cell in product(*levels))
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Cells of predictions and outcomes, or PIT bins; zeros of counts."""
+        count = len(self.groups)
+        if self.two:
+            return (Family("calibration", count * len(self.grid) * 2),)
+        return (Family("PIT", count * _PIT),)
+
+    def group_of(self, row: Fields) -> Any:
+        """The row's group."""
+        where: Any = jnp.asarray(0)
+        for name in self.by:
+            where = where * len(self.schema[name].all_levels) + row[identifier(name)].astype(int)
+        return where
+
+    def of_row(self, row: Fields) -> Sequence[Part]:
+        """The row's cell."""
+        where, predictive = self.group_of(row), self.study.predictive
+        if not self.two:
+            pit = predictive.pit(row, row["uniform"])
+            return [(where * _PIT + jnp.clip(jnp.floor(pit * _PIT), 0, _PIT - 1).astype(int), None)]
+        k = self._rounded(predictive.probability(row), row["uniform"])
+        return [((where * len(self.grid) + k) * 2 + predictive.outcome(row), None)]
+
+    def _rounded(self, p: Any, uniform: Any) -> Any:
+        grid = jnp.asarray(self.grid)
+        left = jnp.clip(jnp.searchsorted(grid, p, side="right") - 1, 0, len(self.grid) - 2)
+        return left + (uniform < (p - grid[left]) / (grid[left + 1] - grid[left]))
+
+    def question(self) -> Record:
+        """The study, groups and grid."""
+        return {"study": self.study.to_record(), "by": list(self.by), "grid": list(self.grid)}
+
+    @classmethod
+    def of(cls, schema: Schema, record: Fields) -> Check:
+        """From its record."""
+        grid = tuple(map(float, record["grid"]))
+        return cls(schema, Studied.of(schema, record["study"]), tuple(map(str, record["by"])), grid)
+
+    @classmethod
+    def planned(cls, study: Studied, by: Sequence[str]) -> Check:
+        """With a grid of quantiles of predictions for synthetic people."""
+        if study.design.family.kind != "two":
+            return cls(study.schema, study, tuple(by), ())
+        people = synthetic_people(study.schema, study.fields)
+        p = study.of_people(study.predictive.probability, people)
+        inner = np.unique(np.clip(np.quantile(p, _GRID), 0.01, 0.99).round(4)).tolist()
+        return cls(study.schema, study, tuple(by), (0.0, *inner, 1.0))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What to know of a check."""
+        return (
+            "Intervals and tests hold the release's noise, outcomes' chance and the draws' uncertainty.",
+            "The same people were fitted: a model looks a little better on them than on others.",
+            "Intervals of a model that is chosen after this check are too narrow.",
+        )
+
+    @cached_property
+    def law(self) -> Law:
+        """What is tested, and its simulated law."""
+        return Calibration(self) if self.two else Uniformity(self)
+
+    def expected(self, mechanism: SumsPlan) -> tuple[str, ...]:
+        """The power to find stated misfits."""
+        return self.law.power(mechanism.num_rows, mechanism.noise.sd)
+
+    def lines(self, found: Released, prob: float) -> list[Record]:
+        """Contrasts by group, then cells: columns group, what, at, value, low, high, p."""
+        return self.law.lines(found, prob)
+
+    def blocks(self, found: Released, prob: float) -> list[Block]:
+        """The answer first, then a table of groups, and a figure."""
+        lines = self.lines(found, prob)
+        whole, rest = lines[0], [one for one in lines[1:] if one["p"] is not None]
+        word = "Misfit found" if whole["p"] <= 0.05 else "No misfit found"
+        said = f"{word}: p = {number(float(whole['p']), 2)} for all groups and shapes together."
+        rows = tuple(
+            (
+                one["group"],
+                one["what"],
+                number(one["value"]),
+                between(one["low"], one["high"]),
+                number(one["p"], 2),
+            )
+            for one in rest
+        )
+        columns = ("group", "what", "more than predicted", f"{prob:.0%} if it fits", "p")
+        scores = [one for one in lines if one["what"] in ("AUC", "Brier score")]
+        told = "; ".join(
+            f"{one['what']} {number(one['value'], 3)} ({between(one['low'], one['high'])})" for one in scores
+        )
+        blocks: list[Block] = [Text(said), Table(columns, rows), self.law.figure(found, prob)]
+        return [*blocks, *([Text(told + ".")] if told else []), Text(" ".join(self.remarks))]
+
+
+class Law:
+    """Linear contrasts of released counts, shape ``(groups, cells)``, and their simulated law."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self.count = len(check.groups)
+        # Enough that each group has some; those of each group are alike but for the group.
+        self.people = synthetic_people(check.schema, check.fields, 600)
+        self.where = check.study.of_people(check.group_of, self.people)
+
+    def contrasts(self, counts: Array) -> Array:
+        """``(…, groups, shapes)`` of counts ``(…, groups, cells)``."""
+        raise NotImplementedError
+
+    def simulated(self, sizes: Array, noise: float, times: int) -> Array:
+        """Counts ``(times, groups, cells)`` where the model is right, noise included."""
+        raise NotImplementedError
+
+    def sizes(self, counts: Array) -> Array:
+        """Of groups, or of cells of a prediction, without outcomes; not negative."""
+        raise NotImplementedError
+
+    def planned_sizes(self, n: int) -> Array:
+        """As ``sizes``, of synthetic people."""
+        raise NotImplementedError
+
+    def shifts(self, n: int) -> dict[str, Array]:
+        """What stated misfits add to contrasts, by their words."""
+        raise NotImplementedError
+
+    def figure(self, found: Released, prob: float) -> Block:
+        """The shape of it."""
+        raise NotImplementedError
+
+    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
+        """Other numbers of the same counts."""
+        return []
+
+    def counts(self, found: Released) -> Array:
+        """The released ones, by group."""
+        return np.asarray(found.sums[0].values[0].reshape(self.count, -1))
+
+    def statistics(self, counts: Array) -> Array:
+        """Contrasts of each group, and of everyone where there are several, in a row."""
+        each = self.contrasts(counts)
+        whole = each.sum(axis=-2, keepdims=True)
+        every = np.concatenate([whole, each], axis=-2) if self.count > 1 else each
+        return every.reshape(*every.shape[:-2], -1)
+
+    def lines(self, found: Released, prob: float) -> list[Record]:
+        """The test of everything, each contrast with where it lies if the model fits, and scores."""
+        counts, noise = self.counts(found), found.sums[0].noise_sd
+        law = self.statistics(self.simulated(self.sizes(counts), noise, _SIMULATED))
+        observed = self.statistics(counts)
+        middle, sd = law.mean(axis=0), law.std(axis=0)
+        z, largest = (observed - middle) / sd, np.abs((law - middle) / sd).max(axis=1)
+        p = (1 + (largest >= np.abs(z).max()).sum()) / (1 + len(largest))
+        made = [
+            _line(
+                EVERYONE,
+                "all contrasts",
+                "",
+                float(np.abs(z).max()),
+                0.0,
+                float(np.quantile(largest, prob)),
+                p,
+            )
+        ]
+        labels = [EVERYONE, *self.check.groups] if self.count > 1 else [EVERYONE]
+        tail = (1 - prob) / 2
+        for place, (label, name) in enumerate(product(labels, self.names)):
+            low, high = np.quantile(law[:, place] - middle[place], [tail, 1 - tail])
+            own = 1 + (np.abs(law[:, place] - middle[place]) >= abs(observed[place] - middle[place])).sum()
+            own = own / (1 + len(law))
+            value = float(observed[place] - middle[place])
+            made.append(_line(label, name, "", value, float(low), float(high), float(own)))
+        return made + self.scores(counts, noise, float(ndtri(0.5 + prob / 2)))
+
+    def power(self, n: int, noise: float) -> tuple[str, ...]:
+        """How likely stated misfits are found at the level of 5 %."""
+        law = self.statistics(self.simulated(self.planned_sizes(n), noise, _SIMULATED))
+        middle, sd = law.mean(axis=0), law.std(axis=0)
+        z = (law - middle) / sd
+        limit = np.quantile(np.abs(z).max(axis=1), 0.95)
+        found = []
+        for words, shift in self.shifts(n).items():
+            moved = self.statistics_of_shift(shift) / sd
+            share = (np.abs(z + moved).max(axis=1) > limit).mean()
+            found.append(f"{words} would be found with probability {share:.0%}, in groups of equal size.")
+        return tuple(found)
+
+    def statistics_of_shift(self, shift: Array) -> Array:
+        """Of contrasts ``(groups, shapes)`` that are moved."""
+        whole = shift.sum(axis=0, keepdims=True)
+        return np.ravel(np.concatenate([whole, shift]) if self.count > 1 else shift)
+
+
+class Calibration(Law):
+    """Residuals of groups, and their slope along predictions."""
+
+    names = ("residual", "slope")
+
+    def __init__(self, check: Check) -> None:
+        super().__init__(check)
+        self.grid = np.asarray(check.grid)
+        law = check.study.of_people(lambda row: check.study.predictive.law(row).mean, self.people)
+        self.p, size = law.mean(axis=1), len(self.grid)
+        left = np.clip(np.searchsorted(self.grid, self.p, side="right") - 1, 0, size - 2)
+        share = (self.p - self.grid[left]) / np.diff(self.grid)[left]
+        self.weights = np.zeros((len(self.p), size))
+        self.weights[np.arange(len(self.p)), left] = 1 - share
+        self.weights[np.arange(len(self.p)), left + 1] = share
+        self.shares = self.weights.mean(axis=0)
+        # How far each draw's predictions are from their mean, by prediction.
+        mass = np.maximum(self.weights.sum(axis=0), 1e-9)
+        self.moved = (self.weights.T @ (law - self.p[:, None]) / mass[:, None]).T
+        ends = np.clip(self.grid, self.grid[1] / 2, (1 + self.grid[-2]) / 2)
+        z = logit(ends)
+        z = z - self.shares @ z
+        self.z = z / math.sqrt(self.shares @ z**2)
+        # Σ z_k (p − b_k) over the two neighbours is −f(1 − f) w Δz: what rounding moves the slope by.
+        inner = np.bincount(left, share * (1 - share), size - 1) / np.maximum(
+            np.bincount(left, minlength=size - 1), 1
+        )
+        bias = -np.where(inner > 0, inner, 1 / 6) * np.diff(self.grid) * np.diff(self.z)
+        self.bias = np.concatenate([bias, [0]]) / 2 + np.concatenate([[0], bias]) / 2
+
+    def contrasts(self, counts: Array) -> Array:
+        """Of counts by cell."""
+        pairs = counts.reshape(*counts.shape[:-1], len(self.grid), 2)
+        residual = pairs[..., 1] * (1 - self.grid) - pairs[..., 0] * self.grid
+        return np.stack([residual.sum(axis=-1), residual @ self.z], axis=-1)
+
+    def sizes(self, counts: Array) -> Array:
+        """Those of groups."""
+        return np.asarray(np.maximum(counts.reshape(self.count, -1, 2).sum(axis=2), 0.0))
+
+    def planned_sizes(self, n: int) -> Array:
+        """Of equal groups."""
+        return np.outer(np.full(self.count, n / self.count), self.shares)
+
+    def simulated(self, sizes: Array, noise: float, times: int) -> Array:
+        """Outcomes of a random draw of the study, and noise."""
+        random = np.random.default_rng(times)
+        draws = random.integers(len(self.moved), size=times)
+        q = np.clip(self.grid + self.moved[draws], 0.0, 1.0)[:, None, :]
+        people = np.broadcast_to(np.rint(sizes).astype(int), (times, *sizes.shape))
+        ones = random.binomial(people, np.broadcast_to(q, people.shape))
+        # What rounding moves slopes by, and no residual: people that are moved from one outcome to the other.
+        z = self.z - (sizes @ self.z / np.maximum(sizes.sum(axis=1), 1.0))[:, None]
+        slope = (sizes @ self.bias) / np.maximum((sizes * z**2).sum(axis=1), 1.0)
+        turned = sizes * z * slope[:, None]
+        pairs = np.stack([people - ones - turned, ones + turned], axis=-1)
+        pairs = pairs + noise * random.normal(size=pairs.shape)
+        return np.asarray(pairs.reshape(times, self.count, -1))
+
+    def shifts(self, n: int) -> dict[str, Array]:
+        """Contrasts that misfits move, of ``n`` people like the synthetic ones."""
+        found: dict[str, Array] = {}
+        each = n / self.count / len(self.p)
+        middle = logit(np.clip(self.p, 1e-6, 1 - 1e-6))
+        spread = (middle - middle.mean()) / max(float(middle.std()), 1e-9)
+
+        def of(p: Array) -> Array:
+            return each * np.array([(p - self.p).sum(), (self.weights @ self.z * (p - self.p)).sum()])
+
+        if self.count > 1:
+            turned = np.zeros((self.count, 2))
+            for group in range(self.count):
+                sign = 1.0 if group % 2 else -1.0
+                turned[group] = of(expit(middle + sign * _INTERACTION * spread))
+            name = " and ".join(self.check.by)
+            found[f"A missing interaction with {name} of half an sd of the predictor"] = turned
+        off = np.zeros((self.count, 2))
+        off[-1] = of(np.clip(self.p * (1 + _OFF), 0, 1))
+        whom = f"in {self.check.groups[-1]}" if self.count > 1 else "of everyone"
+        return found | {f"A prevalence off by a fifth {whom}": off}
+
+    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
+        """AUC and Brier score, with intervals of the noise alone."""
+        random = np.random.default_rng(_SIMULATED)
+        whole = counts.sum(axis=0).reshape(-1, 2)
+        noised = whole + noise * math.sqrt(self.count) * random.normal(size=(_SIMULATED, *whole.shape))
+        made = []
+        for name, of in (("AUC", _auc), ("Brier score", self._brier)):
+            value = of(np.maximum(whole, 0.0))
+            sd = float(np.std([of(np.maximum(one, 0.0)) for one in noised]))
+            made.append(_line(EVERYONE, name, "", value, *interval(value, sd, z, 0.0, 1.0), None))
+        for k, b in enumerate(self.grid):
+            people = float(whole[k].sum())
+            spread = noise * math.sqrt(self.count)
+            if people - z * spread * math.sqrt(2) <= 0:
+                continue
+            rate = float(whole[k, 1]) / people
+            sd = math.sqrt(
+                (spread / people) ** 2 * ((1 - rate) ** 2 + rate**2) + max(rate * (1 - rate), 0) / people
+            )
+            made.append(
+                _line(EVERYONE, "observed share", f"{b:g}", rate, *interval(rate, sd, z, 0.0, 1.0), None)
+            )
+        return made
+
+    def _brier(self, pairs: Array) -> float:
+        people = max(float(pairs.sum()), 1.0)
+        return float((pairs[:, 1] * (1 - self.grid) ** 2 + pairs[:, 0] * self.grid**2).sum()) / people
+
+    def figure(self, found: Released, prob: float) -> Block:
+        """Drawn from the lines."""
+        lines = [one for one in self.lines(found, prob) if one["what"] == "observed share"]
+        at = [float(one["at"]) for one in lines]
+        low, middle, high = ([float(one[key]) for one in lines] for key in ("low", "value", "high"))
+        drawn = (
+            Line((0.0, 1.0), (0.0, 1.0), "calibrated", style="dashed"),
+            Line(floats(at), floats(middle), "observed", 1, marker=True),
+            Line(floats(at), floats(low), f"{prob:.0%} interval", 1, "dotted"),
+            Line(floats(at), floats(high), "", 1, "dotted"),
+        )
+        words = "Observed shares by prediction, everyone; the dashed line is where they would be equal."
+        return Plot("Calibration", "predicted probability", "observed share", drawn, words)
+
+
+class Uniformity(Law):
+    """Neyman's smooth contrasts of PIT bins: level, spread and skewness of outcomes against predictions."""
+
+    names = ("level", "spread", "skewness")
+
+    def __init__(self, check: Check) -> None:
+        super().__init__(check)
+        middle = (np.arange(_PIT) + 0.5) / _PIT * 2 - 1
+        shapes = np.polynomial.legendre.legvander(middle, _SHAPES)[:, 1:]
+        shapes = shapes - shapes.mean(axis=0)
+        self.shapes = shapes / np.sqrt(np.square(shapes).mean(axis=0))
+        predictive, outcome = check.study.predictive, identifier(check.study.design.formula.outcome)
+
+        def bins(row: Fields) -> Any:
+            law = predictive.law(row)
+            key = jax.random.key(row["seed"].astype(int))
+            # One key for all draws: what is left between them is how their laws differ.
+            drawn = law.sample(key)[:_OUTCOMES_OF]
+            pits = jax.vmap(lambda y: predictive.pit({**row, outcome: y}, row["uniform"]))(drawn)
+            return jnp.clip(jnp.floor(pits * _PIT), 0, _PIT - 1).astype(int)
+
+        random, count = np.random.default_rng(5), len(self.where)
+        rows = {**self.people, "uniform": random.random(count), "seed": np.arange(count, dtype=float)}
+        cells = check.study.of_people(bins, rows)
+        shares = np.stack([(cells == b).mean(axis=0) for b in range(_PIT)], axis=1)
+        self.laws = np.maximum(1 / _PIT + shares - shares.mean(axis=0), 1e-6)
+        self.laws = self.laws / self.laws.sum(axis=1, keepdims=True)
+
+    def contrasts(self, counts: Array) -> Array:
+        """Of counts by cell."""
+        return np.asarray(counts @ self.shapes)
+
+    def sizes(self, counts: Array) -> Array:
+        """Those of groups."""
+        return np.asarray(np.maximum(counts.sum(axis=1), 0.0))
+
+    def planned_sizes(self, n: int) -> Array:
+        """Of equal groups."""
+        return np.full(self.count, n / self.count)
+
+    def simulated(self, sizes: Array, noise: float, times: int) -> Array:
+        """Outcomes of a random draw of the study, and noise."""
+        random = np.random.default_rng(times)
+        laws = self.laws[random.integers(len(self.laws), size=times)][:, None, :]
+        people = np.broadcast_to(np.rint(sizes).astype(int), (times, self.count))
+        counts = random.multinomial(people, np.broadcast_to(laws, (times, self.count, _PIT)))
+        return np.asarray(counts + noise * random.normal(size=counts.shape))
+
+    def shifts(self, n: int) -> dict[str, Array]:
+        """A fifth of an sd that one group lies higher, in units of the outcome's own spread."""
+        moved = np.zeros((self.count, _SHAPES))
+        middle = ndtri((np.arange(_PIT * 20) + 0.5) / (_PIT * 20))
+        pit = np.searchsorted(ndtri(np.arange(1, _PIT) / _PIT), middle + _OFF)
+        moved[-1] = n / self.count * np.bincount(pit, minlength=_PIT) / len(pit) @ self.shapes
+        whom = f"in {self.check.groups[-1]}" if self.count > 1 else "of everyone"
+        return {f"Outcomes that lie a fifth of an sd higher {whom}": moved}
+
+    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
+        """The PIT histogram."""
+        whole = counts.sum(axis=0)
+        people, made = max(float(whole.sum()), 1.0), []
+        for b, value in enumerate(whole / people):
+            sd = math.sqrt(self.count * noise**2 / people**2 + 1 / _PIT * (1 - 1 / _PIT) / people)
+            ends = interval(float(value), sd, z, 0.0, 1.0)
+            made.append(_line(EVERYONE, "share of PIT bin", f"{b / _PIT:g}", float(value), *ends, None))
+        return made
+
+    def figure(self, found: Released, prob: float) -> Block:
+        """Drawn from the lines."""
+        lines = [one for one in self.lines(found, prob) if one["what"] == "share of PIT bin"]
+        low, middle, high = ([float(one[key]) for one in lines] for key in ("low", "value", "high"))
+        heights = floats(float(_PIT - b) for b in range(_PIT))
+        ticks = tuple((_PIT - float(b), f"{b / _PIT:g} to {(b + 1) / _PIT:g}") for b in range(_PIT))
+        drawn = (Interval(heights, floats(low), floats(middle), floats(high)), Rule("x", 1 / _PIT, "fits"))
+        words = "Shares of people by where their outcome lies in its prediction; a tenth each if it fits."
+        return Plot("PIT histogram", f"share, {prob:.0%} interval", "", drawn, words, y_ticks=ticks)
+
+
+def _auc(pairs: Array) -> float:
+    below = np.cumsum(pairs[:, 0]) - pairs[:, 0] / 2
+    return float((pairs[:, 1] * below).sum() / max(float(pairs[:, 0].sum() * pairs[:, 1].sum()), 1.0))
+
+
+def _line(group: str, what: str, at: str, value: float, low: float, high: float, p: float | None) -> Record:
+    return {"group": group, "what": what, "at": at, "value": value, "low": low, "high": high, "p": p}

@@ -1,0 +1,444 @@
+"""A table of a table: counts, means, sds and quantiles, each with an interval that holds privacy's noise.
+
+Counts of one cell by several fields must agree, and their total may be public: they are estimated together by
+least squares, of which all variances are known. What cannot be (a negative count) bounds intervals and is not
+edited.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from private_mcmc.analysis.analysis import Analysis, Part, Released, interval
+from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.figures import between
+from private_mcmc.data.schema import Schema
+from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Fields, Record
+from private_mcmc.release import Family, SumsPlan
+from private_mcmc.report import Block, Table, Text, number
+
+Array = npt.NDArray[np.float64]
+# A value and its interval.
+Ends = tuple[float | None, float | None, float | None]
+
+_BINS, _WIDE = 16, 1e3
+_QUARTILES = (0.25, 0.5, 0.75)
+TOO_FEW = "too few people"
+EVERYONE = "everyone"
+
+
+class Answer(NamedTuple):
+    """One number of a table; ``value`` is ``None`` where there are too few people."""
+
+    cell: str
+    field: str
+    level: str
+    statistic: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Description(Analysis):
+    """Counts by level, means, sds and quartiles, in every cell of ``by``.
+
+    Attributes:
+        schema: of the table.
+        shown: fields: of categories the levels are counted, of numbers there are mean and sd.
+        by: fields whose levels, or bins, make the cells.
+        bins: edges by field, of numbers whose quartiles are wanted; such a field may be in ``by`` too.
+        sampling: whether intervals are to hold the sampling of people too.
+
+    Raises:
+        DeclarationError: for fields that are not there, or of whose cells there are too many.
+    """
+
+    schema: Schema
+    shown: tuple[str, ...]
+    by: tuple[str, ...]
+    bins: Mapping[str, tuple[float, ...]]
+    sampling: bool = False
+    kind = "describe"
+
+    def __post_init__(self) -> None:
+        if not (self.shown or self.by):
+            raise DeclarationError("describe: name at least one field.")
+        for name, edges in self.bins.items():
+            field = self.schema[name]
+            rises = all(a < b for a, b in pairwise(edges))
+            if field.is_category or len(edges) < 3 or not rises:
+                raise DeclarationError(f"bins of {name!r}: of a number, three edges or more that rise.")
+        for name in (*self.shown, *self.by):
+            field = self.schema[name]
+            if field.bounds == "private":
+                raise DeclarationError(
+                    f"field {name!r}: bounds: private is for fits; declare public bounds here."
+                )
+            if name in self.by and not field.is_category and name not in self.bins:
+                raise DeclarationError(f"by {name!r}: a number: give the edges of its bins, bins {name}=….")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What is read: the fields shown, and those of cells."""
+        return tuple(dict.fromkeys((*self.shown, *self.by)))
+
+    @property
+    def title(self) -> str:
+        """The fields and the cells in words."""
+        fields = ", ".join(name for name in self.shown if name not in self.by) or "people"
+        return fields + (f" by {', '.join(self.by)}" if self.by else "")
+
+    @cached_property
+    def cells(self) -> tuple[tuple[str, ...], ...]:
+        """Labels of the cells of ``by``, one for each field."""
+        return tuple(product(*(self._labels(self.schema[name]) for name in self.by)))
+
+    @cached_property
+    def _tables(self) -> tuple[tuple[str, str], ...]:
+        """What each family is: ``levels``, ``moments`` or ``bins`` of a field; ``people`` of cells alone."""
+        found = []
+        for name in self.shown:
+            if name in self.by:
+                continue
+            if self.schema[name].is_category:
+                found.append(("levels", name))
+            else:
+                found.append(("moments", name))
+                found += [("bins", name)] if name in self.bins else []
+        return tuple(found) or (("people", ""),)
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """A family for each table; the widest intervals, as shares of a cell, ranks or ranges, made equal.
+
+        A rank in ``K`` bins is a sum of up to ``K/2`` of them, given their total: ``√K/2`` times one's noise.
+        """
+        made = []
+        for kind, name in self._tables:
+            size = self._size(kind, name)
+            weight = max(1.0, math.sqrt(size) / 2) if kind == "bins" else 1.0
+            moments = 2 if kind == "moments" else 0
+            made.append(Family(f"{kind} {name}".strip(), len(self.cells) * size, moments, weight))
+        return tuple(made)
+
+    def _size(self, kind: str, name: str) -> int:
+        """Cells of a table in each cell of ``by``; of numbers one is of those whose number is missing."""
+        if kind == "people":
+            return 1
+        field = self.schema[name]
+        if kind == "levels":
+            return len(field.all_levels)
+        return (len(self.bins[name]) - 1 if kind == "bins" else 1) + (field.indicator is not None)
+
+    def of_row(self, row: Fields) -> Sequence[Part]:
+        """The row's cell in every table; of numbers, where it lies in its range."""
+        where: Any = jnp.asarray(0)
+        for name in self.by:
+            field = self.schema[name]
+            where = where * len(self._labels(field)) + self._index(field, row)
+        parts: list[Part] = []
+        for kind, name in self._tables:
+            size = self._size(kind, name)
+            if kind == "people":
+                parts.append((where, None))
+                continue
+            field = self.schema[name]
+            value = row[identifier(name)]
+            if kind == "levels":
+                parts.append((where * size + value.astype(int), None))
+                continue
+            inner = self._bin(field, value) if kind == "bins" else jnp.asarray(0)
+            if field.indicator is not None:
+                inner = jnp.where(row[identifier(field.indicator)] > 0, size - 1, inner)
+            low, high = field.range
+            t = (2 * value.astype(float) - low - high) / (high - low) if kind == "moments" else None
+            parts.append((where * size + inner, t))
+        return parts
+
+    def _labels(self, field: Field) -> tuple[str, ...]:
+        if field.is_category:
+            return tuple(level.label for level in field.all_levels)
+        edges = self.bins[field.name]
+        found = [f"{field.shown(a)} to {field.shown(b)}" for a, b in pairwise(edges)]
+        return (*found, *(["missing"] if field.indicator is not None else []))
+
+    def _index(self, field: Field, row: Fields) -> Any:
+        value = row[identifier(field.name)]
+        if field.is_category:
+            return value.astype(int)
+        found = self._bin(field, value)
+        if field.indicator is None:
+            return found
+        return jnp.where(row[identifier(field.indicator)] > 0, len(self.bins[field.name]) - 1, found)
+
+    def _bin(self, field: Field, value: Any) -> Any:
+        inner = jnp.asarray(self.bins[field.name][1:-1])
+        return jnp.searchsorted(inner, value.astype(float), side="right")
+
+    def question(self) -> Record:
+        """Names and edges."""
+        bins = {name: list(edges) for name, edges in self.bins.items()}
+        return {"shown": list(self.shown), "by": list(self.by), "bins": bins, "sampling": self.sampling}
+
+    @classmethod
+    def of(cls, schema: Schema, record: Fields) -> Description:
+        """From its record."""
+        bins = {str(name): tuple(map(float, edges)) for name, edges in record["bins"].items()}
+        shown, by = (tuple(map(str, record[word])) for word in ("shown", "by"))
+        return cls(schema, shown, by, bins, record["sampling"] is True)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Whom the numbers are of, and what their intervals hold."""
+        unit = self.rows.unit
+        each = () if unit is None else (f"Each {unit.name} counts once, with the average of its rows.",)
+        also = "and the sampling of these people from a larger population." if self.sampling else "alone."
+        return (*each, f"Intervals hold the noise that privacy costs {also}")
+
+    def expected(self, mechanism: SumsPlan) -> tuple[str, ...]:
+        """How far counts will be off."""
+        widest = max(mechanism.noise.sd / one.weight for one in self.families)
+        least = float(ndtri(0.95)) * widest
+        return (
+            f"Nine counts in ten are expected within {number(least, 2)} of the truth; cells of fewer people "
+            "are told to have too few.",
+        )
+
+    def people(self, found: Released, names: Sequence[str], count: int = 400) -> list[dict[str, str]]:
+        """Synthetic people in the table's own words, for averages: free, and the same for the same release.
+
+        Cells have their shares; in a cell fields are independent of each other, a number even in each of its
+        bins, or normal where there is a mean and an sd alone, inside its range.
+        """
+        random, answers = np.random.default_rng(count), _Estimates(self, found, 1.0)
+        shares = np.maximum(answers.people, 0.0)
+        if not shares.sum() > 0:
+            raise DeclarationError("the table has too few people to average over.")
+        where = random.choice(len(shares), size=count, p=shares / shares.sum())
+        made: list[dict[str, str]] = [dict(zip(self.by, self.cells[cell], strict=True)) for cell in where]
+        for name in self.by:
+            if not self.schema[name].is_category:
+                for one in made:
+                    one.pop(name)
+        tables = {name: (kind, values) for kind, name, values, _ in answers.tables if kind != "people"}
+        for name, (kind, values) in tables.items():
+            field = self.schema[name]
+            for one, cell in zip(made, where, strict=True):
+                one[name] = self._drawn(field, kind, values[:, cell], random)
+        return [{name: value for name, value in one.items() if name in names} for one in made]
+
+    def _drawn(self, field: Field, kind: str, values: Array, random: np.random.Generator) -> str:
+        """One person's value; of numbers of those whose value is there."""
+        counts = np.maximum(
+            values[0][: values.shape[1] - (kind != "levels" and field.indicator is not None)], 0
+        )
+        counts = counts if counts.sum() > 0 else np.ones_like(counts)
+        place = int(random.choice(len(counts), p=counts / counts.sum()))
+        if kind == "levels":
+            return field.all_levels[place].label
+        low, high = field.range
+        if kind == "bins":
+            low, high = self.bins[field.name][place], self.bins[field.name][place + 1]
+            number = random.uniform(low, high)
+        else:
+            mean = float(values[1, 0] / counts[0])
+            sd = math.sqrt(max((float(values[2, 0] / counts[0]) + 1) / 2 - mean**2, 0.0))
+            number = (low + high) / 2 + (high - low) / 2 * random.normal(mean, sd)
+        number = min(max(number, low), high)
+        return field.shown(round(number) if field.type != "number" else number)
+
+    def lines(self, found: Released, prob: float) -> list[Record]:
+        """Every number with its interval: cell, field, level, statistic, value, low, high."""
+        return [one._asdict() for one in self.answers(found, prob)]
+
+    def blocks(self, found: Released, prob: float) -> list[Block]:
+        """A table for everyone and for each cell."""
+        every = self.answers(found, prob)
+        tables: list[Block] = []
+        for cell in dict.fromkeys(one.cell for one in every):
+            here = [one for one in every if one.cell == cell]
+            whole = next(one for one in here if one.statistic == "count" and not one.field)
+            rows = [_row(one, whole) for one in here]
+            tables.append(Table(("", "value", f"{prob:.0%} interval", "share"), tuple(rows), title=cell))
+        return [*tables, Text(" ".join(self.remarks))]
+
+    def answers(self, found: Released, prob: float = 0.9) -> list[Answer]:
+        """Every number of the table."""
+        return _Estimates(self, found, float(ndtri(0.5 + prob / 2))).answers()
+
+
+def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
+    name = (one.field or "people") + (f" [{one.level}]" if one.level else "")
+    name += "" if one.statistic == "count" else f", {one.statistic}"
+    if one.value is None or one.low is None or one.high is None:
+        return (name, TOO_FEW, None, None)
+    if one.statistic != "count":
+        return (name, number(one.value), between(one.low, one.high), None)
+    share = f"{max(one.value, 0) / whole.value:.1%}" if one.level and whole.value else None
+    return (name, f"{max(one.value, 0):,.0f}", f"{one.low:,.0f} to {one.high:,.0f}", share)
+
+
+class _Estimates:
+    """Counts that agree, and what follows from them; ``z`` is the normal quantile of the intervals.
+
+    Noise is independent in all numbers, ``s_f`` in family ``f`` of ``L_f`` cells in each cell ``b`` of
+    ``by``. ``n_b`` is estimated from the totals of all families, each of variance ``L_f s_f²``, and from a
+    public ``n``; cells of a family then move by equal parts: the least squares solution.
+    """
+
+    def __init__(self, asked: Description, found: Released, z: float) -> None:
+        self.asked, self.n, self.z = asked, found.n, z
+        count = len(asked.cells)
+        self.tables = [
+            (kind, name, one.values.reshape(len(one.values), count, -1), one)
+            for (kind, name), one in zip(asked._tables, found.sums, strict=True)
+        ]
+        precisions = [1 / (values.shape[2] * one.noise_sd**2) for _, _, values, one in self.tables]
+        totals = [values[0].sum(axis=1) for _, _, values, _ in self.tables]
+        weights = np.array(precisions) / sum(precisions)
+        self.people = np.asarray(weights @ np.array(totals))
+        one_of = 1 / sum(precisions)
+        # Of one cell, and of all together.
+        self.variance, self.variance_of_all = one_of, count * one_of
+        if found.exact:
+            self.people = self.people + (found.n - self.people.sum()) / count
+            self.variance, self.variance_of_all = one_of * (1 - 1 / count), 0.0
+
+    def answers(self) -> list[Answer]:
+        """Of everyone, and of each cell where there are several."""
+        labels = [
+            "; ".join(f"{n} {v}" for n, v in zip(self.asked.by, cell, strict=True))
+            for cell in self.asked.cells
+        ]
+        found = self._of(EVERYONE, None)
+        for index, label in enumerate(labels if self.asked.by else []):
+            found += self._of(label, index)
+        return found
+
+    def _of(self, label: str, cell: int | None) -> list[Answer]:
+        cells = 1 if cell is not None else len(self.people)
+        people = float(self.people.sum() if cell is None else self.people[cell])
+        variance = self.variance if cell is not None else self.variance_of_all
+        few = people - self.z * math.sqrt(variance) <= 0
+        found = [Answer(label, "", "", "count", *self._count(people, variance, self.n))]
+        for kind, name, values, one in self.tables:
+            part = values.sum(axis=1) if cell is None else values[:, cell]
+            if kind == "people":
+                continue
+            size, noise = part.shape[1], cells * one.noise_sd**2
+            counts = part[0] + (people - part[0].sum()) / size
+            own = noise * (1 - 1 / size) + variance / size**2
+            field = self.asked.schema[name]
+            gone = field.indicator is not None
+            if kind == "levels":
+                for level, value in zip(field.all_levels, counts, strict=True):
+                    found.append(Answer(label, name, level.label, "count", *self._count(value, own, people)))
+            elif kind == "moments":
+                if gone:
+                    found.append(
+                        Answer(label, name, "missing", "count", *self._count(counts[1], own, people))
+                    )
+                found += self._moments(label, field, counts[0], own, part[1:, 0], noise)
+            else:
+                found += [
+                    Answer(
+                        label,
+                        name,
+                        "",
+                        f"quantile {p:g}",
+                        *(
+                            _NOBODY
+                            if few
+                            else self._quantile(self.asked.bins[name], counts, p, noise, variance, gone)
+                        ),
+                    )
+                    for p in _QUARTILES
+                ]
+        return found
+
+    def _count(self, value: float, variance: float, most: float) -> tuple[float, float, float]:
+        sampled = 0.0
+        if self.asked.sampling and most > 0:
+            share = min(max(value / most, 0.0), 1.0)
+            sampled = most * share * (1 - share)
+        low, high = interval(value, math.sqrt(variance + sampled), self.z, 0.0, float(self.n))
+        return value, low, high
+
+    def _moments(
+        self, label: str, field: Field, people: float, variance: float, sums: Array, noise: float
+    ) -> list[Answer]:
+        """Mean by Fieller's interval, which holds the noise of both numbers; sd by the delta method."""
+        words: list[tuple[str, Ends]] = [("mean", _NOBODY), ("sd", _NOBODY)]
+        if people - self.z * math.sqrt(variance) > 0:
+            low, high = field.range
+            middle, half = (low + high) / 2, (high - low) / 2
+            first, second = (float(value) for value in sums)
+            mean = first / people
+            square = (second / people + 1) / 2
+            spread = min(max(square - mean**2, 0.0), 1.0)
+            sampled = max(people, 1.0) * spread if self.asked.sampling else 0.0
+            ends = _ratio(first, people, noise + sampled, variance, self.z)
+            inside = [min(max(value, -1.0), 1.0) for value in (mean, *ends)]
+            slopes = (2 * mean / people, 1 / (2 * people), (2 * mean**2 - second / people / 2) / people)
+            error = noise * (slopes[0] ** 2 + slopes[1] ** 2) + variance * slopes[2] ** 2
+            error += 2 * spread**2 / max(people, 1.0) if self.asked.sampling else 0.0
+            roots = [math.sqrt(one) for one in interval(square - mean**2, math.sqrt(error), self.z, 0.0, 1.0)]
+            words = [
+                ("mean", (middle + half * inside[0], middle + half * inside[1], middle + half * inside[2])),
+                ("sd", (half * math.sqrt(spread), half * roots[0], half * roots[1])),
+            ]
+        return [Answer(label, field.name, "", word, *found) for word, found in words]
+
+    def _quantile(
+        self, edges: Sequence[float], counts: Array, p: float, noise: float, variance: float, gone: bool
+    ) -> tuple[float, float, float]:
+        """Between edges that are surely on its two sides; the value by interpolation.
+
+        ``Σ_{l ≤ j} x_l − p Σ x_l`` is tested at each edge, from both ends: each end fails with half of what
+        the level leaves.
+        """
+        size = len(counts)
+        there = counts[: size - gone]
+        rank = np.tri(len(there))[:-1] - p
+        spread = noise * (np.square(rank).sum(axis=1) - rank.sum(axis=1) ** 2 / size)
+        spread += variance * (rank.sum(axis=1) / size) ** 2
+        if self.asked.sampling:
+            spread += max(float(there.sum()), 0.0) * p * (1 - p)
+        excess, reach = rank @ there, self.z * np.sqrt(spread)
+        below, above = excess + reach < 0, excess - reach > 0
+        first = int(np.argmin(below)) if not below.all() else len(below)
+        last = int(np.argmin(above[::-1])) if not above.all() else len(above)
+        low, high = float(edges[first]), float(edges[len(edges) - 1 - last])
+        rising = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(there)]))
+        value = float(np.interp(p * rising[-1], rising, edges)) if rising[-1] > 0 else low
+        return min(max(value, low), high), low, high
+
+
+_NOBODY: Ends = (None, None, None)
+
+
+def _ratio(top: float, bottom: float, top_variance: float, variance: float, z: float) -> tuple[float, float]:
+    """Fieller's interval of a ratio of two independent normal numbers; needs ``bottom² > z² variance``."""
+    a, b, c = bottom**2 - z**2 * variance, top * bottom, top**2 - z**2 * top_variance
+    root = math.sqrt(max(b**2 - a * c, 0.0))
+    return (b - root) / a, (b + root) / a
+
+
+def default_bins(field: Field) -> tuple[float, ...]:
+    """Sixteen bins of the declared range, even on the scale of logarithms where it spans more than 1,000."""
+    low, high = field.range
+    wide = low > 0 and high / low > _WIDE
+    edges = np.geomspace(low, high, _BINS + 1) if wide else np.linspace(low, high, _BINS + 1)
+    return tuple(float(edge) for edge in edges)

@@ -1,0 +1,228 @@
+"""``describe``, ``check`` and ``compare``: one release of noised sums each, charged, and its record."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from private_mcmc.analysis import Check, Comparison, Description
+from private_mcmc.analysis.description import default_bins
+from private_mcmc.analysis.predictive import thinned
+from private_mcmc.analysis.studied import Studied
+from private_mcmc.data.schema import Schema
+from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.record import StudyRecord
+from private_mcmc.errors import NotYetSupported, arguments_checked, clean_errors
+from private_mcmc.inference.fitting import schema_of
+from private_mcmc.inference.query import Books, plan_query
+from private_mcmc.release import Ledger
+from private_mcmc.target import Adjacency
+
+
+def description(
+    schema: Schema,
+    fields: Sequence[str] = (),
+    by: Sequence[str] = (),
+    means: Sequence[str] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
+    sampling: bool = False,
+) -> Description:
+    """What is described: all fields if none is named, quartiles of numbers other than ``means``."""
+    every = [one.name for one in schema.fields if one.is_used]
+    shown = tuple(dict.fromkeys((*fields, *means))) if fields or means else tuple(every)
+    edges = {name: tuple(float(edge) for edge in given) for name, given in (bins or {}).items()}
+    for name in shown:
+        field = schema[name]
+        if not field.is_category and name not in (*means, *edges, *by):
+            edges[name] = default_bins(field)
+    return Description(schema, shown, tuple(by), edges, sampling)
+
+
+@clean_errors
+@arguments_checked
+def describe(
+    table: object,
+    schema: Schema | str | Path,
+    *,
+    fields: Sequence[str] = (),
+    by: Sequence[str] = (),
+    means: Sequence[str] = (),
+    bins: Mapping[str, Sequence[float]] | None = None,
+    sampling: bool = False,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    share: float | None = None,
+    adjacency: Adjacency = "replace_one",
+    n: int | None = None,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    purpose: str = "",
+) -> Query:
+    """Counts by level, means, sds and quartiles with intervals: ``describe(table, schema, epsilon=0.2)``.
+
+    **Guarantee**: what ``Query.statement`` says of the release, for the adjacency: one Gaussian mechanism for
+    all numbers. Schema, fields, cells and bins are public and were not chosen by looking at the table.
+    **Cost**: ``(ε, δ)``, or a share of a ledger's squared budget, once. Persons with several rows count once,
+    with the average of their rows.
+
+    Args:
+        table: path of a CSV, Parquet, Arrow, Stata or SPSS file, a data frame, or a dict of columns.
+        schema: what its cells may be, or the path of its file.
+        fields: categories are counted by level; of numbers there are mean, sd and quartiles. All if left out.
+        by: fields whose levels (of numbers: bins) make the cells of the table.
+        means: numbers of which there are mean and sd alone, which leaves more of the budget to the others.
+        bins: edges of numbers, that quartiles are told between; 16 bins of the declared range if left out.
+        sampling: whether intervals are to hold the sampling of these people from a larger population too.
+        epsilon: of the target.
+        delta: of the target; a power of ten of at most ``1e-6`` and ``1/(10 n)`` if left out.
+        share: of the ledger's whole squared budget, in place of ``epsilon``.
+        adjacency: of the target.
+        n: public bound on the number of rows, or the number of persons, as of :func:`fit`.
+        ledger: charged before the sums are made.
+        dataset: the ledger's name for the table.
+        purpose: the owner's words for the ledger's history.
+
+    Raises:
+        DeclarationError: for declarations that do not fit one another.
+        DataSchemaError: for a table that does not fit its schema; fields are named, nothing else.
+        BudgetExceeded: if the ledger has too little left.
+
+    Example:
+        >>> schema = pmc.Schema.from_dict({"fields": [
+        ...     {"name": "age", "type": "number", "constraints": {"minimum": "18", "maximum": "95"}},
+        ...     {"name": "died", "type": "boolean"},
+        ... ]})
+        >>> rng = np.random.default_rng(0)
+        >>> people = {"age": rng.uniform(20, 90, 2000), "died": rng.random(2000) < 0.3}
+        >>> books = pmc.Ledger.create("books.db")
+        >>> _ = books.declare("people", pmc.Target(epsilon=5.0, delta=1e-6))
+        >>> table = pmc.describe(people, schema, by=["died"], share=0.05, ledger=books, dataset="people")
+        >>> [line["statistic"] for line in table.lines()][:4]
+        ['count', 'mean', 'sd', 'quantile 0.25']
+    """
+    asked = description(schema_of(schema), fields, by, means, bins, sampling)
+    planned = plan_query(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
+    for words in planned.warnings:
+        warnings.warn(words, stacklevel=2)
+    return planned.run()
+
+
+def studied(study: StudyRecord) -> Studied:
+    """A released study as checks and comparisons need it.
+
+    Raises:
+        NotYetSupported: for a model of one's own, or released expectations.
+    """
+    if not study.formula or not study.draws:
+        raise NotYetSupported("check and compare take studies of a formula, with released draws.")
+    made, gdp = study.design, study.price.gdp
+    return Studied(
+        study.fingerprint,
+        made.schema,
+        study.formula,
+        study.family,
+        study.priors,
+        thinned(study.draws),
+        math.inf if gdp is None else float(gdp),
+    )
+
+
+@clean_errors
+@arguments_checked
+def check(
+    study: StudyRecord,
+    table: object,
+    *,
+    by: Sequence[str] = (),
+    epsilon: float | None = None,
+    delta: float | None = None,
+    share: float | None = None,
+    adjacency: Adjacency = "replace_one",
+    n: int | None = None,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    purpose: str = "",
+) -> Query:
+    """Whether a study's model fits a table: counts of groups, predictions and outcomes, and a test.
+
+    **Guarantee**: what ``Query.statement`` says of the release: one Gaussian mechanism. ``by`` is public and
+    was not chosen by looking at the table; the study may have been.
+    **Cost**: as of :func:`describe`. The same people were fitted, which the test's law does not hold: said.
+
+    Args:
+        study: of a formula.
+        table: the one that was fitted, or another of the same schema.
+        by: categories whose levels make the groups; more than the formula has, to find what it lacks.
+        epsilon: of the target; the others as of :func:`describe`.
+        delta: of the target.
+        share: of the ledger's whole squared budget, in place of ``epsilon``.
+        adjacency: of the target.
+        n: public bound on the number of rows, or the number of persons.
+        ledger: charged before the sums are made.
+        dataset: the ledger's name for the table.
+        purpose: the owner's words for the ledger's history.
+
+    Raises:
+        DeclarationError: for declarations that do not fit one another.
+        NotYetSupported: for a study of a model of one's own.
+
+    Example:
+        >>> study = pmc.Study.load("study")  # doctest: +SKIP
+        >>> pmc.check(study, "people.csv", by=["region"], epsilon=0.2).report().show()  # doctest: +SKIP
+    """
+    asked = Check.planned(studied(study), by)
+    planned = plan_query(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
+    for words in (*planned.warnings, *planned.expected):
+        warnings.warn(words, stacklevel=2)
+    return planned.run()
+
+
+@clean_errors
+@arguments_checked
+def compare(
+    first: StudyRecord,
+    second: StudyRecord,
+    table: object,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    share: float | None = None,
+    adjacency: Adjacency = "replace_one",
+    n: int | None = None,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    purpose: str = "",
+) -> Query:
+    """Which of two studies predicts a table better: a noised mean difference of log predictive densities.
+
+    **Guarantee**: what ``Query.statement`` says of the release: one Gaussian mechanism. Differences are
+    clipped at a bound that was chosen from synthetic people. **Cost**: as of :func:`describe`.
+
+    Args:
+        first: study A, of a formula.
+        second: study B, of the same outcome and schema.
+        table: the one that was fitted, or another of the same schema.
+        epsilon: of the target; the others as of :func:`describe`.
+        delta: of the target.
+        share: of the ledger's whole squared budget, in place of ``epsilon``.
+        adjacency: of the target.
+        n: public bound on the number of rows, or the number of persons.
+        ledger: charged before the sums are made.
+        dataset: the ledger's name for the table.
+        purpose: the owner's words for the ledger's history.
+
+    Raises:
+        DeclarationError: for studies of different outcomes or schemas.
+        NotYetSupported: for a study of a model of one's own.
+
+    Example:
+        >>> one, other = (pmc.Study.load(name) for name in ("study", "other"))  # doctest: +SKIP
+        >>> pmc.compare(one, other, "people.csv", epsilon=0.2).report().show()  # doctest: +SKIP
+    """
+    asked = Comparison.planned(studied(first), studied(second))
+    planned = plan_query(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
+    for words in (*planned.warnings, *planned.expected):
+        warnings.warn(words, stacklevel=2)
+    return planned.run()

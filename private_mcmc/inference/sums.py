@@ -1,0 +1,128 @@
+"""Noised sums of rows: mapped into their domains, asked one by one, charged, noised and kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.domains import Rows
+from private_mcmc.domains.columns import PRESENT
+from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.errors import LedgerError, warn_of_what_was_paid
+from private_mcmc.inference.columns import checked_columns, on_device
+from private_mcmc.inference.execute import run_name
+from private_mcmc.records import Fields, Record
+from private_mcmc.release import Contribution, Ledger, SumsPlan
+from private_mcmc.release.ledger.export import standing
+from private_mcmc.release.ledger.ledger import note_copy
+from private_mcmc.target import Target
+
+# A cell and a number in [−1, 1] of one row for every family, as of ``Contribution``.
+OfRow = Callable[[Fields], Any]
+
+
+@dataclass(frozen=True)
+class SumsBooks:
+    """Where sums are charged: a ledger and its name for the data set, or neither."""
+
+    ledger: Ledger | None = None
+    dataset: str | None = None
+    purpose: str = ""
+    known_by: Fields = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowSums:
+    """What rows add to the families of a mechanism, curator-side; nothing is spent."""
+
+    mechanism: SumsPlan
+    parts: tuple[Contribution, ...]
+    present: np.ndarray
+
+    def release(
+        self, books: SumsBooks, words: str, keep: Callable[[Record], None] | None
+    ) -> tuple[Record, Callable[[str], None]]:
+        """Charge, sum, add noise once, and ``keep`` that before the charge is settled.
+
+        Returns the statement, the place in the ledger and the noised sums as a record, and what tells the
+        ledger the fingerprint of the dossier. ``words`` are the ledger's for what runs.
+        """
+        self.mechanism.noise.confirmed()
+        statement = self.mechanism.statement.of(run_name())
+        ledger, dataset = books.ledger, books.dataset
+        charge = None
+        if ledger is not None and dataset is not None:
+            data = dict(books.known_by)
+            charge = ledger.charge(dataset, statement, purpose=books.purpose, model=words, data=data)
+        with charge or nullcontext() as reserved:
+            found: Record = {"statement": statement.to_dict(), "ledger": None}
+            if reserved is not None and ledger is not None:
+                spent = standing(ledger.state(), reserved.identity)
+                found["ledger"] = {"file": ledger.path.name, **spent}
+            noised = self.mechanism.noised(self.mechanism.sums(self.parts, self.present))
+            found["released"] = tuple(noised.tolist())
+            try:
+                if keep is not None:
+                    keep(found)
+            except Exception as error:  # the result is worth more than its copy
+                what = f"what was released is in memory and not on disk ({type(error).__name__})."
+                warn_of_what_was_paid(what)
+                if reserved is not None:
+                    note_copy(reserved.identity, False)
+
+        def know(fingerprint: str) -> None:
+            if reserved is None or ledger is None:
+                return
+            try:
+                ledger.know(reserved.identity, fingerprint)
+            except (LedgerError, KeyboardInterrupt) as error:
+                warn_of_what_was_paid(f"against the ledger this record will not be verified: {error}")
+
+        return found, know
+
+
+def row_sums(
+    of_row: OfRow, rows: Rows, mechanism: SumsPlan, columns: Fields, target: Target, random: bool
+) -> RowSums:
+    """What each row adds to every family, and which rows count: curator-side.
+
+    Rows are mapped into their domains and asked one by one. Where the number of rows, or who has some, is
+    hidden they lie in slots drawn at random, so that no row's own rounding follows from who else is there.
+    With ``random`` each row has a uniform number of its own, from the operating system.
+    """
+    n = mechanism.num_rows
+    if rows.unit is None:
+        held, present = on_device(rows, checked_columns(rows, columns, target, n), n)
+    else:
+        grouped = rows.grouped({name: value for name, value in columns.items() if name != PRESENT}, n)
+        held, present = on_device(rows.persons, grouped, n)
+    there = np.asarray(present)[:n]
+    given: Record = {name: np.asarray(column)[:n] for name, column in held.items()}
+    if rows.unit is not None:
+        there = (np.asarray(given.pop(OWN_ROWS)) > 0) & there[:, None]
+    if rows.unit is not None or target.adjacency == "add_remove":
+        order = np.random.default_rng().permutation(n)
+        there, given = there[order], {name: column[order] for name, column in given.items()}
+    flat = {name: column.reshape(there.size, *column.shape[there.ndim :]) for name, column in given.items()}
+    if random:
+        bits = np.frombuffer(os.urandom(8 * there.size), np.uint64)
+        flat["uniform"] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    shaped = partial(np.reshape, shape=there.shape)
+    parts = ((shaped(cells), t if t is None else shaped(t)) for cells, t in _of_rows(of_row, flat))
+    return RowSums(mechanism, tuple(Contribution(*part) for part in parts), there)
+
+
+def _of_rows(function: Callable[[Fields], Any], rows: Mapping[str, np.ndarray]) -> Any:
+    """The function of every row by itself; integers for cells, float64 for numbers."""
+    with jax.enable_x64(True):
+        here = {name: jnp.asarray(column) for name, column in rows.items()}
+        made = jax.jit(jax.vmap(lambda row: tuple(function(row))))(here)
+        return jax.tree.map(np.asarray, made)

@@ -1,0 +1,179 @@
+"""Checks of a study: false alarms at their level, power as told before, and what a row adds."""
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+
+import private_mcmc as pmc
+from private_mcmc.accounting.curves import gdp
+from private_mcmc.analysis.check import Check
+from private_mcmc.analysis.studied import Studied
+
+SCHEMA = pmc.Schema.from_dict({"fields": [
+    {"name": "x", "type": "number", "constraints": {"minimum": "-4", "maximum": "4"}},
+    {"name": "sex", "constraints": {"enum": ["f", "m"]}},
+    {"name": "region", "constraints": {"enum": ["n", "s", "w", "e"]}},
+    {"name": "y", "type": "boolean"},
+    {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "60"}},
+    {"name": "bmi", "type": "number", "constraints": {"minimum": "10", "maximum": "60"}},
+    {"name": "grade", "constraints": {"enum": ["low", "mid", "high"]}},
+]})  # fmt: skip
+N = 20_000
+# A twentieth of the squared budget of ε = 1.
+PRICE = gdp.budget(1.0, 1e-6) * 0.05**0.5
+
+
+def studied(formula, kind, draws):
+    return Studied("f", SCHEMA, formula, kind, (), {k: v.tolist() for k, v in draws.items()}, 0.2)
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    """Draws of a logistic regression of twenty thousand people, twice as wide as without privacy."""
+    random = np.random.default_rng(0)
+    # x is divided by 4 in the model.
+    means, sds = np.array([-1.1, 3.2, 0.5]), 2 * np.array([0.025, 0.08, 0.035])
+    theta = means + sds * random.normal(size=(100, 3))
+    return studied(
+        "y ~ x + sex", "bernoulli", {"Intercept": theta[:, 0], "x": theta[:, 1], "sex": theta[:, 2:]}
+    )
+
+
+def people(random):
+    x = np.clip(random.normal(size=N) - 0.2, -4, 4)
+    return x, random.integers(0, 2, N), random.choice(4, N, p=[0.4, 0.3, 0.2, 0.1])
+
+
+def studies(check, times, seed, misfit=lambda p, x, sex, region: p):
+    """p of ``times`` checks, of people whose outcomes are those of one of the draws, ``misfit`` apart."""
+    random = np.random.default_rng(seed)
+    draws = {name: np.asarray(values) for name, values in check.study.draws.items()}
+    x, sex, region = people(random)
+    eta = draws["Intercept"][:, None] + draws["x"][:, None] * x / 4 + draws["sex"] * sex
+    p = expit(eta)
+    mean, grid = p.mean(axis=0), np.asarray(check.grid)
+    left = np.clip(np.searchsorted(grid, mean, side="right") - 1, 0, len(grid) - 2)
+    share = (mean - grid[left]) / np.diff(grid)[left]
+    noise, size = check.mechanism(PRICE, N, "replace_one").noise.sd, len(check.groups) * len(grid) * 2
+    found = []
+    for _ in range(times):
+        true = misfit(p[random.integers(len(p))], x, sex, region)
+        cells = (region * len(grid) + left + (random.random(N) < share)) * 2 + (random.random(N) < true)
+        counts = np.bincount(cells, minlength=size) + noise * random.normal(size=size)
+        released = check.released(check.mechanism(PRICE, N, "replace_one"), counts)
+        found.append(check.lines(released, 0.9)[0]["p"])
+    return np.array(found)
+
+
+@pytest.fixture(scope="module")
+def by_region(logistic):
+    return Check.planned(logistic, ["region"])
+
+
+@pytest.mark.long
+def test_false_alarms_are_at_most_one_in_twenty_in_a_thousand_studies(by_region):
+    """Of a test of level 5 % more than 6.6 % in a thousand come up with probability 1 %."""
+    p = studies(by_region, 1000, 1)
+    assert (p <= 0.05).mean() <= 0.066
+    assert (p <= 0.5).mean() < 0.55
+
+
+@pytest.mark.slow
+def test_a_missing_interaction_of_half_an_sd_is_found_in_nine_of_ten_studies(by_region):
+    def misfit(p, x, sex, region):
+        return expit(logit(p) + np.where(region % 2, 0.5, -0.5) * (x + 0.2))
+
+    assert (studies(by_region, 100, 2, misfit) <= 0.05).mean() >= 0.9
+
+
+@pytest.mark.slow
+def test_a_prevalence_off_by_a_fifth_in_one_region_is_found_in_most_studies(by_region):
+    p = studies(by_region, 100, 3, lambda p, x, sex, region: np.where(region == 1, 1.2 * p, p))
+    assert (p <= 0.05).mean() >= 0.6
+
+
+def test_power_is_told_before_anything_is_spent_and_falls_with_the_budget(by_region):
+    told = [
+        by_region.law.power(N, by_region.mechanism(m, N, "replace_one").noise.sd) for m in (PRICE, PRICE / 30)
+    ]
+    shares = [[int(words.split("probability ")[1].partition("%")[0]) for words in one] for one in told]
+    assert "missing interaction with region" in told[0][0] and "off by a fifth in e" in told[0][1]
+    assert shares[0][0] >= 90 and shares[1][0] < 40
+
+
+def test_rounded_predictions_add_up_to_predictions_on_average(by_region):
+    import jax
+
+    with jax.enable_x64(True):
+        grid = np.asarray(by_region.grid)
+        uniform = np.random.default_rng(0).random(50_000)
+        for p in (0.001, 0.2, 0.77):
+            k = np.asarray(jax.vmap(lambda u, p=p: by_region._rounded(p, u))(uniform))
+            assert grid[k].mean() == pytest.approx(p, abs=0.005)
+
+
+def test_a_row_is_in_the_cell_of_its_group_prediction_and_outcome(logistic):
+    check = Check.planned(logistic, ["sex", "region"])
+    row = {"x": 0.4, "sex": 1.0, "region": 2.0, "y": 1.0, "uniform": 0.999999}
+    ((cell, t),) = check.of_row({name: np.asarray(value) for name, value in row.items()})
+    group, rest = divmod(int(cell), len(check.grid) * 2)
+    assert check.groups[group] == "m, w" and rest % 2 == 1 and t is None
+    theta = [np.asarray(logistic.draws[name]) for name in ("Intercept", "x", "sex")]
+    p = expit(theta[0] + theta[1] * 0.1 + theta[2][:, 0]).mean()
+    assert check.grid[rest // 2] <= p < check.grid[rest // 2 + 1]
+
+
+def uniformity(kind, formula, draws, outcomes, groups=("sex",)):
+    """p of a check, at a large budget, of 4,000 people with such outcomes."""
+    check = Check.planned(studied(formula, kind, draws), list(groups))
+    random, n = np.random.default_rng(7), 4000
+    x, sex = np.clip(random.normal(size=n), -4, 4), random.integers(0, 2, n).astype(float)
+    name = check.study.design.formula.outcome
+    rows = {"x": x, "sex": sex, name: outcomes(random, x, sex).astype(float), "uniform": random.random(n)}
+    ((cells, _),) = check.study.of_people(lambda row: check.of_row(row), rows)
+    counts = np.bincount(cells, minlength=check.families[0].cells).astype(float)
+    mechanism = check.mechanism(1.0, n, "replace_one")
+    return check.lines(check.released(mechanism, counts), 0.9)
+
+
+def constant(**values):
+    return {name: np.array([value] * 40) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula", "draws", "fits", "misfit"),
+    [
+        (
+            "poisson", "visits ~ x", constant(Intercept=0.7, x=1.2),
+            lambda r, x, s: r.poisson(np.exp(0.7 + 0.3 * x)),
+            lambda r, x, s: r.negative_binomial(2, 2 / (2 + np.exp(0.7 + 0.3 * x))),
+        ),
+        (
+            "gaussian", "bmi ~ x", constant(Intercept=-0.4, x=0.2, sigma=4.0),
+            lambda r, x, s: np.clip(25 + 1.25 * x + 4 * r.normal(size=len(x)), 10, 60),
+            lambda r, x, s: np.clip(25 + 1.25 * x + 4 * r.normal(size=len(x)) * (1 + s), 10, 60),
+        ),
+        (
+            "cumulative", "grade ~ x", constant(thresholds=[-1.0, 1.0], x=2.0),
+            lambda r, x, s: (r.logistic(size=(1, len(x))) + 0.5 * x > np.array([[-1], [1]])).sum(axis=0),
+            lambda r, x, s: (r.logistic(size=(1, len(x))) + x / 2 + 0.6 * s > [[-1], [1]]).sum(axis=0),
+        ),
+    ],
+    ids=["poisson", "gaussian", "cumulative"],
+)  # fmt: skip
+def test_other_outcomes_fit_their_own_law_and_not_another(kind, formula, draws, fits, misfit):
+    """One draw of each: a correct check fails with probability 2 % here."""
+    assert uniformity(kind, formula, draws, fits)[0]["p"] > 0.02
+    assert uniformity(kind, formula, draws, misfit)[0]["p"] < 0.005
+
+
+def test_a_group_must_be_a_category_and_the_grid_rises_from_0_to_1(logistic):
+    with pytest.raises(pmc.DeclarationError, match="levels of categories"):
+        Check.planned(logistic, ["x"])
+    with pytest.raises(pmc.DeclarationError, match="grid"):
+        Check(SCHEMA, logistic, (), (0.0, 0.6, 0.5, 1.0))
+
+
+def test_the_question_is_read_back_from_its_record(by_region):
+    again = Check.of(SCHEMA, by_region.question())
+    assert again.question() == by_region.question()

@@ -1,0 +1,192 @@
+"""Predictions, comparisons and slopes are those of marginaleffects; groups are averaged over their law."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import private_mcmc as pmc
+from private_mcmc.cli.study import Asked, tell_frame
+from private_mcmc.data.answers import Answers
+from private_mcmc.data.design import design
+from private_mcmc.data.families import family
+from private_mcmc.data.formula import read_formula
+
+SCHEMA = pmc.Schema.from_dict({"fields": [
+    {"name": "age", "type": "number", "constraints": {"minimum": "20", "maximum": "80"}},
+    {"name": "arm", "constraints": {"enum": ["a", "b", "c"]}},
+    {"name": "sex", "constraints": {"enum": ["f", "m"]}},
+    {"name": "region", "constraints": {"enum": ["n", "s", "w"]}},
+    {"name": "y", "type": "boolean"},
+    {"name": "grade", "constraints": {"enum": ["low", "mid", "high"]}},
+    {"name": "id", "type": "string", "private_mcmc": {"role": "person"}},
+], "private_mcmc": {"person": {"field": "id", "at_most": "3"}}})  # fmt: skip
+
+# Fitted by statsmodels 0.14 to sixty people, `y ~ age + C(arm) + C(sex) + age:C(sex)`: age, arm b, arm c, …
+FITTED = (-0.883100819995, 0.032403550565, -0.951143470638, 0.262944984411, -0.31780097525, 0.01213234751)
+ROW = np.arange(60)
+PEOPLE = {
+    "age": 20.0 + (ROW * 37) % 61,
+    "arm": np.array(["a", "b", "c"])[ROW % 3],
+    "sex": np.where((ROW * 7) % 5 < 2, "f", "m"),
+}
+
+
+def answers_of(formula, draws, kind="bernoulli", priors=(), **options):
+    return Answers(design(read_formula(formula, SCHEMA), SCHEMA, family(kind), priors), draws, **options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """The fitted coefficients as two equal draws of a formula whose numbers are centred and scaled."""
+    intercept, age, b, c, m, by_sex = FITTED
+    draws = {
+        # Age is (x − 50)/30 in the model.
+        "Intercept": intercept + 50 * age,
+        "age": 30 * age,
+        "arm": [b, c],
+        "sex": [m + 50 * by_sex],
+        "age:sex": [30 * by_sex],
+    }
+    return answers_of("y ~ age + arm + sex + age:sex", {k: np.array([v, v]) for k, v in draws.items()})
+
+
+# Printed by marginaleffects 0.6.0 for this fit: avg_comparisons, avg_predictions, avg_slopes.
+BY_SEX = [
+    ("f", "b - a", -0.211681), ("f", "c - a", 0.056981), ("f", "c - b", 0.268662),
+    ("m", "b - a", -0.191300), ("m", "c - a", 0.040902), ("m", "c - b", 0.232202),
+]  # fmt: skip
+RATIOS = [
+    ("f", "b / a", 0.643289),
+    ("f", "c / a", 1.096021),
+    ("f", "c / b", 1.703779),
+    ("m", "b / a", 0.752892),
+]
+
+
+def test_average_comparisons_by_level_are_those_of_marginaleffects(fitted):
+    found = fitted.comparisons("arm", PEOPLE, by=["sex"])
+    assert list(zip(found.sex, found.contrast, found.estimate.round(6), strict=True)) == BY_SEX
+    assert list(found) == ["sex", "term", "contrast", "estimate", "conf_low", "conf_high"]
+    ratios = fitted.comparisons("arm", PEOPLE, by=["sex"], scale="ratio")
+    assert list(zip(ratios.sex, ratios.contrast, ratios.estimate.round(6), strict=True))[:4] == RATIOS
+
+
+def test_comparisons_of_numbers_predictions_and_slopes_are_those_of_marginaleffects(fitted):
+    assert fitted.comparisons("age=40,60", PEOPLE).estimate[0] == pytest.approx(0.165242, abs=5e-7)
+    means = fitted.predictions_by(PEOPLE, by=["sex"])
+    assert means.estimate.to_list() == pytest.approx([0.541667, 0.722222], abs=5e-7)
+    slopes = fitted.slopes("age", PEOPLE, by=["arm"])
+    assert slopes.estimate.to_list() == pytest.approx([0.007286, 0.008962, 0.006535], abs=5e-7)
+
+
+def test_contrasts_of_the_link_are_coefficients_and_reference_leaves_other_pairs_out(fitted):
+    found = fitted.comparisons("arm", scale="link", reference=True)
+    assert found.estimate.to_list() == pytest.approx(FITTED[2:4])
+    assert found.contrast.to_list() == ["b - a", "c - a"]
+
+
+def test_a_difference_of_profiles_is_that_of_their_predictions(fitted):
+    a, b = {"age": 30, "sex": "f", "arm": "a"}, {"age": 50, "sex": "m", "arm": "c"}
+    found = fitted.difference(a, b)
+    assert found.estimate[0] == pytest.approx(fitted.predict(b).mean - fitted.predict(a).mean)
+    assert found.contrast[0] == "age=50, sex=m, arm=c - age=30, sex=f, arm=a"
+
+
+def test_the_probability_of_a_statement_is_its_share_of_draws():
+    draws = {"Intercept": np.zeros(4), "age": np.array([-30.0, 30, 60, 90]), "sex": np.array([[0.5]] * 4)}
+    answers = answers_of("y ~ age + sex", draws)
+    assert answers.probability("age > 0") == 0.75
+    assert answers.probability("age >= 2") == 0.5
+    assert answers.probability("sex[m] < age") == 0.75
+    with pytest.raises(pmc.DeclarationError, match="none of"):
+        answers.probability("height > 0")
+    with pytest.raises(pmc.DeclarationError, match="a coefficient and a number"):
+        answers.probability("age")
+
+
+@pytest.fixture
+def grouped():
+    size = 4000
+    draws = {
+        "Intercept": np.full(size, 1.0),
+        "1 | region": np.zeros((size, 3)),
+        "sd(1 | region)": np.full(size, 2.0),
+    }
+    return answers_of("y ~ 1 + (1 | region)", draws, priors=["sd(1 | region) ~ halfnormal(1)"])
+
+
+def test_a_population_is_averaged_over_its_groups_and_not_taken_at_an_average_one(grouped):
+    nodes = np.linspace(-9, 9, 20_001)
+    law = np.exp(-(nodes**2) / 2)
+    exact = (expit(1 + 2 * nodes) * law).sum() / law.sum()
+    integrated = Answers(grouped.design, grouped.draws, groups="integrated")
+    # Gauss–Hermite of 31 points.
+    assert integrated.predict({}).mean == pytest.approx(exact, abs=1e-4)
+    assert grouped.predict({}).mean == pytest.approx(expit(1.0))
+    # Of a group that is named there is nothing to average.
+    assert integrated.predict({"region": "s"}).mean == pytest.approx(expit(1.0))
+
+
+def test_a_new_group_is_as_uncertain_as_groups_differ(grouped):
+    found = Answers(grouped.design, grouped.draws, groups="new").predict({})
+    assert found.low == pytest.approx(expit(1 - 1.645 * 2), abs=0.02)
+    assert found.high == pytest.approx(expit(1 + 1.645 * 2), abs=0.02)
+    with pytest.raises(pmc.DeclarationError, match="one of average"):
+        Answers(grouped.design, grouped.draws, groups="none")
+
+
+def test_a_groups_slope_and_its_correlation_widen_what_is_averaged_over():
+    size = 3
+    draws = {
+        "Intercept": np.zeros(size), "age": np.zeros(size),
+        "1 | region": np.zeros((size, 3)), "age | region": np.zeros((size, 3)),
+        "sd(1 | region)": np.full(size, 2.0), "sd(age | region)": np.full(size, 1.5),
+    }  # fmt: skip
+    made = design(
+        read_formula("y ~ age + (age | region)", SCHEMA), SCHEMA, family("bernoulli"),
+        ["sd(1 | region) ~ halfnormal(1)", "sd(age | region) ~ halfnormal(1)"],
+    )  # fmt: skip
+    names = {effect.name for effect in made.effects if effect.term.group}
+    assert names == {"1 | region", "age | region"}
+    draws |= {site: np.full(size, 0.75) for site in made.correlations}
+    for age, z in ((50.0, 0.0), (80.0, 1.0), (35.0, -0.5)):
+        found = made.group_sd(draws, {"age": age})
+        assert found == pytest.approx(np.sqrt(4 + 2 * 0.5 * 2 * 1.5 * z + (1.5 * z) ** 2))
+
+
+def test_levels_of_an_outcome_have_lines_of_their_own_and_sum_to_one():
+    draws = {"thresholds": np.array([[-1.0, 1.0]] * 5), "sex": np.array([[0.7]] * 5)}
+    answers = answers_of("grade ~ sex", draws, "cumulative")
+    found = answers.predictions_by([{}], by=["sex"])
+    assert found.level.to_list() == ["low", "mid", "high"] * 2
+    assert found.groupby("sex").estimate.sum().to_list() == pytest.approx([1, 1])
+    assert answers.comparisons("sex").estimate.sum() == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda one: one.comparisons("height"), "the formula reads"),
+        (lambda one: one.comparisons("age"), "two values"),
+        (lambda one: one.comparisons("arm", scale="odds"), "one of response"),
+        (lambda one: one.slopes("arm"), "a number"),
+        (lambda one: one.predictions_by([{}], by=["age"]), "categories"),
+        (lambda one: one.predictions_by([{}], weights=[0.0]), "above 0"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_a_line(fitted, call, words):
+    with pytest.raises(pmc.DeclarationError, match=words):
+        call(fitted)
+
+
+def test_what_is_shown_is_written_as_csv_and_json(fitted, tmp_path, capsys):
+    asked = Asked("arm", True, "response", None, ("sex",), False, ())
+    tell_frame(fitted, asked, [{"age": "50"}], [], tmp_path / "c.csv", as_json=True)
+    lines = json.loads(capsys.readouterr().out)
+    header, first, *_ = (tmp_path / "c.csv").read_text().splitlines()
+    assert header == "sex,term,contrast,estimate,conf_low,conf_high" and first.startswith("f,arm,b - a,")
+    assert len(lines) == 4
+    tell_frame(fitted, asked, [{"age": "50"}], [], None, as_json=False)
+    assert "At age 50" in capsys.readouterr().out

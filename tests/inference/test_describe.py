@@ -1,0 +1,229 @@
+"""``describe`` from a table to a dossier: charged before, kept on disk before it is settled, and verified."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.dossier import load_record, new_dossier, verify_dossier
+from private_mcmc.dossier.folder import RELEASE, finish, is_raw
+from private_mcmc.inference import sums
+from private_mcmc.inference.describe import description
+from private_mcmc.inference.query import Books, plan_query
+from private_mcmc.inference.raw_release import completed
+
+FIELDS = [
+    {"name": "sex", "type": "string", "constraints": {"enum": ["f", "m"]}},
+    {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "100"}},
+]
+SCHEMA = pmc.Schema.from_dict({"fields": FIELDS})
+VISITS = pmc.Schema.from_dict(
+    {
+        "fields": [*FIELDS, {"name": "id", "type": "string", "private_mcmc": {"role": "person"}}],
+        "private_mcmc": {"person": {"field": "id", "at_most": "3"}},
+    }
+)
+
+
+@pytest.fixture
+def table():
+    random = np.random.default_rng(0)
+    return {"sex": np.where(random.random(500) < 0.4, "f", "m"), "age": random.uniform(20, 90, 500)}
+
+
+@pytest.fixture
+def books(tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "books.db")
+    ledger.declare("people", pmc.Target(epsilon=5.0, delta=1e-6))
+    return ledger
+
+
+def values(found, statistic, field="", level="", cell="everyone"):
+    return next(
+        line["value"]
+        for line in found.lines()
+        if (line["statistic"], line["field"], line["level"], line["cell"]) == (statistic, field, level, cell)
+    )
+
+
+def test_a_large_budget_gives_the_tables_own_numbers(table):
+    with pytest.warns(UserWarning):
+        found = pmc.describe(table, SCHEMA, by=["sex"], means=["age"], epsilon=1e4, delta=1e-6)
+    women = table["sex"] == "f"
+    assert values(found, "count", cell="sex f") == pytest.approx(women.sum(), abs=0.5)
+    assert values(found, "mean", "age", cell="sex f") == pytest.approx(table["age"][women].mean(), abs=0.1)
+    assert values(found, "sd", "age") == pytest.approx(table["age"].std(), abs=0.1)
+    frame = found.answers()
+    assert list(frame) == ["cell", "field", "level", "statistic", "value", "low", "high"]
+    assert isinstance(frame, pandas.DataFrame) and len(frame) == len(found.lines())
+
+
+def test_a_share_of_the_ledgers_squared_budget_is_what_is_charged(table, books):
+    found = pmc.describe(table, SCHEMA, share=0.05, ledger=books, dataset="people")
+    balance = books.balance("people")
+    assert float(balance.spent / balance.dataset.filter.limit) == pytest.approx(0.05, rel=1e-6)
+    assert found.price.gdp**2 <= 0.05 * float(balance.dataset.filter.limit)
+    assert found.delta == 1e-6 and found.price.epsilon(1e-6) == found.epsilon
+    assert [charge.outcome for charge in books.history("people")] == ["released"]
+
+
+def saved(folder, table, books, **asked):
+    with new_dossier(folder) as dossier:
+        planned = plan_query(
+            table,
+            description(SCHEMA, **asked),
+            Books(share=0.05, ledger=books, dataset="people"),
+            "replace_one",
+            None,
+        )
+        dossier.write(planned.run(dossier.keep))
+    return folder
+
+
+def test_a_dossier_is_verified_with_the_ledger_and_read_back(table, books, tmp_path):
+    folder = saved(tmp_path / "table", table, books)
+    found = verify_dossier(folder, books)
+    assert found and found.compared_with == ("the ledger",)
+    assert {
+        one.result
+        for one in found.checks
+        if one.what in ("question, sums and row bounds", "the page, made again", "the charge in the ledger")
+    } == {"agrees"}
+    assert isinstance(load_record(folder), pmc.Query)
+    assert "female" not in (folder / "answers.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda record: record.update(gdp=record["gdp"] / 2),
+        lambda record: record["question"].update(by=["sex"]),
+        lambda record: record["question"].update(shown=["sex"]),
+        lambda record: record.update(released=record["released"][:-1]),
+        lambda record: record.update(epsilon=record["epsilon"] / 2),
+        lambda record: record["statement"]["argument"]["constants"].update(scale=1.0),
+        lambda record: record["rows"]["age"].update(box={"lo": 0.0, "hi": 1.0}),
+        lambda record: record.update(adjacency="add_remove"),
+    ],
+)
+def test_a_record_that_was_edited_is_not_consistent_even_under_its_own_new_hash(table, books, tmp_path, edit):
+    folder = saved(tmp_path / "table", table, books)
+    record = json.loads((folder / "study.json").read_text())
+    edit(record)
+    record.pop("fingerprint"), record.pop("files")
+    (folder / "study.json").write_text(json.dumps(record))
+    try:
+        made = load_record(folder)
+        (folder / "study.json").write_text(made.to_json())
+        finish(folder, made)
+    except pmc.PrivateMCMCError:
+        pass
+    assert not verify_dossier(folder)
+
+
+def test_noise_that_is_changed_is_told_by_the_ledger(table, books, tmp_path):
+    folder = saved(tmp_path / "table", table, books)
+    record = json.loads((folder / "study.json").read_text())
+    record["released"][0] += 100
+    (folder / "study.json").write_text(json.dumps(record))
+    made = load_record(folder)
+    finish(folder, made)
+    assert verify_dossier(folder)
+    assert not verify_dossier(folder, books)
+
+
+def test_what_is_released_is_on_disk_before_the_charge_is_settled_and_is_completed_from_there(
+    table, books, tmp_path
+):
+    seen = []
+
+    def keep(release):
+        seen.append([charge.outcome for charge in books.history("people")])
+        (tmp_path / "t" / RELEASE).write_text(json.dumps(release))
+
+    (tmp_path / "t").mkdir()
+    asked = Books(share=0.05, ledger=books, dataset="people")
+    made = plan_query(table, description(SCHEMA), asked, "replace_one", None).run(keep)
+    assert seen == [["reserved"]]
+    assert is_raw(tmp_path / "t")
+    again = completed(tmp_path / "t", None, None)
+    assert again.fingerprint == made.fingerprint
+    finish(tmp_path / "t", again)
+    assert verify_dossier(tmp_path / "t", books)
+
+
+def test_a_release_that_cannot_be_kept_leaves_its_charge_open(table, books):
+    def keep(_):
+        raise OSError("no space")
+
+    asked = Books(share=0.05, ledger=books, dataset="people")
+    with pytest.warns(UserWarning, match="not on disk"):
+        plan_query(table, description(SCHEMA), asked, "replace_one", None).run(keep)
+    assert [charge.outcome for charge in books.history("people")] == ["reserved"]
+
+
+def test_nothing_is_summed_before_it_is_charged(table, books, monkeypatch):
+    from private_mcmc.release import SumsPlan
+
+    events = []
+    before, reserve = SumsPlan.noised, pmc.Ledger.reserve
+    monkeypatch.setattr(
+        SumsPlan, "noised", lambda self, exact: events.append("noised") or before(self, exact)
+    )
+    monkeypatch.setattr(
+        pmc.Ledger, "reserve", lambda self, *a, **k: events.append("charged") or reserve(self, *a, **k)
+    )
+    pmc.describe(table, SCHEMA, share=0.05, ledger=books, dataset="people")
+    assert events == ["charged", "noised"]
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
+def test_persons_with_several_rows_count_once_and_are_the_unit_of_the_statement(adjacency):
+    visits = {"id": list("aaabbc"), "sex": list("fffmmm"), "age": [10.0, 20, 30, 40, 60, 70]}
+    with pytest.warns(UserWarning):
+        found = pmc.describe(
+            visits, VISITS, means=["age"], fields=["sex"], epsilon=1e5, delta=1e-6, n=9, adjacency=adjacency
+        )
+    assert found.price.unit.name == "id" and found.price.unit.rows == 3
+    assert values(found, "count") == pytest.approx(3, abs=0.05)
+    assert values(found, "count", "sex", "f") == pytest.approx(1, abs=0.05)
+    assert values(found, "mean", "age") == pytest.approx((20 + 50 + 70) / 3, abs=0.5)
+
+
+def test_a_row_that_counts_for_nothing_is_in_no_cell():
+    fields = [FIELDS[0] | {"missingValues": ["?"], "private_mcmc": {"missing": "drop"}}, FIELDS[1]]
+    table = {"sex": ["f", "?", "m", "f"], "age": [10.0, 99.0, 30, 50]}
+    with pytest.warns(UserWarning):
+        found = pmc.describe(
+            table, pmc.Schema.from_dict({"fields": fields}), means=["age"], fields=["sex"],
+            epsilon=1e5, delta=1e-6, n=4, adjacency="zero_out",
+        )  # fmt: skip
+    assert values(found, "count") == pytest.approx(3, abs=0.05)
+    assert values(found, "mean", "age") == pytest.approx(30, abs=0.3)
+
+
+def test_rows_under_a_hidden_number_lie_in_slots_drawn_at_random(table, monkeypatch):
+    seen = []
+    before = sums._of_rows
+    monkeypatch.setattr(sums, "_of_rows", lambda f, rows: seen.append(rows["age"].copy()) or before(f, rows))
+    for _ in range(2):
+        plan_query(table, description(SCHEMA), Books(1.0), "add_remove", 600)
+    assert len(seen[0]) == 600 and sorted(seen[0]) == sorted(seen[1])
+    assert not np.array_equal(seen[0], seen[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "one of them"),
+        ({"epsilon": 1.0, "share": 0.1}, "one of them"),
+        ({"share": 0.1}, "give ledger and dataset"),
+        ({"epsilon": 1.0, "dataset": "people"}, "or neither"),
+        ({"epsilon": 1.0, "adjacency": "add_remove"}, "hides the number"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_anything_is_spent(table, given, words):
+    with pytest.raises(pmc.DeclarationError, match=words):
+        pmc.describe(table, SCHEMA, **given)

@@ -1,0 +1,135 @@
+"""Sums by cell: one row, or one person, moves them by no more than was charged, and no less by some rows."""
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.release import Contribution, Family, plan_sums
+from private_mcmc.target import Unit
+
+ADJACENCIES = ["replace_one", "add_remove", "zero_out"]
+FAMILIES = (Family("levels", 2), Family("means", 2, 1, 0.5), Family("numbers", 3, 2, 1.7))
+POINTS = (-1.0, -0.25, 0.0, 0.6, 1.0)
+
+
+def planned(families=FAMILIES, adjacency="replace_one", rows=1, n=4, gdp=0.5):
+    unit = None if rows == 1 else Unit("patient", rows)
+    return plan_sums(gdp, families, num_rows=n, adjacency=adjacency, unit=unit)
+
+
+def every_row(families):
+    """All cells of all families, with every point; the absent row is an empty choice."""
+    of_each = [
+        [(cell, t) for cell in range(-1, one.cells) for t in (POINTS if one.moments else (0.0,))]
+        for one in families
+    ]
+    return list(product(*of_each))
+
+
+def weighted_sums(mechanism, rows):
+    """What the noise is added to, of one person who has these rows."""
+    k = mechanism.rows
+    there = np.zeros((1, k), bool)
+    there[0, : len(rows)] = True
+    padded = [*rows, *([rows[0] if rows else ((0, 0.0),) * len(mechanism.families)] * (k - len(rows)))]
+    parts = [
+        Contribution(np.array([[row[f][0] for row in padded]]), np.array([[row[f][1] for row in padded]]))
+        for f in range(len(mechanism.families))
+    ]
+    if k == 1:
+        parts, there = [Contribution(part.cells[:, 0], part.t[:, 0]) for part in parts], there[:, 0]
+    sums = mechanism.sums(parts, there)
+    sizes = [one.cells * (1 + one.moments) for one in mechanism.families]
+    return sums * np.repeat([one.weight for one in mechanism.families], sizes)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize(
+    "families",
+    [
+        FAMILIES[:1],
+        (Family("sums", 2, 1),),
+        (Family("squares", 1, 2),),
+        (FAMILIES[0], Family("one", 1, 1, 3.0)),
+    ],
+)
+def test_no_row_moves_sums_by_more_than_is_charged_and_in_different_cells_by_as_much(families, adjacency):
+    mechanism = planned(families, adjacency)
+    vectors = np.array([weighted_sums(mechanism, [row]) for row in every_row(families)])
+    absent = np.zeros((1, vectors.shape[1]))
+    others = vectors if adjacency == "replace_one" else absent
+    farthest = max(np.linalg.norm(vectors - other, axis=1).max() for other in others)
+    charged = mechanism.statement.argument.constants["sensitivity"]
+    assert farthest <= charged
+    if all(one.cells > 1 for one in families) or adjacency != "replace_one":
+        assert farthest == pytest.approx(charged, rel=1e-5)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_no_person_with_any_number_of_rows_moves_sums_by_more_than_is_charged(adjacency):
+    families = (Family("numbers", 2, 2, 1.7), FAMILIES[0])
+    mechanism = planned(families, adjacency, rows=3)
+    rows = [row for row in every_row(families) if row[0][1] in (-1.0, -0.25, 1.0)]
+    few = np.random.default_rng(1).choice(len(rows), 9, replace=False)
+    persons = [[], *([rows[i]] for i in range(len(rows)))]
+    persons += [[rows[i] for i in some] for size in (2, 3) for some in combinations(few, size)]
+    vectors = np.array([weighted_sums(mechanism, person) for person in persons])
+    others = vectors if adjacency == "replace_one" else vectors[:1]
+    farthest = max(np.linalg.norm(vectors - other, axis=1).max() for other in others)
+    # The noise drawn covers what rounding of shares adds to the charge.
+    assert farthest <= mechanism.noise.sensitivity
+    assert farthest == pytest.approx(mechanism.statement.argument.constants["sensitivity"], rel=1e-5)
+
+
+def test_a_person_counts_once_with_the_average_of_own_rows():
+    mechanism = planned((Family("numbers", 2, 2),), rows=3, n=2)
+    cells, t = np.array([[0, 0, 1], [1, 9, 9]]), np.array([[0.5, -0.5, 1.0], [0.25, np.nan, 7.0]])
+    there = np.array([[1, 1, 1], [1, 0, 0]], bool)
+    found = mechanism.sums([Contribution(cells, t)], there).reshape(3, 2)
+    third = 1 / 3
+    expected = [[2 * third, third + 1], [0, third + 0.25], [-third, third + 2 * 0.25**2 - 1]]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_cells_and_numbers_that_no_row_has_are_mapped_and_never_raised():
+    mechanism = planned((Family("numbers", 3, 2),), n=5)
+    cells, t = np.array([7, -4, 0, 1, 2]), np.array([9.0, 0.0, np.nan, -np.inf, 0.5])
+    found = mechanism.sums([Contribution(cells, t)], np.ones(5, bool)).reshape(3, 3)
+    np.testing.assert_array_equal(found, [[1, 1, 2], [0, -1, 1.5], [-1, 1, 0.5]])
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_statement_is_the_declared_price_of_one_gaussian_mechanism(adjacency):
+    mechanism = planned(adjacency=adjacency)
+    squares = 1 + 0.5**2 * 2 + 1.7**2 * 3
+    moved = math.sqrt(squares * (2 if adjacency == "replace_one" else 1))
+    assert mechanism.statement.gdp <= 0.5 * (1 + 1e-12)
+    assert mechanism.statement.gdp == pytest.approx(0.5, rel=1e-9)
+    assert mechanism.noise.scale == pytest.approx(moved / 0.5, rel=1e-6)
+    assert mechanism.noise.gaussian_scale >= mechanism.statement.argument.constants["scale"]
+    assert mechanism.statement.verify()
+
+
+def test_noise_is_gaussian_of_each_familys_own_scale():
+    families = (Family("many", 1500), Family("few", 700, 1, 4.0))
+    mechanism = planned(families, n=3)
+    nobody = [Contribution(np.full(3, -1)), Contribution(np.full(3, -1), np.zeros(3))]
+    for one, weight in zip(mechanism.release(nobody, np.ones(3, bool)), (1.0, 4.0), strict=True):
+        assert one.noise_sd == pytest.approx(mechanism.noise.sd / weight)
+        assert stats.kstest(one.values.ravel(), stats.norm(scale=one.noise_sd).cdf).pvalue > 1e-6
+
+
+def test_what_was_not_planned_is_refused_by_shape_alone():
+    mechanism = planned(FAMILIES[:1], n=3)
+    with pytest.raises(DataSchemaError, match="3 with 1 rows"):
+        mechanism.sums([Contribution(np.zeros(4, int))], np.ones(4, bool))
+    with pytest.raises(DataSchemaError, match="whole number"):
+        mechanism.sums([Contribution(np.zeros(3))], np.ones(3, bool))
+    with pytest.raises(DeclarationError, match="at least one cell"):
+        Family("none", 0)
+    with pytest.raises(DeclarationError, match="positive budget"):
+        planned((), n=3)
