@@ -12,21 +12,51 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from private_mcmc.data.effects import Array
+from private_mcmc.data.design import Design
+from private_mcmc.data.effects import Array, Draws
 from private_mcmc.data.fields import plain_number
 from private_mcmc.data.profiles import People, Profile, profile_value, read_people, read_profile
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
-if TYPE_CHECKING:
-    from private_mcmc.data.answers import Answers
-
 Scale: TypeAlias = Literal["response", "link", "ratio"]
 Person: TypeAlias = tuple[dict[str, float], float]
+
+
+class Answers(Protocol):
+    """What is asked of released draws: see ``pmc.Answers``."""
+
+    @property
+    def design(self) -> Design:
+        """The formula."""
+
+    @property
+    def draws(self) -> Draws:
+        """Of the model's sites."""
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Of an outcome with several."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the outcome depends on."""
+
+    @property
+    def by_name(self) -> dict[str, Array]:
+        """Draws of every coefficient."""
+
+    def means(self, codes: Mapping[str, float], level: str) -> Array:
+        """Of the outcome, for every draw."""
+
+    def interval(self, draws: Array) -> tuple[float, float, float]:
+        """Mean and ends of the central interval."""
+
+
 _COMPARED = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 

@@ -17,7 +17,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import LedgerError, warn_of_what_was_paid
-from private_mcmc.inference.columns import checked_columns, on_device
+from private_mcmc.inference.columns import checked_columns, held_rows
 from private_mcmc.inference.execute import run_name
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Contribution, Ledger, SumsPlan
@@ -100,12 +100,12 @@ def row_sums(
     """
     n = mechanism.num_rows
     if rows.unit is None:
-        held, present = on_device(rows, checked_columns(rows, columns, target, n), n)
+        held = held_rows(rows, checked_columns(rows, columns, target, n), n)
     else:
         grouped = rows.grouped({name: value for name, value in columns.items() if name != PRESENT}, n)
-        held, present = on_device(rows.persons, grouped, n)
-    there = np.asarray(present)[:n]
-    given: Record = {name: np.asarray(column)[:n] for name, column in held.items()}
+        held = held_rows(rows.persons, grouped, n)
+    there = np.asarray(held.present)[:n]
+    given: Record = {name: np.asarray(column)[:n] for name, column in held.rows.items()}
     if rows.unit is not None:
         there = (np.asarray(given.pop(OWN_ROWS)) > 0) & there[:, None]
     if rows.unit is not None or target.adjacency == "add_remove":
