@@ -62,15 +62,27 @@ def _story(epsilon: float) -> None:
     _run("init people.csv --codebook codebook.json --output schema.yaml")
     _rule("2. A ledger: all that may ever be told about these people")
     _run(f"ledger init ledger.db --dataset adult --epsilon {3 * epsilon:g} --delta 1e-6")
-    _rule("3. The fit, planned, shown, and then paid for")
+    _rule("3. A table of these people, for a tenth of the squared budget")
+    _run(
+        "describe people.csv --schema schema.yaml --fields sex --mean age,hours_per_week --by income "
+        "--share 0.1 --out table --ledger ledger.db --dataset adult --yes"
+    )
+    _rule("4. The fit, planned, shown, and then paid for")
     _run(
         f'fit people.csv --schema schema.yaml --formula "{FORMULA}" --epsilon {epsilon:g} --out study '
         "--ledger ledger.db --dataset adult --purpose demonstration "
         "--profile age=40,education_num=13,hours_per_week=40,sex=Female --yes"
     )
-    _rule("4. The dossier is checked: anywhere, without the table")
+    _rule("5. Does it fit? Another tenth, in groups that the formula lacks")
+    _run(
+        "check study people.csv --by marital_status --share 0.1 --out check --ledger ledger.db "
+        "--dataset adult --yes"
+    )
+    _rule("6. Answers, over the people of the table: free, as often as you like")
+    _run("summary study --contrast sex --over table")
+    _rule("7. The dossier is checked: anywhere, without the table")
     _run("verify study --ledger ledger.db")
-    _rule("5. One number of it is changed by hand")
+    _rule("8. One number of it is changed by hand")
     _tamper()
     _run("verify changed")
     _rule("Where to look")

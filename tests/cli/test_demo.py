@@ -24,9 +24,11 @@ def test_the_demonstration_tells_the_whole_story(tmp_path, capsys):
     demo(1.0, tmp_path / "story", as_json=True)
     captured = capsys.readouterr()
     folder = tmp_path / "story"
-    assert {"study", "changed", "schema.yaml"} <= set(json.loads(captured.out)["files"])
+    assert {"table", "study", "check", "changed", "schema.yaml"} <= set(json.loads(captured.out)["files"])
     for words in (
         "$ private-mcmc init",
+        "Misfit found",
+        "male - female",
         "CONSISTENT; COMPARED WITH: THE LEDGER",
         "NOT CONSISTENT",
         "epsilon 1 becomes 0.5",
