@@ -1,8 +1,8 @@
 """Whether a study's model fits: outcomes against what its draws predict, by groups, with a simulated law.
 
-Of outcomes with two levels rows are counted by group, level and prediction ``p``, which is rounded at random
-to one of two neighbours on a grid, so that ``Σ b_k n_k`` is ``Σ p`` on average: residuals of a group are
-unbiased whatever the grid. Of others rows are counted by group and bin of the PIT
+Of outcomes with two levels rows are counted by group, level and prediction ``p``: its bin, and one of the
+bin's two ends, to which ``p`` is rounded at random so that ends add up to ``Σ p`` on average. Residuals of a
+group, and of its bins, are unbiased whatever the bins. Of others rows are counted by group and bin of the PIT
 ``F(y−) + V(F(y) − F(y−))``, which is uniform where the model is right. Both kinds of chance are part of the
 mechanism.
 
@@ -37,7 +37,7 @@ from private_mcmc.report import Block, Interval, Line, Plot, Rule, Table, Text, 
 
 Array = npt.NDArray[np.float64]
 
-_GRID, _PIT, _SHAPES = (0.1, 0.37, 0.63, 0.9), 10, 3
+_GRID, _PIT, _SHAPES = (0.25, 0.6, 0.9), 10, 3
 _SIMULATED, _OUTCOMES_OF = 2000, 24
 # What power is told of: an interaction of half an sd of the linear predictor, a prevalence off by a fifth.
 _INTERACTION, _OFF = 0.5, 0.2
@@ -52,7 +52,7 @@ class Check(Analysis):
         schema: of the study.
         study: the model and its draws.
         by: categories whose levels make the groups.
-        grid: that predictions are rounded to, from 0 to 1; empty for outcomes without two levels.
+        grid: ends of bins of predictions, from 0 to 1; empty for outcomes without two levels.
     """
 
     schema: Schema
@@ -108,7 +108,7 @@ class Check(Analysis):
         """Cells of predictions and outcomes, or PIT bins; zeros of counts."""
         count = len(self.groups)
         if self.two:
-            return (Family("calibration", count * len(self.grid) * 2),)
+            return (Family("calibration", count * (len(self.grid) - 1) * 4),)
         return (Family("PIT", count * _PIT),)
 
     def group_of(self, row: Fields) -> Any:
@@ -124,13 +124,15 @@ class Check(Analysis):
         if not self.two:
             pit = predictive.pit(row, row["uniform"])
             return [(where * _PIT + jnp.clip(jnp.floor(pit * _PIT), 0, _PIT - 1).astype(int), None)]
-        k = self._rounded(predictive.probability(row), row["uniform"])
-        return [((where * len(self.grid) + k) * 2 + predictive.outcome(row), None)]
+        bin, right = self._rounded(predictive.probability(row), row["uniform"])
+        cell = (where * (len(self.grid) - 1) + bin) * 4 + right * 2 + predictive.outcome(row)
+        return [(cell, None)]
 
-    def _rounded(self, p: Any, uniform: Any) -> Any:
+    def _rounded(self, p: Any, uniform: Any) -> tuple[Any, Any]:
+        """The bin of a prediction, and whether it is rounded up to its right end."""
         grid = jnp.asarray(self.grid)
         left = jnp.clip(jnp.searchsorted(grid, p, side="right") - 1, 0, len(self.grid) - 2)
-        return left + (uniform < (p - grid[left]) / (grid[left + 1] - grid[left]))
+        return left, (uniform < (p - grid[left]) / (grid[left + 1] - grid[left])).astype(int)
 
     def question(self) -> Record:
         """The study, groups and grid."""
@@ -191,7 +193,7 @@ class Check(Analysis):
             for one in rest
         )
         columns = ("group", "what", "more than predicted", f"{prob:.0%} if it fits", "p")
-        scores = [one for one in lines if one["what"] in ("AUC", "Brier score")]
+        scores = [one for one in lines if one["what"].endswith("by bins")]
         told = "; ".join(
             f"{one['what']} {number(one['value'], 3)} ({between(one['low'], one['high'])})" for one in scores
         )
@@ -305,57 +307,56 @@ class Calibration(Law):
 
     def __init__(self, check: Check) -> None:
         super().__init__(check)
-        self.grid = np.asarray(check.grid)
+        grid = np.asarray(check.grid)
+        self.ends, self.widths = np.stack([grid[:-1], grid[1:]], axis=1), np.diff(grid)
         law = check.study.of_people(lambda row: check.study.predictive.law(row).mean, self.people)
-        self.p, size = law.mean(axis=1), len(self.grid)
-        left = np.clip(np.searchsorted(self.grid, self.p, side="right") - 1, 0, size - 2)
-        share = (self.p - self.grid[left]) / np.diff(self.grid)[left]
-        self.weights = np.zeros((len(self.p), size))
-        self.weights[np.arange(len(self.p)), left] = 1 - share
-        self.weights[np.arange(len(self.p)), left + 1] = share
-        self.shares = self.weights.mean(axis=0)
-        # How far each draw's predictions are from their mean, by prediction.
-        mass = np.maximum(self.weights.sum(axis=0), 1e-9)
-        self.moved = (self.weights.T @ (law - self.p[:, None]) / mass[:, None]).T
-        ends = np.clip(self.grid, self.grid[1] / 2, (1 + self.grid[-2]) / 2)
-        z = logit(ends)
+        self.p, bins = law.mean(axis=1), len(self.widths)
+        self.bin = np.clip(np.searchsorted(grid, self.p, side="right") - 1, 0, bins - 1)
+        inside = np.eye(bins)[self.bin]
+        mass = np.maximum(inside.sum(axis=0), 1e-9)
+        self.shares = inside.mean(axis=0)
+        self.middle = np.where(self.shares > 0, self.p @ inside / mass, self.ends.mean(axis=1))
+        # How far each draw's predictions are from their mean, by bin.
+        self.moved = (inside.T @ (law - self.p[:, None]) / mass[:, None]).T
+        z = logit(np.clip(self.middle, 1e-3, 1 - 1e-3))
         z = z - self.shares @ z
-        self.z = z / math.sqrt(self.shares @ z**2)
-        # Σ z_k (p − b_k) over the two neighbours is −f(1 − f) w Δz: what rounding moves the slope by.
-        inner = np.bincount(left, share * (1 - share), size - 1) / np.maximum(
-            np.bincount(left, minlength=size - 1), 1
-        )
-        bias = -np.where(inner > 0, inner, 1 / 6) * np.diff(self.grid) * np.diff(self.z)
-        self.bias = np.concatenate([bias, [0]]) / 2 + np.concatenate([[0], bias]) / 2
+        self.z = z / math.sqrt(max(float(self.shares @ z**2), 1e-9))
 
     def contrasts(self, counts: Array) -> Array:
-        """Of counts by cell."""
-        pairs = counts.reshape(*counts.shape[:-1], len(self.grid), 2)
-        residual = pairs[..., 1] * (1 - self.grid) - pairs[..., 0] * self.grid
+        """Residuals, and residuals times a step function of the prediction."""
+        residual = self._residuals(counts.reshape(*counts.shape[:-1], -1, 2, 2))
         return np.stack([residual.sum(axis=-1), residual @ self.z], axis=-1)
 
+    def _residuals(self, cells: Array) -> Array:
+        """Of bins, of counts ``(…, bins, ends, outcomes)``."""
+        pairs = cells[..., 1] * (1 - self.ends) - cells[..., 0] * self.ends
+        return np.asarray(pairs.sum(axis=-1))
+
     def sizes(self, counts: Array) -> Array:
-        """Those of groups."""
-        return np.asarray(np.maximum(counts.reshape(self.count, -1, 2).sum(axis=2), 0.0))
+        """People by group, bin and end."""
+        return np.asarray(np.maximum(counts.reshape(self.count, -1, 2, 2).sum(axis=3), 0.0))
 
     def planned_sizes(self, n: int) -> Array:
-        """Of equal groups."""
-        return np.outer(np.full(self.count, n / self.count), self.shares)
+        """Of equal groups of synthetic people."""
+        right = (self.middle - self.ends[:, 0]) / self.widths
+        return np.tile(
+            (n / self.count * self.shares)[:, None] * np.stack([1 - right, right], 1), (self.count, 1, 1)
+        )
 
     def simulated(self, sizes: Array, noise: float, times: int) -> Array:
-        """Outcomes of a random draw of the study, and noise."""
+        """Outcomes of a random draw of the study for people of each bin's mean prediction, and noise."""
         random = np.random.default_rng(times)
+        people = np.rint(sizes.sum(axis=2)).astype(int)
+        right = sizes[..., 1] / np.maximum(sizes.sum(axis=2), 1e-9)
         draws = random.integers(len(self.moved), size=times)
-        q = np.clip(self.grid + self.moved[draws], 0.0, 1.0)[:, None, :]
-        people = np.broadcast_to(np.rint(sizes).astype(int), (times, *sizes.shape))
-        ones = random.binomial(people, np.broadcast_to(q, people.shape))
-        # What rounding moves slopes by, and no residual: people that are moved from one outcome to the other.
-        z = self.z - (sizes @ self.z / np.maximum(sizes.sum(axis=1), 1.0))[:, None]
-        slope = (sizes @ self.bias) / np.maximum((sizes * z**2).sum(axis=1), 1.0)
-        turned = sizes * z * slope[:, None]
-        pairs = np.stack([people - ones - turned, ones + turned], axis=-1)
-        pairs = pairs + noise * random.normal(size=pairs.shape)
-        return np.asarray(pairs.reshape(times, self.count, -1))
+        chance = self.ends[:, 0] + right * self.widths + self.moved[draws][:, None, :]
+        ones = random.binomial(np.broadcast_to(people, chance.shape), np.clip(chance, 0.0, 1.0))
+        # Ends are drawn whatever the outcome is.
+        split = np.broadcast_to(right, chance.shape)
+        up = [random.binomial(count, split) for count in (people - ones, ones)]
+        cells = np.stack([np.stack([people - ones - up[0], ones - up[1]], -1), np.stack(up, -1)], axis=-2)
+        noised = cells + noise * random.normal(size=cells.shape)
+        return np.asarray(noised.reshape(times, self.count, -1))
 
     def shifts(self, n: int) -> dict[str, Array]:
         """Contrasts that misfits move, of ``n`` people like the synthetic ones."""
@@ -365,7 +366,7 @@ class Calibration(Law):
         spread = (middle - middle.mean()) / max(float(middle.std()), 1e-9)
 
         def of(p: Array) -> Array:
-            return each * np.array([(p - self.p).sum(), (self.weights @ self.z * (p - self.p)).sum()])
+            return each * np.array([(p - self.p).sum(), (self.z[self.bin] * (p - self.p)).sum()])
 
         if self.count > 1:
             turned = np.zeros((self.count, 2))
@@ -380,32 +381,31 @@ class Calibration(Law):
         return found | {f"A prevalence off by a fifth {whom}": off}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
-        """AUC and Brier score, with intervals of the noise alone."""
-        random = np.random.default_rng(_SIMULATED)
-        whole = counts.sum(axis=0).reshape(-1, 2)
-        noised = whole + noise * math.sqrt(self.count) * random.normal(size=(_SIMULATED, *whole.shape))
+        """AUC and Brier score of bins, with intervals of the noise alone, and the calibration curve."""
+        random, spread = np.random.default_rng(_SIMULATED), noise * math.sqrt(self.count)
+        whole = counts.sum(axis=0).reshape(-1, 2, 2)
+        noised = whole + spread * random.normal(size=(_SIMULATED, *whole.shape))
         made = []
-        for name, of in (("AUC", _auc), ("Brier score", self._brier)):
-            value = of(np.maximum(whole, 0.0))
-            sd = float(np.std([of(np.maximum(one, 0.0)) for one in noised]))
+        for name, of in (("AUC, by bins", _auc), ("Brier score, by bins", self._brier)):
+            value = of(whole)
+            sd = float(np.std([of(one) for one in noised]))
             made.append(_line(EVERYONE, name, "", value, *interval(value, sd, z, 0.0, 1.0), None))
-        for k, b in enumerate(self.grid):
-            people = float(whole[k].sum())
-            spread = noise * math.sqrt(self.count)
-            if people - z * spread * math.sqrt(2) <= 0:
+        for cells, residual, (low, high) in zip(whole, self._residuals(whole), self.ends, strict=True):
+            people = float(cells.sum())
+            if people - z * spread * 2 <= 0:
                 continue
-            rate = float(whole[k, 1]) / people
-            sd = math.sqrt(
-                (spread / people) ** 2 * ((1 - rate) ** 2 + rate**2) + max(rate * (1 - rate), 0) / people
-            )
-            made.append(
-                _line(EVERYONE, "observed share", f"{b:g}", rate, *interval(rate, sd, z, 0.0, 1.0), None)
-            )
+            rate = float(cells[:, 1].sum()) / people
+            mean = min(max(rate - float(residual) / people, low), high)
+            noises = (1 - rate) ** 2 + rate**2
+            sd = math.sqrt(2 * noises * (spread / people) ** 2 + max(rate * (1 - rate), 0) / people)
+            ends = interval(rate, sd, z, 0.0, 1.0)
+            made.append(_line(EVERYONE, "observed share", f"{mean:.4g}", rate, *ends, None))
         return made
 
-    def _brier(self, pairs: Array) -> float:
-        people = max(float(pairs.sum()), 1.0)
-        return float((pairs[:, 1] * (1 - self.grid) ** 2 + pairs[:, 0] * self.grid**2).sum()) / people
+    def _brier(self, cells: Array) -> float:
+        people, ones = (np.maximum(one, 0.0) for one in (cells.sum(axis=(1, 2)), cells[..., 1].sum(axis=1)))
+        mean = np.clip((cells.sum(axis=2) * self.ends).sum(axis=1) / np.maximum(people, 1.0), 0, 1)
+        return float((ones * (1 - 2 * mean) + people * mean**2).sum() / max(float(people.sum()), 1.0))
 
     def figure(self, found: Released, prob: float) -> Block:
         """Drawn from the lines."""
@@ -418,7 +418,7 @@ class Calibration(Law):
             Line(floats(at), floats(low), f"{prob:.0%} interval", 1, "dotted"),
             Line(floats(at), floats(high), "", 1, "dotted"),
         )
-        words = "Observed shares by prediction, everyone; the dashed line is where they would be equal."
+        words = "Shares of outcomes by mean prediction, in bins; dashed: where both are equal."
         return Plot("Calibration", "predicted probability", "observed share", drawn, words)
 
 
@@ -500,7 +500,8 @@ class Uniformity(Law):
         return Plot("PIT histogram", f"share, {prob:.0%} interval", "", drawn, words, y_ticks=ticks)
 
 
-def _auc(pairs: Array) -> float:
+def _auc(cells: Array) -> float:
+    pairs = np.maximum(cells.sum(axis=1), 0.0)
     below = np.cumsum(pairs[:, 0]) - pairs[:, 0] / 2
     return float((pairs[:, 1] * below).sum() / max(float(pairs[:, 0].sum() * pairs[:, 1].sum()), 1.0))
 
