@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -419,6 +420,7 @@ def verify(
 def sign(
     dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
     key: Annotated[Path, typer.Option(help="a private key of OpenSSH, or a public one that an agent knows")],
+    as_json: JsonOption = False,
 ) -> None:
     """Sign a dossier that is consistent with `ssh-keygen -Y`: study.json.sig, beside the record."""
     from private_mcmc.dossier import verify_dossier
@@ -426,4 +428,6 @@ def sign(
 
     if not (found := verify_dossier(dossier)):
         raise DeclarationError(f"{dossier}: {found.answer}: nothing was signed; see private-mcmc verify.")
-    echo(f"{signed(dossier, key)}: whoever has the public key checks it with verify --allowed-signers.")
+    place = str(signed(dossier, key))
+    words = f"{place}: whoever has the public key checks it with verify --allowed-signers."
+    echo(json.dumps({"signature": place}) if as_json else words)

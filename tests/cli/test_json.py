@@ -12,6 +12,9 @@ from tests.golden.commands import leaves
 # Arguments, and the exit code; `None` where its own tests read its JSON, of a run or of more than a line.
 CASES = {
     "init": ("people.csv", 0),
+    "describe": ("rows.csv --schema schema.yaml --by sex --epsilon 1 --out table --yes", 0),
+    "check": ("study rows.csv --by sex --epsilon 1 --out check --yes", 0),
+    "compare": ("study study rows.csv --epsilon 1 --out compare --yes", 0),
     "summary": ("study --profile age=60", 0),
     "verify": ("study --ledger books.db", 0),
     "report": ("study", 0),
@@ -21,6 +24,7 @@ CASES = {
     "ledger history": ("books.db", 0),
     "ledger verify": ("books.db", 0),
     "plan": ("", None),
+    "sign": ("", None),
     "fit": ("", None),
     "run": ("", None),
     "resume": ("", None),
@@ -43,6 +47,8 @@ def folder(tmp_path_factory):
     (place / "model.py").write_text(MODEL)
     (place / "rows.toml").write_text(ROWS)
     (place / "people.csv").write_text("age,sex,died,remarks\n")
+    cells = "".join(f"{20 + k % 60},{'fm'[k % 2]},{'true' if k % 3 else 'false'},\n" for k in range(300))
+    (place / "rows.csv").write_text("age,sex,died,remarks\n" + cells)
     (place / "schema.yaml").write_text(SCHEMA.to_yaml())
     study_of(books_in(place)).save(place / "study")
     return place
