@@ -155,14 +155,7 @@ def check(
         study: of a formula.
         table: the one that was fitted, or another of the same schema.
         by: categories whose levels make the groups; more than the formula has, to find what it lacks.
-        epsilon: of the target; the others as of :func:`describe`.
-        delta: of the target.
-        share: of the ledger's whole squared budget, in place of ``epsilon``.
-        adjacency: of the target.
-        n: public bound on the number of rows, or the number of persons.
-        ledger: charged before the sums are made.
-        dataset: the ledger's name for the table.
-        purpose: the owner's words for the ledger's history.
+        epsilon: of the target; it and what follows as of :func:`describe`.
 
     Raises:
         DeclarationError: for declarations that do not fit one another.
@@ -204,14 +197,7 @@ def compare(
         first: study A, of a formula.
         second: study B, of the same outcome and schema.
         table: the one that was fitted, or another of the same schema.
-        epsilon: of the target; the others as of :func:`describe`.
-        delta: of the target.
-        share: of the ledger's whole squared budget, in place of ``epsilon``.
-        adjacency: of the target.
-        n: public bound on the number of rows, or the number of persons.
-        ledger: charged before the sums are made.
-        dataset: the ledger's name for the table.
-        purpose: the owner's words for the ledger's history.
+        epsilon: of the target; it and what follows as of :func:`describe`.
 
     Raises:
         DeclarationError: for studies of different outcomes or schemas.
