@@ -78,11 +78,6 @@ class Check(Analysis):
         return self.study.design.family.kind == "two"
 
     @property
-    def counted(self) -> bool:
-        """Whether zeros of the outcome are told as well."""
-        return self.study.design.family.kind == "count"
-
-    @property
     def fields(self) -> tuple[str, ...]:
         """What the formula reads, and the groups."""
         return tuple(dict.fromkeys((*self.study.fields, *self.by)))
