@@ -5,27 +5,22 @@ bin's two ends, to which ``p`` is rounded at random so that ends add up to ``Σ 
 group, and of its bins, are unbiased whatever the bins. Of others rows are counted by group and bin of the PIT
 ``F(y−) + V(F(y) − F(y−))``, which is uniform where the model is right. Both kinds of chance are part of the
 mechanism.
-
-**The law of what is tested** is simulated and holds the draws' own uncertainty, outcomes' chance and the
-release's noise. The largest standardised contrast is tested, so that groups and shapes need no correction.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit, ndtri
 
-from private_mcmc.analysis.analysis import Analysis, Part, Released, interval
+from private_mcmc.analysis.analysis import Analysis, Part, Released
+from private_mcmc.analysis.laws import PIT_BINS, Asked, Calibration, Law, Uniformity
 from private_mcmc.analysis.studied import Studied, synthetic_people
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.figures import between
@@ -33,15 +28,11 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Family, SumsPlan
-from private_mcmc.report import Block, Interval, Line, Plot, Rule, Table, Text, floats, number
+from private_mcmc.report import Block, Table, Text, number
 
 Array = npt.NDArray[np.float64]
 
-_GRID, _PIT, _SHAPES = (0.25, 0.6, 0.9), 10, 3
-_SIMULATED, _OUTCOMES_OF = 2000, 24
-# What power is told of: an interaction of half an sd of the linear predictor, a prevalence off by a fifth.
-_INTERACTION, _OFF = 0.5, 0.2
-EVERYONE = "everyone"
+_GRID = (0.25, 0.6, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +95,7 @@ class Check(Analysis):
         count = len(self.groups)
         if self.two:
             return (Family("calibration", count * (len(self.grid) - 1) * 4),)
-        return (Family("PIT", count * _PIT),)
+        return (Family("PIT", count * PIT_BINS),)
 
     def group_of(self, row: Fields) -> Any:
         """The row's group."""
@@ -118,7 +109,9 @@ class Check(Analysis):
         where, predictive = self.group_of(row), self.study.predictive
         if not self.two:
             pit = predictive.pit(row, row["uniform"])
-            return [(where * _PIT + jnp.clip(jnp.floor(pit * _PIT), 0, _PIT - 1).astype(int), None)]
+            return [
+                (where * PIT_BINS + jnp.clip(jnp.floor(pit * PIT_BINS), 0, PIT_BINS - 1).astype(int), None)
+            ]
         bin, right = self._rounded(predictive.probability(row), row["uniform"])
         cell = (where * (len(self.grid) - 1) + bin) * 4 + right * 2 + predictive.outcome(row)
         return [(cell, None)]
@@ -161,7 +154,8 @@ class Check(Analysis):
     @cached_property
     def law(self) -> Law:
         """What is tested, and its simulated law."""
-        return Calibration(self) if self.two else Uniformity(self)
+        asked = Asked(self.study, self.by, self.groups, self.grid)
+        return Calibration(asked) if self.two else Uniformity(asked)
 
     def expected(self, mechanism: SumsPlan) -> tuple[str, ...]:
         """The power to find stated misfits."""
@@ -194,312 +188,3 @@ class Check(Analysis):
         )
         blocks: list[Block] = [Text(said), Table(columns, rows), self.law.figure(found, prob)]
         return [*blocks, *([Text(told + ".")] if told else []), Text(" ".join(self.remarks))]
-
-
-class Law:
-    """Linear contrasts of released counts, shape ``(groups, cells)``, and their simulated law."""
-
-    names: tuple[str, ...]
-
-    def __init__(self, check: Check) -> None:
-        self.check = check
-        self.count = len(check.groups)
-        # Enough that each group has some; those of each group are alike but for the group.
-        self.people = synthetic_people(check.schema, check.fields, 600)
-        self.where = check.study.of_people(check.group_of, self.people)
-
-    def contrasts(self, counts: Array) -> Array:
-        """``(…, groups, shapes)`` of counts ``(…, groups, cells)``."""
-        raise NotImplementedError
-
-    def simulated(self, sizes: Array, noise: float, times: int) -> Array:
-        """Counts ``(times, groups, cells)`` where the model is right, noise included."""
-        raise NotImplementedError
-
-    def sizes(self, counts: Array) -> Array:
-        """Of groups, or of cells of a prediction, without outcomes; not negative."""
-        raise NotImplementedError
-
-    def planned_sizes(self, n: int) -> Array:
-        """As ``sizes``, of synthetic people."""
-        raise NotImplementedError
-
-    def shifts(self, n: int) -> dict[str, Array]:
-        """What stated misfits add to contrasts, by their words."""
-        raise NotImplementedError
-
-    def figure(self, found: Released, prob: float) -> Block:
-        """The shape of it."""
-        raise NotImplementedError
-
-    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
-        """Other numbers of the same counts."""
-        return []
-
-    def counts(self, found: Released) -> Array:
-        """The released ones, by group."""
-        return np.asarray(found.sums[0].values[0].reshape(self.count, -1))
-
-    def statistics(self, counts: Array) -> Array:
-        """Contrasts of each group, and of everyone where there are several, in a row."""
-        each = self.contrasts(counts)
-        whole = each.sum(axis=-2, keepdims=True)
-        every = np.concatenate([whole, each], axis=-2) if self.count > 1 else each
-        return every.reshape(*every.shape[:-2], -1)
-
-    def lines(self, found: Released, prob: float) -> list[Record]:
-        """The test of everything, each contrast with where it lies if the model fits, and scores."""
-        counts, noise = self.counts(found), found.sums[0].noise_sd
-        law = self.statistics(self.simulated(self.sizes(counts), noise, _SIMULATED))
-        observed = self.statistics(counts)
-        middle, sd = law.mean(axis=0), law.std(axis=0)
-        z, largest = (observed - middle) / sd, np.abs((law - middle) / sd).max(axis=1)
-        p = (1 + (largest >= np.abs(z).max()).sum()) / (1 + len(largest))
-        made = [
-            _line(
-                EVERYONE,
-                "all contrasts",
-                "",
-                float(np.abs(z).max()),
-                0.0,
-                float(np.quantile(largest, prob)),
-                p,
-            )
-        ]
-        labels = [EVERYONE, *self.check.groups] if self.count > 1 else [EVERYONE]
-        tail = (1 - prob) / 2
-        for place, (label, name) in enumerate(product(labels, self.names)):
-            low, high = np.quantile(law[:, place] - middle[place], [tail, 1 - tail])
-            own = 1 + (np.abs(law[:, place] - middle[place]) >= abs(observed[place] - middle[place])).sum()
-            own = own / (1 + len(law))
-            value = float(observed[place] - middle[place])
-            made.append(_line(label, name, "", value, float(low), float(high), float(own)))
-        return made + self.scores(counts, noise, float(ndtri(0.5 + prob / 2)))
-
-    def power(self, n: int, noise: float) -> tuple[str, ...]:
-        """How likely stated misfits are found at the level of 5 %."""
-        law = self.statistics(self.simulated(self.planned_sizes(n), noise, _SIMULATED))
-        middle, sd = law.mean(axis=0), law.std(axis=0)
-        z = (law - middle) / sd
-        limit = np.quantile(np.abs(z).max(axis=1), 0.95)
-        found = []
-        for words, shift in self.shifts(n).items():
-            moved = self.statistics_of_shift(shift) / sd
-            share = (np.abs(z + moved).max(axis=1) > limit).mean()
-            found.append(f"{words} would be found with probability {share:.0%}, in groups of equal size.")
-        return tuple(found)
-
-    def statistics_of_shift(self, shift: Array) -> Array:
-        """Of contrasts ``(groups, shapes)`` that are moved."""
-        whole = shift.sum(axis=0, keepdims=True)
-        return np.ravel(np.concatenate([whole, shift]) if self.count > 1 else shift)
-
-
-class Calibration(Law):
-    """Residuals of groups, and their slope along predictions."""
-
-    names = ("residual", "slope")
-
-    def __init__(self, check: Check) -> None:
-        super().__init__(check)
-        grid = np.asarray(check.grid)
-        self.ends, self.widths = np.stack([grid[:-1], grid[1:]], axis=1), np.diff(grid)
-        law = check.study.of_people(lambda row: check.study.predictive.law(row).mean, self.people)
-        self.p, bins = law.mean(axis=1), len(self.widths)
-        self.bin = np.clip(np.searchsorted(grid, self.p, side="right") - 1, 0, bins - 1)
-        inside = np.eye(bins)[self.bin]
-        mass = np.maximum(inside.sum(axis=0), 1e-9)
-        self.shares = inside.mean(axis=0)
-        self.middle = np.where(self.shares > 0, self.p @ inside / mass, self.ends.mean(axis=1))
-        # How far each draw's predictions are from their mean, by bin.
-        self.moved = (inside.T @ (law - self.p[:, None]) / mass[:, None]).T
-        z = logit(np.clip(self.middle, 1e-3, 1 - 1e-3))
-        z = z - self.shares @ z
-        self.z = z / math.sqrt(max(float(self.shares @ z**2), 1e-9))
-
-    def contrasts(self, counts: Array) -> Array:
-        """Residuals, and residuals times a step function of the prediction."""
-        residual = self._residuals(counts.reshape(*counts.shape[:-1], -1, 2, 2))
-        return np.stack([residual.sum(axis=-1), residual @ self.z], axis=-1)
-
-    def _residuals(self, cells: Array) -> Array:
-        """Of bins, of counts ``(…, bins, ends, outcomes)``."""
-        pairs = cells[..., 1] * (1 - self.ends) - cells[..., 0] * self.ends
-        return np.asarray(pairs.sum(axis=-1))
-
-    def sizes(self, counts: Array) -> Array:
-        """People by group, bin and end."""
-        return np.asarray(np.maximum(counts.reshape(self.count, -1, 2, 2).sum(axis=3), 0.0))
-
-    def planned_sizes(self, n: int) -> Array:
-        """Of equal groups of synthetic people."""
-        right = (self.middle - self.ends[:, 0]) / self.widths
-        return np.tile(
-            (n / self.count * self.shares)[:, None] * np.stack([1 - right, right], 1), (self.count, 1, 1)
-        )
-
-    def simulated(self, sizes: Array, noise: float, times: int) -> Array:
-        """Outcomes of a random draw of the study for people of each bin's mean prediction, and noise."""
-        random = np.random.default_rng(times)
-        people = np.rint(sizes.sum(axis=2)).astype(int)
-        right = sizes[..., 1] / np.maximum(sizes.sum(axis=2), 1e-9)
-        draws = random.integers(len(self.moved), size=times)
-        chance = self.ends[:, 0] + right * self.widths + self.moved[draws][:, None, :]
-        ones = random.binomial(np.broadcast_to(people, chance.shape), np.clip(chance, 0.0, 1.0))
-        # Ends are drawn whatever the outcome is.
-        split = np.broadcast_to(right, chance.shape)
-        up = [random.binomial(count, split) for count in (people - ones, ones)]
-        cells = np.stack([np.stack([people - ones - up[0], ones - up[1]], -1), np.stack(up, -1)], axis=-2)
-        noised = cells + noise * random.normal(size=cells.shape)
-        return np.asarray(noised.reshape(times, self.count, -1))
-
-    def shifts(self, n: int) -> dict[str, Array]:
-        """Contrasts that misfits move, of ``n`` people like the synthetic ones."""
-        found: dict[str, Array] = {}
-        each = n / self.count / len(self.p)
-        middle = logit(np.clip(self.p, 1e-6, 1 - 1e-6))
-        spread = (middle - middle.mean()) / max(float(middle.std()), 1e-9)
-
-        def of(p: Array) -> Array:
-            return each * np.array([(p - self.p).sum(), (self.z[self.bin] * (p - self.p)).sum()])
-
-        if self.count > 1:
-            turned = np.zeros((self.count, 2))
-            for group in range(self.count):
-                sign = 1.0 if group % 2 else -1.0
-                turned[group] = of(expit(middle + sign * _INTERACTION * spread))
-            name = " and ".join(self.check.by)
-            found[f"A missing interaction with {name} of half an sd of the predictor"] = turned
-        off = np.zeros((self.count, 2))
-        off[-1] = of(np.clip(self.p * (1 + _OFF), 0, 1))
-        whom = f"in {self.check.groups[-1]}" if self.count > 1 else "of everyone"
-        return found | {f"A prevalence off by a fifth {whom}": off}
-
-    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
-        """AUC and Brier score of bins, with intervals of the noise alone, and the calibration curve."""
-        random, spread = np.random.default_rng(_SIMULATED), noise * math.sqrt(self.count)
-        whole = counts.sum(axis=0).reshape(-1, 2, 2)
-        noised = whole + spread * random.normal(size=(_SIMULATED, *whole.shape))
-        made = []
-        for name, of in (("AUC, by bins", _auc), ("Brier score, by bins", self._brier)):
-            value = of(whole)
-            sd = float(np.std([of(one) for one in noised]))
-            made.append(_line(EVERYONE, name, "", value, *interval(value, sd, z, 0.0, 1.0), None))
-        for cells, residual, (low, high) in zip(whole, self._residuals(whole), self.ends, strict=True):
-            people = float(cells.sum())
-            if people - z * spread * 2 <= 0:
-                continue
-            rate = float(cells[:, 1].sum()) / people
-            mean = min(max(rate - float(residual) / people, low), high)
-            noises = (1 - rate) ** 2 + rate**2
-            sd = math.sqrt(2 * noises * (spread / people) ** 2 + max(rate * (1 - rate), 0) / people)
-            ends = interval(rate, sd, z, 0.0, 1.0)
-            made.append(_line(EVERYONE, "observed share", f"{mean:.4g}", rate, *ends, None))
-        return made
-
-    def _brier(self, cells: Array) -> float:
-        people, ones = (np.maximum(one, 0.0) for one in (cells.sum(axis=(1, 2)), cells[..., 1].sum(axis=1)))
-        mean = np.clip((cells.sum(axis=2) * self.ends).sum(axis=1) / np.maximum(people, 1.0), 0, 1)
-        return float((ones * (1 - 2 * mean) + people * mean**2).sum() / max(float(people.sum()), 1.0))
-
-    def figure(self, found: Released, prob: float) -> Block:
-        """Drawn from the lines."""
-        lines = [one for one in self.lines(found, prob) if one["what"] == "observed share"]
-        at = [float(one["at"]) for one in lines]
-        low, middle, high = ([float(one[key]) for one in lines] for key in ("low", "value", "high"))
-        drawn = (
-            Line((0.0, 1.0), (0.0, 1.0), "calibrated", style="dashed"),
-            Line(floats(at), floats(middle), "observed", 1, marker=True),
-            Line(floats(at), floats(low), f"{prob:.0%} interval", 1, "dotted"),
-            Line(floats(at), floats(high), "", 1, "dotted"),
-        )
-        words = "Shares of outcomes by mean prediction, in bins; dashed: where both are equal."
-        return Plot("Calibration", "predicted probability", "observed share", drawn, words)
-
-
-class Uniformity(Law):
-    """Neyman's smooth contrasts of PIT bins: level, spread and skewness of outcomes against predictions."""
-
-    names = ("level", "spread", "skewness")
-
-    def __init__(self, check: Check) -> None:
-        super().__init__(check)
-        middle = (np.arange(_PIT) + 0.5) / _PIT * 2 - 1
-        shapes = np.polynomial.legendre.legvander(middle, _SHAPES)[:, 1:]
-        shapes = shapes - shapes.mean(axis=0)
-        self.shapes = shapes / np.sqrt(np.square(shapes).mean(axis=0))
-        predictive, outcome = check.study.predictive, identifier(check.study.design.formula.outcome)
-
-        def bins(row: Fields) -> Any:
-            law = predictive.law(row)
-            key = jax.random.key(row["seed"].astype(int))
-            # One key for all draws: what is left between them is how their laws differ.
-            drawn = law.sample(key)[:_OUTCOMES_OF]
-            pits = jax.vmap(lambda y: predictive.pit({**row, outcome: y}, row["uniform"]))(drawn)
-            return jnp.clip(jnp.floor(pits * _PIT), 0, _PIT - 1).astype(int)
-
-        random, count = np.random.default_rng(5), len(self.where)
-        rows = {**self.people, "uniform": random.random(count), "seed": np.arange(count, dtype=float)}
-        cells = check.study.of_people(bins, rows)
-        shares = np.stack([(cells == b).mean(axis=0) for b in range(_PIT)], axis=1)
-        self.laws = np.maximum(1 / _PIT + shares - shares.mean(axis=0), 1e-6)
-        self.laws = self.laws / self.laws.sum(axis=1, keepdims=True)
-
-    def contrasts(self, counts: Array) -> Array:
-        """Of counts by cell."""
-        return np.asarray(counts @ self.shapes)
-
-    def sizes(self, counts: Array) -> Array:
-        """Those of groups."""
-        return np.asarray(np.maximum(counts.sum(axis=1), 0.0))
-
-    def planned_sizes(self, n: int) -> Array:
-        """Of equal groups."""
-        return np.full(self.count, n / self.count)
-
-    def simulated(self, sizes: Array, noise: float, times: int) -> Array:
-        """Outcomes of a random draw of the study, and noise."""
-        random = np.random.default_rng(times)
-        laws = self.laws[random.integers(len(self.laws), size=times)][:, None, :]
-        people = np.broadcast_to(np.rint(sizes).astype(int), (times, self.count))
-        counts = random.multinomial(people, np.broadcast_to(laws, (times, self.count, _PIT)))
-        return np.asarray(counts + noise * random.normal(size=counts.shape))
-
-    def shifts(self, n: int) -> dict[str, Array]:
-        """A fifth of an sd that one group lies higher, in units of the outcome's own spread."""
-        moved = np.zeros((self.count, _SHAPES))
-        middle = ndtri((np.arange(_PIT * 20) + 0.5) / (_PIT * 20))
-        pit = np.searchsorted(ndtri(np.arange(1, _PIT) / _PIT), middle + _OFF)
-        moved[-1] = n / self.count * np.bincount(pit, minlength=_PIT) / len(pit) @ self.shapes
-        whom = f"in {self.check.groups[-1]}" if self.count > 1 else "of everyone"
-        return {f"Outcomes that lie a fifth of an sd higher {whom}": moved}
-
-    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
-        """The PIT histogram."""
-        whole = counts.sum(axis=0)
-        people, made = max(float(whole.sum()), 1.0), []
-        for b, value in enumerate(whole / people):
-            sd = math.sqrt(self.count * noise**2 / people**2 + 1 / _PIT * (1 - 1 / _PIT) / people)
-            ends = interval(float(value), sd, z, 0.0, 1.0)
-            made.append(_line(EVERYONE, "share of PIT bin", f"{b / _PIT:g}", float(value), *ends, None))
-        return made
-
-    def figure(self, found: Released, prob: float) -> Block:
-        """Drawn from the lines."""
-        lines = [one for one in self.lines(found, prob) if one["what"] == "share of PIT bin"]
-        low, middle, high = ([float(one[key]) for one in lines] for key in ("low", "value", "high"))
-        heights = floats(float(_PIT - b) for b in range(_PIT))
-        ticks = tuple((_PIT - float(b), f"{b / _PIT:g} to {(b + 1) / _PIT:g}") for b in range(_PIT))
-        drawn = (Interval(heights, floats(low), floats(middle), floats(high)), Rule("x", 1 / _PIT, "fits"))
-        words = "Shares of people by where their outcome lies in its prediction; a tenth each if it fits."
-        return Plot("PIT histogram", f"share, {prob:.0%} interval", "", drawn, words, y_ticks=ticks)
-
-
-def _auc(cells: Array) -> float:
-    pairs = np.maximum(cells.sum(axis=1), 0.0)
-    below = np.cumsum(pairs[:, 0]) - pairs[:, 0] / 2
-    return float((pairs[:, 1] * below).sum() / max(float(pairs[:, 0].sum() * pairs[:, 1].sum()), 1.0))
-
-
-def _line(group: str, what: str, at: str, value: float, low: float, high: float, p: float | None) -> Record:
-    return {"group": group, "what": what, "at": at, "value": value, "low": low, "high": high, "p": p}
