@@ -280,10 +280,11 @@ def _books(study: ReleaseRecord) -> str:
     kept = Filter.of(Target(books["epsilon"], books["delta"], study.price.adjacency))
     budget = kept.describe(kept.limit)
     need(books["budget"] == budget, f"the budget comes to {budget}, not {books['budget']}.")
-    counted = study.price.parts if study.stopped else (study.price,)
+    stopped = isinstance(study, StudyRecord) and study.stopped
+    counted = study.price.parts if stopped else (study.price,)
     cost = kept.describe(sum(map(kept.cost, counted), Fraction(0)))
     # A stage may have been charged whose release was lost.
-    lost = study.stopped and float(cost.removesuffix("-GDP")) <= float(books["cost"].removesuffix("-GDP"))
+    lost = stopped and float(cost.removesuffix("-GDP")) <= float(books["cost"].removesuffix("-GDP"))
     need(lost or books["cost"] == cost, f"the release costs {cost}, not {books['cost']}.")
     before, paid, after, left = (
         float(books[name].removesuffix("-GDP")) for name in ("before", "cost", "after", "left")

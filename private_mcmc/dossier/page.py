@@ -121,7 +121,7 @@ def _verdict(study: ReleaseRecord) -> Verdict:
             "bad",
         )
     line = f"What is on this page meets {target}: {_whom(study)}."
-    if study.stopped:
+    if isinstance(study, StudyRecord) and study.stopped:
         return Verdict("Private, and stopped before its last stage", line, "unsure", study.warnings)
     if study.warnings:
         first = sorted(study.warnings, key=lambda words: not words.startswith(SICK))

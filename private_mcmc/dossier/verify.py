@@ -327,7 +327,8 @@ def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
         paid = [_paid_for(one) for one, _ in charge.stages]
         bought = [_paid_for(one) for one in study.statement["parts"]]
         # A stage may have been charged whose release was lost.
-        same = bought == paid[: len(bought)] and (study.stopped or len(bought) == len(paid))
+        stopped = isinstance(study, StudyRecord) and study.stopped
+        same = bought == paid[: len(bought)] and (stopped or len(bought) == len(paid))
         need(same, "the charge is of other stages.")
     same = _paid_for(charge.statement) == _paid_for(study.statement)
     need(same, "the charge was made for another statement than that of the release.")
