@@ -189,8 +189,10 @@ def _stages(study: StudyRecord) -> str:
         need(
             spent >= _SPENT, f"the stages cost {spent:.4f} of the squared budget: a policy spends all of it."
         )
-        # One query may follow it, of where it was.
-        need("langevin" in kinds[-2:], "the last stage is no path, which every policy ends with.")
+        # One query may follow the run, of where it was.
+        paths = [price for kind, price in zip(kinds, shown, strict=True) if kind == "langevin"]
+        run = "langevin" in kinds[-2:] and paths[-1] == max(paths)
+        need(run, "the last stage is no path, the dearest of all, which every policy ends with.")
     for part in parts:
         if part.argument.rule == "langevin":
             need(part.argument.constants["release"] == "path", "a stage of a plan releases its whole path.")

@@ -122,9 +122,9 @@ def _check(
 
     The bounds of second derivatives are diagonals, or are both the constant matrix of them.
     """
-    sizes, speed = np.linalg.norm(slopes, axis=-1), np.linalg.norm(lines, axis=1)[:, None]
-    widths = np.diff(_STEPS)
-    with np.errstate(invalid="ignore"):
+    speed, widths = np.linalg.norm(lines, axis=1)[:, None], np.diff(_STEPS)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sizes = np.linalg.norm(slopes, axis=-1)
         noise = _NOISE * (sizes[:, 1:] + sizes[:, :-1]) / widths
         bends = np.diff(slopes, axis=1) / widths[:, None]
         turned = np.einsum("rsp,rp->rs", bends, lines)

@@ -20,4 +20,5 @@ def calls_lapack(reading: RowModel) -> bool:
     """
     two = {name: abstract((2, *one.shape), one.dtype) for name, one in row_shapes(reading.rows).items()}
     gradients = jax.jit(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0)))
-    return "lapack" in gradients.lower(jnp.zeros(reading.dim), two).as_text()
+    with jax.enable_x64(True):
+        return "lapack" in gradients.lower(jnp.zeros(reading.dim), two).as_text()

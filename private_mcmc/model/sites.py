@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 
-from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.records import Record
 
 # What NumPyro's handlers are given of one site.
@@ -190,6 +190,8 @@ def describe(
         elif kind == "sample" and message["is_observed"]:
             try:
                 model_sites.observations.append(_observation(name, message))
+            except UnsupportedModel:
+                raise
             except ValueError as error:
                 raise unfit(name, error) from error
         elif kind == "sample":

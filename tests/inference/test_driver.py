@@ -269,7 +269,8 @@ def test_models_are_run_one_at_a_time_and_read_in_threads_as_alone(eager_switchi
     found = together(4, lambda index: read(made[index], ROWS, n=6))
     assert [getattr(reading, "names", reading) for reading in found] == [(f"mu_{i}",) for i in range(4)]
     for index, reading in enumerate(found):
-        rise = float(reading.neg_log_prior(np.full(1, 2.0)) - reading.neg_log_prior(np.zeros(1)))
+        with jax.enable_x64(True):
+            rise = float(reading.neg_log_prior(np.full(1, 2.0)) - reading.neg_log_prior(np.zeros(1)))
         assert rise == pytest.approx(2 / (1 + index) ** 2, rel=1e-5)
     assert most == [1]
 

@@ -92,7 +92,9 @@ def test_equals_the_naive_sum(case, kind, clip):
 @pytest.mark.some(1)
 def test_the_route_is_chosen_by_the_proved_structure(case):
     name, model, columns = case
-    prepared = clipped_gradient(model, whitening(None, model.dim), 1.0).prepare(columns, jnp.ones(N, bool))
+    with jax.enable_x64(True):
+        gradient = clipped_gradient(model, whitening(None, model.dim), 1.0)
+        prepared = gradient.prepare(columns, jnp.ones(N, bool))
     assert isinstance(prepared, GeneralRows if name == "general" else AffineRows)
     if name != "general":
         assert model.predictor.centred == (name == "affine")
