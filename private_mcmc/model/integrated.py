@@ -1,8 +1,9 @@
 """Latents of a person, integrated out: the person's term is minus the log of a finite sum over a public grid.
 
-``V(θ, person) = −log Σ_q ω_q(θ) Π_rows p(row | θ, u_q(θ))`` with ``Σ_q ω_q = 1`` for every ``θ``. This sum is
-the model that is sampled, and statements are about it; how far it is from the integral is accuracy. It is
-not convex, even where the integral is. The latents are columns of a row: see ``row_latents``.
+``V(θ, person) = −log Σ_q ω_q Π_rows p(row | θ, u_q)``, with points that follow that person's rows and ``θ``
+alone, and are held fixed in its slope, which is clipped: statements are about the path of these slopes; how
+far the sum is from the integral is accuracy. It is not convex, even where the integral is. The latents are
+columns of a row: see ``row_latents``.
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 A latent in the plate of the rows, or of the persons, is read as one more column of the row, so that
 everything that is asked of a row's term is asked of it as well. The term of a row is then minus the log of a
-finite sum over public values of that column, ``v(θ, row) = −log Σ_q ω_q(θ, row) p(row | θ, u_q)`` with
-``Σ_q ω_q = 1``: all values of a discrete latent, and the points of a grid for a number. That of a person is
-in ``integrated``.
+finite sum over values of that column, ``v(θ, row) = −log Σ_q ω_q(θ, row) p(row | θ, u_q)``: all values of a
+discrete latent, whose ``ω_q`` add up to 1, and the points of a grid for a number, laid anew a fixed number
+of times by this row and ``θ`` alone. Its slope is taken with the points held fixed, and may be that of no
+function: such models run as paths, whose slopes are clipped, and nothing else is claimed of them. That of a
+person is in ``integrated``.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def test_a_plan_is_made_without_the_table_saved_and_run(folder, schema):
     about = ("--schema", "schema.yaml", "--formula", "income ~ age")
     target = ("--n", "2000", "--epsilon", "2")
     made = json.loads(command(folder, "plan", *about, *target, "--save", "plan.json", "--json").stdout)
-    assert "ε = 2 at δ = 1e-06" in command(folder, "report", "plan.json").stdout
+    assert "ε = 2 at δ = 1e-6" in command(folder, "report", "plan.json").stdout
     asked = ("few.csv", *about, "--plan", "plan.json", "--out", "planned")
     assert "not confirmed" in command(folder, "fit", *asked, code=3).stderr
     assert not (folder / "planned").exists()
