@@ -24,7 +24,7 @@ from private_mcmc.release import ledger, moments, noise
 SCHEMA = """fields:
 - {name: died, type: boolean, private_mcmc: {missing: %s, otherwise: missing}}
 - {name: age, type: number, constraints: {minimum: 0, maximum: 100}, missingValues: ['', '-9'],
-   private_mcmc: {missing: indicator, otherwise: missing%s}}
+   private_mcmc: {missing: indicator, otherwise: missing, outside: nearest%s}}
 - {name: region, type: string, constraints: {enum: [n, s, é]},
    private_mcmc: {missing: indicator, otherwise: other}}
 - {name: id, type: string, private_mcmc: {role: %s}}
@@ -106,7 +106,7 @@ def fixed(monkeypatch):
     monkeypatch.setattr(moments.CountsPlan, "release", counted)
     monkeypatch.setattr(execute_plan, "held_rows", held_rows)
     monkeypatch.setattr(noise._Noise, "drawn", drawn)
-    monkeypatch.setattr(last_run, "posterior_given", no_posterior)
+    monkeypatch.setattr(last_run, "posterior_of", no_posterior)
     monkeypatch.setattr(secrets, "token_bytes", lambda size=32: state.random.bytes(size))
     monkeypatch.setattr(execute_plan, "run_name", lambda: state.random.bytes(8).hex())
     monkeypatch.setattr(ledger.ledger.uuid, "uuid4", lambda: SimpleNamespace(hex=state.random.bytes(8).hex()))

@@ -46,11 +46,12 @@ def test_rows_have_the_slope_of_the_same_model_written_with_a_distribution(readi
     """Right-censored exponential times have the likelihood of Poisson events, up to a constant of the row."""
     other = read(survival, ROWS, n=50)
     rows = ROWS.project(ROWS.synthetic(3, 8))
-    theta = jnp.array([0.7, -1.3])
-    slopes = [
-        np.asarray(jax.vmap(jax.grad(one.row_loss), in_axes=(None, 0))(theta, rows))
-        for one in (reading, other)
-    ]
+    theta = np.array([0.7, -1.3])
+    with jax.enable_x64(True):
+        slopes = [
+            np.asarray(jax.vmap(jax.grad(one.row_loss), in_axes=(None, 0))(theta, rows))
+            for one in (reading, other)
+        ]
     np.testing.assert_allclose(*slopes, rtol=1e-5)
 
 
@@ -85,10 +86,11 @@ def test_curvatures_of_rows_are_decomposed_one_after_the_other(reading):
     rows = ROWS.project(ROWS.synthetic(3, 8))
     thetas, root = jnp.zeros((3, 2)), jnp.eye(2)
     information = jax.vmap(likelihood.information, in_axes=(None, None, 0))
-    ranks = list(ranks_of_decompositions(jax.make_jaxpr(information)(thetas, root, rows).jaxpr))
-    assert ranks == [2]
-    # Of v = t e^η the curvature is t e^η x xᵀ.
-    roots = np.asarray(information(thetas, root, rows))
+    with jax.enable_x64(True):
+        ranks = list(ranks_of_decompositions(jax.make_jaxpr(information)(thetas, root, rows).jaxpr))
+        assert ranks == [2]
+        # Of v = t e^η the curvature is t e^η x xᵀ.
+        roots = np.asarray(information(thetas, root, rows))
     for each, x, time in zip(roots, np.asarray(rows["X"]), np.asarray(rows["time"]), strict=True):
         np.testing.assert_allclose(each.T @ each, time * np.outer(x, x), atol=1e-5)
 
