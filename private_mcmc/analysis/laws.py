@@ -8,6 +8,7 @@ need no correction.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Asked(NamedTuple):
     grid: tuple[float, ...]
 
 
-class Law:
+class Law(ABC):
     """Linear contrasts of released counts, shape ``(groups, cells)``, and their simulated law."""
 
     names: tuple[str, ...]
@@ -50,29 +51,29 @@ class Law:
         self.asked, self.count = asked, len(asked.groups)
         self.people = synthetic_people(asked.study.schema, asked.study.fields, _PEOPLE)
 
+    @abstractmethod
     def contrasts(self, counts: Array) -> Array:
         """``(…, groups, shapes)`` of counts ``(…, groups, cells)``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def simulated(self, sizes: Array, noise: float, times: int) -> Array:
         """Counts ``(times, groups, cells)`` where the model is right, noise included."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sizes(self, counts: Array) -> Array:
         """Of groups, or of cells of a prediction, without outcomes; not negative."""
-        raise NotImplementedError
 
+    @abstractmethod
     def planned_sizes(self, n: int) -> Array:
         """As ``sizes``, of synthetic people."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shifts(self, n: int) -> dict[str, Array]:
         """What stated misfits add to contrasts, by their words."""
-        raise NotImplementedError
 
+    @abstractmethod
     def figure(self, found: Released, prob: float) -> Block:
         """The shape of it."""
-        raise NotImplementedError
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
         """Other numbers of the same counts."""

@@ -321,7 +321,7 @@ def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: boo
     from private_mcmc.report import Facts, Report, number
 
     told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")
-    each = (table(expected, units),) if expected.coefficients else ()
+    each = (table(expected, units, "by what was released"),) if expected.coefficients else ()
     page = Report("After the first stages, by what they released", (Facts((told,)), *each))
     shortened(page, whole).show(Console(stderr=as_json))
 

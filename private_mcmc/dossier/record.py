@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,7 +56,7 @@ _SEAL = ("fingerprint", "files")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ReleaseRecord:
+class ReleaseRecord(ABC):
     """What is kept of every release. All values in it are public or released.
 
     Attributes:
@@ -99,14 +100,14 @@ class ReleaseRecord:
         return f"<{type(self).__name__} of {self.table}: {self.subject}; {price}>"
 
     @property
+    @abstractmethod
     def subject(self) -> str:
         """What was asked, in a few words."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def claims(self) -> str:
         """A mark of what the record says besides its statement, which the charge in a ledger has too."""
-        raise NotImplementedError
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

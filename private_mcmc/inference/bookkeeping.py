@@ -282,13 +282,13 @@ class ChargedRun:
             return None
         data: dict[str, Any] = dict(self.columns if books.known_by is None else books.known_by)
         if books.reserved is not None:
-            open_ones = {
-                charge.identity
-                for charge in books.ledger.history(books.dataset)
-                if charge.outcome == "reserved"
-            }
-            paid = books.reserved.statement == self.price.to_dict() and books.reserved.identity in open_ones
-            if not paid:
+            # As the ledger has it. What stages have not charged is free again at the end, so that a run
+            # which charges none would be.
+            wanted = (books.reserved.identity, "reserved", self.price.to_dict(), self.staged)
+            if not any(
+                (one.identity, one.outcome, one.statement, one.staged) == wanted
+                for one in books.ledger.history(books.dataset)
+            ):
                 raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
             # Whoever made it may have had other rows, or none.
             books.ledger.recognise(books.dataset, data)

@@ -256,13 +256,15 @@ def elements(sites: Mapping[str, Array]) -> dict[str, Array]:
     return found
 
 
-def table(prediction: Prediction, units: Mapping[str, str]) -> Table:
-    """What to expect of every coefficient."""
+OF_SYNTHETIC = "on synthetic people whose values fill the declared ranges"
+
+
+def table(prediction: Prediction, units: Mapping[str, str], of: str = OF_SYNTHETIC) -> Table:
+    """What to expect of every coefficient, and ``of`` whom."""
     of_units = ["unit"] if units else []
     columns = ["coefficient", *of_units, "predicted error", "sd without privacy", "both together"]
     rows = []
     for one in prediction.coefficients:
         values = (number(value, 2) for value in (one.error, one.sd, math.hypot(one.error, one.sd)))
         rows.append((one.name, *(units.get(one.name, "") for _ in of_units), *values))
-    title = "Of each coefficient, on synthetic people whose values fill the declared ranges"
-    return Table(tuple(columns), tuple(rows), title=title)
+    return Table(tuple(columns), tuple(rows), title=f"Of each coefficient, {of}")

@@ -127,31 +127,45 @@ def test_what_a_frame_shows_of_another_is_a_part_of_it():
     check_apart(arrow, pyarrow.table({"wage": [1.0, 2.0, 3.0]}))
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_an_open_charge_pays_for_no_other_rows(tmp_path, told):
+def driver(ledger, **books):
+    return pmc.PrivateMCMC(
+        pmc.PrivateULA(normal_mean, 0.02, 1.0),
+        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
+        target=pmc.Target(9.0, 1e-6),
+        release="path",
+        num_steps=2,
+        guarantee="run",
+        execution=pmc.Execution(progress_bar=False),
+        bookkeeping=pmc.Bookkeeping(ledger, "people", **books),
+    )
+
+
+@pytest.fixture
+def books(tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "l.db")
     ledger.declare("people", pmc.Target(9.0, 1e-6))
+    return ledger
+
+
+def test_a_charge_of_stages_pays_for_no_run_that_charges_none(books):
+    """Settled as stopped it would be free again, with every state of the run released."""
+    price = driver(books).decide(6).statement
+    reserved = books.reserve("people", price, purpose="a run", staged=True)
+    mcmc = driver(books, reserved=reserved)
+    with pytest.raises(pmc.ReleaseError, match="another run"):
+        mcmc.run(y=np.linspace(-1, 1, 6))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_open_charge_pays_for_no_other_rows(books, told):
     y, other = np.linspace(-1, 1, 6), np.linspace(-1, 0, 6)
-
-    def driver(**books):
-        return pmc.PrivateMCMC(
-            pmc.PrivateULA(normal_mean, 0.02, 1.0),
-            rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
-            target=pmc.Target(9.0, 1e-6),
-            release="path",
-            num_steps=2,
-            guarantee="run",
-            execution=pmc.Execution(progress_bar=False),
-            bookkeeping=pmc.Bookkeeping(ledger, "people", **books),
-        )
-
-    price = driver().decide(6).statement
+    ledger, price = books, driver(books).decide(6).statement
     with ledger.charge("people", price, purpose="a run", data={"y": y}):
         pass
     with ledger.charge("people", price, purpose="a run", data={"y": y} if told else None) as reserved:
         with pytest.raises(pmc.LedgerError, match="not the data"):
-            driver(reserved=reserved).run(y=other)
-        driver(reserved=reserved).run(y=y)
+            driver(ledger, reserved=reserved).run(y=other)
+        driver(ledger, reserved=reserved).run(y=y)
 
 
 def test_a_model_whose_file_has_another_text_by_now_is_shown_without_one(tmp_path, monkeypatch):
