@@ -71,7 +71,7 @@ def told(folder, monkeypatch, capsys, *arguments, code=3):
         (("--weights", "w"), "would be private"),
         (("--link", "probit"), "one link"),
         (("~", "age"), "stands in quotes"),
-        (("--epsilon", "1,5"), "valid number"),
+        (("--epsilon", "1,5"), "valid (number|float)"),
         (("--epsilon", "0"), "positive, finite number"),
         (("--delta", "0"), "far below 1/n"),
         (("--n", "40"), "the table has 41 rows"),
