@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import jax
@@ -115,8 +114,10 @@ def row_sums(
     if random:
         bits = np.frombuffer(os.urandom(8 * there.size), np.uint64)
         flat["uniform"] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    shaped = partial(np.reshape, shape=there.shape)
-    parts = ((shaped(cells), t if t is None else shaped(t)) for cells, t in _of_rows(of_row, flat))
+    parts = (
+        (cells.reshape(there.shape), t if t is None else t.reshape(there.shape))
+        for cells, t in _of_rows(of_row, flat)
+    )
     return RowSums(mechanism, tuple(Contribution(*part) for part in parts), there)
 
 
