@@ -19,17 +19,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.papers import cross_moduli as moduli
 from benchmarks.papers import moduli as papers_moduli
 from benchmarks.papers.bounds import bfg, bjrd
+from benchmarks.papers.cross_moduli import Affine, Curvature
 from benchmarks.papers.sampled import RoughChain, plain, tightest
 from benchmarks.papers.sampled_last import SampledChain
+from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.langevin import moduli
-from private_mcmc.accounting.langevin.moduli import Affine
-from private_mcmc.accounting.langevin.shifts import path
 
 GRID = np.linspace(-9.0, 9.0, 1801)
 

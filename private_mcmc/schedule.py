@@ -70,22 +70,6 @@ class Batch:
             raise DeclarationError(f"size={self.size}: must be at least 1.")
 
 
-def box_diameter(box: tuple[float, ...], preconditioner: Matrix | None) -> float:
-    """``2‖M^{-1/2}h‖``, rounded up: the diameter of a box of half-widths ``h`` under a diagonal ``M``."""
-    scales: Matrix = (1.0,) * len(box) if preconditioner is None else preconditioner
-    if len(scales) != len(box):
-        raise DeclarationError(f"preconditioner has {len(scales)} rows for a box of {len(box)} half-widths.")
-    lengths = []
-    for half, scale in zip(box, scales, strict=True):
-        if not isinstance(scale, (int, float)):
-            raise DeclarationError(
-                "box: clipping coordinates may increase distances in the norm of a full preconditioner; "
-                "use a ball, or a diagonal preconditioner."
-            )
-        lengths.append(half / math.sqrt(scale))
-    return 2 * math.hypot(*lengths) * (1 + 2.0**-45)
-
-
 def norm_of_clips(clips: tuple[float, ...], preconditioner: Matrix | None) -> float:
     """``‖M^{1/2}(C_1, …, C_p)‖``, rounded up: the dual norm of the corner of a box, ``M`` diagonal."""
     scales: Matrix = (1.0,) * len(clips) if preconditioner is None else preconditioner
@@ -115,10 +99,6 @@ class Schedule:
         preconditioner: ``M``: ``None`` (identity), a diagonal, or the rows of a matrix.
         noise: ``S/(2γ)``: ``None`` means ``M``; otherwise a diagonal or the rows of a matrix.
         batch: ``None`` for all rows at every step.
-        diameter: diameter of the convex set the chain is projected on, in the norm ``‖M^{-1/2}·‖``;
-            ``inf`` without projection.
-        box: half-widths of the box around the origin (coordinates of ``θ``, diagonal ``M``) that the
-            states are clipped to; with ``None``, a finite ``diameter`` is that of a ball around the origin.
         within: half-width of the box around the origin, in whitened coordinates, that hidden states are kept
             in, where rounding is small; ``inf`` where that they stay in one is an assumption.
         rounding: the share of what one row moves that rounding after the sum of rows may move a step.
@@ -148,8 +128,6 @@ class Schedule:
     preconditioner: Matrix | None = None
     noise: Matrix | None = None
     batch: Batch | None = None
-    diameter: float = math.inf
-    box: tuple[float, ...] | None = None
     within: float = math.inf
     rounding: float = ROUNDING
     release: Release = "path"
@@ -162,8 +140,6 @@ class Schedule:
         check_steps(self.num_steps)
         for name in ("clip", "temper"):
             check_positive(name, getattr(self, name))
-        if not (is_number(self.diameter) and self.diameter > 0):
-            raise DeclarationError(f"diameter={self.diameter!r}: must be a positive number.")
         if not (is_number(self.within) and self.within > 0 and ROUNDING <= self.rounding < 1):
             raise DeclarationError("within, rounding: a positive number, and a share of at least 1e-9.")
         steps = self.step_size if isinstance(self.step_size, tuple) else (self.step_size,)
@@ -171,8 +147,6 @@ class Schedule:
             raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")
         if not all(is_number(step) and 0 < step < math.inf for step in steps):
             raise DeclarationError("step_size: every entry must be positive and finite.")
-        if self.box is not None:
-            self._check_box(self.box)
         self._check_release()
         if self.clips is not None:
             self._check_clips(self.clips)
@@ -191,12 +165,6 @@ class Schedule:
             return math.fsum(self.step_size)
         return self.num_steps * self.step_size
 
-    def _check_box(self, box: tuple[float, ...]) -> None:
-        if len(box) != self.dim or not all(0 < half < math.inf for half in box):
-            raise DeclarationError(f"box: {self.dim} positive, finite half-widths are needed.")
-        if not self.diameter >= box_diameter(box, self.preconditioner):
-            raise DeclarationError(f"diameter={self.diameter}: smaller than that of the box.")
-
     def _check_clips(self, clips: tuple[float, ...]) -> None:
         if len(clips) != self.dim or not all(is_number(clip) and 0 < clip < math.inf for clip in clips):
             raise DeclarationError(f"clips: {self.dim} positive, finite numbers, one for each coordinate.")
@@ -204,10 +172,8 @@ class Schedule:
             raise DeclarationError("clips: bounds for each coordinate need a diagonal preconditioner.")
         if self.batch is not None or isinstance(self.release, Average):
             raise DeclarationError("clips: for all rows at every step, and releases of states only.")
-        if math.isfinite(self.diameter) or not self.clip >= norm_of_clips(clips, self.preconditioner):
-            raise DeclarationError(
-                "clips: no projection, and a clip of the norm that is at least that of the box."
-            )
+        if not self.clip >= norm_of_clips(clips, self.preconditioner):
+            raise DeclarationError("clips: the clip of the norm is at least that of their box.")
 
     def _check_release(self) -> None:
         if isinstance(self.release, Average):

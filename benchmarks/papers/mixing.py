@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from benchmarks.papers.cross_moduli import contraction_gap
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin.moduli import contraction_gap
 from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 

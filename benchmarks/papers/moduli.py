@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from benchmarks.papers.cross_moduli import Minimum, Moduli, Parameter, check_parameter
+from benchmarks.papers.shift_bound import UNIT, ShiftBound, noise_array
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting.langevin.moduli import Minimum, Moduli, Parameter, check_parameter
-from private_mcmc.accounting.langevin.shifts import UNIT, ShiftBound, noise_array
 from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from private_mcmc.accounting.langevin.moduli import Affine
+from benchmarks.papers.cross_moduli import Affine
 from private_mcmc.accounting.langevin.sensitivity import dense
 from private_mcmc.accounting.rounding import FloatArray, up
 from private_mcmc.errors import DeclarationError

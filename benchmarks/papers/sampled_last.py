@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.papers.shift_bound import affine_after
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.curves.rdp import check_pair
-from private_mcmc.accounting.langevin.shifts import affine_after
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, up
 from private_mcmc.errors import DeclarationError
 

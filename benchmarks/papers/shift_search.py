@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import solveh_banded
 
-from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.moduli import (
+from benchmarks.papers import shift_bound as shifts
+from benchmarks.papers.cross_moduli import (
     Affine,
     Minimum,
     Moduli,
@@ -19,7 +19,7 @@ from private_mcmc.accounting.langevin.moduli import (
     per_step,
     undominated,
 )
-from private_mcmc.accounting.langevin.shifts import ShiftBound, affine_shifts, certify, noise_array
+from benchmarks.papers.shift_bound import ShiftBound, affine_shifts, certify, noise_array
 from private_mcmc.accounting.rounding import FloatArray, up
 
 _LONGEST = 20_000  # steps optimised numerically

@@ -45,7 +45,6 @@ BOXED_ROWS = "every coordinate of a row's gradient is clipped apart, at its decl
 PUBLIC_START = "the start is drawn from a law that does not depend on the data"
 GAUSSIAN_NOISE = "the chain's noise is exactly Gaussian, independent of the data and never reused"
 EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
-NEAREST_POINT = "the projection is the nearest point in the norm ‖M^{-1/2}·‖"
 POISSON = "each row enters a batch independently with the declared probability"
 SUBSETS = "every batch is a uniformly drawn subset of the declared size, independent of the others"
 HIDDEN_BATCHES = "which rows were drawn stays hidden"
@@ -128,7 +127,7 @@ def kept_within(share: float, half: float) -> str:
 
 PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
 BOX = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
-SHIFT = "shifted interpolation (Bok, Su, Altschuler 2024) with a modulus of the Langevin map"
+SHIFT = "shifted interpolation (Bok, Su, Altschuler 2024) of steps that keep chains together"
 SAMPLED_PATH = "Poisson-sampled Gaussian steps, composed by their privacy loss"
 SAMPLED_REPLACED = "Poisson-sampled Gaussian steps under replacement, composed by their privacy loss"
 FIXED_PATH = (
@@ -232,8 +231,7 @@ def _composition(adjacency: Adjacency, c: Constants, parts: int) -> Words:
 
 def _langevin(adjacency: Adjacency, c: Constants, parts: int) -> Words:
     """What the bounds of a run rest on."""
-    kinds = [bound["kind"] for bound in c["bounds"]]
-    found = [_of_bound(kind, adjacency, c) for kind in kinds]
+    found = [_of_bound(kind, adjacency, c) for kind in c["bounds"]]
     lines = _of_chain(adjacency, c, _least_change(adjacency, c))
     lines += [(line,) for _, each in found for line in each]
     return Words("; and ".join(dict.fromkeys(theorem for theorem, _ in found)), _capped(adjacency, c, lines))
@@ -241,8 +239,8 @@ def _langevin(adjacency: Adjacency, c: Constants, parts: int) -> Words:
 
 def _of_bound(kind: str, adjacency: Adjacency, c: Constants) -> tuple[str, tuple[str, ...]]:
     """The theorem of one bound of a run's states, and what it needs beside what all of them do."""
-    if kind == "stretches":
-        return SHIFT, (EVERY_POTENTIAL, *_projected(c))
+    if kind == "hidden":
+        return SHIFT, (EVERY_POTENTIAL,)
     if kind == "box path":
         return BOX, (BOXED_ROWS,)
     if kind == "path" and c["release"] == "path":
@@ -260,16 +258,12 @@ def _of_bound(kind: str, adjacency: Adjacency, c: Constants) -> tuple[str, tuple
 def _expansion(c: Constants) -> str:
     """Why no shorter bound was found."""
     if not c["smoothness"] < math.inf:
-        return "no smoothness of the potential is proved"
-    if not c["convex"]:
-        return "no convexity of the potential is proved"
+        return "no potential is proved to be convex and smooth"
+    if not c["strong_convexity"] > 0:
+        return "no strong convexity of the potential is proved"
     if not max(_sizes(c)) * c["smoothness"] < 2:
         return f"the step size {max(_sizes(c)):g} is not below 2/L = {2 / c['smoothness']:g}"
     return "no contraction that is proved helps here"
-
-
-def _projected(c: Constants) -> tuple[str, ...]:
-    return (NEAREST_POINT,) if c["diameter"] < math.inf else ()
 
 
 def _least_change(adjacency: Adjacency, c: Constants) -> float:
@@ -287,7 +281,7 @@ def _average(adjacency: Adjacency, c: Constants, parts: int) -> Words:
     lines += _of_chain(adjacency, c, float(c["sensitivity"]))
     more = [] if c["batch"] is None else [*BATCHES[c["batch"]["scheme"]]]
     if any(slope > 0 and slope * c["distance"] < limit for slope, limit, *_ in c["values"]):
-        more += [COUPLING, EVERY_POTENTIAL, *_projected(c)]
+        more += [COUPLING, EVERY_POTENTIAL]
     lines += [(line,) for line in more]
     return Words(COUPLED, _capped(adjacency, c, lines))
 

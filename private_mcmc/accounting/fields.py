@@ -50,14 +50,8 @@ is_finite = _number(math.isfinite)
 is_positive = _number(lambda value: 0 < value < math.inf)
 is_non_negative = _number(lambda value: 0 <= value < math.inf)
 is_bound = _number(lambda value: value >= 0)
-is_distance = _number(lambda value: value > 0)
 is_share = _number(lambda value: 0 <= value <= 1)
 is_whole, is_count = _whole(0), _whole(1)
-
-
-def is_flag(value: object) -> bool:
-    """A truth value."""
-    return isinstance(value, bool)
 
 
 def is_string(value: object) -> bool:
@@ -113,23 +107,7 @@ def _is_release(value: object) -> bool:
     return value in ("last", "path")
 
 
-def _is_bound_record(value: object) -> bool:
-    kind = value.get("kind") if isinstance(value, Mapping) else None
-    return isinstance(kind, str) and kind in BOUNDS and record_of(BOUNDS[kind])(value)
-
-
-_STRETCH: Fields = {
-    "steps": is_count,
-    "first": is_whole,
-    "from_diameter": is_flag,
-    "shifts": none_or(some(is_non_negative)),
-}
-BOUNDS: Mapping[str, Fields] = {
-    "path": {"kind": is_text},
-    "box path": {"kind": is_text},
-    "stretches": {"kind": is_text, "stretches": some(record_of(_STRETCH))},
-    "sampled path": {"kind": is_text},
-}
+BOUNDS = ("path", "box path", "hidden", "sampled path")
 _BATCH: Fields = {
     "scheme": one_of(*get_args(BatchScheme)),
     "rate": none_or(is_share),
@@ -141,12 +119,10 @@ _CHAIN: Fields = {
     **dict.fromkeys(("clip", "temper", "noise_ratio", "sensitivity"), is_positive),
     "batch": none_or(record_of(_BATCH)),
     "condition_number": _number(lambda value: 1 <= value < math.inf),
-    "diameter": is_distance,
-    **dict.fromkeys(("strong_convexity", "prior_strong_convexity"), is_non_negative),
-    **dict.fromkeys(("smoothness", "prior_smoothness", "gradient_bound"), is_bound),
-    **dict.fromkeys(("convex", "prior_convex"), is_flag),
+    "strong_convexity": is_non_negative,
+    **dict.fromkeys(("smoothness", "prior_smoothness"), is_bound),
 }
-LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(_is_bound_record)}
+LANGEVIN: Fields = {**_CHAIN, "release": _is_release, "bounds": some(one_of(*BOUNDS))}
 # Only of runs that keep hidden states in a box, and of those whose rows are clipped coordinate by coordinate.
 KEPT: Fields = {"within": is_positive, "rounding": is_positive, "prior_slope": is_non_negative}
 LANGEVIN_OPTIONAL: Fields = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
-from private_mcmc.accounting.langevin.moduli import noise_sd
+from private_mcmc.accounting.langevin.curvature import noise_sd
 from private_mcmc.accounting.langevin.sensitivity import noise_ratio
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
@@ -64,7 +64,6 @@ def _within_box(schedule: Schedule, proved: Curvature, reading: RowModel) -> tup
     not known to contract either, and are charged as paths.
     """
     half, slope = reach_of_prior(reading, schedule)
-    half = min(half, schedule.diameter / 2)
     smooth = math.isfinite(proved.prior_smoothness) and math.isfinite(slope)
     if not (smooth and math.isfinite(half) and noise_ratio(schedule)[1] and schedule.clips is None):
         _check_rounding(schedule)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,15 +77,13 @@ class Parts:
     noise: Matrix | BySite | None = None
     clips: tuple[float, ...] | BySite | None = None
     batch: Batch | None = None
-    diameter: float = math.inf
-    box: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
 class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     """A Langevin kernel with per-row clipping, whose every constant is in the schedule it makes.
 
-    Subclasses add batches, noise or a projection by ``_parts``; the step is built from the schedule alone.
+    Subclasses add batches or noise by ``_parts``; the step is built from the schedule alone.
     ``PrivateMCMC`` runs subclasses of this class and nothing else.
     """
 
@@ -138,8 +135,6 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
             preconditioner=self.preconditioner,
             noise=noise,
             batch=parts.batch,
-            diameter=parts.diameter,
-            box=parts.box,
             release=release,
             unit=unit,
         )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError, construction_checked
 from private_mcmc.kernels.base import BySite, LangevinKernel, Parts, as_matrix
-from private_mcmc.schedule import Batch, BatchScheme, Matrix, box_diameter
+from private_mcmc.schedule import Batch, BatchScheme, Matrix
 
 
 @construction_checked
@@ -20,8 +20,7 @@ class PrivateULA(LangevinKernel):
     """Unadjusted Langevin with per-row clipping: ``θ' = θ − γM∇U(θ) + N(0, 2γM)``.
 
     ``U = K − w Σ_i log p(d_i | θ)`` with the prior part ``K`` outside the clip; the gradient of each row
-    is clipped at ``C`` in the norm ``‖M^{1/2}·‖``. With ``radius`` or ``box`` every step ends with the
-    projection on that set, in the norm ``‖M^{-1/2}·‖``.
+    is clipped at ``C`` in the norm ``‖M^{1/2}·‖``.
 
     **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement;
     under ``numpyro.infer.MCMC`` this is a curator-side tool whose draws are as private as the data.
@@ -37,9 +36,6 @@ class PrivateULA(LangevinKernel):
         rows: the row domains; needed under ``numpyro.infer.MCMC`` only when the row columns cannot be
             told from the other arguments by their length.
         model_args: the model's other arguments, public.
-        radius: of the ball ``‖M^{-1/2}θ‖ ≤ radius`` around the origin of the unconstrained space.
-        box: half-widths of a box around the origin of the unconstrained space, one number or one for
-            each coordinate; needs a diagonal preconditioner.
 
     Example:
         >>> from private_mcmc.models import logistic
@@ -50,26 +46,6 @@ class PrivateULA(LangevinKernel):
         >>> pmc.accounting.langevin_statement(schedule).epsilon(1e-6) < 0.12
         True
     """
-
-    radius: float | None = None
-    box: float | tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.radius is not None and self.box is not None:
-            raise DeclarationError("radius= and box=: project on one set, not on both.")
-        if self.radius is not None and not 0 < self.radius < math.inf:
-            raise DeclarationError(f"radius={self.radius}: must be positive and finite.")
-
-    def _parts(self, num_rows: int, dim: int) -> Parts:
-        """Diameter (rounded up) in ``‖M^{-1/2}·‖``, and the box where there is one."""
-        if self.radius is not None:
-            return Parts(diameter=2 * self.radius)
-        if self.box is None:
-            return Parts()
-        given = self.box if isinstance(self.box, tuple) else (self.box,) * dim
-        halves = tuple(float(half) for half in given)
-        return Parts(diameter=box_diameter(halves, self.preconditioner), box=halves)
 
 
 @construction_checked
@@ -93,8 +69,6 @@ class PrivateSGLD(PrivateULA):
             ``batch_size`` rows.
         batch_size: ``b``; for ``"poisson"`` the expected size, ``q = b/n`` with the public ``n``.
         rate: ``q`` of ``"poisson"``, instead of ``batch_size``.
-        radius: as for :class:`PrivateULA`.
-        box: as for :class:`PrivateULA`.
 
     Raises:
         DeclarationError: for sizes and rates that do not go with the scheme.
@@ -125,7 +99,7 @@ class PrivateSGLD(PrivateULA):
             raise DeclarationError(f"batch_size={self.batch_size}: must be at least 1.")
 
     def _parts(self, num_rows: int, dim: int) -> Parts:
-        return replace(super()._parts(num_rows, dim), batch=self._batch(num_rows))
+        return Parts(batch=self._batch(num_rows))
 
     def _batch(self, num_rows: int) -> Batch:
         if self.batch_size is not None and self.batch_size > num_rows:

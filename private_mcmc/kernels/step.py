@@ -2,7 +2,7 @@
 
 One step of every chain, in whitened coordinates (``M = AAᵀ``, ``θ = Au``):
 ``u' = u − γ_k (Aᵀ∇K(Au) + w f Σ_i clip_C(Aᵀ∇v_i(Au))) + √(2γ_k) ξ``, ``ξ ~ N(0, I)`` or another constant
-covariance, then perhaps a projection. The sum is over all rows (``f = 1``) or over a batch.
+covariance. The sum is over all rows (``f = 1``) or over a batch.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def langevin_program(
 
     With ``numbers``, which may be traced, they take the place of those of the schedule.
 
-    ``DeclarationError`` for a preconditioner, noise or projection that makes no sense.
+    ``DeclarationError`` for a preconditioner or noise that makes no sense.
     """
     if schedule.unit != model.unit:
         raise DeclarationError(
@@ -200,7 +200,7 @@ def step_program(
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
     prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
-    colour, project = noise_colour(schedule), projection(schedule)
+    colour, keep = noise_colour(schedule), kept_in_box(schedule)
     noise = _noise(schedule.num_chains, schedule.dim)
 
     def data(
@@ -235,7 +235,7 @@ def step_program(
         gradient = jax.vmap(prior_score)(u) + numbers.temper * total
         gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
-        return project(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
+        return keep(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
 
     def ahead(keys: StepKeys, first: jax.Array | int, count: int) -> StepKeys:
         first, batches = jnp.asarray(first), None
@@ -275,49 +275,11 @@ def noise_colour(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
     return lambda standard: standard @ mixed.T
 
 
-# Projected states stay this much inside the set, so that rounding cannot move them out.
-_INSIDE = 1.0 - 2.0**-40
-_FAR = 1e100
+def kept_in_box(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
+    """Whitened states in the box in which rounding is small, where the schedule has one.
 
-
-def projection(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
-    """The nearest point of the schedule's set, for whitened states of shape ``(chains, p)``.
-
-    Without ``box`` a finite ``diameter`` means the ball ``‖M^{-1/2}θ‖ ≤ diameter/2``; with it, every
-    coordinate of ``θ`` is clipped to its half-width, which under diagonal ``M`` is the nearest point in
-    ``‖M^{-1/2}·‖`` too. A state that is not a number becomes the origin.
-
-    A box in whitened coordinates, in which rounding is small, is added where the schedule has one.
-
-    **Guarantee**: all states it returns are within ``schedule.diameter`` of each other.
+    Its nearest points move no two states apart; a state that is not a number becomes the origin.
     """
-    declared = _declared_set(schedule)
     if not math.isfinite(schedule.within):
-        return declared
-    # The nearest point of a box around the origin too, and no further from it.
-    return lambda u: jnp.clip(_finite(declared(u)), -schedule.within, schedule.within)
-
-
-def _declared_set(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
-    if schedule.box is None and not math.isfinite(schedule.diameter):
         return lambda u: u
-    if schedule.noise is not None:
-        raise DeclarationError("a projected chain needs noise 2γM: leave out noise= or the projection.")
-    if schedule.box is None:
-        radius = min(_INSIDE * schedule.diameter / 2, _FAR)
-
-        def to_ball(u: Float[Array, "chains p"]) -> Float[Array, "chains p"]:
-            # Clipped first: the square of a huge state overflows, and clipping moves no two states apart.
-            near = jnp.clip(_finite(u), -_FAR, _FAR)
-            norm = jnp.linalg.norm(near, axis=-1, keepdims=True)
-            return near * (radius / jnp.maximum(norm, radius))
-
-        return to_ball
-    half = _INSIDE * np.asarray(schedule.box)
-    if schedule.preconditioner is not None:
-        half = half / np.sqrt(np.asarray(schedule.preconditioner))
-    return lambda u: jnp.clip(_finite(u), -half, half)
-
-
-def _finite(u: jax.Array) -> jax.Array:
-    return jnp.nan_to_num(u, nan=0.0)
+    return lambda u: jnp.clip(jnp.nan_to_num(u, nan=0.0), -schedule.within, schedule.within)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import Curvature
-from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.model.families import times
-from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.flatten import abstract, trace
 from private_mcmc.model.row_model import RowModel
 from private_mcmc.schedule import Matrix, Schedule
 
@@ -43,9 +41,8 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
 
     The prior gives ``μ_K`` and ``L_K``; each of the rows that one step sums, with its public factor, adds
     at most ``λ_max(M)`` times its own curvature. A row of one affine predictor stays convex when its
-    gradient is clipped (a Huberised loss), and its curvature falls. The clipped gradient of any other
-    row is no gradient, but it is no steeper than the gradient itself (the projection on a ball does not
-    expand), so ``L`` holds for it. Rows that are not convex may bend ``U`` down by as much as up.
+    gradient is clipped (a Huberised loss), and its curvature falls. The clipped gradient of any other row is
+    no gradient. Rows that are not convex may bend ``U`` down by as much as up.
 
     **Guarantee**: every field holds for every data set with at most ``schedule.num_rows`` rows and, for
     minibatches, for every batch. **Assumptions**: what ``model`` proves of prior and rows.
@@ -54,29 +51,21 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
     """
     prior_mu, prior_smooth = row_model.prior.in_metric(schedule.preconditioner)
     rows, single = row_model.constants, row_model.predictor
-    weight = schedule.temper * _rows_of_a_step(schedule)
     if schedule.clips is not None:
         # Clipped coordinate by coordinate, the rows' terms are no gradients and need not be monotone.
-        return Curvature(prior_strong_convexity=prior_mu, prior_smoothness=prior_smooth)
+        return Curvature(prior_smoothness=prior_smooth)
     widest = largest_eigenvalue(schedule.preconditioner)
-    free = times(math.sqrt(widest) * UP_LONG, rows.gradient_bound)
-    idle = clip_is_idle(row_model, schedule)
+    idle = never_clips(times(math.sqrt(widest) * UP_LONG, rows.gradient_bound), schedule.clip, row_model)
     bend = times(widest * UP_LONG, rows.curvature_bound)
     if single is not None and rows.convex:
         radius = times(math.sqrt(widest) * UP_LONG, single.radius)
         bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
-    convex_rows = rows.convex and (idle or single is not None)
-    total = times(weight, bend)
-    mu = prior_mu if convex_rows else max(prior_mu - total * UP_LONG, 0.0)
-    return Curvature(
-        strong_convexity=mu if math.isfinite(mu) else 0.0,
-        smoothness=(prior_smooth + total) * UP_LONG,
-        prior_strong_convexity=prior_mu,
-        prior_smoothness=prior_smooth,
-        prior_convex=row_model.prior.convex,
-        convex=convex_rows and row_model.prior.convex,
-        gradient_bound=weight * min(free, schedule.clip * (1 + CLIP_SLACK)) * UP_LONG,
-    )
+    total = times(schedule.temper * _rows_of_a_step(schedule), bend)
+    smooth = (prior_smooth + total) * UP_LONG
+    if rows.convex and row_model.prior.convex and (idle or single is not None):
+        return Curvature(prior_mu, smooth, prior_smooth)
+    mu = prior_mu - total * UP_LONG if idle or single is not None else 0.0
+    return Curvature(mu, smooth, prior_smooth) if mu > 0 else Curvature(prior_smoothness=prior_smooth)
 
 
 # No data that a prior is meant for take a chain so many of its sds away from its mode.
@@ -90,11 +79,7 @@ def reach_of_prior(row_model: RowModel, schedule: Schedule) -> tuple[float, floa
     """
     prior, metric = row_model.prior, schedule.preconditioner
     with jax.enable_x64(True):
-        program = trace(
-            lambda theta: {"slope": jax.grad(row_model.neg_log_prior)(theta)},
-            theta=abstract((row_model.dim,), np.float64),
-        )
-    slopes = np.abs(evaluate(program, ["slope"], theta=np.zeros(row_model.dim))[0])
+        slopes = np.abs(np.asarray(jax.grad(row_model.neg_log_prior)(jnp.zeros(row_model.dim))))
     mu = prior.in_metric(metric)[0]
     scales = np.ones(row_model.dim) if metric is None else np.asarray(metric, dtype=np.float64)
     if scales.ndim == 1:
@@ -107,13 +92,6 @@ def reach_of_prior(row_model: RowModel, schedule: Schedule) -> tuple[float, floa
         far = (slopes / prior.lower + _SDS / np.sqrt(prior.lower)) / np.sqrt(scales)
         return float(np.max(far)), steepest * UP_LONG
     return steepest / mu + _SDS / math.sqrt(mu), steepest * UP_LONG
-
-
-def clip_is_idle(row_model: RowModel, schedule: Schedule) -> bool:
-    """Whether no row of the domain, or person, has a gradient that the schedule's clip would shorten."""
-    widest = largest_eigenvalue(schedule.preconditioner)
-    free = times(math.sqrt(widest) * UP_LONG, row_model.constants.gradient_bound)
-    return never_clips(free, schedule.clip, row_model)
 
 
 def _rows_of_a_step(schedule: Schedule) -> float:

@@ -16,10 +16,8 @@ from tests.accounting.oracle.verify import agrees
 WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
     "rule": tuple(RULES),
-    "kind": (
-        *("gaussian", "pure", "laplace", "concentrated", "points", "sampled"),
-        *("product", *BOUNDS),
-    ),
+    "kind": ("gaussian", "pure", "laplace", "concentrated", "points", "sampled", "product"),
+    "bounds": BOUNDS,
     "scheme": ("poisson", "fixed", "cyclic"),
     "pair": ("add_remove", "replace_one", "fixed"),
     "release": ("last", "path"),

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers import cross_moduli as moduli
 from benchmarks.papers.bounds import Printed, bfg, bjrd, hf
+from benchmarks.papers.cross_moduli import Curvature
+from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import moduli
-from private_mcmc.accounting.langevin.shifts import path
 from private_mcmc.errors import DeclarationError
 
 VECTORS = json.loads((Path(__file__).parent.parent / "cases" / "shifts.json").read_text())

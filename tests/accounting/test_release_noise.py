@@ -159,14 +159,11 @@ def test_average_sensitivity_bounds_coupled_chains(rng):
     assert 0.3 * bound < worst <= bound
 
 
-def test_average_sensitivity_is_finite_only_where_a_modulus_is_proved():
+def test_average_sensitivity_is_finite_only_where_steps_keep_chains_together():
     item = average_schedule()
     assert acc.average_sensitivity(item, acc.Curvature()) == math.inf
     assert acc.average_sensitivity(item, acc.Curvature(smoothness=1.0)) < math.inf
-    bounded = acc.Curvature(prior_strong_convexity=1.0, prior_smoothness=1.0)
-    assert acc.average_sensitivity(item, bounded) <= 2 * 1.0 * (1 + 1e-8)
-    projected = average_schedule(diameter=0.25)
-    assert acc.average_sensitivity(projected, acc.Curvature()) <= 0.25 * (1 + 1e-8)
+    assert acc.average_sensitivity(item, acc.Curvature(1.0, smoothness=250.0)) == math.inf
 
 
 def test_burn_in_makes_the_average_dearer_and_more_chains_do_not():

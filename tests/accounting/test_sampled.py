@@ -7,6 +7,7 @@ import math
 import pytest
 
 from benchmarks.papers.bounds import bfg
+from benchmarks.papers.cross_moduli import Affine, Minimum
 from benchmarks.papers.moduli import Root
 from benchmarks.papers.sampled import RoughChain, plain, tightest
 from benchmarks.papers.sampled_last import (
@@ -14,7 +15,6 @@ from benchmarks.papers.sampled_last import (
     promising_splits,
     split,
 )
-from private_mcmc.accounting.langevin.moduli import Affine, Minimum
 from private_mcmc.errors import DeclarationError
 
 CHAIN = {

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers import moduli as papers
+from benchmarks.papers import shift_bound as shifts
 from benchmarks.papers.bounds import bfg
+from benchmarks.papers.cross_moduli import Affine
+from benchmarks.papers.shift_bound import last_state, path
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import shifts
-from private_mcmc.accounting.langevin.moduli import Affine
-from private_mcmc.accounting.langevin.shifts import last_state, path
 from private_mcmc.errors import DeclarationError
 
 CASES = Path(__file__).parent.parent / "cases"

@@ -57,21 +57,6 @@ def test_anisotropic_noise_does_not_use_the_euclidean_contraction():
     assert statement.gdp**2 >= exact
 
 
-def test_a_projection_in_another_metric_is_named_as_an_assumption():
-    """A Euclidean projection under anisotropic noise breaks the bound: the statement says which it needs."""
-    case = TRAPS["projection_in_wrong_metric"]
-    assert case["exact_m_squared"] > case["wrong_bound"]
-    item = schedule(diameter=2.0, dim=2)
-    statement = acc.langevin_statement(item, acc.Curvature(strong_convexity=1.0, smoothness=2.0))
-    assert any("projection" in line and "M^{-1/2}" in line for line in statement.argument.assumptions)
-    anisotropic = acc.langevin_statement(
-        schedule(diameter=2.0, noise=tuple(case["S_diag"])),
-        acc.Curvature(strong_convexity=1.0, smoothness=2.0),
-    )
-    path = acc.langevin_statement(schedule(noise=tuple(case["S_diag"]), release="path"))
-    assert anisotropic.gdp == path.gdp
-
-
 def test_two_releases_of_one_chain_exceed_their_composition():
     """X_2 and X_1 + Laplace of one chain: the exact joint divergence is above the composed one."""
     case = TRAPS["one_chain_one_mechanism"]

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from private_mcmc.accounting.assumptions import COUPLING, RELATION
 from private_mcmc.accounting.fields import BOUNDS
 from private_mcmc.accounting.rules import RULES
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average
 from tests.accounting.every_statement import average, schedule, statements
 from tests.accounting.record_changes import changes, why_true
 
@@ -27,7 +25,7 @@ SHORT = (
     "path",
     "path, box",
     "states",
-    "states, varying, projected",
+    "states, varying",
     "last, add remove",
     "average, kept in a box",
     "poisson path, varying",
@@ -62,7 +60,7 @@ def test_there_is_an_example_of_every_rule_every_bound_and_every_adjacency():
     found = [part for name in SHORT for part in parts_of(ALL[name])]
     assert {part["argument"]["rule"] for part in found} == set(RULES)
     runs = [part["argument"]["constants"] for part in found if part["argument"]["rule"] == "langevin"]
-    assert {bound["kind"] for run in runs for bound in run["bounds"]} == set(BOUNDS)
+    assert {bound for run in runs for bound in run["bounds"]} == set(BOUNDS)
     assert {part["adjacency"] for part in found} == set(RELATION)
 
 
@@ -139,7 +137,7 @@ def test_every_word_of_a_statement_follows_from_its_constants(name):
 
 
 def test_a_path_rests_on_no_constant_of_the_potential_and_its_record_has_none():
-    for field, value in {"strong_convexity": 0.5, "smoothness": 2.0, "gradient_bound": 3.0}.items():
+    for field, value in {"strong_convexity": 0.5, "smoothness": 2.0, "prior_smoothness": 3.0}.items():
         record = copy.deepcopy(ALL["path"])
         record["argument"]["constants"][field] = value
         assert not acc.verify(record)
@@ -201,20 +199,6 @@ def test_an_average_with_too_small_a_coupling_distance_is_found():
     assert acc.verify(coupled(1.0)) and acc.verify(coupled(1.5))
     found = acc.verify(coupled(0.999))
     assert not found and "not fit" in found.reason
-
-
-def test_the_curvature_of_a_prior_that_is_not_convex_does_not_bring_coupled_chains_together():
-    """``L_K`` bounds both ends: with a prior that may bend down the chains move apart."""
-    bent = acc.Curvature(prior_smoothness=1.0, gradient_bound=3.0)
-    item = schedule(release=Average(21))
-    convex = acc.average_sensitivity(item, replace(bent, prior_convex=True))
-    assert convex < 0.9 * acc.average_sensitivity(item, bent)
-    value = acc.AveragedValue(1.0, math.inf, convex, convex)
-    noise = acc.laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0)
-    facts = {"distance": convex, "values": (value,), "norm": "L1", "joint": 1.0}
-    assert acc.verify(acc.noised_average(noise, item, replace(bent, prior_convex=True), **facts).to_dict())
-    with pytest.raises(DeclarationError, match="not fit"):
-        acc.noised_average(noise, item, bent, **facts)
 
 
 def test_noise_that_rests_on_coupled_chains_without_their_constants_cannot_be_verified():

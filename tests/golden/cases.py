@@ -70,11 +70,11 @@ def accountant() -> Mapping[str, acc.Statement]:
 
 def runs() -> Mapping[str, acc.Statement]:
     """What drivers decide: every kernel, every release of states, averages with every kind of sensitivity."""
-    ball = {"step_size": 8e-4, "clip": 2.6, "radius": 1.5}
+    steps = {"step_size": 8e-4, "clip": 2.6}
     kernels = {
         "PrivateULA, path": (pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0), "path"),
-        "PrivateULA, last": (pmc.PrivateULA(linear, **ball), "last"),
-        "PrivateULA, steps": (pmc.PrivateULA(linear, **ball), (10, 40)),
+        "PrivateULA, last": (pmc.PrivateULA(linear, **steps), "last"),
+        "PrivateULA, steps": (pmc.PrivateULA(linear, **steps), (10, 40)),
         "PrivateSGLD, path": (pmc.PrivateSGLD(logistic, step_size=1e-3, clip=1.0, batch_size=100), "path"),
         "AnisotropicLangevin, path": (
             pmc.AnisotropicLangevin(logistic, step_size=1e-3, clip=1.0, noise=(1.0, 4.0)),
@@ -166,7 +166,6 @@ def averages() -> Json:
                 step_size=schedule.step_size,
                 num_steps=schedule.num_steps,
                 batch=schedule.batch,
-                diameter=schedule.diameter,
                 preconditioner=schedule.preconditioner,
                 release=Average(11),
             )

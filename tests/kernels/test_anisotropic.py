@@ -61,7 +61,7 @@ def test_the_price_is_that_of_the_whole_path(metric, noise, release):
     step, clip, steps = 0.1, 0.7, 60
     kernel = AnisotropicLangevin(linear, step, clip, preconditioner=METRICS[metric], noise=NOISES[noise])
     schedule = schedule_of(kernel, 30, num_chains=1, release=release)
-    proved = accounting.Curvature(strong_convexity=1.0, smoothness=4.0, convex=True)
+    proved = accounting.Curvature(strong_convexity=1.0, smoothness=4.0)
     root = np.linalg.cholesky(dense(METRICS[metric]))
     worst = np.linalg.eigvalsh(root.T @ np.linalg.inv(dense(NOISES[noise])) @ root)[-1]
     wanted = np.sqrt(steps * step / 2 * worst) * 2 * clip
@@ -73,7 +73,7 @@ def test_noise_equal_to_the_preconditioner_is_plain_langevin():
     settings = dict(preconditioner=METRICS["full"], temper=0.5)
     plain = schedule_of(PrivateULA(linear, 0.1, 1.0, **settings), 30)
     same = schedule_of(AnisotropicLangevin(linear, 0.1, 1.0, noise=METRICS["full"], **settings), 30)
-    proved = accounting.Curvature(strong_convexity=1.0, smoothness=4.0, convex=True)
+    proved = accounting.Curvature(strong_convexity=1.0, smoothness=4.0)
     assert accounting.langevin_statement(same, proved).gdp == pytest.approx(
         accounting.langevin_statement(plain, proved).gdp, rel=1e-6
     )

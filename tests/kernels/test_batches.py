@@ -323,8 +323,6 @@ def test_batches_without_a_key_are_refused():
         dict(scheme="fixed"),
         dict(scheme="shuffle", batch_size=3),
         dict(scheme="fixed", batch_size=0),
-        dict(rate=0.1, radius=1.0, box=1.0),
-        dict(rate=0.1, radius=-1.0),
     ],
 )
 def test_declarations_that_do_not_go_together_are_refused(options):

@@ -51,7 +51,7 @@ def test_the_last_state_of_a_quadratic_has_its_exact_price():
     """Curvature λ in every direction: X_T is Gaussian, and |difference of means|/sd is its exact GDP."""
     schedule = schedule_of(PrivateULA(normal_mean, decreasing, 0.7))
     curvature = 10.0
-    proved = accounting.Curvature(strong_convexity=curvature, smoothness=curvature, convex=True)
+    proved = accounting.Curvature(strong_convexity=curvature, smoothness=curvature)
     apart = variance = 0.0
     for size in schedule.step_sizes:
         rho = 1 - size * curvature

@@ -27,8 +27,6 @@ KERNELS = {
     "varying steps": lambda m, p: PrivateULA(m, (0.01, 0.02, 0.01), 1.0),
     "diagonal metric": lambda m, p: PrivateULA(m, 0.01, 1.0, preconditioner=(0.5,) * p),
     "full metric": lambda m, p: PrivateULA(m, 0.01, 1.0, preconditioner=np.eye(p) + 0.1),
-    "ball": lambda m, p: PrivateULA(m, 0.01, 1.0, radius=2.0),
-    "box": lambda m, p: PrivateULA(m, 0.01, 1.0, box=2.0, preconditioner=(0.5,) * p),
     "noise of its own": lambda m, p: AnisotropicLangevin(m, 0.01, 1.0, noise=(0.02, 0.03, 0.04)[:p]),
     "Poisson": lambda m, p: PrivateSGLD(m, 0.01, 1.0, scheme="poisson", rate=0.5),
     "fixed": lambda m, p: PrivateSGLD(m, 0.01, 1.0, scheme="fixed", batch_size=2),

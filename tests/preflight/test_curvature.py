@@ -54,16 +54,13 @@ def test_hessian_and_gradient_stay_within_the_constants(metric) -> None:
             return 0.7 * jnp.sum(jax.vmap(lambda row: model.row_loss(theta, row))(data))
 
         hessian = jax.jit(jax.hessian(lambda t, d: model.neg_log_prior(t) + data_term(t, d)))
-        gradient = jax.jit(jax.grad(data_term))
         for seed in range(5):
             data = model.rows.synthetic(seed, N)
             theta = 3 * jax.random.normal(jax.random.key(seed + 100), (3,))
             values = np.linalg.eigvalsh(half @ np.asarray(hessian(theta, data)) @ half)
             assert values[0] >= known.strong_convexity * (1 - 1e-9)
             assert values[-1] <= known.smoothness
-            assert np.linalg.norm(half @ np.asarray(gradient(theta, data))) <= known.gradient_bound
     # Rows along the stiffest axis at the steepest point reach the bound.
-    assert known.convex
     assert known.smoothness == pytest.approx(
         largest_eigenvalue(metric) * (0.25 + 0.7 * N * 0.25), rel=0.2 if metric else 1e-9
     )
@@ -105,8 +102,7 @@ def test_unbounded_curvature_is_infinite_without_convexity_or_clip() -> None:
 def test_a_flat_prior_has_no_strong_convexity() -> None:
     known = curvature(read(small.flat_logistic, small.LOGISTIC_ROWS, n=N), schedule())
     assert known.strong_convexity == 0
-    assert known.prior_strong_convexity == 0
-    assert known.convex
+    assert known.smoothness < math.inf
 
 
 @pytest.mark.parametrize(
@@ -121,5 +117,4 @@ def test_a_flat_prior_has_no_strong_convexity() -> None:
 def test_minibatches_count_every_row_that_a_step_can_sum(batch, factor: float) -> None:
     model = read(small.logistic, small.LOGISTIC_ROWS, n=N)
     known = curvature(model, schedule(batch=batch))
-    assert known.gradient_bound == pytest.approx(factor)
     assert known.smoothness == pytest.approx(0.25 + factor * 0.25)

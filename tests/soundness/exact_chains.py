@@ -1,8 +1,8 @@
 """Exact laws of one-dimensional chains on batches, by quadrature: NumPy alone, nothing of the accountant.
 
-A law is a finite set of points with masses: nodes of a quadrature rule, and the ends of the interval where
-the chain is projected. What is released is told apart on cells, so that every divergence computed here is
-one of coarser laws: at most the exact one, up to the quadrature (far below 1e-10 for the noises used).
+A law is a finite set of points with masses, the nodes of a quadrature rule. What is released is told apart
+on cells, so that every divergence computed here is one of coarser laws: at most the exact one, up to the
+quadrature (far below 1e-10 for the noises used).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def batches(scheme: str, rows: Sequence[Row], step: int, rate: float, size: int)
 
 @dataclass(frozen=True)
 class Chain:
-    """``x' = x − γ_k(K'(x) + f Σ_{i in batch} v_i'(x)) + N(0, 2γ_k)``, then clipped to ``[−half, half]``."""
+    """``x' = x − γ_k(K'(x) + f Σ_{i in batch} v_i'(x)) + N(0, 2γ_k)``."""
 
     family: Family
     rows: tuple[Row, ...]
@@ -99,15 +99,11 @@ class Chain:
     rate: float = 1.0
     size: int = 0
     factor: float = 1.0
-    half: float = math.inf
     start: float = 0.0
     finer: int = 1
 
     def nodes(self) -> Law:
         """Points and weights for integrals over states."""
-        if self.half < math.inf:
-            at, weights = np.polynomial.legendre.leggauss(72 * self.finer)
-            return self.half * at, self.half * weights
         # Gaussians are integrated to 1e-13 by points 0.58 of their sd apart, even where a step stretches.
         sd = math.sqrt(2 * min(self.steps))
         apart = 0.58 / self.finer * sd / self.family.steepest(max(self.steps), self.factor * _MOST_ROWS)
@@ -118,8 +114,6 @@ class Chain:
     @property
     def reach(self) -> float:
         """States further out have no mass to speak of: the maps move at most as far as their gradients."""
-        if self.half < math.inf:
-            return self.half
         return 3.0 + 7.2 * math.sqrt(2 * math.fsum(self.steps))
 
     def means(self, points: Array, step: int) -> list[tuple[float, Array]]:
@@ -141,16 +135,12 @@ class Chain:
         """The points after a step, and the masses that reach them from every point before it."""
         at, weights = self.nodes()
         sd = math.sqrt(2 * self.steps[step])
-        bounded = self.half < math.inf
-        found = np.zeros((len(at) + 2 * bounded, len(points)))
+        found = np.zeros((len(at), len(points)))
         for chance, means in self.means(points, step):
             gaps = (at[:, None] - means[None, :]) / sd
             density = np.exp(-0.5 * gaps * gaps) / (sd * math.sqrt(2 * math.pi))
-            found[: len(at)] += chance * weights[:, None] * density
-            if bounded:
-                found[-2] += chance * cdf((-self.half - means) / sd)
-                found[-1] += chance * cdf((means - self.half) / sd)
-        return (np.concatenate([at, [-self.half, self.half]]) if bounded else at), found
+            found += chance * weights[:, None] * density
+        return at, found
 
     def to_cells(self, points: Array, step: int) -> Array:
         """Probabilities of cells after a step, from every point: ``(cells, points)``."""

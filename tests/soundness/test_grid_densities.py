@@ -1,6 +1,6 @@
 """The accountant never claims less than the exact divergence of small chains, computed without it.
 
-Chains in one dimension with nonlinear maps, batches by enumeration, projections, steps that vary, one or two
+Chains in one dimension with nonlinear maps, batches by enumeration, steps that vary, one or two
 released states, one or two chains; all adjacencies, every pair in both orders. A comparison is one ``ε`` of
 one ordered pair of data sets under one schedule.
 """
@@ -112,17 +112,11 @@ def adjacent(family: Family, adjacency: str, slots: int) -> list[tuple[tuple, tu
 
 def constants(family: Family, most: int, factor: float) -> acc.Curvature:
     """What is true of every potential of every batch of at most ``most`` rows."""
-    bends, convex_prior = factor * most * family.bend, family.low >= 0
-    low = max(family.low, 0.0)
-    return acc.Curvature(
-        strong_convexity=low if family.convex else max(low - bends, 0.0),
-        smoothness=max(-family.low, family.high) + bends,
-        prior_strong_convexity=low,
-        prior_smoothness=max(-family.low, family.high),
-        convex=family.convex and convex_prior,
-        gradient_bound=factor * most * family.clip,
-        prior_convex=convex_prior,
-    )
+    bends, low = factor * most * family.bend, max(family.low, 0.0)
+    smooth = max(-family.low, family.high) + bends
+    if family.convex and family.low >= 0:
+        return acc.Curvature(low, smooth)
+    return acc.Curvature(low - bends, smooth) if low > bends else acc.Curvature()
 
 
 def draw(seed: int, sampled: bool):
@@ -148,7 +142,6 @@ def draw(seed: int, sampled: bool):
         batch, factor, most = Batch(scheme=scheme, size=cap), slots / cap, cap
     elif scheme == "poisson":
         batch, factor = Batch(scheme="poisson", rate=rate), 1 / rate
-    half = float(rng.choice([0.4, 1.5])) if rng.random() < 0.3 else math.inf
     release = "last"
     if count > 1 and rng.random() < 0.2:
         release = (int(rng.integers(1, count)), count)
@@ -161,12 +154,11 @@ def draw(seed: int, sampled: bool):
         clip=family.clip,
         num_chains=2 if release == "last" and rng.random() < 0.15 else 1,
         batch=batch,
-        diameter=2 * half,
         release=release,
     )
     start = float(rng.choice([0.0, 0.35]))
     pairs = [
-        tuple(Chain(family, rows, steps, scheme, rate, cap, factor, half, start) for rows in pair)
+        tuple(Chain(family, rows, steps, scheme, rate, cap, factor, start) for rows in pair)
         for pair in adjacent(family, adjacency, slots)
     ]
     return public, constants(family, most, factor), pairs

@@ -10,7 +10,6 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.langevin.moduli import modulus
 from private_mcmc.accounting.langevin.sensitivity import sensitivity
 from private_mcmc.kernels import langevin_program
 from private_mcmc.kernels.batches import StepKeys
@@ -41,19 +40,17 @@ def apart(decision) -> tuple[np.ndarray, np.ndarray]:
     schedule = decision.schedule
     program = langevin_program(decision.reading, schedule)
     keys = StepKeys(jax.random.key(1))
-    phi = modulus(schedule, pmc.accounting.Curvature(
-        strong_convexity=1.0, smoothness=2.0
-    ), 1e-3, sensitivity(schedule))  # fmt: skip
+    gap, push = pmc.accounting.Curvature(1.0, 2.0).gap(1e-3), 1e-3 * sensitivity(schedule)
     with jax.enable_x64(True):
         rows = {"y": jnp.ones(1)}
         both = [program.prepare(rows, jnp.asarray([there])) for there in (True, False)]
         step = jax.jit(program.step)
-        states, found, bounds, bound = [jnp.zeros((1, 1))] * 2, [], [], np.zeros(1)
+        states, found, bounds, bound = [jnp.zeros((1, 1))] * 2, [], [], 0.0
         for k in range(STEPS):
             states = [step(u, jnp.asarray(k), keys, data) for u, data in zip(states, both, strict=True)]
-            bound = phi.value(bound)
+            bound = (1 - gap) * bound + push
             found.append(abs(float(states[0][0, 0] - states[1][0, 0])))
-            bounds.append(float(bound[0]))
+            bounds.append(bound)
     return np.array(found), np.array(bounds)
 
 

@@ -7,21 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.papers import cross_moduli as moduli
 from benchmarks.papers import mixing
 from benchmarks.papers import moduli as papers
 from benchmarks.papers.bounds import bfg, bjrd, hf_theorem
 from benchmarks.papers.bounds.others import chourasia
+from benchmarks.papers.cross_moduli import Affine, Curvature
 from benchmarks.papers.pages.bkpp.noise import stated_square
 from benchmarks.papers.pages.page import Claim, Page, Section, assemble
 from benchmarks.papers.sampled import plain
 from benchmarks.papers.sampled_last import SampledChain, split
+from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.langevin import moduli
-from private_mcmc.accounting.langevin.moduli import Affine
-from private_mcmc.accounting.langevin.shifts import path
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 from private_mcmc.schedule import norm_of_clips
 
@@ -74,7 +73,7 @@ def _shifts() -> Section:
             "certified",
             "proved: an optimiser proposes, `certify` checks z_k ≤ φ_k(z_{k−1}) and rounds up",
             "benchmarks/papers/shift_search.py; `shifts.certify`",
-            "tests/accounting/test_shifts_certificate.py",
+            "tests/accounting/test_shifts_closed_forms.py",
         ),
         Claim(
             "states at declared times",

@@ -1,25 +1,18 @@
-"""Every bound of the states that a run releases: proposed as a record, and computed from the record alone."""
+"""Every bound of the states that a run releases, computed from its record alone."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
-from private_mcmc.accounting.langevin.moduli import (
-    Affine,
-    Curvature,
-    Moduli,
-    modulus,
-    noise_sd,
-    parts_of,
-)
+from private_mcmc.accounting.langevin.curvature import Curvature, noise_sd
 from private_mcmc.accounting.langevin.sensitivity import (
     Run,
     coordinate_changes,
@@ -29,23 +22,22 @@ from private_mcmc.accounting.langevin.sensitivity import (
     row_change,
     sensitivity,
 )
-from private_mcmc.accounting.langevin.shifts import ShiftBound, affine, affine_after, certify, last_state
-from private_mcmc.accounting.rounding import FloatArray, product_up, root_up, sum_up
+from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants, Record
 from private_mcmc.schedule import Average, Matrix, Schedule
 
 _MOST_RATIOS = 64
+# Below it products of gaps would leave the normal numbers.
+_LEAST_GAP = 1e-290
 
 
-def curve(run: Run, known: Curvature, record: Constants) -> Curve:
-    """The curve of all released states that the bound of this record proves: the one place that computes it.
+def curve(run: Run, known: Curvature, kind: str) -> Curve:
+    """The curve of all released states by this bound: the one place that computes it.
 
     ``DeclarationError`` for a bound that does not hold for this run. ``path`` and ``box path``: every state
-    as if it were released and the batches known. ``sampled path``: the same with the batches
-    hidden. ``stretches``: shifts between released states.
+    as if it were released and the batches known. ``sampled path``: the same with the batches hidden.
+    ``hidden``: only the released states, the batches known.
     """
-    kind = record["kind"]
     if (kind == "box path") != (run.clips is not None):
         raise DeclarationError(
             "rows clipped by coordinates have the bound of their box, and no others have it."
@@ -56,17 +48,20 @@ def curve(run: Run, known: Curvature, record: Constants) -> Curve:
         return box_curve(run)
     if kind == "sampled path":
         return sampled_path_curve(run)
-    if kind == "stretches":
-        return stretches_curve(run, known, record["stretches"])
+    if kind == "hidden":
+        return hidden_curve(run, known)
     raise DeclarationError(f"no bound {kind!r} is known.")
 
 
-def proposals(schedule: Schedule, run: Run, known: Curvature) -> list[Record]:
-    """Bounds that may be the best; any other would be checked alike. ``run``: the schedule's record, read."""
-    found = _sampled_path(run)
+def applicable(schedule: Schedule, known: Curvature) -> tuple[str, ...]:
+    """The bounds that are worth their curves; others that hold are larger."""
+    sampled = () if schedule.batch is None else ("sampled path",)
     if schedule.clips is not None:
-        return [*found, {"kind": "box path"}]
-    return [*found, *_stretches(schedule, run, known), {"kind": "path"}]
+        return (*sampled, "box path")
+    sizes = schedule.step_sizes[: last_released(schedule)]
+    hidden = schedule.release != "path" and noise_ratio(schedule)[1] and known.strong_convexity > 0
+    together = hidden and all(known.gap(size) >= 0 for size in set(sizes))
+    return (*sampled, "hidden" if together else "path")
 
 
 def released_steps(schedule: Run) -> tuple[int, ...]:
@@ -124,10 +119,6 @@ def box_curve(schedule: Schedule) -> Gaussian:
     return for_chains(product_up(time, 0.5, corner), schedule)
 
 
-def _sampled_path(run: Run) -> list[Record]:
-    return [] if run.batch is None else [{"kind": "sampled path"}]
-
-
 def sampled_path_curve(run: Run) -> Curve:
     """All states up to the last released one, with amplification by the sampling of batches."""
     batch = run.batch
@@ -167,75 +158,62 @@ def _coarsened(counts: Counter[float]) -> Counter[float]:
     return coarse
 
 
-def _stretches(schedule: Schedule, run: Run, known: Curvature) -> list[Record]:
-    """Shifts, stretch by stretch between released states, as if the batches were known."""
-    if not noise_ratio(schedule)[1] or run.release == "path":
-        return []
-    edges, all_sizes = (0, *released_steps(run)), run.step_sizes
-    found: dict[tuple[float, ...], ShiftBound] = {}
-    records = []
-    for early, late in pairwise(edges):
-        sizes = all_sizes[early:late]
-        if sizes not in found:
-            maps, noises = _maps(run, known, sizes)
-            found[sizes] = last_state(maps, noises, len(sizes), diameter=run.diameter)
-        bound = found[sizes]
-        fields = {"first": bound.first, "from_diameter": bound.from_diameter, "shifts": bound.shifts}
-        records.append({"steps": late - early, **fields})
-    return [{"kind": "stretches", "stretches": tuple(records)}]
+def hidden_curve(run: Run, known: Curvature) -> Gaussian:
+    """The released states alone: between two of them a row's push fades, and noise covers what is left.
 
+    ``m² = Σ_stretches (Δ²/2r) n²/w``: ``n = Σ_i γ_i Π_{l>i} ρ_l`` is how far a row pushes the last state of a
+    stretch, in units of ``Δ``, and ``w = Σ_i γ_i Π_{l>i} ρ_l²`` the variance of the noise that reaches it, in
+    units of ``2r``, ``r`` the noise ratio. Equal steps: ``(Δ²γ/2r) (1+ρ)/(1−ρ) (1−ρ^T)/(1+ρ^T)``.
 
-def _maps(run: Run, known: Curvature, sizes: tuple[float, ...]) -> tuple[Moduli, FloatArray]:
-    """The modulus of the steps, one where all are alike, and the noise of each."""
-    noises = {size: noise_sd(run, size) for size in set(sizes)}
-    change, sds = sensitivity(run), np.array([noises[size] for size in sizes])
-    if len(noises) == 1:
-        return modulus(run, known, sizes[0], change), sds
-    maps = {size: modulus(run, known, size, change) for size in noises}
-    return [maps[size] for size in sizes], sds
+    **Proof.** Where ``|Φ_D(x) − Φ_{D'}(y)| ≤ ρ_k|x − y| + s_k``, any ``0 ≤ z_k ≤ ρ_k z_{k−1} + s_k`` with
+    ``z_0 = z_T = 0`` make last states ``m``-GDP with ``m² = Σ a_k²/σ_k²``, ``a_k = ρ_k z_{k−1} + s_k − z_k``
+    (shifted interpolation). The least sum with ``z_T = 0`` has ``a_k = λ σ_k² Π_{l>k} ρ_l`` and is the one
+    above. Its ``z_k`` are not negative: ``s_k/σ_k² = Δ/2r`` is the same at every step and, as ``ρ_k ≤ 1``,
+    ``a_k/σ_k²`` never falls, so that ``z`` rises while ``s_k > a_k`` and not afterwards; once negative it
+    would stay so, while ``z_T = 0``. A step with ``ρ_k > 1`` is refused.
 
-
-def stretches_curve(run: Run, known: Curvature, stretches: Sequence[Constants]) -> Gaussian:
-    """What the shifts of every stretch between releases prove; stretches that are alike are checked once."""
+    Source: Bok, Su, Altschuler 2024; BFG Lemma 3.3 (the Rényi form).
+    """
     if run.release == "path":
         raise DeclarationError("a path has no hidden states.")
-    if tuple(accumulate(stretch["steps"] for stretch in stretches)) != released_steps(run):
-        raise DeclarationError("the stretches do not end at the released steps.")
-    squares: list[float] = []
-    seen: dict[tuple[object, ...], float] = {}
-    for early, late, stretch in zip((0, *released_steps(run)), released_steps(run), stretches, strict=False):
-        sizes = run.step_sizes[early:late]
-        key = (sizes, stretch["first"], stretch["from_diameter"], stretch["shifts"])
-        if key not in seen:
-            seen[key] = _stretch_square(run, known, sizes, stretch)
-        squares.append(seen[key])
-    return for_chains(sum_up(squares), run)
+    sizes, edges = run.step_sizes, (0, *released_steps(run))
+    growths: dict[tuple[float, ...], float] = {}
+    for early, late in pairwise(edges):
+        stretch = sizes[early:late]
+        if stretch not in growths:
+            growths[stretch] = time_that_counts(stretch, known)
+    change = sensitivity(run)
+    time = sum_up(growths[sizes[early:late]] for early, late in pairwise(edges))
+    return for_chains(product_up(time, change, change, 0.5, over=(noise_ratio(run)[0],)), run)
 
 
-def _stretch_square(run: Run, known: Curvature, sizes: tuple[float, ...], stretch: Constants) -> float:
-    """``m²`` of one stretch: by its shifts, which are checked, or else by the closed forms for one line."""
-    (maps, noises), first, shifts = _maps(run, known, sizes), stretch["first"], stretch["shifts"]
-    diameter, togo = run.diameter, len(sizes) - first
-    if not togo >= 1 or (stretch["from_diameter"] and not math.isfinite(diameter)):
-        raise DeclarationError("a stretch begins before its last step, or from a diameter that is declared.")
-    start = diameter if stretch["from_diameter"] else 0.0
-    if first > 0 and not stretch["from_diameter"]:
-        raise DeclarationError("only the diameter bounds the distance of hidden states here.")
-    if shifts is not None:
-        if len(shifts) != togo + 1:
-            raise DeclarationError("one shift before the first step and one after every step.")
-        return certify(
-            maps[first:] if isinstance(maps, Sequence) else maps, noises[first:], shifts, start=start
-        )
-    lines = (
-        [] if isinstance(maps, Sequence) else [part for part in parts_of(maps) if isinstance(part, Affine)]
-    )
-    if stretch["from_diameter"]:
-        forms = [(float(line.offset), float(line.gap)) for line in lines]
-        return min(
-            (affine_after(diameter, offset, gap, float(noises[0]), togo) for offset, gap in forms),
-            default=math.inf,
-        )
-    ratios = [(product_up(float(line.offset), over=(float(noises[0]),)), float(line.gap)) for line in lines]
-    every_step = certify(maps, noises, np.zeros(togo + 1))
-    return min([every_step, *(affine(ratio, gap, togo) for ratio, gap in ratios if gap >= 0)])
+def time_that_counts(sizes: Sequence[float], known: Curvature) -> float:
+    """``n²/w`` of one stretch of these steps, rounded up: at most their sum, which a path pays for."""
+    longest = max(sizes)
+    pushed, absorbed, whole = 0.0, 0.0, 0.0
+    for size, steps in groupby(sizes):
+        gap, count = known.gap(size), sum(1 for _ in steps)
+        if not 0 <= gap <= 1:
+            raise DeclarationError(f"step_size={size:g}: not proved to keep two states together.")
+        share = size / longest
+        kept, once, squares, error = _geometric(gap, count)
+        # Products and quotients below the normal numbers lose at most one smallest double each.
+        pushed = up(kept * (1 + error) * pushed + share * once) + 4 * TINY
+        absorbed = (kept * kept * (1 - 3 * error) * absorbed + share * squares) * (1 - 2.0**-46)
+        whole = up(whole + share * count) + TINY
+    found = product_up(pushed, pushed, longest, over=(absorbed,)) if absorbed > 0 else math.inf
+    return min(found, product_up(whole, longest))
+
+
+def _geometric(gap: float, count: int) -> tuple[float, float, float, float]:
+    """``ρ^count``, ``Σ_{j<count} ρ^j``, ``Σ_{j<count} ρ^{2j}`` for ``ρ = 1 − gap``; the relative error of the
+    first, of which the exponent's two roundings count as often as it is large. Sums are off by a dozen.
+    """
+    if count == 1 or gap < _LEAST_GAP:
+        # A smaller gap is a weaker claim.
+        return (1.0 - gap if count == 1 else 1.0), float(count), float(count), 2.0**-52
+    if gap == 1:
+        return 0.0, 1.0, 1.0, 0.0
+    rate = -math.log1p(-gap)
+    once, squares = (math.expm1(-k * rate * count) / math.expm1(-k * rate) for k in (1, 2))
+    return math.exp(-rate * count), once, squares, 2.0**-51 * min(1 + rate * count, 800.0)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from private_mcmc.accounting.curves.curve import Curve
 from private_mcmc.accounting.langevin import bounds
-from private_mcmc.accounting.langevin.moduli import (
-    Curvature,
-    check_scheme,
-    modulus,
-)
+from private_mcmc.accounting.langevin.curvature import Curvature, check_scheme
 from private_mcmc.accounting.langevin.record import chain_constants, read_chain
 from private_mcmc.accounting.langevin.sensitivity import Run, sensitivity
 from private_mcmc.accounting.rounding import TINY, product_up, up
@@ -28,25 +23,19 @@ from private_mcmc.target import Adjacency, Unit
 def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -> Statement:
     """The statement of the states released by a run: every bound that is proved for it.
 
-    ``path``: ``m² = chains · Σ γ_k Δ²/2``. ``last`` and declared steps: the shift bound with every modulus
-    that ``curvature`` proves, each stretch between releases starting again from distance 0. Minibatches:
-    the composed loss of the sampled steps, for a last state also combined with shifts. Independent chains
-    compose. An average is refused (it needs noise of its own), as is a batch scheme for which nothing is
-    proved under this adjacency.
+    ``path``: ``m² = chains · Σ γ_k Δ²/2``. ``last`` and declared steps: less, where ``curvature`` proves that
+    steps keep chains together; each stretch between releases starts again from distance 0. Minibatches: the
+    composed loss of the sampled steps, beside the bound for known batches. Independent chains compose. An
+    average is refused (it needs noise of its own), as is a batch scheme for which nothing is proved under
+    this adjacency.
 
     **Guarantee**: every curve, under ``schedule.adjacency``. **Assumptions**: quoted in its argument.
     """
     bounds.check_states(schedule)
     # The states of a path are released: nothing about the potential enters.
     known = Curvature() if curvature is None or schedule.release == "path" else curvature
-    chain = chain_constants(schedule, known)
-    run, known = _read(schedule, chain)
-    *found, path = bounds.proposals(schedule, run, known)
-    shifts = [bound for bound in found if bound["kind"] == "stretches"]
-    found = [bound for bound in found if bound not in shifts]
-    costs = [bounds.curve(run, known, bound).zcdp for bound in (*shifts, path)]
-    found += shifts if shifts and costs[0] < costs[1] else [path]
-    constants: dict[str, Constant] = {**chain, "bounds": tuple(map(dict, found))}
+    constants: dict[str, Constant] = chain_constants(schedule, known)
+    constants["bounds"] = bounds.applicable(schedule, known)
     argument = Argument.of("langevin", schedule.adjacency, constants)
     curves = langevin_curves(schedule.adjacency, constants, (), schedule.unit)
     return of_unit(Statement(schedule.adjacency, curves, argument), schedule.unit)
@@ -59,14 +48,9 @@ def langevin_curves(
     run, known = read_chain(adjacency, c, c["release"], unit)
     if run.release == "path" and known != Curvature():
         raise DeclarationError("a path has no constants of the potential: nothing in it rests on them.")
-    if len(c["bounds"]) > len({repr(record) for record in c["bounds"]}):
+    if len(c["bounds"]) > len(set(c["bounds"])):
         raise DeclarationError("a bound is given twice.")
-    return tuple(bounds.curve(run, known, record) for record in c["bounds"])
-
-
-def _read(schedule: Schedule, chain: Constants) -> tuple[Run, Curvature]:
-    """A schedule as its record tells it."""
-    return read_chain(schedule.adjacency, chain, schedule.release, schedule.unit)
+    return tuple(bounds.curve(run, known, kind) for kind in c["bounds"])
 
 
 Norm = Literal["L1", "L2"]
@@ -77,22 +61,26 @@ _MECHANISM: dict[Norm, str] = {"L1": "noise.laplace", "L2": "noise.gaussian"}
 def average_sensitivity(schedule: Run, curvature: Curvature) -> float:
     """``η/ℓ``: the largest distance between the averages of two coupled chains on adjacent data.
 
-    With the same start, noise and batches, ``|X_n − Y_n| ≤ e_n`` surely, ``e_n = φ(e_{n−1})``, ``e_0 = 0``:
-    averages of an ``ℓ``-Lipschitz ``f`` (in ``‖M^{-1/2}·‖``, unconstrained) over the kept steps, and over
-    chains, differ by at most ``ℓ · mean(e_n)``. ``inf`` when no modulus is proved.
+    With the same start, noise and batches ``|X_n − Y_n| ≤ e_n`` surely, where ``e_n = ρe_{n−1} + γΔ`` and
+    ``e_0 = 0``: averages of an ``ℓ``-Lipschitz ``f`` (in ``‖M^{-1/2}·‖``, unconstrained) over the kept steps,
+    and over chains, differ by at most ``ℓ · mean(e_n)``. ``inf`` where steps may part the chains.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
     """
     release = _average(schedule)
     check_scheme(schedule)
     change = sensitivity(schedule)
-    steps = {size: modulus(schedule, curvature, size, change) for size in set(schedule.step_sizes)}
-    distance, total = np.zeros(1), 0.0
+    steps = {
+        size: (max(curvature.gap(size), -1.0), product_up(size, change)) for size in set(schedule.step_sizes)
+    }
+    if not all(gap >= 0 for gap, _ in steps.values()):
+        return math.inf
+    distance, total = 0.0, 0.0
     for index, size in enumerate(schedule.step_sizes, start=1):
-        reach = steps[size].value(distance)
-        distance = np.minimum(up(reach) + np.where(reach > 0, TINY, 0.0), schedule.diameter)
+        gap, push = steps[size]
+        distance = up((1.0 - gap) * distance + push) + TINY
         if index >= release.first:
-            total += float(distance[0])
+            total += distance
     kept = schedule.num_steps - release.first + 1
     worst = product_up(total, over=(float(kept),))
     # Summing T positive terms errs by at most T units in the last place.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 
-from private_mcmc.accounting.langevin.moduli import Curvature, check_scheme, kept_rounding
+from private_mcmc.accounting.langevin.curvature import Curvature, check_scheme, kept_rounding
 from private_mcmc.accounting.langevin.sensitivity import (
     ChainConstants,
     Run,
@@ -20,11 +20,8 @@ from private_mcmc.schedule import ROUNDING, Average, Batch, Release, Schedule, c
 from private_mcmc.target import Adjacency, Unit
 
 # What every record of a chain has by the names of the schedule's fields.
-_SHARED = (*("step_size", "num_steps", "num_chains", "num_rows", "dim", "clip", "temper", "diameter"),)
-_PROVED = (
-    *("strong_convexity", "smoothness", "prior_strong_convexity", "prior_smoothness"),
-    *("convex", "gradient_bound", "prior_convex"),
-)
+_SHARED = ("step_size", "num_steps", "num_chains", "num_rows", "dim", "clip", "temper")
+_PROVED = ("strong_convexity", "smoothness", "prior_smoothness")
 
 
 def chain_constants(schedule: Schedule, curvature: Curvature) -> dict[str, Constant]:
@@ -81,8 +78,6 @@ def read_chain(
     if not math.isclose(sensitivity(run), c["sensitivity"], rel_tol=1e-12):
         raise DeclarationError("the sensitivity is not that of the clip, the batch and the rows.")
     known = Curvature(**{name: c[name] for name in _PROVED}, prior_slope=c.get("prior_slope", math.inf))
-    if known.convex != c["convex"] or known.prior_convex != c["prior_convex"]:
-        raise DeclarationError("strong convexity means convex.")
     if run.within < math.inf and not kept_rounding(run, known) <= run.rounding * (1 + 1e-12):
         raise DeclarationError(
             f"within={run.within:g}: in this box rounding moves a step by more than {run.rounding:g} of what "

@@ -36,7 +36,6 @@ class ChainConstants:
     clip: float
     temper: float
     batch: Batch | None
-    diameter: float
     within: float
     rounding: float
     release: Release

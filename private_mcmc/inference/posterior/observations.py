@@ -112,8 +112,8 @@ def used_paths(history: History) -> list[Path]:
 def _usable(stage: PathStage, states: Array) -> bool:
     """Plain steps with all rows, and finite."""
     schedule = stage.schedule
-    plain = schedule.noise is None and schedule.box is None and schedule.batch is None
-    return plain and not math.isfinite(schedule.diameter) and bool(np.all(np.isfinite(states)))
+    plain = schedule.noise is None and schedule.batch is None
+    return plain and bool(np.all(np.isfinite(states)))
 
 
 def _goes_on(last: Path, stage: PathStage) -> bool:

@@ -18,12 +18,8 @@ def check_together(c: Constants) -> None:
     release = c.get("release")
     if (isinstance(release, tuple) and release[-1] > steps) or c.get("first", 1) > steps:
         raise ValueError("only steps of the run are released")
-    for low, high, convex in (
-        (c["strong_convexity"], c["smoothness"], c["convex"]),
-        (c["prior_strong_convexity"], c["prior_smoothness"], c["prior_convex"]),
-    ):
-        if not low <= high or (low > 0 and not convex):
-            raise ValueError("strong convexity means convex, and is at most the smoothness")
+    if not c["strong_convexity"] <= c["smoothness"]:
+        raise ValueError("strong convexity is at most the smoothness")
     if batch is not None:
         scheme, rate, size = batch["scheme"], batch["rate"], batch["size"]
         if (rate is not None, size is not None) != (scheme == "poisson", scheme == "fixed") or rate == 0:

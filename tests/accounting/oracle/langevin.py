@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from tests.accounting.oracle.constants import (
 Line = tuple[float, float]
 
 _SLACK = 1e-9
+TINY = 5e-324
 _MECHANISMS = {"L1": "noise.laplace", "L2": "noise.gaussian"}
 
 
@@ -36,19 +36,18 @@ def langevin(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     change, row = changes(adjacency, c)
     if not math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12):
         return []
-    return [_curve(adjacency, c, change, row, record) for record in c["bounds"]]
+    return [_curve(adjacency, c, change, row, kind) for kind in c["bounds"]]
 
 
-def _curve(adjacency: str, c: Constants, change: float, row: float, record: Constants) -> Record:
-    kind = record["kind"]
+def _curve(adjacency: str, c: Constants, change: float, row: float, kind: str) -> Record:
     if (kind == "box path") != ("clips" in c):
         raise ValueError("rows clipped by coordinates have the bound of their box and no other")
     if kind == "box path":
         return _gaussian(c["num_chains"] * _box_square(adjacency, c, c["metric"], c["noise"]), c)
     if kind == "path":
         return _gaussian(c["num_chains"] * _path_square(c, change), c)
-    if kind == "stretches":
-        return _gaussian(c["num_chains"] * _stretches_square(c, change, record["stretches"]), c)
+    if kind == "hidden":
+        return _gaussian(c["num_chains"] * _hidden_square(c, change), c)
     if kind == "sampled path":
         return _sampled_path(adjacency, c, row)
     raise ValueError(f"unknown bound {kind!r}")
@@ -77,12 +76,11 @@ def _loss(steps: int) -> float:
 
 
 def _mean_distance(c: Constants, change: float) -> float:
-    """The mean of ``e_n`` over the kept steps, ``e_n = φ(e_{n−1})``."""
+    """The mean of ``e_n`` over the kept steps, ``e_n = ρe_{n−1} + γΔ``."""
     sizes = step_sizes(c)
-    table = {size: _lines(size, c, change) for size in set(sizes)}
     distance, kept = 0.0, []
     for size in sizes:
-        distance = min(_reach(table[size], size * change, distance), c["diameter"])
+        distance = _slope(size, c) * (distance + TINY) + size * change
         kept.append(distance)
     return float(math.fsum(kept[c["first"] - 1 :]) / (len(sizes) - c["first"] + 1))
 
@@ -103,10 +101,10 @@ def _slack(c: Constants) -> float:
 def _kept(c: Constants) -> float:
     """``2u(6γ(|∇K(0)| + L_K√p b + B) + √p(b + 17σ))/(γwCf)``, ``b`` the half-width, in every step.
 
-    ``B`` is no more than what is proved or clipped of all rows together. Clips may take 1e-10 besides.
+    ``B`` is what all rows sum to at their clips. Clips may take 1e-10 besides.
     """
     size, root, half = min(step_sizes(c)), math.sqrt(c["dim"]), c["within"]
-    rows = min(c["gradient_bound"], exact_row(c) * (1 + 1e-10) * rows_summed(c)) + rounding(c) / 2
+    rows = exact_row(c) * (1 + 1e-10) * rows_summed(c) + rounding(c) / 2
     gradient = c["prior_slope"] + c["prior_smoothness"] * root * half + rows
     moved = 6 * size * gradient + root * (half + 17 * math.sqrt(2 * size * c["noise_ratio"]))
     return float(2 * 2.0**-53 * moved / (size * (exact_row(c) + rounding(c)))) + 1e-10
@@ -126,8 +124,8 @@ def _box_square(adjacency: str, c: Constants, metric: Sequence[float], noises: S
     clips, rows = c["clips"], c["num_rows"]
     if not (len(clips) == len(metric) == len(noises) == c["dim"]):
         raise ValueError("one clip, one entry of M and one of the noise for every coordinate")
-    if c["batch"] is not None or c["diameter"] < math.inf:
-        raise ValueError("boxes are for all rows, without projection")
+    if c["batch"] is not None:
+        raise ValueError("boxes are for all rows")
     corner = math.sqrt(math.fsum(m * clip**2 for m, clip in zip(metric, clips, strict=True)))
     noise = np.asarray(noises, dtype=np.float64)
     noise = np.diag(noise) if noise.ndim == 1 else noise
@@ -161,128 +159,57 @@ def _corner(reach: Sequence[float], noise: Any) -> float:
     return max(float(corner @ inverse @ corner) for corner in corners)
 
 
-def _lines(size: float, c: Constants, change: float) -> list[Line]:
-    """``(ρ, s)`` of every line ``ρz + s`` that the constants put above the cross modulus.
-
-    ``x − γ∇F(x)`` is ``ρ``-Lipschitz with ``ρ = sup |1 − γh|`` over the eigenvalues ``h`` that the Hessian of
-    ``F`` may have. ``Φ_D(x) − Φ_{D'}(y)`` is that of ``F = U_D`` and a change of data at one point, or that
-    of ``F = K`` and two data gradients of norm at most ``B``.
-    """
-    whole = _eigenvalues(c["strong_convexity"], c["smoothness"], c["convex"] is True)
-    prior = _eigenvalues(c["prior_strong_convexity"], c["prior_smoothness"], c["prior_convex"] is True)
-    bound = min(c["gradient_bound"], exact_row(c) * (1 + 1e-10) * rows_summed(c)) + rounding(c) / 2
-    found = [(whole, size * change), (prior, 2 * size * bound)]
-    return [
-        (max(abs(1 - size * low), abs(1 - size * high)), shift)
-        for (low, high), shift in found
-        if high < math.inf and shift < math.inf
-    ]
+def _slope(size: float, c: Constants) -> float:
+    """``ρ = sup |1 − γh|`` over the eigenvalues ``h`` that the Hessian of every ``U_D`` may have."""
+    low, high = c["strong_convexity"], c["smoothness"]
+    slope = max(abs(1 - size * low), abs(1 - size * high))
+    return float(slope) if slope <= 1 else math.inf
 
 
-def _eigenvalues(strong_convexity: float, smoothness: float, convex: bool) -> tuple[float, float]:
-    """The interval of a Hessian's eigenvalues: from ``−L`` where nothing says that the function is convex."""
-    if not 0 <= strong_convexity <= smoothness:
-        raise ValueError("need 0 ≤ μ ≤ L")
-    return (strong_convexity if convex or strong_convexity > 0 else -smoothness), smoothness
-
-
-def _stretches_square(c: Constants, change: float, stretches: Parts) -> float:
+def _hidden_square(c: Constants, change: float) -> float:
+    """``Σ m²`` over the stretches between released states, each by shifts that are checked."""
     if c["release"] == "path":
         raise ValueError("the path has no hidden states")
-    if tuple(accumulate(stretch["steps"] for stretch in stretches)) != ends(c):
-        raise ValueError("the stretches do not end at the released steps")
     sizes, total, begin = step_sizes(c), 0.0, 0
-    known: dict[object, float] = {}
-    for stretch in stretches:
-        end = begin + stretch["steps"]
-        key = (
-            sizes[begin:end],
-            tuple(sorted((k, v) for k, v in stretch.items() if k != "shifts")),
-            stretch["shifts"],
-        )
-        if key not in known:
-            known[key] = _stretch_square(c, change, sizes[begin:end], stretch)
-        total += known[key]
+    for end in ends(c):
+        line = [(_slope(size, c), size * change) for size in sizes[begin:end]]
+        if not all(rho <= 1 for rho, _ in line):
+            raise ValueError("steps may part the chains")
+        variances = [2 * size * c["noise_ratio"] for size in sizes[begin:end]]
+        still = [0.0] * (len(line) + 1)
+        total += min(_certified(line, variances, z) for z in (still, _straight(line, variances)))
         begin = end
     return total
 
 
-def _stretch_square(c: Constants, change: float, sizes: Sequence[float], stretch: Constants) -> float:
-    steps, table = len(sizes), {size: _lines(size, c, change) for size in set(sizes)}
-    variances = [2 * size * c["noise_ratio"] for size in sizes]
-    first = stretch["first"]
-    if not first < steps:
-        raise ValueError("the bound starts after the last step")
-    if stretch["from_diameter"] and not c["diameter"] < math.inf:
-        raise ValueError("there is no projection")
-    start = c["diameter"] if stretch["from_diameter"] else 0.0
-    maps = [table[size] for size in sizes][first:]
-    resting = [size * change for size in sizes][first:]
-    given = stretch["shifts"]
-    if first > 0 and not stretch["from_diameter"]:
-        raise ValueError("only the diameter bounds the distance of hidden states here")
-    if given is not None:
-        return _certified(maps, resting, variances[first:], given, start)
-    candidates = [_certified(maps, resting, variances[first:], [start] + [0.0] * len(maps), start)]
-    idle = next((k for k, rest in enumerate(resting) if rest > 0 or start > 0), len(maps))
-    for index in range(min((len(lines) for lines in maps), default=0)):
-        line = [lines[index] for lines in maps]
-        for split in (len(line), len(line) - 1):
-            moving = _straight(line[idle:split], variances[first + idle :], start)
-            z = [0.0] * idle + moving + [0.0] * (len(line) - split)
-            # One line bounds every step by itself, whatever is known of equal states besides.
-            alone = [math.inf] * len(line)
-            candidates += [
-                _certified([[item] for item in line], rest, variances[first:], z, start)
-                for rest in (resting, alone)
-            ]
-    return min(candidates)
-
-
-def _reach(lines: Sequence[Line], resting: float, distance: float) -> float:
-    lowest = min((rho * distance + shift for rho, shift in lines), default=math.inf)
-    return min(lowest, resting) if distance == 0 else lowest
-
-
-def _certified(
-    maps: Sequence[Sequence[Line]],
-    resting: Sequence[float],
-    variances: Sequence[float],
-    z: Sequence[float],
-    start: float,
-) -> float:
-    """``Σ (φ_k(z_{k−1}) − z_k)²/σ_k²`` of feasible shifts; ``inf`` for shifts that are not."""
+def _certified(line: Sequence[Line], variances: Sequence[float], z: Sequence[float]) -> float:
+    """``Σ (ρ_k z_{k−1} + s_k − z_k)²/σ_k²`` of feasible shifts; ``inf`` for shifts that are not."""
     total, slack = 0.0, 1e-12
-    if len(z) != len(maps) + 1 or z[0] < start or z[-1] != 0:
-        return math.inf
-    for lines, rest, variance, before, after in zip(maps, resting, variances, z, z[1:], strict=False):
-        reach = _reach(lines, rest, before)
-        if not (after >= 0 and reach * (1 + slack) >= after):
+    for (rho, shift), variance, before, after in zip(line, variances, z, z[1:], strict=False):
+        reach = rho * before + shift
+        if not 0 <= after <= reach * (1 + slack):
             return math.inf
         total += max(reach - after, 0.0) ** 2 / variance
-    return total
+    return total if z[0] == z[-1] == 0 else math.inf
 
 
-def _straight(line: Sequence[Line], variances: Sequence[float], start: float) -> list[float]:
+def _straight(line: Sequence[Line], variances: Sequence[float]) -> list[float]:
     """Shifts of the linear chain ``e ← ρe + s`` whose remainder is removed as its own variance grows.
 
     The best linear prediction: ``z_k = e_k − v_k Π_{j>k}ρ_j · e_T/v_T`` with ``e``, ``v`` the mean and
     the variance of the chain, which is the exact Gaussian case.
     """
-    means, spreads = [start], [0.0]
-    for (rho, shift), variance in zip(line, variances, strict=False):
+    means, spreads = [0.0], [0.0]
+    for (rho, shift), variance in zip(line, variances, strict=True):
         means.append(rho * means[-1] + shift)
         spreads.append(rho * rho * spreads[-1] + variance)
-    if not (line and math.isfinite(means[-1]) and math.isfinite(spreads[-1])):
-        return [start]
     pull, later = means[-1] / spreads[-1], 1.0
     z = [0.0] * len(means)
-    for k in range(len(line) - 1, -1, -1):
+    for k in range(len(line) - 1, 0, -1):
         later *= line[k][0]
         gone = means[k] - spreads[k] * later * pull
         # Rounding, or a stretch at the start in which nothing has happened yet.
         z[k] = gone if gone > 1e-12 * means[k] else 0.0
-    z[0] = start
     return z
 
 

@@ -124,7 +124,6 @@ KERNELS = {
     "diagonal metric": SweptKernel(_diagonal),
     "full metric": SweptKernel(_full_metric),
     "decreasing steps": SweptKernel(_decreasing),
-    "projected": SweptKernel(_with(radius=1.0)),
     "anisotropic noise": SweptKernel(_anisotropic, averages=False),
     "coordinates clipped": SweptKernel(_boxed, averages=False),
     "poisson batches": SweptKernel(_batches("poisson"), num_rows=3),

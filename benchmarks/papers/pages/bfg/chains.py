@@ -8,11 +8,11 @@ import numpy as np
 
 from benchmarks.papers import mixing, moduli
 from benchmarks.papers.bounds import bfg
+from benchmarks.papers.cross_moduli import Affine
 from benchmarks.papers.pages.grid import Grid
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.sampled import RoughChain, plain, tightest
 from benchmarks.papers.sampled_last import split
-from private_mcmc.accounting.langevin.moduli import Affine
 from private_mcmc.report import Heading, Line, Note, Plot, Rule, Text, floats, number
 
 DELTA = 1e-5

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
+from benchmarks.papers import cross_moduli as moduli
 from benchmarks.papers.bounds import Printed, bjrd
 from benchmarks.papers.bounds.others import altschuler_talwar, chourasia, kairouz
+from benchmarks.papers.cross_moduli import Curvature
 from benchmarks.papers.pages.page import Claim, Section
+from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.langevin import moduli
-from private_mcmc.accounting.langevin.shifts import path
 from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 
 DELTA = 1e-5

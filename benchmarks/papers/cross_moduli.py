@@ -9,30 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.accounting.langevin.sensitivity import (
-    CLIP_SLACK,
-    UNIT_ROUNDOFF,
-    Run,
-    batch_factor,
-    noise_ratio,
-    rounding_allowance,
-    row_change,
-    rows_summed,
-)
-from private_mcmc.accounting.rounding import (
-    FloatArray,
-    product_down,
-    product_up,
-    root_down,
-    root_up,
-    sum_up,
-)
+from private_mcmc.accounting.langevin.curvature import contraction_gap
+from private_mcmc.accounting.rounding import FloatArray, product_up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import check_positive
 
@@ -170,20 +154,6 @@ def per_step(moduli: Sequence[Modulus]) -> PerStep:
     return PerStep(tuple((np.array(at), _merge([moduli[k] for k in at])) for at in members.values()))
 
 
-def contraction_gap(step_size: float, strong_convexity: float, smoothness: float) -> float:
-    """``1 − ρ``, ``ρ = max(|1 − γμ|, |1 − γL|)``, of a convex gradient step, rounded down.
-
-    Positive exactly for ``μ > 0`` and ``γ < 2/L``; negative (an expanding step) for ``γ > 2/L``.
-    """
-    check_positive("step_size", step_size)
-    if not 0 <= strong_convexity <= smoothness < math.inf:
-        raise DeclarationError(
-            f"strong_convexity={strong_convexity}, smoothness={smoothness}: need 0 ≤ μ ≤ L < ∞."
-        )
-    fast = product_up(step_size, smoothness)
-    return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
-
-
 @dataclass(frozen=True)
 class Curvature:
     """Constants of ``U_D = K + w Σ v_i`` that are proved for **every** ``D`` of the row domain.
@@ -275,56 +245,3 @@ def _gap(step_size: float, strong_convexity: float, smoothness: float, convex: b
     if convex:
         return contraction_gap(step_size, strong_convexity, smoothness)
     return -product_up(step_size, smoothness)
-
-
-def check_scheme(schedule: Run) -> None:
-    """Refuse, by name, pairs of batch scheme and adjacency for which nothing is proved."""
-    batch, adjacency = schedule.batch, schedule.adjacency
-    if batch is None:
-        return
-    if batch.size is not None and batch.size > schedule.num_rows:
-        raise DeclarationError(f"batch size {batch.size} exceeds num_rows={schedule.num_rows}.")
-    if batch.scheme == "fixed" and adjacency == "add_remove":
-        raise DeclarationError(
-            f"{batch.scheme!r} batches under add_remove: another row refills the slot and b/n depends on the "
-            "private n. Use Poisson batches, or replace_one."
-        )
-
-
-def noise_sd(schedule: Run, step_size: float) -> float:
-    """Least standard deviation of one step's noise in ``‖M^{-1/2}·‖``, rounded down."""
-    return product_down(root_down(product_down(2.0, step_size, noise_ratio(schedule)[0])), 1 - 2.0**-50)
-
-
-def gradient_bound(schedule: Run, curvature: Curvature) -> float:
-    """``B``: the least of what is proved and what the clip enforces on a computed sum."""
-    enforced = product_up(schedule.temper, batch_factor(schedule), rows_summed(schedule), schedule.clip)
-    # All rows may use the slack of their clip: together that is more than the rounding slack covers.
-    exact = min(curvature.gradient_bound, product_up(enforced, 1 + CLIP_SLACK, 1 + 2.0**-50))
-    return sum_up((exact, product_up(0.5, rounding_allowance(schedule))))
-
-
-def modulus(schedule: Run, curvature: Curvature, step_size: float, change: float) -> Modulus:
-    """The least modulus of a step that the constants prove; data change its gradient by ``change``."""
-    return langevin(step_size, change, replace(curvature, gradient_bound=gradient_bound(schedule, curvature)))
-
-
-# Noise of float64 is at most so many standard deviations.
-_FARTHEST = 8.5
-
-
-def kept_rounding(schedule: Run, curvature: Curvature) -> float:
-    """The share of what one row moves that rounding may move a step of states that are kept ``within``.
-
-    Two computed steps ``u + (√(2γ)ξ − γg)`` differ from those of real arithmetic by at most
-    ``2u(6γ‖g‖ + √p(b + 2σ_max))`` together, ``b`` the half-width and ``‖g‖ ≤ |∇K(0)|_* + L_K√p b + B``.
-    Every step is charged its own, also one that does not draw the row. A part is left to clips. The gradient
-    of ``K`` itself is taken as exact.
-    """
-    size, root = min(schedule.step_sizes), root_up(float(schedule.dim))
-    reach = product_up(curvature.prior_smoothness, root, schedule.within)
-    slope = sum_up((curvature.prior_slope, reach, gradient_bound(schedule, curvature)))
-    noise = product_up(_FARTHEST, root_up(product_up(2.0, size, noise_ratio(schedule)[0])), 1 + 1e-9)
-    moved = sum_up((product_up(6.0, size, slope), product_up(root, sum_up((schedule.within, 2 * noise)))))
-    share = product_up(2 * UNIT_ROUNDOFF, moved, over=(size, row_change(schedule)))
-    return sum_up((share, CLIP_SLACK))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from private_mcmc.accounting.langevin.moduli import (
+from benchmarks.papers.cross_moduli import (
     Affine,
     Moduli,
     Modulus,
