@@ -1,7 +1,11 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
 from private_mcmc.release.averages import ExpectationsPlan, plan_expectations
-from private_mcmc.release.expectations import Expectations, mean_and_square, variance
+from private_mcmc.release.expectations import (
+    Expectations,
+    mean_and_square,
+    variance,
+)
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.ledger import Ledger
 from private_mcmc.release.ledger.state import Balance, Reservation

@@ -1,18 +1,22 @@
 """What declared expectations cost, before anything is spent, and their release after the run.
 
-With ``e`` the distance between the coupled chains' averages (in ``‖M^{-1/2}·‖``), a value of slope ``a`` in
-``θ`` moves by at most ``√(aᵀMa) e``, and one kept in ``[a, b]`` by ``b − a``. Every value is measured in
-units of its own bound: centred, scaled and clamped.
+With ``e`` the distance between the coupled chains' averages (in ``‖M^{-1/2}·‖``), a coordinate ``θ_i`` moves
+by at most ``√M_ii e``, and a value kept in ``[a, b]`` by ``b − a``. Every value is measured in units of its
+own bound: centred, scaled and clamped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from numpyro.distributions import biject_to, transforms
 
 from private_mcmc.accounting import (
     AveragedValue,
@@ -25,21 +29,114 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import RowModel
-from private_mcmc.release.expectations import Expectations
+from private_mcmc.model import RowModel, Site
+from private_mcmc.release.expectations import Bounds, Expectations, SiteValue, What
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
-from private_mcmc.release.site_functions import (
-    ROUNDING_SHARE,
-    Observed,
-    Slopes,
-    observed,
-)
 from private_mcmc.schedule import Average, Matrix, Schedule
 from private_mcmc.target import Target
 
-# The share of a slope that rounding may take: well inside ``UP_MATRIX``.
-_LOST = 1e-10
+# Share of a value's own sensitivity that rounding may add: of the value, half, and of the running sums, half,
+# which sets the window.
+ROUNDING_SHARE = 2.0**-14
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One declared item: ``d`` values computed from the constrained sites.
+
+    Attributes:
+        name: as declared.
+        shape: shape of the value.
+        evaluate: from the flat unconstrained vector to the values, shape ``(d,)``.
+        first: where the values are coordinates of ``θ``, clamped or not, the first of them; else ``None``.
+        low, high: what they are clamped to; infinite if nothing.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    evaluate: Callable[[jax.Array], jax.Array]
+    first: int | None
+    low: float
+    high: float
+
+    @property
+    def size(self) -> int:
+        """Number of values ``d``."""
+        return math.prod(self.shape)
+
+    @property
+    def width(self) -> float:
+        """``b − a`` of what they are clamped to."""
+        return self.high - self.low
+
+    @property
+    def fallback(self) -> float:
+        """What NaN counts as: the lower end, or 0 where there is none."""
+        return self.low if self.low > -math.inf else 0.0
+
+
+def bind(model: RowModel, name: str, what: What, bounds: Bounds | None) -> Function:
+    """A declared item as a function of the flat unconstrained vector, with what is known of it.
+
+    ``DeclarationError`` for an unknown site, or a function that nothing bounds.
+    """
+    of_sites = SiteValue(what) if isinstance(what, str) else what
+
+    def values(theta: jax.Array) -> jax.Array:
+        sites = model.constrain(theta)
+        if isinstance(of_sites, SiteValue) and of_sites.site not in sites:
+            raise DeclarationError(
+                f"expectation of {of_sites.site!r}: the model's sites are {sorted(sites)}."
+            )
+        return jnp.asarray(of_sites(sites))
+
+    result = jax.eval_shape(values, jnp.zeros(model.dim))
+    if not any(jnp.issubdtype(result.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise DeclarationError(f"expectation {name!r}: the function returns {result.dtype}, not numbers.")
+    first, low, high = None, -math.inf, math.inf
+    if isinstance(of_sites, SiteValue):
+        for site in model.sites:
+            if site.name == of_sites.site:
+                first, low, high = _of_transform(site)
+        low, high = max(low, of_sites.low), min(high, of_sites.high)
+        if of_sites.squared:
+            first, low, high = None, 0.0, ((of_sites.high - of_sites.low) / 2) ** 2
+    elif result.dtype == jnp.bool_:
+        low, high = 0.0, 1.0
+    if bounds is not None:
+        low, high = bounds
+    if first is None and not high - low < math.inf:
+        raise DeclarationError(
+            f"expectation {name!r}: nothing bounds how far a row moves it. Give bounds={{{name!r}: (a, b)}}, "
+            "to which values are clamped. Sites on the real line or on an interval need none."
+        )
+    shape = tuple(result.shape)
+
+    def evaluate(theta: jax.Array) -> jax.Array:
+        # Coordinates are read where they lie, whatever else the model computes.
+        found = values(theta) if first is None else theta[first : first + math.prod(shape)]
+        return jnp.ravel(found).astype(theta.dtype)
+
+    return Function(name, shape, evaluate, first, low, high)
+
+
+def _of_transform(site: Site) -> tuple[int | None, float, float]:
+    """The first coordinate that a site's value is, by NumPyro's transform, or the interval it lies in."""
+    given: Any = None if site.constraint is None else biject_to(site.constraint)
+    while isinstance(given, transforms.IndependentTransform):
+        given = given.base_transform
+    if type(given) is transforms.IdentityTransform:
+        return site.slice.start, -math.inf, math.inf
+    parts = list(given.parts) if isinstance(given, transforms.ComposeTransform) else [given]
+    kinds = [type(part) for part in parts]
+    if kinds == [transforms.SigmoidTransform]:
+        return None, 0.0, 1.0
+    if kinds == [transforms.SigmoidTransform, transforms.AffineTransform]:
+        low, width = np.broadcast_arrays(parts[1].loc, parts[1].scale)
+        return None, float(np.min(low)), float(np.nextafter(np.max(low + width), np.inf))
+    return None, -math.inf, math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +146,7 @@ class Movement:
     Attributes:
         units: each value's own sensitivity, shape ``(d,)``.
         slopes: each value's Lipschitz constant in ``‖M^{-1/2}·‖``, shape ``(d,)``; ``inf`` if unknown.
-        l1: joint L1 sensitivity of the values divided by their units.
-        l2: the same in L2.
+        l1, l2: joint sensitivities of the values divided by their units.
     """
 
     units: FloatArray
@@ -59,82 +155,87 @@ class Movement:
     l2: float
 
 
-def movement(schedule: Schedule, distance: float, part: Slopes | None, ranges: FloatArray) -> Movement:
-    """Sensitivities of one declared item; ``ranges`` holds each value's ``b − a`` (``inf`` if none)."""
-    gram, slopes = None, np.full(len(ranges), math.inf)
-    if part is not None:
-        inner = _in_metric(part.matrix, schedule.preconditioner)
-        gram = inner @ inner.T
-        slopes = np.sqrt(np.diag(gram)) * UP_MATRIX
-    # What is no number bounds nothing.
-    slopes = np.where(slopes >= 0, slopes, math.inf)
-    # A constant value moves by nothing, however far the chains are apart.
-    moves = np.where(slopes == 0, 0.0, np.where(slopes > 0, slopes, 1.0) * distance)
-    if part is not None:
-        # Where floats lose more than a share of what moves, the slope is that of real arithmetic alone.
-        kept = (moves == 0) | (part.lost <= ROUNDING_SHARE / 2 * moves)
-        slopes, moves = np.where(kept, slopes, math.inf), np.where(kept, moves, math.inf)
-    bounds = np.minimum(moves, ranges)
-    if not np.all(bounds < math.inf):
+def movement(functions: tuple[Function, ...], distance: float, metric: Matrix | None) -> Movement:
+    """Sensitivities of all values together, for averages that are ``distance`` apart.
+
+    Where values are coordinates, their joint L1 norm in their units is at most the root of the sum of all
+    ``|M_ij|/√(M_ii M_jj)``, the L2 norm that of its largest eigenvalue.
+    """
+    ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
+    # -1: no coordinate.
+    at = np.concatenate(
+        [np.full(f.size, -1) if f.first is None else f.first + np.arange(f.size) for f in functions]
+    )
+    shape = np.ones(int(at.max()) + 1) if metric is None else np.asarray(metric, dtype=np.float64)
+    scales = np.sqrt(shape if shape.ndim == 1 else np.diag(shape)) * UP_MATRIX
+    slopes = np.where(at >= 0, np.append(scales, math.inf)[at], math.inf)
+    moves = slopes * distance if distance > 0 else np.full(len(at), math.inf)
+    units = np.minimum(moves, ranges)
+    if not np.all(units < math.inf):
         raise DeclarationError(
-            "nothing bounds how far one row moves this expectation: the chain has no proved contraction, or "
-            "the function adds numbers so large that floats lose what moves. "
+            "nothing bounds how far one row moves this expectation: the chain has no proved contraction. "
             "Give bounds=(a, b): the value is clamped to them."
         )
-    units = np.where(bounds > 0, bounds, max(float(bounds.max()), np.finfo(float).tiny ** 0.5))
-    capped = ranges < moves
-    if gram is not None:
-        free = np.flatnonzero(~capped)
-        scale = np.where(slopes > 0, slopes, 1.0)[free]
-        correlation = gram[np.ix_(free, free)] / np.outer(scale, scale) * UP_MATRIX**2
-        l1, l2 = _coordinatewise(correlation)
-        count = int(capped.sum())
-        return Movement(units, slopes, (l1 + count) * UP_MATRIX, math.hypot(l2, math.sqrt(count)) * UP_MATRIX)
-    count = len(units)
-    return Movement(units, slopes, count * UP_MATRIX, math.sqrt(count) * UP_MATRIX)
+    free = at[moves <= ranges]
+    spread = np.equal.outer(free, free) if shape.ndim == 1 else shape[np.ix_(free, free)]
+    correlation = spread / (1.0 if shape.ndim == 1 else np.outer(scales[free], scales[free]) / UP_MATRIX**3)
+    total, count = float(np.abs(correlation).sum()), len(at) - len(free)
+    largest = float(np.linalg.eigvalsh(correlation)[-1]) * UP_MATRIX if len(free) else 0.0
+    l1, l2 = math.sqrt(total) + count, math.sqrt(min(total, largest) + count)
+    return Movement(units, slopes, l1 * UP_MATRIX, l2 * UP_MATRIX)
 
 
-def together(movements: tuple[Movement, ...]) -> Movement:
-    """Several items side by side."""
-    return Movement(
-        np.concatenate([m.units for m in movements]),
-        np.concatenate([m.slopes for m in movements]),
-        math.fsum(m.l1 for m in movements) * UP_MATRIX,
-        math.sqrt(math.fsum(m.l2**2 for m in movements)) * UP_MATRIX,
-    )
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The ``d`` declared values in units of their own sensitivities.
 
+    Values are clamped to ``[−half, half]`` around their centres: the declared bounds, and a window so wide
+    that only a running sum of larger values could lose more than ``ROUNDING_SHARE`` of a unit to rounding.
 
-def _coordinatewise(correlation: FloatArray) -> tuple[float, float]:
-    """L1 and L2 norms of ``D^{-1/2} A M^{1/2}`` over the unit ball, given ``D^{-1/2} A M Aᵀ D^{-1/2}``.
-
-    ``max_s ‖M^{1/2}AᵀD^{-1/2}s‖²`` over sign vectors ``s`` is at most ``Σ|correlation_ij|``.
+    Attributes:
+        functions: the declared items, in order.
+        centres, units, half: shape ``(d,)``; ``half`` in units.
     """
-    if correlation.size == 0:
-        return 0.0, 0.0
-    largest = max(0.0, float(np.linalg.eigvalsh(correlation)[-1]))
-    total = float(np.abs(correlation).sum())
-    return math.sqrt(total), math.sqrt(min(total, largest * UP_MATRIX))
+
+    functions: tuple[Function, ...]
+    centres: FloatArray
+    units: FloatArray
+    half: FloatArray
+
+    def __call__(self, theta: jax.Array) -> jax.Array:
+        """``(f(θ) − centre)/unit`` of shape ``(d,)``, clamped; NaN counts as ``a`` (as 0 without bounds)."""
+        parts = []
+        for function in self.functions:
+            value = function.evaluate(theta)
+            parts.append(jnp.where(jnp.isnan(value), function.fallback, value))
+        return jnp.clip((jnp.concatenate(parts) - self.centres) / self.units, -self.half, self.half)
+
+    def averages(self, given: npt.ArrayLike) -> FloatArray:
+        """Averages of this vector as a chain computed them, with what is not a number mapped."""
+        array = np.asarray(given, dtype=np.float64)
+        if array.shape != self.units.shape:
+            raise DeclarationError(f"averages of shape {array.shape}, {self.units.shape} were planned.")
+        lowest = np.concatenate([np.full(f.size, f.fallback) for f in self.functions])
+        mapped = np.where(np.isnan(array), (lowest - self.centres) / self.units, array)
+        return np.asarray(np.clip(mapped, -self.half, self.half))
+
+    def split(self, values: FloatArray) -> list[FloatArray]:
+        """A ``(d,)`` vector item by item, each in its own shape."""
+        cuts = np.cumsum([function.size for function in self.functions])[:-1]
+        parts = zip(np.split(values, cuts), self.functions, strict=True)
+        return [part.reshape(function.shape) for part, function in parts]
 
 
-def _in_metric(matrix: FloatArray, metric: Matrix | None) -> FloatArray:
-    """``A·M^{1/2}``, with the very factor of ``M`` that the chain uses.
-
-    Not ``A M Aᵀ``, in which what ``A`` meets of a small direction is lost beside the large ones.
-    """
-    if metric is None:
-        return matrix
-    array = np.asarray(metric, dtype=np.float64)
-    if array.ndim == 1:
-        return np.asarray(matrix * np.sqrt(array))
-    root = np.linalg.cholesky(array)
-    product: FloatArray = matrix @ root
-    lost = np.linalg.norm(np.abs(matrix) @ np.abs(root), axis=1) * len(array) * 2.0**-52
-    if not np.all(lost <= _LOST * np.linalg.norm(product, axis=1)):
-        raise DeclarationError(
-            "expectations: in the metric of the preconditioner float64 does not tell how far these values "
-            "move; take a preconditioner that is better conditioned."
-        )
-    return product
+def observed(functions: tuple[Function, ...], units: FloatArray, schedule: Schedule) -> Observed:
+    """The vector of ``functions`` in these units, fit for the running sums of ``schedule``."""
+    sizes = [f.size for f in functions]
+    middles = [(f.low + f.high) / 2 if f.width < math.inf else 0.0 for f in functions]
+    first = schedule.release.first if isinstance(schedule.release, Average) else 1
+    load = ((schedule.num_steps - first + 1) * schedule.num_chains + 16) * _UNIT
+    # A running sum of larger values would round by more than the share.
+    window = ROUNDING_SHARE / 2 * (1 - load) / (2 * load)
+    half = np.minimum(np.repeat([f.width for f in functions], sizes) / 2 / units, window)
+    return Observed(functions, np.repeat(middles, sizes), units, half)
 
 
 def plan_expectations(
@@ -148,65 +249,43 @@ def plan_expectations(
         raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
     if schedule.adjacency != target.adjacency:
         raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
-    functions = expectations.bind(model)
+    with jax.enable_x64(True):
+        functions = tuple(
+            bind(model, name, what, expectations.bounds.get(name)) for name, what in expectations.items
+        )
     distance = average_sensitivity(schedule, curvature)
-    moved = together(tuple(movement(schedule, distance, f.slopes, f.high - f.low) for f in functions))
+    moved = movement(functions, distance, schedule.preconditioner)
     size = len(moved.units)
-    names = ", ".join(f.name for f in functions)
-    what = f"averages of {names}, each in units of its own sensitivity"
+    what = f"averages of {', '.join(f.name for f in functions)}, each in units of its own sensitivity"
+    noise: LaplaceNoise | GaussianNoise
     if expectations.noise == "laplace":
         epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
         joint = moved.l1 + size * ROUNDING_SHARE
-        noise, statement = _laplace(epsilon, joint, size, target, what)
+        noise = laplace_noise(epsilon, joint, size).confirmed()
+        spread = {"sensitivity": noise.sensitivity, "scale": noise.scale, "grid": noise.grid}
+        price = laplace(epsilon, adjacency=target.adjacency, dim=size, what=what, **spread)
     else:
+        if not target.delta > 0:
+            raise DeclarationError(
+                "Gaussian noise never gives δ = 0: use noise='laplace' or a target with δ > 0."
+            )
         joint = moved.l2 + math.sqrt(size) * ROUNDING_SHARE
-        noise, statement = _gaussian(joint, size, target, what)
-    ranges = np.concatenate([f.high - f.low for f in functions])
-    parts = moved.slopes.tolist(), ranges.tolist(), moved.units.tolist()
-    averaged = noised_average(
-        statement,
+        noise = gaussian_noise(gdp.budget(target.epsilon, target.delta), joint, size).confirmed()
+        spread = {"sensitivity": noise.charged_sensitivity, "scale": noise.gaussian_scale}
+        price = gaussian(adjacency=target.adjacency, dim=size, what=what, **spread)
+    ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
+    parts = zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True)
+    statement = noised_average(
+        price,
         schedule,
         curvature,
         distance=distance,
-        values=(AveragedValue(slope, limit, unit, unit) for slope, limit, unit in zip(*parts, strict=True)),
+        values=(AveragedValue(slope, limit, unit, unit) for slope, limit, unit in parts),
         norm="L1" if expectations.noise == "laplace" else "L2",
         joint=joint,
     )
-    chain_sd, slopes = monte_carlo_sd(schedule, curvature), moved.slopes
-    sampling = np.minimum(np.where(slopes > 0, slopes * chain_sd, 0.0), ranges / 2)
-    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, averaged, sampling)
-
-
-def _laplace(
-    epsilon: float, l1: float, size: int, target: Target, what: str
-) -> tuple[LaplaceNoise | GaussianNoise, Statement]:
-    noise = laplace_noise(epsilon, l1, size).confirmed()
-    return noise, laplace(
-        epsilon,
-        adjacency=target.adjacency,
-        sensitivity=noise.sensitivity,
-        scale=noise.scale,
-        grid=noise.grid,
-        dim=size,
-        what=what,
-    )
-
-
-def _gaussian(
-    l2: float, size: int, target: Target, what: str
-) -> tuple[LaplaceNoise | GaussianNoise, Statement]:
-    if not target.delta > 0:
-        raise DeclarationError(
-            "Gaussian noise never gives δ = 0: use noise='laplace' or a target with δ > 0."
-        )
-    noise = gaussian_noise(gdp.budget(target.epsilon, target.delta), l2, size).confirmed()
-    return noise, gaussian(
-        adjacency=target.adjacency,
-        sensitivity=noise.charged_sensitivity,
-        scale=noise.gaussian_scale,
-        dim=size,
-        what=what,
-    )
+    sampling = np.minimum(moved.slopes * monte_carlo_sd(schedule, curvature), ranges / 2)
+    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement, sampling)
 
 
 def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
@@ -220,25 +299,16 @@ def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
     """
     if not isinstance(schedule.release, Average) or schedule.batch is not None or schedule.noise is not None:
         return math.inf
-    kept = schedule.num_steps - schedule.release.first + 1
-    slopes: list[float] = []
-    ahead = 0.0
-    sizes = schedule.step_sizes
-    for index in range(schedule.num_steps, 0, -1):
-        step = sizes[index - 1]
+    if not (curvature.strong_convexity > 0 and curvature.smoothness < math.inf):
+        return math.inf
+    variance, ahead = 0.0, 0.0
+    for index, size in reversed(list(enumerate(schedule.step_sizes, 1))):
         # Slope of the sum of kept states in the state after this step, then in this step's noise.
         ahead += 1.0 if index >= schedule.release.first else 0.0
-        slopes.append(2 * step * ahead * ahead)
-        ahead *= _contraction(step, curvature)
-    variance = math.fsum(slopes) / kept**2 / schedule.num_chains
-    return math.sqrt(variance) if variance < math.inf else math.inf
-
-
-def _contraction(step: float, curvature: Curvature) -> float:
-    low, high = curvature.strong_convexity, curvature.smoothness
-    if not (low > 0 and high < math.inf):
-        return math.inf
-    return max(abs(1 - step * low), abs(1 - step * high))
+        variance += 2 * size * ahead * ahead
+        ahead *= 1 - curvature.gap(size)
+    kept = schedule.num_steps - schedule.release.first + 1
+    return math.sqrt(variance / schedule.num_chains) / kept if variance < math.inf else math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,18 +341,6 @@ class ExpectationsPlan:
     def expected_error(self) -> FloatArray:
         """Mean absolute error that the noise adds to each value."""
         return self.noise.mean_absolute_error * self.units
-
-    def describe(self) -> str:
-        """What will be released, its expected error and its price, in a few lines."""
-        lines = []
-        split = self.observable.split
-        for function, error, sampling in zip(
-            self.observable.functions, split(self.expected_error), split(self.monte_carlo), strict=True
-        ):
-            many = "" if function.size == 1 else f" (largest of {function.size})"
-            chain = f", Monte Carlo sd at most {sampling.max():.3g}" if math.isfinite(sampling.max()) else ""
-            lines.append(f"{function.name}: expected error {error.max():.3g} from the noise{many}{chain}")
-        return "\n".join([*lines, str(self.statement)])
 
     def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
         """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import RowModel
-from private_mcmc.records import Record
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.release.released import ReleasedExpectations
-from private_mcmc.release.site_functions import (
-    Bounds,
-    Function,
-    SiteFunction,
-    Sites,
-    What,
-    bind_functions,
-)
 from private_mcmc.schedule import Average
 
 NoiseName = Literal["laplace", "gaussian"]
+Bounds = tuple[float, float]
+Sites = Mapping[str, jax.Array]
+SiteFunction = Callable[[Sites], ArrayLike]
+What = str | SiteFunction
+
+
+@dataclass(frozen=True)
+class SiteValue:
+    """A site's value, clamped to ``[low, high]``; or the square of its distance from the middle of them."""
+
+    site: str
+    low: float = -math.inf
+    high: float = math.inf
+    squared: bool = False
+
+    def __call__(self, sites: Sites) -> jax.Array:
+        """The value, entry by entry."""
+        value = jnp.clip(sites[self.site], self.low, self.high)
+        return (value - (self.low + self.high) / 2) ** 2 if self.squared else value
 
 
 @dataclass(frozen=True, init=False)
@@ -38,8 +48,8 @@ class Expectations:
     ``b − a`` when ``f`` is kept in ``[a, b]``; the smaller one sets the noise.
 
     **Guarantee**: ``laplace``: pure ``ε``-DP, ``gaussian``: ``m``-GDP with ``m`` the largest that meets the
-    target. The Lipschitz constants of affine functions, of sites on an interval and of smooth functions of
-    either, and the ranges of bounded functions, are proved; nothing is taken on trust.
+    target. ``ℓ = 1`` of sites on the real line, clamped or not; sites on an interval have its range; any
+    other function is clamped to ``bounds``. Nothing is taken on trust.
     **Cost**: known from ``plan`` before anything is spent. One run, one mechanism: all expectations
     share it and their costs add.
     Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
@@ -87,12 +97,20 @@ class Expectations:
         if burn_in is not None and not burn_in >= 0:
             raise DeclarationError(f"burn_in={burn_in}: a number of steps is needed.")
         names = [name for name, _ in items]
-        bounds_by_name = _by_name(bounds, names)
-        for name, pair in bounds_by_name.items():
+        given = (
+            bounds if isinstance(bounds, Mapping) else {} if bounds is None else dict.fromkeys(names, bounds)
+        )
+        if unknown := sorted(set(given) - set(names)):
+            raise DeclarationError(f"bounds for {unknown}: the declared expectations are {names}.")
+        for name, pair in given.items():
             _check_bounds(name, pair)
-        given: Record = {"items": items, "epsilon": epsilon, "burn_in": burn_in, "noise": noise}
-        given["bounds"] = bounds_by_name
-        for field, value in given.items():
+        for field, value in (
+            ("items", items),
+            ("epsilon", epsilon),
+            ("bounds", dict(given)),
+            ("burn_in", burn_in),
+            ("noise", noise),
+        ):
             object.__setattr__(self, field, value)
 
     def average(self, num_steps: int) -> Average:
@@ -105,14 +123,6 @@ class Expectations:
         if not burn_in < num_steps:
             raise DeclarationError(f"burn_in={burn_in}: leaves none of the {num_steps} steps.")
         return Average(first=burn_in + 1)
-
-    def bind(self, model: RowModel) -> tuple[Function, ...]:
-        """The declared functions on the flat unconstrained vector of ``model``.
-
-        Raises:
-            DeclarationError: for an unknown site, or a function that nothing bounds.
-        """
-        return bind_functions(model, self.items, self.bounds)
 
 
 def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What], ...]:
@@ -131,22 +141,9 @@ def _named(what: tuple[What | Mapping[str, What], ...]) -> tuple[tuple[str, What
         if not isinstance(value, str) and not callable(value):
             raise DeclarationError(f"expectation {name!r}: a site's name or a function is needed.")
     names = [name for name, _ in items]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise DeclarationError(f"expectations {repeated}: each name once; give functions names with a dict.")
     return tuple(items)
-
-
-def _by_name(given: Bounds | Mapping[str, Bounds] | None, names: list[str]) -> dict[str, Bounds]:
-    """One pair for all expectations, or a dict that names them."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(names, given)
-    unknown = sorted(set(given) - set(names))
-    if unknown:
-        raise DeclarationError(f"bounds for {unknown}: the declared expectations are {names}.")
-    return dict(given)
 
 
 def _check_bounds(name: str, pair: Bounds) -> None:
@@ -161,19 +158,11 @@ def _check_bounds(name: str, pair: Bounds) -> None:
 def mean_and_square(site: str, bounds: Bounds) -> dict[str, SiteFunction]:
     """``{site: g, site²: (g − c)²}`` with ``g`` the site clamped to ``[a, b]`` and ``c`` its middle.
 
-    For ``Expectations(mean_and_square("w", (-3, 3)))``. Both slopes are proved: that of the square is at
-    most ``b − a`` times the site's, so that a narrow ``[a, b]`` costs less.
+    For ``Expectations(mean_and_square("w", (-3, 3)))``. A narrow ``[a, b]`` costs less.
     """
     _check_bounds(site, bounds)
     low, high = (float(end) for end in bounds)
-
-    def clamped(sites: Sites) -> jax.Array:
-        return jnp.clip(sites[site], low, high)
-
-    def squared(sites: Sites) -> jax.Array:
-        return (clamped(sites) - (low + high) / 2) ** 2
-
-    return {site: clamped, f"{site}²": squared}
+    return {site: SiteValue(site, low, high), f"{site}²": SiteValue(site, low, high, squared=True)}
 
 
 def variance(released: ReleasedExpectations, site: str, bounds: Bounds) -> FloatArray:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import jax
 import mpmath
 import numpy as np
-import pytest
 
 from private_mcmc.accounting.langevin.sensitivity import noise_ratio, whitened_noise
-from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.step import noise_colour
-from private_mcmc.release.averages import movement
-from private_mcmc.release.site_functions import Slopes
-from private_mcmc.schedule import Average, Matrix, Schedule, norm_of_clips
+from private_mcmc.schedule import Matrix, Schedule, norm_of_clips
 
 
 def rotated(random: np.random.Generator, dim: int, condition: float) -> tuple[np.ndarray, Matrix]:
@@ -50,26 +46,6 @@ def test_the_quietest_direction_is_never_louder_than_what_runs() -> None:
                     assert ratio >= 0.99 * exact
                 with jax.enable_x64(True):
                     np.testing.assert_array_equal(noise_colour(run)(np.eye(dim)), mixed.T)
-
-
-@pytest.mark.parametrize("condition", [1e3, 1e8, 1e12, 1e14])
-def test_a_value_along_a_small_direction_moves_no_further_than_charged(condition: float) -> None:
-    """``aᵀMa`` loses what is beside the largest eigenvalue of ``M``; a slope may be missed by all of it."""
-    random = np.random.default_rng(1)
-    for _ in range(8):
-        turned, metric = rotated(random, 4, condition)
-        run = schedule(4, preconditioner=metric, release=Average(1))
-        try:
-            moved = movement(run, 1.0, Slopes(turned[:, :1].T), np.array([np.inf]))
-        except DeclarationError:
-            assert condition >= 1e8
-            continue
-        with mpmath.workdps(60):
-            root = mpmath.matrix(np.linalg.cholesky(np.array(metric)).tolist())
-            slope = mpmath.norm(mpmath.matrix(turned[:, :1].T.tolist()) * root)
-        assert moved.slopes[0] >= slope
-        assert moved.units[0] >= slope
-        assert moved.l1 * moved.units[0] >= slope
 
 
 def test_squares_that_underflow_are_not_lost() -> None:

@@ -66,22 +66,21 @@ def test_a_posterior_refused_without_clip_and_temper_runs_with_them(change):
 def test_what_was_decided_runs_whatever_becomes_of_the_arrays_that_the_model_closes_over():
     seen = []
     for after in (1.0, 1.0, 30.0):
-        scale, factor, calls = np.ones(2), np.ones(2), iter(range(9))
+        scale = np.ones(2)
 
         def model(X, y=None, scale=scale):
             w = numpyro.sample("w", dist.Normal(0, scale).to_event(1))
             with numpyro.plate("rows", X.shape[0]):
                 numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
-        # Proved as it is traced first; traced again it would be another function.
-        function = pmc.Expectations(lambda sites, f=factor, c=calls: sites["w"] * f * (1 + next(c)))
         mcmc = pmc.PrivateMCMC(
             PrivateULA(model, step_size=0.01, clip=1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6), n=N,
-            release=function, num_steps=4, guarantee="run", execution=pmc.Execution(progress_bar=False),
+            release=pmc.Expectations("w"), num_steps=4, guarantee="run",
+            execution=pmc.Execution(progress_bar=False),
         )  # fmt: skip
         observable = mcmc.decide(N).expectations.observable
         potential = mcmc.decide(N).reading.neg_log_prior
-        scale[:] = factor[:] = after
+        scale[:] = after
         with jax.enable_x64(True):
             point = jnp.array([0.3, -0.2])
             seen.append((np.asarray(observable(point)), float(potential(point))))

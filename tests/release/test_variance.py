@@ -42,12 +42,6 @@ def planned(epsilon):
 
 
 @pytest.mark.slow
-def test_the_square_costs_the_width_times_the_site():
-    units = planned(1.0).units
-    np.testing.assert_allclose(units[2:], 8.0 * units[:2], rtol=1e-6)
-
-
-@pytest.mark.slow
 def test_with_little_noise_it_is_the_variance_of_the_draws():
     plan = planned(1e6)
     draws = 2.0 + 0.7 * np.random.default_rng(0).normal(size=(5000, 2))
