@@ -200,11 +200,7 @@ def _conjugate(name: str) -> Callable[[Adjacency, Constants, int], Words]:
         "neighbours"
     )
 
-    def words(adjacency: Adjacency, c: Constants, parts: int) -> Words:
-        bound = [no_more_rows(c["n"])] if adjacency == "add_remove" else []
-        return Words(theorem, _exactly(CONJUGATE, IN_DOMAIN, EXACT_DRAW, RELATION[adjacency], *bound))
-
-    return words
+    return _related(theorem, CONJUGATE, IN_DOMAIN, EXACT_DRAW)
 
 
 def _laplace(adjacency: Adjacency, c: Constants, parts: int) -> Words:

@@ -1,20 +1,12 @@
 """Exact hockey-stick divergences of conjugate posteriors, maximised over every data set and neighbour.
 
-**A row replaced.** A changed row moves one number: the posteriors of two adjacent data sets are members of a
-one-parameter exponential family. Their likelihood ratio is monotone in a statistic, so the worst event is a
-half line and its probabilities are two incomplete beta or gamma functions. By the same monotonicity (Neyman,
-Pearson) a larger move is never less distinguishable, so only the largest move of a row is taken, from every
-total that the other rows can have. Where the other rows add to a shape, a pair with more of them is the same
-pair after independent noise (a Gamma variable plus an independent one; for a Beta, ``x/(1−x)`` as a ratio of
-two, whose sum is independent of it and has one law under both): divergences fall in the shapes.
-
-**A row present or absent.** The other rows are any number up to ``n − 1``. ``Beta(a + w, b)`` from
-``Beta(a, b)`` is further apart for smaller ``a`` and for larger ``b``: the worst other rows are as many as
-possible, none of them like the row itself. *Proof.* ``−log x`` is the sum of the points of a Poisson process
-of intensity ``e^{−al}(1 − e^{−bl})/(l(1 − e^{−l})) dl`` (Malmstén's formula for ``log Γ``). The likelihood
-ratio of two such processes that differ in ``a`` depends on their sum alone, so the points tell no more than
-the sum. To keep every point ``l`` with probability ``e^{−cl}`` raises both ``a`` by ``c``; with probability
-``(1 − e^{−bl})/(1 − e^{−b'l})`` it turns ``b' > b`` into ``b``. Neither brings the pair further apart.
+A replaced row moves one number: the posteriors of two adjacent data sets are members of a one-parameter
+exponential family. Their likelihood ratio is monotone in a statistic, so the worst event is a half line and
+its probabilities are two incomplete beta or gamma functions. By the same monotonicity (Neyman, Pearson) a
+larger move is never less distinguishable, so only the largest move of a row is taken, from every total that
+the other rows can have. Where the other rows add to a shape, a pair with more of them is the same pair after
+independent noise (a Gamma variable plus an independent one; for a Beta, ``x/(1−x)`` as a ratio of two, whose
+sum is independent of it and has one law under both): divergences fall in the shapes.
 """
 
 from __future__ import annotations
@@ -31,7 +23,7 @@ from private_mcmc.accounting.curves.curve import Points
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constant, Constants
-from private_mcmc.target import Adjacency, check_adjacency
+from private_mcmc.target import Adjacency
 
 Array = NDArray[np.float64]
 
@@ -68,22 +60,11 @@ def beta_pair(a: Array, b: Array, move: float, epsilon: float, up: bool) -> Arra
 
 def _above(a: Array, b: Array, logit: Array) -> Array:
     """``P[logit(x) > logit]`` under ``Beta(a, b)``, accurate at both ends."""
-    found: Array = np.where(
-        logit > 0, beta_below(b, a, log_expit(-logit)), beta_beyond(a, b, log_expit(logit))
-    )
-    return found
-
-
-def beta_below(a: Array, b: Array, log_at: Array) -> Array:
-    """``P[log x < log_at]`` under ``Beta(a, b)``, also where ``x`` itself is below all floats."""
-    found: Array = np.where(log_at < _DEEP, np.exp(_deep_beta(a, b, log_at)), betainc(a, b, np.exp(log_at)))
-    return found
-
-
-def beta_beyond(a: Array, b: Array, log_at: Array) -> Array:
-    """``P[log x > log_at]`` under ``Beta(a, b)``, accurate at both ends."""
-    near = np.where(log_at > -1.0, betainc(b, a, -np.expm1(log_at)), betaincc(a, b, np.exp(log_at)))
-    found: Array = np.where(log_at < _DEEP, -np.expm1(_deep_beta(a, b, log_at)), near)
+    low, high = log_expit(logit), log_expit(-logit)
+    near = np.where(low > -1.0, betainc(b, a, -np.expm1(low)), betaincc(a, b, np.exp(low)))
+    beyond = np.where(low < _DEEP, -np.expm1(_deep_beta(a, b, low)), near)
+    below = np.where(high < _DEEP, np.exp(_deep_beta(b, a, high)), betainc(b, a, np.exp(high)))
+    found: Array = np.where(logit > 0, below, beyond)
     return found
 
 
@@ -108,9 +89,8 @@ def _gamma_below(shape: Array, log_at: Array) -> Array:
 
 
 def _gamma_beyond(shape: Array, log_at: Array) -> Array:
-    found: Array = np.where(
-        log_at < _DEEP, -np.expm1(_deep_gamma(shape, log_at)), gammaincc(shape, _exp(log_at))
-    )
+    near = gammaincc(shape, _exp(log_at))
+    found: Array = np.where(log_at < _DEEP, -np.expm1(_deep_gamma(shape, log_at)), near)
     return found
 
 
@@ -123,8 +103,7 @@ def _deep_gamma(shape: Array, log_at: Array) -> Array:
 def _exp(log_at: Array) -> Array:
     # A threshold beyond all floats is one that is never passed.
     with np.errstate(over="ignore"):
-        found: Array = np.exp(log_at)
-    return found
+        return np.asarray(np.exp(log_at))
 
 
 def beta_binomial(
@@ -191,97 +170,37 @@ def blocks(total: int, each: int = _EACH) -> tuple[Array, Array]:
     return starts, np.append(starts[1:] - 1, float(total))
 
 
-_WIDEST_REST = 1e6
-
-
-def one_shape(a: float, b: float, move: float, epsilon: float) -> float:
-    """``δ(ε)`` of ``Beta(a + move, b)`` and ``Beta(a, b)``, the larger of both orders, rounded up.
-
-    For a very large ``b`` that of the limit, ``Gamma(a + move)`` and ``Gamma(a)``, which is larger.
-    """
-    if move == 0:
-        return 0.0
-    if not b < _WIDEST_REST:
-        return float(max(gamma_pair(np.array(a), move, epsilon, up) for up in (True, False)))
-    # The log ratio is move·log(x) − constant, largest at x = 1.
-    constant = float(log_rising(np.array(a), move) - log_rising(np.array(a + b), move))
-    top, low = (np.minimum((constant + sign * epsilon) / move, 0.0) for sign in (1, -1))
-    with_row, without, rest = np.array(a + move), np.array(a), np.array(b)
-    more = excess(beta_beyond(with_row, rest, top), beta_beyond(without, rest, top), epsilon)
-    less = excess(beta_below(without, rest, low), beta_below(with_row, rest, low), epsilon)
-    return float(max(more, less))
-
-
-def beta_bernoulli_presence(
-    a: float, b: float, *, n: int, temper: float, epsilon: float, trials: int = 1
-) -> float:
-    """One Bernoulli row of at most ``n`` present or absent under a Beta(``a``, ``b``) prior."""
-    others = temper * (n - 1)
-    return max(one_shape(a, b + others, temper, epsilon), one_shape(b, a + others, temper, epsilon))
-
-
-def dirichlet_categorical_presence(
-    concentration: tuple[float, ...], *, n: int, temper: float, epsilon: float
-) -> float:
-    """One categorical row of at most ``n`` present or absent under a Dirichlet prior.
-
-    Only the row's own category matters: its probability is ``Beta(a_i, Σ_{j≠i} a_j)`` with the counts.
-    """
-    total = math.fsum(concentration) + temper * (n - 1)
-    return max(one_shape(own, total - own, temper, epsilon) for own in set(concentration))
-
-
-Law = Callable[..., float]
-
-# By family and by whether a row is replaced or present: the worst divergence, from the constants and ``ε``.
-_WORST: dict[tuple[str, bool], Law] = {
-    ("beta_binomial", True): lambda **c: beta_binomial(**c),
-    ("beta_binomial", False): lambda **c: beta_bernoulli_presence(**c),
-    ("dirichlet_categorical", True): lambda **c: dirichlet_categorical(**c),
-    ("dirichlet_categorical", False): lambda **c: dirichlet_categorical_presence(**c),
-    ("gamma_poisson", True): lambda **c: gamma_poisson(**c),
+# By family: the worst divergence, from the constants and ``ε``.
+_WORST: dict[str, Callable[..., float]] = {
+    "beta_binomial": beta_binomial,
+    "dirichlet_categorical": dirichlet_categorical,
+    "gamma_poisson": gamma_poisson,
 }
-NAMES = {
-    "beta_binomial": "Beta-Binomial",
-    "dirichlet_categorical": "Dirichlet-categorical",
-    "gamma_poisson": "Gamma-Poisson",
-}
-
-
-def has_divergence(family: str, adjacency: Adjacency, constants: Constants) -> bool:
-    """Whether there is a formula: of one row present or absent only where it moves one shape."""
-    replaced = adjacency == "replace_one"
-    return (family, replaced) in _WORST and (replaced or constants.get("trials", 1) == 1)
 
 
 def conjugate_points(family: str, adjacency: Adjacency, constants: Constants) -> Points:
     """``δ(ε)`` at every ``constants["epsilons"]``; the other constants are those of the family's function.
 
-    ``DeclarationError`` where there is no formula, or a constant is not positive.
+    ``DeclarationError`` unless rows are replaced and every constant is positive.
     """
-    if not has_divergence(family, adjacency, constants):
-        raise DeclarationError(f"{NAMES[family]}: no divergence is known under {adjacency}.")
+    if adjacency != "replace_one":
+        raise DeclarationError(f"{family}: no divergence is known under {adjacency}.")
     given = {name: value for name, value in constants.items() if name != "epsilons"}
     for key, value in given.items():
         if not all(item > 0 for item in (value if isinstance(value, tuple) else (value,))):
-            raise DeclarationError(f"{NAMES[family]}: {key}={value} must be positive.")
-    worst = _WORST[family, adjacency == "replace_one"]
-    return Points(tuple((float(at), worst(**given, epsilon=float(at))) for at in constants["epsilons"]))
+            raise DeclarationError(f"{family}: {key}={value} must be positive.")
+    points = ((float(at), _WORST[family](**given, epsilon=float(at))) for at in constants["epsilons"])
+    return Points(tuple(points))
 
 
 def posterior_conjugate(
-    family: str,
-    *,
-    adjacency: Adjacency = "replace_one",
-    epsilons: tuple[float, ...],
-    n: int,
-    **constants: Constant,
+    family: str, *, epsilons: tuple[float, ...], n: int, **constants: Constant
 ) -> Statement:
-    """One exact draw from a conjugate posterior of at most ``n`` rows.
+    """One exact draw from a conjugate posterior of ``n`` rows, one of which is replaced.
 
     **Guarantee**: every point of the curve. **Assumptions**: the model is this one, rows obey their domain.
     ``constants``: those of the family's function in this file.
     """
     known = {**constants, "n": n, "epsilons": tuple(float(at) for at in epsilons)}
-    argument = Argument.of(f"posterior.{family}", check_adjacency(adjacency), known)
-    return Statement(adjacency, (conjugate_points(family, adjacency, known),), argument)
+    argument = Argument.of(f"posterior.{family}", "replace_one", known)
+    return Statement("replace_one", (conjugate_points(family, "replace_one", known),), argument)

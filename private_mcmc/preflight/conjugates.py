@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
-from private_mcmc.accounting.conjugate import has_divergence, posterior_conjugate
+from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.dependence import affinity
 from private_mcmc.model.ir.evaluate import evaluate_each
@@ -167,11 +167,10 @@ def _runs_as(row_model: RowModel, log_prior: Log, log_likelihood: Log) -> bool:
 
 
 def _exact(family: str, asked: _Asked, **constants: Constant) -> Statement | None:
-    """The statement, where a formula is known."""
-    if not has_divergence(family, asked.adjacency, constants):
+    """The statement, for a row replaced."""
+    if asked.adjacency != "replace_one":
         return None
-    known = {**constants, "temper": asked.temper}
-    return posterior_conjugate(family, adjacency=asked.adjacency, epsilons=asked.epsilons, n=asked.n, **known)
+    return posterior_conjugate(family, epsilons=asked.epsilons, n=asked.n, temper=asked.temper, **constants)
 
 
 def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:

@@ -67,26 +67,15 @@ SCHEDULES = {
 
 
 def exact_posteriors() -> dict[str, acc.Statement]:
-    """Every conjugate rule, under a replaced row where it has that, and under both kinds of presence."""
-    found = {}
-    for adjacency in ("replace_one", "zero_out", "add_remove"):
-        rows = {"n": 30, "epsilons": (0.2,), "adjacency": adjacency}
-        found |= {
-            f"Beta-Bernoulli, {adjacency}": posterior_conjugate(
-                "beta_binomial", a=2.0, b=3.0, trials=1, temper=0.5, **rows
-            ),
-            f"Dirichlet-categorical, {adjacency}": posterior_conjugate(
-                "dirichlet_categorical", concentration=(1.0, 2.0, 3.0), temper=0.3, **rows
-            ),
-        }
-        if adjacency == "replace_one":
-            found["Beta-Binomial"] = posterior_conjugate(
-                "beta_binomial", a=2.0, b=3.0, trials=4, temper=0.1, **rows
-            )
-            found["Gamma-Poisson"] = posterior_conjugate(
-                "gamma_poisson", shape=3.0, largest=4, temper=0.1, **rows
-            )
-    return found
+    """Every conjugate rule."""
+    rows = {"n": 30, "epsilons": (0.2,)}
+    return {
+        "Beta-Binomial": posterior_conjugate("beta_binomial", a=2.0, b=3.0, trials=4, temper=0.1, **rows),
+        "Dirichlet-categorical": posterior_conjugate(
+            "dirichlet_categorical", concentration=(1.0, 2.0, 3.0), temper=0.3, **rows
+        ),
+        "Gamma-Poisson": posterior_conjugate("gamma_poisson", shape=3.0, largest=4, temper=0.1, **rows),
+    }
 
 
 def stages() -> dict[str, acc.Statement]:

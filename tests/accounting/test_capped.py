@@ -8,7 +8,6 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.model import read
 from private_mcmc.preflight.certificates import certificates, constants
@@ -41,13 +40,6 @@ def runs():
             assert schedule.batch is not None
 
 
-def posteriors():
-    at = dict(epsilons=(0.5,), adjacency="add_remove")
-    small = dict(n=N, temper=0.5) | at
-    yield "beta", posterior_conjugate("beta_binomial", a=1.0, b=1.0, trials=1, **small)
-    yield "dirichlet", posterior_conjugate("dirichlet_categorical", concentration=(1.0, 1.0), **small)
-
-
 def decided(release, kernel=None, rows=ROWS, target=TARGET, **changes):
     kernel = kernel or PrivateULA(logistic, 0.01, 1.0, temper=0.05)
     changes = {"guarantee": "run"} | changes
@@ -67,7 +59,7 @@ def everything_else():
     yield "driver, Poisson", decided("path", PrivateSGLD(logistic, 0.001, 1.0, rate=0.1)).statement
 
 
-KINDS = {**dict(runs()), **dict(posteriors())}
+KINDS = dict(runs())
 
 
 @pytest.mark.parametrize("name", KINDS)

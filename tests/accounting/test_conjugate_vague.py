@@ -6,7 +6,6 @@ import mpmath
 import numpy as np
 import pytest
 
-from private_mcmc.accounting import conjugate
 from private_mcmc.accounting.conjugate import beta_pair, gamma_pair, posterior_conjugate
 
 mp = mpmath.mp.clone()
@@ -49,19 +48,12 @@ def test_beta_thresholds_below_all_floats(a: float, b: float, move: float, epsil
     exact = float(beta_below(own, other + w, at) - mp.exp(e) * beta_below(own + w, other, at))
     found = float(beta_pair(np.array(b), np.array(a), move, epsilon, True))
     assert exact <= found * (1 + 1e-9) <= exact * (1 + 1e-6) + 1e-8
-    at = (rising(own, w) - rising(own + other, w) - e) / w
-    exact = float(beta_below(own, other, at) - mp.exp(e) * beta_below(own + w, other, at))
-    found = conjugate.one_shape(a, b, move, epsilon)
-    assert exact <= found * (1 + 1e-9) <= exact * (1 + 1e-6) + 1e-8
 
 
-@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
-def test_a_small_temper_does_not_make_a_vague_prior_private(adjacency) -> None:
-    asked = {"n": 20, "epsilons": (0.1, 1.0), "adjacency": adjacency}
-    if adjacency == "replace_one":
-        counted = posterior_conjugate("gamma_poisson", shape=1e-3, largest=10, temper=5e-5, **asked)
-        assert counted.delta(1.0) > 0.01 and counted.verify()
+def test_a_small_temper_does_not_make_a_vague_prior_private() -> None:
+    asked = {"n": 20, "epsilons": (0.1, 1.0)}
     for statement in (
+        posterior_conjugate("gamma_poisson", shape=1e-3, largest=10, temper=5e-5, **asked),
         posterior_conjugate("beta_binomial", a=1e-3, b=1e-2, trials=1, temper=5e-4, **asked),
         posterior_conjugate("dirichlet_categorical", concentration=(1e-3, 0.5), temper=5e-4, **asked),
     ):

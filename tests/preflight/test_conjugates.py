@@ -130,22 +130,6 @@ def test_what_only_looks_conjugate_is_not_called_so(model, rows, args) -> None:
     assert certificates(model, rows, **args) == ()
 
 
-PRESENCE = {
-    "beta": (coin, Rows(y=Binary()), {}),
-    "dirichlet": (die, Rows(y=Categories(3)), {}),
-}
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out"])
-@pytest.mark.parametrize("name", PRESENCE)
-def test_other_adjacencies_have_statements_of_their_own(name: str, adjacency: str) -> None:
-    model, rows, args = PRESENCE[name]
-    (found,) = certificates(model, rows, Target(0.5, 1e-3, adjacency), **args)
-    assert found.adjacency == adjacency
-    assert found.verify()
-
-
 def flat_mean(y=None):
     mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real, (), ()))
     with numpyro.plate("rows", y.shape[0]):
