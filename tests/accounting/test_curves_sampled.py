@@ -7,7 +7,6 @@ import json
 import math
 from pathlib import Path
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -209,41 +208,6 @@ def test_poisson_curves_bound_every_configuration_of_three_rows(epsilon, q):
     assert worst_removed <= removed.delta(epsilon) * (1 + 1e-6)
 
 
-def renyi_reference(name, q, r, alpha):
-    mpmath.mp.dps = 20
-
-    def law(x, centre):
-        return (1 - q) * mpmath.npdf(x) + q * mpmath.npdf(x, centre)
-
-    orders = [(r, -r)] if name == "replace_one" else [(r, 0), (0, r)]
-    points = list(range(-16, int(18 + alpha * r), 2))
-    values = [
-        mpmath.log(mpmath.quad(lambda x, a=a, b=b: law(x, a) ** alpha * law(x, b) ** (1 - alpha), points))
-        / (alpha - 1)
-        for a, b in orders
-    ]
-    return float(max(values))
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", ["add_remove", "replace_one"])
-@pytest.mark.parametrize(("q", "r", "alpha"), [(0.01, 1.0, 1.5), (0.3, 0.2, 6.0), (0.9, 1.5, 12.5)])
-def test_renyi_divergence_of_one_poisson_step(name, q, r, alpha):
-    reference = renyi_reference(name, q, r, alpha)
-    assert reference * (1 - 1e-12) <= rdp.renyi(name, q, r, alpha) <= reference * (1 + 1e-8)
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["add_remove", "replace_one", "fixed"])
-@pytest.mark.parametrize(("q", "r", "steps"), [(0.02, 0.8, 50), (0.5, 0.3, 20)])
-def test_renyi_conversion_is_never_below_the_composed_losses(name, q, r, steps):
-    curve = Sampled(name, q, r, steps)
-    epsilon = curve.epsilon(1e-5)
-    assert Concentrated(curve.zcdp).delta(epsilon) >= 1e-5
-    assert rdp.to_delta(curve.rdp, epsilon) >= 1e-5 * (1 - 1e-6)
-    assert rdp.to_delta(curve.rdp, epsilon) <= 1e-5 * 40
-
-
 @pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
@@ -289,7 +253,6 @@ def test_a_gaussian_seen_through_losses_keeps_its_delta():
         lambda: Sampled("fixed", 0.0, 1.0, 1),
         lambda: Sampled("fixed", 0.1, math.nan, 1),
         lambda: Sampled("fixed", 0.1, 1.0, 0),
-        lambda: rdp.renyi("fixed", 0.1, 1.0, 1.0),
     ],
 )
 def test_bad_pairs_are_refused(call):

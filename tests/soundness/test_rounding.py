@@ -16,9 +16,7 @@ from benchmarks.papers.anisotropic import path_square
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
-from private_mcmc.accounting.curves.rdp import poisson_orders, renyi
 from private_mcmc.accounting.langevin.bounds import time_that_counts
 from private_mcmc.accounting.rounding import (
     TINY,
@@ -286,27 +284,6 @@ def test_composed_pure_levels_at_every_epsilon(levels, share):
             losses = [(a + s * level, b * w) for a, b in losses for s, w in ((1, p), (-1, 1 - p))]
         exact = sum(mass * max(mpf(0), 1 - mpmath.exp(mpf(at) - loss)) for loss, mass in losses)
         assert above(combine(tuple(map(Pure, levels))).delta(at), exact)
-
-
-@pytest.mark.slow
-@given(magnitudes(-300, 0.5), magnitudes(-6, -0.01), st.integers(2, 6))
-@example(1e-9, 0.5, 2)
-@example(1e-170, 0.5, 2)
-def test_divergences_of_sampled_steps_at_whole_orders(ratio, rate, alpha):
-    """``E_Q[(P/Q)^α] = Σ_k C(α,k) (1−q)^{α−k} q^k e^{k(k−1)r²/2}``."""
-    with mpmath.workdps(700 if ratio < 1e-10 else 60):
-        q, r = mpf(rate), mpf(ratio)
-        moment = sum(
-            mpmath.binomial(alpha, k)
-            * (1 - q) ** (alpha - k)
-            * q**k
-            * (mpmath.exp(mpf(k * (k - 1)) / 2 * r**2) - 1)
-            for k in range(alpha + 1)
-        )
-        exact = mpmath.log1p(moment) / (alpha - 1)
-        assert above(poisson_orders(rate, ratio, float(alpha))[0], exact)
-        assert above(renyi("add_remove", rate, ratio, float(alpha)), exact)
-        assert above(Sampled("add_remove", rate, ratio, 7).rdp(float(alpha)), 7 * exact)
 
 
 @given(st.floats(1.001, 1e5), st.floats(0, 1e3), st.floats(0, 1e3))

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting.curves import gdp, rdp
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.rdp import check_pair, fixed_profile, renyi
+from private_mcmc.accounting.curves.rdp import check_pair, fixed_profile
 from private_mcmc.accounting.rounding import product_up, root_up
 from private_mcmc.errors import DeclarationError
 
@@ -45,10 +45,6 @@ class Losses:
 
     distribution: Any
     allowance: float
-
-    def resolves(self, delta: float) -> bool:
-        """Whether ``delta`` is well above the allowance; below it a Rényi bound may be tighter."""
-        return delta > 100 * self.allowance
 
     def delta(self, epsilon: float) -> float:
         """``δ(ε)``, rounded up by the allowance."""
@@ -186,17 +182,8 @@ class Sampled(Curve):
     def delta(self, epsilon: float) -> float:
         """From the composed privacy loss distribution; never above the un-amplified value."""
         best = self.unamplified.delta(gdp.check_epsilon(epsilon))
-        if worthwhile(self.loss_steps):
-            best = min(best, self._losses.delta(epsilon))
-            if self._losses.resolves(best):
-                return best
-        return min(best, rdp.table_to_delta(self._divergences, epsilon))
-
-    @cached_property
-    def _divergences(self) -> tuple[float, ...]:
-        """At ``rdp.ORDERS``: quadratures are worth keeping."""
-        return tuple(self.rdp(alpha) for alpha in rdp.ORDERS)
+        return min(best, self._losses.delta(epsilon)) if worthwhile(self.loss_steps) else best
 
     def rdp(self, alpha: float) -> float:
-        """By quadrature, one step times ``steps``."""
-        return product_up(self.steps, renyi(self.pair, self.rate, self.ratio, alpha))
+        """That of the un-amplified Gaussian."""
+        return self.unamplified.rdp(alpha)

@@ -62,10 +62,6 @@ class Product(Curve):
         best = self._with_discrete_losses(epsilon)
         if self._losses is not None:
             best = min(best, self._losses.delta(epsilon))
-            if self._losses.resolves(best):
-                return best
-        if any(isinstance(part, Sampled) for part in self.parts):
-            return min(best, rdp.table_to_delta(self._divergences, epsilon))
         known = self.rdp(2.0) < math.inf or self.rdp(1.01) < math.inf
         return min(best, rdp.to_delta(self.rdp, epsilon)) if known else best
 
@@ -141,11 +137,6 @@ class Product(Curve):
             missed == 0 and all(_left(epsilon, losses) >= 0 for losses, _ in found) and self._rest is None
         )
         return 0.0 if certain else min(1.0, exact * (1 + 1e-12) + TINY)
-
-    @cached_property
-    def _divergences(self) -> tuple[float, ...]:
-        """At ``rdp.ORDERS``: quadratures are worth keeping."""
-        return tuple(self.rdp(alpha) for alpha in rdp.ORDERS)
 
 
 def _sharpest(part: Points) -> tuple[float, float]:
