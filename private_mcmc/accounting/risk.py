@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.report import Block, Code, Details, Facts, Line, Mark, Plot, Report, Text, Verdict, at_most
+from private_mcmc.report import Code, Details, Line, Mark, Plot, Report, Text, Verdict, at_most
 from private_mcmc.report.blocks import Tone
 from private_mcmc.target import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from private_mcmc.accounting.statement import Statement
 
 OFTEN = 0.05
 # Shares of a probability that are tried as the δ of the bound.
@@ -25,21 +27,6 @@ _SECRET = {
     "add_remove": "that you are among the people in the data",
     "zero_out": "that your slot is not empty",
 }
-
-
-class _Priced(Protocol):
-    """What of a statement is read here."""
-
-    @property
-    def unit(self) -> Unit | None: ...
-    @property
-    def adjacency(self) -> Adjacency: ...
-    @property
-    def gdp(self) -> float | None: ...
-    def delta(self, epsilon: float) -> float: ...
-    def epsilon(self, delta: float) -> float: ...
-    def summary(self, delta: float) -> str: ...
-    def verify(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -71,14 +58,14 @@ class Risk:
         return asdict(self)
 
 
-def risk(statement: _Priced, delta: float) -> Risk:
+def risk(statement: Statement, delta: float) -> Risk:
     """The risk that a statement leaves, with ``delta`` the chance that is called rare."""
     rare = _exceeded(statement, delta)
     chance = delta if rare < statement.epsilon(0.0) else 0.0
     return Risk((1 + statement.delta(0.0)) / 2, _exceeded(statement, OFTEN), rare, chance)
 
 
-def _exceeded(statement: _Priced, chance: float) -> float:
+def _exceeded(statement: Statement, chance: float) -> float:
     """A ``t`` with ``P(L > t) ≤ chance``: the least of ``ε(c·chance) − log(1 − c)``, or the pure ``ε``."""
     found = statement.epsilon(0.0)
     if chance > 0:
@@ -102,11 +89,9 @@ def in_words(found: Risk, adjacency: Adjacency, unit: Unit | None = None) -> str
     secret, known = _SECRET[adjacency], "row"
     if unit is not None:
         secret, known = secret.replace("row is the true one", "rows are the true ones"), "person's rows"
-    after = (
-        "whatever is released"
-        if found.chance == 0
-        else f"in all but one of {_releases(found.chance):,} releases"
-    )
+    after = "whatever is released"
+    if found.chance > 0:
+        after = f"in all but one of {math.floor(1 / found.chance * (1 + 1e-9)):,} releases"
     return (
         f"Suppose somebody knows every {known} but yours, and finds it as likely as not (50 %) "
         f"{secret}. From everything released here they guess right at most "
@@ -117,33 +102,7 @@ def in_words(found: Risk, adjacency: Adjacency, unit: Unit | None = None) -> str
     )
 
 
-def picture(found: Risk) -> Plot:
-    """Belief before against belief after."""
-    before = [0.005] + [step / 100 for step in range(1, 100)] + [0.995]
-    x = tuple(100 * each for each in before)
-    rare = "whatever is released" if found.chance == 0 else f"all but 1 in {_releases(found.chance):,}"
-    usual, most = (tuple(100 * found.belief(each, usually) for each in before) for usually in (True, False))
-    return Plot(
-        title="What can be learnt about one person: belief before and after",
-        x_label="belief in the truth before (%)",
-        y_label="at most after (%)",
-        drawn=(
-            Line(x, x, "nothing released", 3, "dotted"),
-            Line(x, usual, "in 19 of 20 releases", 0),
-            Line(x, most, rare, 1, "dashed"),
-            *(
-                Mark(50.0, 100 * half, _percent(half), left=True)
-                for half in (found.belief(0.5, usually) for usually in (True, False))
-            ),
-        ),
-        description="The closer the curves are to the dotted diagonal, the less is learnt. Upper bounds, "
-        "for somebody who knows everybody else's rows.",
-        x_range=(0.0, 100.0),
-        y_range=(0.0, 104.0),
-    )
-
-
-def curve(statement: _Priced, target: tuple[float, float], tone: Tone = "good") -> Plot:
+def curve(statement: Statement, target: tuple[float, float], tone: Tone = "good") -> Plot:
     """δ at every ε, and the target, its mark in ``tone``."""
     epsilon, delta = target
     shown = max(delta, 1e-12)
@@ -165,41 +124,28 @@ def curve(statement: _Priced, target: tuple[float, float], tone: Tone = "good") 
     )
 
 
-def report(statement: _Priced, delta: float) -> Report:
-    """A statement as a page: the price, the risk in words and as a picture, and the argument folded away."""
-    found = risk(statement, delta)
-    price = f"ε = {at_most(statement.epsilon(delta))} at δ = {at_most(delta)}"
-    if math.isfinite(pure := statement.epsilon(0.0)):
-        price = f"ε = {at_most(pure)}, pure"
-    items: list[tuple[str, str | float | None]] = [
-        ("who is protected", whom(statement.adjacency, statement.unit))
-    ]
-    if statement.gdp is not None:
-        items.append(("Gaussian differential privacy", f"{at_most(statement.gdp)}-GDP"))
-    items.append(("recomputed from its constants", "yes" if statement.verify() else "no: NOT VERIFIED"))
-    blocks: tuple[Block, ...] = (
-        Verdict("What this release costs", price, "plain"),
-        Text(in_words(found, statement.adjacency, statement.unit)),
-        picture(found),
-        Facts(tuple(items)),
+def report(statement: Statement, delta: float) -> Report:
+    """A statement as a page: the price, the risk in words, and the argument folded away."""
+    pure = statement.epsilon(0.0)
+    price = f"ε = {at_most(pure)}, pure"
+    if pure == math.inf:
+        price = f"ε = {at_most(statement.epsilon(delta))} at δ = {at_most(delta)}"
+    protected = whom(statement.adjacency, statement.unit)
+    checked = "Recomputed from its constants" if statement.verify() else "NOT VERIFIED"
+    blocks = (
+        Verdict(
+            "What this release costs", f"ε = {at_most(pure)}, pure" if pure < math.inf else price, "plain"
+        ),
+        Text(in_words(risk(statement, delta), statement.adjacency, statement.unit)),
+        Text(f"{checked}; who is protected: {protected}."),
         argument(statement, delta),
     )
     return Report("Privacy statement", blocks)
 
 
-def argument(statement: _Priced, delta: float) -> Details:
+def argument(statement: Statement, delta: float) -> Details:
     """Theorem, assumptions and constants, of the parts too."""
     return Details("Why: theorems, assumptions, constants", (Code(statement.summary(delta)),))
-
-
-def shown_delta(statement: _Priced) -> float:
-    """The δ that a page speaks of where no target is known."""
-    return 0.0 if math.isfinite(statement.epsilon(0.0)) else gdp.check_delta(1e-6)
-
-
-def _releases(chance: float) -> int:
-    """In all but one of how many releases: not more than the chance says."""
-    return math.floor(1 / chance * (1 + 1e-9))
 
 
 def _percent(share: float) -> str:

@@ -205,10 +205,11 @@ class Statement:
         return own + tuple(count for part in self.parts for count in part._counts)
 
     def report(self, delta: float | None = None) -> Report:
-        """What it means to one person, in words and as a picture; the argument folded away."""
+        """What it means to one person, in words; the argument folded away."""
         from private_mcmc.accounting import risk
 
-        return risk.report(self, risk.shown_delta(self) if delta is None else delta)
+        shown = 0.0 if math.isfinite(self.epsilon(0.0)) else 1e-6
+        return risk.report(self, shown if delta is None else delta)
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()

@@ -11,7 +11,7 @@ from textwrap import shorten
 import numpy as np
 
 from private_mcmc.accounting import Statement, group
-from private_mcmc.accounting.risk import argument, curve, in_words, picture, whom
+from private_mcmc.accounting.risk import argument, curve, in_words, whom
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
@@ -83,7 +83,6 @@ def sections(
         *found,
         Heading("What can be learnt about one person"),
         Text(in_words(record.risk, check_adjacency(record.adjacency), record.price.unit)),
-        picture(record.risk),
         Heading("What was asked"),
         *asked,
         Heading("What was spent, and what is left"),
