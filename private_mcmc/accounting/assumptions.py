@@ -54,8 +54,6 @@ COUPLING = (
     "each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
 )
 
-CLIPPED_RADIUS = "every row's norm is clipped at the radius"
-ONE_DRAW = "each entry pair carries one noise draw"
 INDEPENDENT = "the mechanisms use independent randomness and were fixed in advance"
 NOT_PRIVATE = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
 BUDGET_FIRST = "the budget was fixed before the first stage"
@@ -182,11 +180,6 @@ _PUBLIC = re.compile(re.escape(public_rows(0)).replace("0", r"\d{1,15}"))
 
 def _exactly(*texts: str) -> tuple[Line, ...]:
     return tuple((text,) for text in dict.fromkeys(texts))
-
-
-def _plainly(theorem: str, *texts: str) -> Callable[[Adjacency, Constants, int], Words]:
-    """These alone: the numbers, or the parts, show the adjacency."""
-    return lambda adjacency, c, parts: Words(theorem, _exactly(*texts))
 
 
 def _related(theorem: str, *texts: str) -> Callable[[Adjacency, Constants, int], Words]:
@@ -325,9 +318,6 @@ _WORDS: Mapping[str, Callable[[Adjacency, Constants, int], Words]] = {
     "posterior.gamma_poisson": _conjugate("Gamma-Poisson"),
     "noise.laplace": _laplace,
     "noise.gaussian": _gaussian,
-    "noise.second_moments": _plainly(
-        "Gaussian mechanism on the second moments (Dong, Roth, Su 2022)", CLIPPED_RADIUS, ONE_DRAW
-    ),
     "langevin": _langevin,
     "average": _average,
     "composition": _composition,

@@ -8,7 +8,6 @@ from typing import get_args
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import BatchScheme
-from private_mcmc.target import Adjacency
 
 Check = Callable[[object], bool]
 Fields = Mapping[str, Check]
@@ -146,10 +145,4 @@ GAMMA_POISSON: Fields = {"shape": is_positive, "largest": is_count, **_CONJUGATE
 _NOISE: Fields = {"sensitivity": is_positive, "scale": is_positive, "dim": is_count, "what": is_string}
 LAPLACE: Fields = {"epsilon": is_positive, "grid": is_non_negative, **_NOISE}
 GAUSSIAN: Fields = {"grid": none_or(is_non_negative), **_NOISE}
-SECOND_MOMENTS: Fields = {
-    **dict.fromkeys(("radius", "noise_sd"), is_positive),
-    "dim": is_count,
-    "adjacency": one_of(*get_args(Adjacency)),
-    "grid": none_or(is_non_negative),
-}
 COMPOSITION: Fields = {"choices": some(some(is_whole))}

@@ -106,36 +106,6 @@ def second_moments_sensitivity(radius: float, dim: int, adjacency: Adjacency) ->
     return product_up(root_up(2.0) if both else 1.0, radius, radius)
 
 
-def second_moments(
-    *, radius: float, noise_sd: float, dim: int, adjacency: Adjacency, grid: float | None = None
-) -> Statement:
-    """``XᵀX`` of rows ``‖x‖ ≤ R`` with symmetric Gaussian noise: ``√2R²/τ``- or ``R²/τ``-GDP.
-
-    The noise has variance ``τ²`` on the diagonal and ``τ²`` or ``τ²/2`` off it. With a ``grid`` (on
-    every entry of the triangle) the noise is discretised and the statement is zCDP.
-    """
-    _check("second moments", dim, grid or 0.0, radius=radius, noise_sd=noise_sd)
-    constants: Record = {"radius": radius, "noise_sd": noise_sd, "dim": dim, "grid": grid}
-    constants |= {"adjacency": adjacency}
-    argument = Argument.of("noise.second_moments", check_adjacency(adjacency), constants)
-    return Statement(adjacency, second_moments_curves(adjacency, constants), argument)
-
-
-def second_moments_curves(adjacency: Adjacency, c: Constants) -> tuple[Curve, ...]:
-    """As of a Gaussian mechanism on the whole matrix, whose record names the adjacency it is for."""
-    if c["adjacency"] != adjacency:
-        raise DeclarationError("the second moments are those of another adjacency.")
-    size = second_moments_sensitivity(c["radius"], c["dim"], adjacency)
-    # In the Frobenius norm an entry off the diagonal counts √2 times: at most dim² grid steps.
-    return (_gaussian_curve(size, c["noise_sd"], c["grid"], c["dim"] * c["dim"]),)
-
-
-def second_moments_noise(gdp: float, radius: float, dim: int, adjacency: Adjacency) -> float:
-    """The noise standard deviation ``τ`` at which ``second_moments`` is ``gdp``-GDP, rounded up."""
-    _check("second moments", dim, 0.0, gdp=gdp, radius=radius)
-    return product_up(second_moments_sensitivity(radius, dim, adjacency), over=(gdp,))
-
-
 def posterior_strongly_log_concave(
     sensitivity: float, strong_convexity: float, adjacency: Adjacency, num_rows: int | None = None
 ) -> Statement:

@@ -133,9 +133,7 @@ def report(statement: Statement, delta: float) -> Report:
     protected = whom(statement.adjacency, statement.unit)
     checked = "Recomputed from its constants" if statement.verify() else "NOT VERIFIED"
     blocks = (
-        Verdict(
-            "What this release costs", f"ε = {at_most(pure)}, pure" if pure < math.inf else price, "plain"
-        ),
+        Verdict("What this release costs", price, "plain"),
         Text(in_words(risk(statement, delta), statement.adjacency, statement.unit)),
         Text(f"{checked}; who is protected: {protected}."),
         argument(statement, delta),

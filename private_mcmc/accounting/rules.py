@@ -81,10 +81,6 @@ RULES: Mapping[str, Rule] = {
     "posterior.gamma_poisson": _conjugate_rule("gamma_poisson", fields.GAMMA_POISSON),
     "noise.laplace": Rule(_of_constants(mechanisms.laplace_curves), fields.LAPLACE),
     "noise.gaussian": Rule(_of_constants(mechanisms.gaussian_curves), fields.GAUSSIAN),
-    "noise.second_moments": Rule(
-        lambda adjacency, c, parts, unit: mechanisms.second_moments_curves(adjacency, c),
-        fields.SECOND_MOMENTS,
-    ),
     "langevin": Rule(langevin_curves, fields.LANGEVIN, optional=fields.LANGEVIN_OPTIONAL),
     "average": Rule(average_curves, fields.AVERAGE, optional=fields.KEPT, parts=(1, 1)),
     "composition": Rule(

@@ -32,7 +32,7 @@ _CLOSE = 1e-9
 _SPENT = 0.999
 # Amounts in a ledger's words have six digits.
 _SHOWN = 1e-5
-_BOUGHT = {"langevin", "noise.gaussian", "noise.second_moments"}
+_BOUGHT = {"langevin", "noise.gaussian"}
 
 
 class Skipped(Exception):

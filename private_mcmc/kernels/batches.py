@@ -74,31 +74,12 @@ def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -
     # 1 − U lies in (0, 1]: its logarithm is finite.
     slope = math.log1p(-rate) if rate < 1 else -math.inf
     gap = jnp.minimum(jnp.floor(jnp.log1p(-chance) / slope), end) + 1
-    # All sums are floats (below 2^52, or 2^20 in float32), so that products add them exactly.
-    if len(chance) * (end + 1) < 2.0 ** (8 * gap.dtype.itemsize - 12):
-        return jnp.minimum(last + running_sums(gap), end).astype(_whole(end))
     gap = gap.astype(int)
     first = jnp.minimum(last + gap[0], end)
+    # Sums that stop at the end need no more digits than it.
     positions = jax.lax.associative_scan(lambda a, b: jnp.minimum(a + b, end), gap.at[0].set(first))
-    return jnp.asarray(positions).astype(_whole(end))
-
-
-def _whole(end: int) -> type:
-    """The smallest usual type that holds ``end``: positions drawn ahead take memory."""
-    return jnp.int32 if end < 2**31 else int
-
-
-def running_sums(values: jax.Array) -> jax.Array:
-    """Cumulative sums by two small triangular products, several times faster than a scan.
-
-    They are exact for whole numbers whose sums are floats.
-    """
-    size = values.shape[0]
-    width = math.isqrt(size - 1) + 1
-    table = jnp.pad(values, (0, width * width - size)).reshape(width, width)
-    within = jnp.matmul(table, jnp.triu(jnp.ones_like(table)), precision="highest")
-    before = jnp.matmul(jnp.tril(jnp.ones_like(table), -1), within[:, -1], precision="highest")
-    return (within + before[:, None]).ravel()[:size]
+    # The smallest usual type: positions drawn ahead take memory.
+    return jnp.asarray(positions).astype(jnp.int32 if end < 2**31 else int)
 
 
 def distinct(key: jax.Array, size: int, bound: jax.Array, needed: jax.Array) -> jax.Array:

@@ -10,11 +10,8 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement, capped
-from private_mcmc.accounting.mechanisms import (
-    second_moments,
-    second_moments_noise,
-    second_moments_sensitivity,
-)
+from private_mcmc.accounting.mechanisms import second_moments_sensitivity
+from private_mcmc.accounting.rounding import product_up
 from private_mcmc.domains.columns import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
@@ -191,15 +188,16 @@ def plan_second_moments(
 
     ``vectors`` is the most vectors that one row adds, with joint norm at most ``radius``.
     """
-    check_adjacency(adjacency)
-    if not (num_rows >= 1 and vectors >= 1):
-        raise DeclarationError(f"num_rows={num_rows}, vectors={vectors}: at least one is needed.")
-    tau = second_moments_noise(gdp, radius, dim, adjacency)
-    exact = second_moments_sensitivity(radius, dim, adjacency)
-    noise = gaussian_noise(
-        exact / tau, exact + _rounding(radius, dim, num_rows, vectors), dim * (dim + 1) // 2
-    )
-    statement = second_moments(radius=radius, noise_sd=tau, dim=dim, adjacency=adjacency)
+    if not (num_rows >= 1 and vectors >= 1 and dim >= 1 and 0 < gdp < math.inf and 0 < radius < math.inf):
+        raise DeclarationError(
+            f"num_rows={num_rows}, vectors={vectors}, dim={dim}, gdp={gdp}, radius={radius}: at least one "
+            "each, and a positive budget and radius."
+        )
+    exact, size = second_moments_sensitivity(radius, dim, adjacency), dim * (dim + 1) // 2
+    tau = product_up(exact, over=(gdp,))
+    noise = gaussian_noise(exact / tau, exact + _rounding(radius, dim, num_rows, vectors), size)
+    what = f"second moments of rows clipped at the norm {radius:g}"
+    statement = accounting.gaussian(adjacency=adjacency, sensitivity=exact, scale=tau, dim=size, what=what)
     return SecondMomentsPlan(radius, dim, num_rows, noise, capped(statement, num_rows), vectors)
 
 

@@ -158,10 +158,6 @@ def statements() -> dict[str, acc.Statement]:
     found["gaussian, grid"] = acc.gaussian(
         adjacency="add_remove", sensitivity=0.2, scale=0.4, grid=1e-6, dim=3
     )
-    found["second moments"] = acc.second_moments(radius=1.5, noise_sd=9.0, dim=4, adjacency="replace_one")
-    found["second moments, grid"] = acc.second_moments(
-        radius=1.5, noise_sd=9.0, dim=4, adjacency="zero_out", grid=1e-4
-    )
     found["posterior, concave"] = acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one")
     found["posterior, gradient"] = acc.posterior_bounded_gradient(0.6, 2.0, "add_remove")
     for adjacency in ("add_remove", "zero_out"):

@@ -64,7 +64,6 @@ CONSTANTS = {
     "fixed path": ("clip", "num_rows"),
     "laplace": ("epsilon",),
     "gaussian": ("sensitivity", "scale"),
-    "second moments": ("radius", "noise_sd"),
     "posterior, concave": ("sensitivity", "strong_convexity"),
     "posterior, gradient": ("gradient_bound", "prior_strong_convexity"),
 }

@@ -20,7 +20,6 @@ from private_mcmc.kernels.batches import (
     _summed,
     batch_sum,
     distinct,
-    running_sums,
     shuffled,
     successes,
 )
@@ -126,14 +125,6 @@ def test_poisson_positions_continue_over_blocks():
     law = stats.binom(n, rate)
     expected = np.diff([0, *law.cdf(edges), 1]) * count
     assert stats.chisquare(np.histogram(numbers, [-1, *(edges + 0.5), n])[0], expected).pvalue > LEVEL
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("size", [1, 2, 7, 16, 324])
-def test_running_sums_are_exact(size):
-    with jax.enable_x64(True):
-        values = np.random.default_rng(size).integers(1, 10**9, size)
-        np.testing.assert_array_equal(running_sums(jnp.asarray(values, float)), np.cumsum(values))
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ from private_mcmc.accounting.curves import gdp, rdp
 from private_mcmc.accounting.curves.curve import Concentrated, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.accounting.langevin.bounds import time_that_counts
+from private_mcmc.accounting.mechanisms import second_moments_sensitivity
 from private_mcmc.accounting.rounding import (
     TINY,
     norm_up,
@@ -216,8 +217,7 @@ def test_statements_of_noise_posteriors_and_groups(first, second, third, dim, ro
     gridded = acc.gaussian(adjacency="add_remove", sensitivity=first, scale=second, grid=third, dim=dim)
     moved = mpf(first) + mpf(third) * mpmath.sqrt(dim)
     assert above(gridded.curves[0].rho, (moved / mpf(second)) ** 2 / 2)
-    moments = acc.second_moments(radius=first, noise_sd=second, dim=2, adjacency="replace_one")
-    assert above(gaussian(moments), mpmath.sqrt(2) * mpf(first) ** 2 / mpf(second))
+    assert above(second_moments_sensitivity(first, 2, "replace_one"), mpmath.sqrt(2) * mpf(first) ** 2)
     concave = acc.posterior_strongly_log_concave(first, second, "replace_one")
     assert above(gaussian(concave), mpf(first) / mpmath.sqrt(mpf(second)))
     bounded = acc.posterior_bounded_gradient(first, second, "replace_one")

@@ -42,13 +42,6 @@ def _noise(sensitivity: float, scale: float, grid: float | None, entries: float)
     return [_concentrated(reach * reach / 2)]
 
 
-def _second_moments(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    if c["adjacency"] != adjacency:
-        return []
-    squared = c["radius"] ** 4 * (2 if adjacency == "replace_one" and c["dim"] > 1 else 1)
-    return _noise(math.sqrt(squared), c["noise_sd"], c["grid"], float(c["dim"]) ** 2)
-
-
 def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     options = [part["curves"] for part in parts]
     found = []
@@ -119,7 +112,6 @@ RULES: dict[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.gamma_poisson": conjugate.gamma_poisson,
     "noise.laplace": _laplace,
     "noise.gaussian": lambda adjacency, c, parts: _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"]),
-    "noise.second_moments": _second_moments,
     "langevin": langevin.langevin,
     "average": langevin.average,
     "composition": _composition,
