@@ -81,7 +81,7 @@ def test_the_statement_is_the_declared_price_and_the_noise_is_what_it_needs(adja
     assert mechanism.statement.gdp <= 0.5 * (1 + 1e-12)
     assert mechanism.statement.adjacency == adjacency
     assert mechanism.noise.scale == pytest.approx(factor * 4.0 / 0.5, rel=1e-6)
-    assert mechanism.noise.gaussian_scale >= mechanism.statement.argument.constants["noise_sd"]
+    assert mechanism.noise.gaussian_scale >= mechanism.statement.argument.constants["scale"]
     assert mechanism.statement.verify()
     assert Statement.from_dict(mechanism.statement.to_dict()) == mechanism.statement
 
