@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import composition
-from private_mcmc.accounting.langevin import bounds, moduli
+from private_mcmc.accounting.langevin import bounds, curvature
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute_plan
@@ -71,7 +71,7 @@ def _noise_for_two_steps(chains: int, dim: int) -> PredrawnNoise:
     return PredrawnNoise(draw, 4, outside=math.nan)
 
 
-_GAP, _IN_METRIC = moduli.contraction_gap, PriorConstants.in_metric
+_GAP, _IN_METRIC = curvature.contraction_gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
 _LINE = TABLE[_LOGITS]["identity"]
 
@@ -188,7 +188,9 @@ FAULTS = (
         "family: logits squashed once more",
         lambda: ((TABLE, _LOGITS, _SQUASHED),),
     ),
-    Fault("modulus: twice the contraction", lambda: ((moduli, "contraction_gap", lambda *a: 2 * _GAP(*a)),)),
+    Fault(
+        "modulus: twice the contraction", lambda: ((curvature, "contraction_gap", lambda *a: 2 * _GAP(*a)),)
+    ),
     Fault(
         "person: a quarter of the norm clipped",
         _changed(
