@@ -2,7 +2,7 @@
 
 from private_mcmc.preflight.advice import Advice as Advice
 from private_mcmc.preflight.page import PreflightReport as PreflightReport
-from private_mcmc.preflight.refute.refutation import Refutation as Refutation
+from private_mcmc.preflight.refutation import Refutation as Refutation
 from private_mcmc.preflight.run_statement import RunPart as RunPart
 from private_mcmc.preflight.verdict import examine as examine
 from private_mcmc.preflight.verdict import known_of_posterior as known_of_posterior

@@ -12,8 +12,8 @@ from private_mcmc.accounting.risk import curve
 from private_mcmc.preflight.advice import Advice
 from private_mcmc.preflight.certificates import Subject
 from private_mcmc.preflight.estimate import Estimate
-from private_mcmc.preflight.refute.pairs import row_words
-from private_mcmc.preflight.refute.refutation import Refutation
+from private_mcmc.preflight.extreme_rows import row_words
+from private_mcmc.preflight.refutation import Refutation
 from private_mcmc.preflight.run_statement import RunPart, VerdictWord
 from private_mcmc.records import Record
 from private_mcmc.report import (

@@ -15,7 +15,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.chain_constants import curvature
 from private_mcmc.preflight.advice import Advice, is_sayable, rounded_down
 from private_mcmc.preflight.certificates import Subject, meets
-from private_mcmc.preflight.refute.refutation import Refutation
+from private_mcmc.preflight.refutation import Refutation
 from private_mcmc.report import at_least, at_most, number
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target

@@ -13,7 +13,7 @@ from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import Constants, certificates, constants, meets
 from private_mcmc.preflight.estimate import Estimate, estimate
 from private_mcmc.preflight.page import PreflightReport
-from private_mcmc.preflight.refute.refutation import Search, refute
+from private_mcmc.preflight.refutation import Search, refute
 from private_mcmc.preflight.run_statement import VerdictWord, run_advice, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most, number

@@ -16,7 +16,7 @@ from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import read
 from private_mcmc.preflight import preflight
-from private_mcmc.preflight.refute.refutation import refute
+from private_mcmc.preflight.refutation import refute
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 from tests.preflight import zoo_small as small

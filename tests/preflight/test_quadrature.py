@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 from scipy.special import log_expit, ndtr
 
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.preflight.refute.quadrature_1d import violation
+from private_mcmc.preflight.events import Violation, violation
+
+
+def told_apart(p, q, epsilon: float, delta: float) -> Violation | None:
+    return violation(lambda x: np.stack([p(x), q(x)]), epsilon, delta)
 
 
 def normal(mean: float, sd: float):
@@ -38,7 +42,7 @@ def test_two_normals_violate_exactly_above_their_divergence(m, epsilon, place, l
     # Below this the quadrature error of both (1e-12, enlarged) is part of the comparison.
     if exact < 1e-8 * math.exp(epsilon):
         return
-    found = violation(normal(place + m * sd, sd), normal(place, sd), epsilon, exact * (1 + slack))
+    found = told_apart(normal(place + m * sd, sd), normal(place, sd), epsilon, exact * (1 + slack))
     if slack > 0:
         assert found is None
     elif slack < -1e-3:
@@ -48,7 +52,7 @@ def test_two_normals_violate_exactly_above_their_divergence(m, epsilon, place, l
 
 
 def test_probabilities_of_the_event_are_those_of_the_laws() -> None:
-    found = violation(normal(2, 1), normal(0, 1), 3.0, 1e-6)
+    found = told_apart(normal(2, 1), normal(0, 1), 3.0, 1e-6)
     ((low, high),) = found.intervals
     assert high == math.inf
     assert found.p == pytest.approx(ndtr(2 - low), rel=1e-10)
@@ -61,9 +65,9 @@ def test_probabilities_of_the_event_are_those_of_the_laws() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 0.999, 1.001, 2.0])
 def test_kinks_are_integrated_soundly(scale: float, epsilon: float) -> None:
     exact = max(0.0, 1 - math.exp((epsilon - 1) / 2))
-    assert violation(laplace(scale, scale), laplace(0, scale), epsilon, exact + 1e-7) is None
+    assert told_apart(laplace(scale, scale), laplace(0, scale), epsilon, exact + 1e-7) is None
     if exact > 0:
-        assert violation(laplace(scale, scale), laplace(0, scale), epsilon, exact * 0.99) is not None
+        assert told_apart(laplace(scale, scale), laplace(0, scale), epsilon, exact * 0.99) is not None
 
 
 def test_a_density_that_overflows_near_its_peak_warns_of_nothing() -> None:
@@ -72,7 +76,7 @@ def test_a_density_that_overflows_near_its_peak_warns_of_nothing() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert violation(pole, pole, 1.0, 1e-6) is None
+        assert told_apart(pole, pole, 1.0, 1e-6) is None
 
 
 def test_heavy_tails_are_integrated() -> None:
@@ -82,7 +86,7 @@ def test_heavy_tails_are_integrated() -> None:
     def below(x: float) -> float:
         return math.atan(x) / math.pi + 0.5
 
-    found = violation(cauchy(0), cauchy(3), 1.0, 1e-6)
+    found = told_apart(cauchy(0), cauchy(3), 1.0, 1e-6)
     ((low, high),) = found.intervals
     assert found.p == pytest.approx(below(high) - below(low), rel=1e-8)
     assert found.q == pytest.approx(below(high - 3) - below(low - 3), rel=1e-8)
@@ -90,7 +94,7 @@ def test_heavy_tails_are_integrated() -> None:
 
 @pytest.mark.parametrize("distance", [10.0, 1e3, 1e6])
 def test_narrow_distant_peaks_are_not_missed(distance: float) -> None:
-    found = violation(normal(0, 1e-2), normal(distance, 1e-2), 1.0, 0.5)
+    found = told_apart(normal(0, 1e-2), normal(distance, 1e-2), 1.0, 0.5)
     assert found.p == pytest.approx(1.0, abs=1e-9)
     assert found.q == pytest.approx(0.0, abs=1e-9)
 
@@ -98,20 +102,20 @@ def test_narrow_distant_peaks_are_not_missed(distance: float) -> None:
         return np.logaddexp(normal(-distance, 1e-2)(x) + math.log(100), normal(distance, 1.0)(x))
 
     # The second peak is as heavy as the first, whatever its height.
-    mirrored = violation(two, lambda x: two(-x), 1.0, 0.5)
+    mirrored = told_apart(two, lambda x: two(-x), 1.0, 0.5)
     assert mirrored.p == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.parametrize("flat", [lambda x: 0 * x, lambda x: log_expit(x), lambda x: np.abs(x)])
 def test_laws_without_a_normalising_constant_refute_nothing(flat) -> None:
-    assert violation(flat, normal(0, 1), 0.1, 1e-6) is None
-    assert violation(normal(0, 1), flat, 0.1, 1e-6) is None
+    assert told_apart(flat, normal(0, 1), 0.1, 1e-6) is None
+    assert told_apart(normal(0, 1), flat, 0.1, 1e-6) is None
 
 
 def test_not_a_number_refutes_nothing() -> None:
-    assert violation(lambda x: x * np.nan, normal(0, 1), 0.1, 1e-6) is None
+    assert told_apart(lambda x: x * np.nan, normal(0, 1), 0.1, 1e-6) is None
 
 
 def test_equal_laws_are_never_told_apart() -> None:
     for density in (normal(3, 2), laplace(1, 4), lambda x: 30 * log_expit(x) - x**2 / 8):
-        assert violation(density, density, 1e-9, 0.0) is None
+        assert told_apart(density, density, 1e-9, 0.0) is None

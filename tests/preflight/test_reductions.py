@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
-from private_mcmc.preflight.refute.pairs import extreme_rows
+from private_mcmc.preflight.extreme_rows import extreme_rows
 
 DOMAINS = {
     "ball": Ball(2.0, dim=3),

@@ -28,7 +28,7 @@ from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.gradient.clipped import schedule_gradient
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import RowModel
-from private_mcmc.preflight.refute.pairs import PublicRow, extreme_rows, stacked
+from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, stacked
 from private_mcmc.release import Expectations
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target

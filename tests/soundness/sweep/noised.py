@@ -16,7 +16,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Pair
-from private_mcmc.preflight.refute.pairs import PublicRow
+from private_mcmc.preflight.extreme_rows import PublicRow
 from private_mcmc.release import (
     Contribution,
     Family,

@@ -15,7 +15,7 @@ from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.preflight.refute.pairs import PublicRow
+from private_mcmc.preflight.extreme_rows import PublicRow
 from private_mcmc.preflight.verdict import preflight
 from private_mcmc.target import Adjacency, Target
 from tests.soundness.attacks import PairedMechanism
