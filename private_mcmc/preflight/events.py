@@ -38,7 +38,6 @@ class Violation:
         intervals: the event, a union of intervals.
         p: its probability under the first law; ``p_low`` the same less the quadrature error.
         q: its probability under the second law; ``q_high`` the same plus the quadrature error.
-        density: points and both densities there, ``(3, k)``, for a plot.
     """
 
     intervals: Intervals
@@ -46,7 +45,6 @@ class Violation:
     q: float
     p_low: float
     q_high: float
-    density: Array
 
 
 @dataclass(frozen=True)
@@ -146,13 +144,7 @@ def violation(laws: Curve, epsilon: float, delta: float, *, sizes: Curve | None 
         (-math.inf if start <= first else float(ends[start]), math.inf if stop > last else float(ends[stop]))
         for start, stop in changes.tolist()
     )
-    below = np.cumsum(on.mass, axis=1) / total[:, None]
-    low, high = np.stack([np.searchsorted(law, [1e-3, 1 - 1e-3]) for law in below], axis=1)
-    x = np.linspace(ends[low.min()], ends[high.max() + 1], 241)
-    densities = np.exp(laws(x) - (on.tops + np.log(total))[:, None])
-    return Violation(
-        intervals, float(share[0]), float(share[1]), p_low, q_high, np.concatenate([x[None], densities])
-    )
+    return Violation(intervals, float(share[0]), float(share[1]), p_low, q_high)
 
 
 def _axis(laws: Curve, center: float, scale: float) -> Axis | None:
@@ -168,11 +160,10 @@ def _axis(laws: Curve, center: float, scale: float) -> Axis | None:
 
 @dataclass(frozen=True, eq=False)
 class _Panels:
-    """Panels ``edges`` of an axis: log densities at their nodes less ``tops``, integrals, error bounds."""
+    """Panels ``edges`` of an axis: log densities at their nodes less the highest, integrals, error bounds."""
 
     edges: Array
     logs: Array
-    tops: Array
     mass: Array
     errors: Array
 
@@ -197,7 +188,7 @@ def _panels(laws: Curve, axis: Axis, epsilon: float) -> _Panels | None:
             ratio = np.nan_to_num(below[0] - below[1] - np.log(total[0] / total[1]) - epsilon)
             bad |= (ratio.min(axis=1) < 0) & (ratio.max(axis=1) > 0) & (mass[0] > 1e-10 * total[0])
         if not bad.any() or len(edges) + bad.sum() > _MOST_PANELS:
-            return None if hidden.any() else _Panels(edges, below, tops, mass, errors)
+            return None if hidden.any() else _Panels(edges, below, mass, errors)
         halved = np.repeat(bad, 1 + bad)
         edges = np.insert(edges, np.flatnonzero(bad) + 1, 0.5 * (edges[1:] + edges[:-1])[bad])
         old, logs = logs, np.empty((2, len(halved), len(_NODES)))
@@ -226,4 +217,6 @@ def _hidden(below: Array) -> NDArray[np.bool_]:
 
 def _nodes(edges: Array) -> Array:
     """The nodes of both rules in every panel, in order, ``(panels, nodes)``."""
-    return 0.5 * (edges[1:] + edges[:-1])[:, None] + 0.5 * np.diff(edges)[:, None] * _NODES
+    low, high = edges[:-1, None], edges[1:, None]
+    nodes: Array = 0.5 * (low + high) + 0.5 * (high - low) * _NODES
+    return nodes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,16 +20,12 @@ from private_mcmc.report import (
     Block,
     Facts,
     Heading,
-    Line,
     Note,
-    Plot,
     Report,
-    Rule,
     Table,
     Text,
     Verdict,
     at_most,
-    floats,
     json_types,
     number,
 )
@@ -104,32 +100,22 @@ class PreflightReport:
         if self.run is not None:
             statement = None if self.run.statement is None else self.run.statement.to_dict()
             run = vars(self.run) | {"statement": statement}
-        result: Record = json_types(
-            {
-                "model": self.model_name,
-                "verdict": self.verdict,
-                "reasons": self.reasons,
-                "subject": self.subject,
-                "epsilon": self.epsilon,
-                "delta": self.target.delta,
-                "target": {
-                    "epsilon": self.target.epsilon,
-                    "delta": self.target.delta,
-                    "adjacency": self.target.adjacency,
-                    **({} if self.unit is None else {"unit": asdict(self.unit)}),
-                },
-                "n": self.n,
-                "temper": self.temper,
-                "clip": self.clip,
-                "certificates": [statement.to_dict() for statement in self.certificates],
-                "refutation": None if self.refutation is None else self.refutation.to_dict(),
-                "structure": self.structure,
-                "advice": [vars(advice) for advice in self.advice],
-                "run": run,
-                "unclipped": None if self.unclipped is None else self.unclipped.to_dict(),
-                "estimate": None if self.estimate is None else self.estimate.to_dict(),
-            }
-        )
+        parts = {
+            name: None if part is None else part.to_dict()
+            for name, part in vars(self).items()
+            if name in ("refutation", "unclipped", "estimate")
+        }
+        fields = {name: value for name, value in vars(self).items() if name not in ("model_name", "unit")}
+        fields |= {
+            "model": self.model_name,
+            "epsilon": self.epsilon,
+            "delta": self.target.delta,
+            "target": vars(self.target) | ({} if self.unit is None else {"unit": vars(self.unit)}),
+            "certificates": [statement.to_dict() for statement in self.certificates],
+            "advice": [vars(advice) for advice in self.advice],
+            "run": run,
+        }
+        result: Record = json_types(fields | parts)
         return result
 
     @property
@@ -174,23 +160,7 @@ def _run(found: PreflightReport) -> list[Block]:
     ]
     if found.run.statement is not None:
         blocks.append(_argument(found.run.statement, found))
-    if len(found.run.by_steps) < 2:
-        return blocks
-    steps, path, last = (floats(column) for column in zip(*found.run.by_steps, strict=True))
-    plot = Plot(
-        title="Privacy against the number of steps",
-        x_label="steps",
-        y_label=f"ε at δ = {at_most(found.target.delta)}",
-        drawn=(
-            Line(steps, path, "path", 0, marker=True),
-            Line(steps, last, "last state", 1, "dashed", marker=True),
-            Rule("y", found.target.epsilon, "target"),
-        ),
-        description="What this schedule costs at other lengths, all states released or the last alone.",
-        x_log=True,
-        y_log=True,
-    )
-    return [*blocks, plot]
+    return blocks
 
 
 def _proved(found: PreflightReport) -> list[Block]:
@@ -240,9 +210,10 @@ def _refuted(found: PreflightReport) -> list[Block]:
         Text(refutation.reason[0].upper() + refutation.reason[1:] + "."),
     ]
     if refutation.kind == "no posterior" or refutation.second is None:
-        return [*blocks, _data_sets(found)]
+        return [*blocks, _data_sets(refutation)]
     bound = math.exp(min(found.target.epsilon, 700.0)) * refutation.q_high + found.target.delta
-    blocks += [
+    return [
+        *blocks,
         Facts(
             (
                 ("event", refutation.event),
@@ -253,28 +224,16 @@ def _refuted(found: PreflightReport) -> list[Block]:
             )
         ),
         Text("Both are integrals with an error bound, which is counted against the refutation."),
-        _data_sets(found),
+        _data_sets(refutation),
     ]
-    if refutation.density:
-        x, first, second = refutation.density
-        edges = [
-            end for pair in refutation.intervals for end in pair if math.isfinite(end) and x[0] < end < x[-1]
-        ]
-        blocks.append(
-            Plot(
-                title=f"The two posteriors of {refutation.coordinate}",
-                x_label=refutation.coordinate,
-                y_label="density",
-                drawn=(
-                    Line(x, first, "on D", 0, fill=True),
-                    Line(x, second, "on D′", 1, "dashed", fill=True),
-                    *(Rule("x", end, "event" if i == 0 else "") for i, end in enumerate(edges[:4])),
-                ),
-                description="The data sets differ in one row."
-                + (" The event is bounded by the vertical lines." if edges else ""),
-            )
-        )
-    return blocks
+
+
+def _data_sets(refutation: Refutation) -> Table:
+    sets = zip(("D", "D′"), (refutation.first, refutation.second), strict=True)
+    rows = [
+        (name, row_words(row), count) for name, each in sets if each is not None for row, count in each.rows
+    ]
+    return Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets")
 
 
 def _estimated(found: PreflightReport) -> list[Block]:
@@ -295,17 +254,6 @@ def _estimated(found: PreflightReport) -> list[Block]:
             )
         ),
     ]
-
-
-def _data_sets(found: PreflightReport) -> Table:
-    refutation = found.refutation
-    rows: list[tuple[str, str, int]] = []
-    sets = (refutation.first, refutation.second) if refutation else ()
-    for name, data_set in zip(("D", "D′"), sets, strict=False):
-        if data_set is not None:
-            for row, count in data_set.rows:
-                rows.append((name, row_words(row), count))
-    return Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets")
 
 
 def _read(found: PreflightReport) -> list[Block]:

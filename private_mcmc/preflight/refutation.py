@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -23,7 +23,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.preflight.events import Array, Curve, Violation, log_laws, mass_at, sinh_grid, violation
 from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, stacked
 from private_mcmc.records import Record
-from private_mcmc.report import floats, json_types, number
+from private_mcmc.report import json_types, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
 
@@ -71,9 +71,8 @@ class Refutation:
 
     Attributes:
         event: the event in words.
-        coordinate: the quantity that ``intervals`` and ``density`` are about.
+        coordinate: the quantity that ``intervals`` are of.
         intervals: the event, a union of intervals.
-        density: the two posterior densities of the coordinate, ``(x, first, second)``, for a plot.
     """
 
     kind: Literal["event", "no posterior"]
@@ -87,15 +86,13 @@ class Refutation:
     q: float = 0.0
     p_low: float = 0.0
     q_high: float = 0.0
-    density: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     def to_dict(self) -> Record:
         """Plain data; infinite ends of intervals as ``None``."""
-        kept = {name: value for name, value in vars(self).items() if name != "density"}
         ends = [[None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals]
         second = None if self.second is None else self.second.to_dict()
         sets = {"first": self.first.to_dict(), "second": second, "intervals": ends}
-        result: Record = json_types(kept | sets)
+        result: Record = json_types(vars(self) | sets)
         return result
 
 
@@ -259,7 +256,6 @@ def _refutation(line: Line, pair: tuple[Counts, Counts], event: Violation) -> Re
         q=event.q,
         p_low=event.p_low,
         q_high=event.q_high,
-        density=tuple(floats(values) for values in event.density),
     )
 
 

@@ -33,14 +33,12 @@ class RunPart:
         text: what that means beside the posterior's verdict.
         distance: the total variation that the law of the run keeps from the posterior for one of two
             adjacent data sets, where a refuted posterior and a private run make one necessary.
-        by_steps: ``(steps, ε of the path, ε of the last state)`` for several lengths of the run.
     """
 
     statement: Statement | None
     meets: bool
     text: str
     distance: float | None = None
-    by_steps: tuple[tuple[int, float, float], ...] = ()
 
 
 def run_part(
@@ -74,7 +72,7 @@ def run_part(
             f"; for one of two adjacent data sets its last state is more than {at_least(distance)} in total "
             "variation away from the posterior"
         )
-    return RunPart(statement, fine, text, distance, _by_steps(schedule, known, target))
+    return RunPart(statement, fine, text, distance)
 
 
 def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
@@ -89,22 +87,6 @@ def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: boo
         return f"this run is private: {price}; no posterior belongs to its clipped rows"
     known = "is not" if verdict == "not private" else "is not known to be"
     return f"this run is private ({price}), the posterior {known}"
-
-
-def _by_steps(
-    schedule: Schedule, known: accounting.Curvature, target: Target
-) -> tuple[tuple[int, float, float], ...]:
-    """``(steps, ε of the path, ε of the last state)`` for full-batch runs of several lengths."""
-    if schedule.batch is not None or isinstance(schedule.step_size, tuple) or not target.delta > 0:
-        return ()
-    top = 2 * schedule.num_steps
-    lengths = sorted({*(round(top ** (k / 14)) for k in range(15)), schedule.num_steps})
-    found = []
-    for steps in lengths:
-        both = [replace(schedule, num_steps=steps, release=release) for release in ("path", "last")]
-        path, last = (accounting.langevin_statement(one, known).epsilon(target.delta) for one in both)
-        found.append((steps, path, last))
-    return tuple(found)
 
 
 def _distance(refutation: Refutation | None, statement: Statement) -> float | None:
