@@ -280,7 +280,6 @@ _HABITS = {
         "chain_method",
         "engine",
         "rows_on_device",
-        "curator",
         "generator",
         "unsafe_seed",
         "init_params",

@@ -25,7 +25,6 @@ from private_mcmc.errors import (
     DeclarationError,
     ReleaseError,
     construction_checked,
-    warn_of_what_was_paid,
 )
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
 from private_mcmc.inference.columns import (
@@ -34,27 +33,23 @@ from private_mcmc.inference.columns import (
     HostColumns,
     checked,
     held_rows,
-    loaded,
-    on_the_host,
     streamed,
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
-from private_mcmc.kernels import Generator, Streams, clipped_share, public_key
+from private_mcmc.kernels import Generator, Streams, public_key
 from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
-from private_mcmc.kernels.gradient.clipping import whitening, widened
+from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.model import RowModel
 from private_mcmc.model.ir.program import EXACT
 from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.release import (
-    Curator,
     Expectations,
     ReleasedExpectations,
     ReleasedStates,
     StateGrid,
-    curator_side,
     state_grid,
 )
 from private_mcmc.report.document import progress
@@ -81,7 +76,6 @@ class Execution:
         rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
             ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
             streamed in any case.
-        curator: keep what only the curator may look at (``.curator``), in this process's memory.
         generator: ``"chacha20"``, or ``"threefry2x32"``, which is faster and not cryptographic.
         unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
         init_params: public start of every chain, flat and unconstrained; zero if left out.
@@ -96,7 +90,6 @@ class Execution:
     devices: Devices = None
     engine: Engine | None = None
     rows_on_device: int | None = None
-    curator: bool = False
     generator: Generator = "chacha20"
     unsafe_seed: bool = False
     init_params: npt.ArrayLike | None = field(default=None, repr=False, compare=False)
@@ -122,7 +115,6 @@ class Outcome:
     draws: ReleasedStates | None = None
     history: History = ()
     conclusion: Conclusion | None = None
-    curator: Curator | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
     ended: Literal["", "released", "stopped"] = ""
 
@@ -157,37 +149,6 @@ def follow(
     """Make the steps of ``schedule`` once, with the keys and from the state of ``job``."""
     with progress(what, schedule.num_steps, execution.progress_bar) as on_progress:
         return steps(streams=job.streams, on_progress=on_progress, saving=job.saver, state=job.state)
-
-
-def keep_all(outcome: Outcome, keep: Keep, side: Callable[[], Curator] | None) -> None:
-    """Keep what was released, and then the curator's side of it, for whose failure nothing is lost."""
-    keep(outcome)
-    if side is None:
-        return
-    try:
-        keep(replace(outcome, curator=side()))
-    except Exception as error:
-        # Its message may quote values of rows.
-        warn_of_what_was_paid(
-            f"curator=True: the curator's side could not be kept ({type(error).__name__}); what was released "
-            "stands."
-        )
-
-
-def curator_of(
-    reading: RowModel,
-    schedule: Schedule | None,
-    columns: Columns,
-    held: Held,
-    states: Array | None,
-    averages: Array | None = None,
-) -> Curator:
-    """The curator's side of a run, with the shares of rows that are clipped at its chains' last states."""
-    shares = None
-    if states is not None and schedule is not None:
-        wide, last = widened(held.rows), states[:, -1]
-        shares = np.array([clipped_share(reading, schedule, state, wide, held.present) for state in last])
-    return curator_side(reading.rows, columns, states, averages, shares)
 
 
 def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
@@ -277,10 +238,7 @@ class DeclaredRun:
         """The checked columns, on the host where they are streamed, and their public number of rows."""
         size, engine = self.execution.rows_on_device, self.execution.engine
         place = partial(streamed, rows_on_device=size, layout=self.layout, engine=engine)
-        columns, n = checked(self.declared, args, named, present, place)
-        if self.execution.curator and on_the_host(columns):
-            raise DeclarationError("curator=True: only where all rows are on the device.")
-        return columns, n
+        return checked(self.declared, args, named, present, place)
 
     def decide(self, n: int | None = None) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""
@@ -319,12 +277,11 @@ class DeclaredRun:
         held.placed(streams.start, self.declared, self.layout)
         if decision.expectations is None:
             try_constraining(decision.reading, schedule.num_chains)
-        return partial(self._run, decision, loaded(columns), partial(runner.run, start), held)
+        return partial(self._run, decision, partial(runner.run, start), held)
 
     def _run(
         self,
         decision: Decision,
-        columns: Columns,
         steps: Steps,
         held: Held,
         job: RunKeysAndState,
@@ -347,11 +304,9 @@ class DeclaredRun:
             released = released_states(decision.reading, on_grid, grid, statement, provenance, kept, warmup)
         else:
             raise ReleaseError("this schedule keeps no states: it releases averages.")
-
-        side = partial(curator_of, decision.reading, schedule, columns, held, output.states, output.average)
         outcome = Outcome(statement, released, provenance=provenance, ended="released")
         # Only now: a run that fails before can be taken up again.
-        job.finish(partial(keep_all, outcome, keep, side if self.execution.curator else None))
+        job.finish(partial(keep, outcome))
 
 
 def identity(decision: Decision, start: Array, execution: Execution) -> dict[str, str]:

@@ -21,8 +21,6 @@ from private_mcmc.inference.columns import (
     checked,
     held_rows,
     in_memory,
-    loaded,
-    on_the_host,
     streamed,
 )
 from private_mcmc.inference.decision import Decision
@@ -33,9 +31,7 @@ from private_mcmc.inference.execute import (
     Outcome,
     ReadyRun,
     checked_start,
-    curator_of,
     follow,
-    keep_all,
     released_states,
     run_name,
     trial_streams,
@@ -137,10 +133,7 @@ class PlannedRun:
         size, engine = self.execution.rows_on_device, self.execution.engine
         elsewhere = partial(streamed, rows_on_device=size, layout=self.layout, engine=engine)
         place = in_memory if (size, engine) == (None, None) else elsewhere
-        columns, n = checked(self.declared, args, named, present, place)
-        if self.execution.curator and on_the_host(columns):
-            raise DeclarationError("curator=True: only where all rows are on the device.")
-        return columns, n
+        return checked(self.declared, args, named, present, place)
 
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""
@@ -175,11 +168,10 @@ class PlannedRun:
             with jax.enable_x64(True):
                 jax.eval_shape(jax.vmap(of_row), held.rows)
         try_constraining(plan.reading, 1)
-        return partial(self._run, loaded(columns), held, first)
+        return partial(self._run, held, first)
 
     def _run(
         self,
-        columns: Columns,
         held: Held,
         first: Stage,
         job: RunKeysAndState,
@@ -194,7 +186,6 @@ class PlannedRun:
         held = held.placed(job.streams.start, plan, self.layout)
         history: History = self.bought[1]
         parts: tuple[Statement, ...] = self.bought[0] or plan.before
-        states: list[Array] = []
         stage: Stage | None = first
         while stage is not None:
             if self._stops(history, stage):
@@ -207,8 +198,8 @@ class PlannedRun:
             job.pay(parts[-1])
             if isinstance(stage, PathStage):
                 own = RunKeys(jax.random.fold_in(paths, len(history)), job.provenance)
-                states.append(self._path(stage, held, RunKeysAndState.of(own)))
-                released = state_grid(stage.schedule).round(states[-1])
+                states = self._path(stage, held, RunKeysAndState.of(own))
+                released = state_grid(stage.schedule).round(states)
                 history = (*history, CompletedStage(stage, released))
             else:
                 history = (*history, query(stage, held, plan))
@@ -217,11 +208,7 @@ class PlannedRun:
             stage = plan.policy.next(history)
         keep(replace(reached, ended="released"))
 
-        last = next(reversed(_schedules(history)), None)
-        hidden = np.concatenate(states)[None] if states else None
-        side = partial(curator_of, plan.reading, last, columns, held, hidden)
-        outcome = outcome_of(plan, history, statement, job.provenance.to_dict())
-        keep_all(outcome, keep, side if self.execution.curator else None)
+        keep(outcome_of(plan, history, statement, job.provenance.to_dict()))
 
     def _stops(self, history: History, stage: Stage) -> bool:
         """Whether to buy no more, by what the cheap stages released."""

@@ -32,7 +32,7 @@ from private_mcmc.planning.policy import mark_of
 from private_mcmc.planning.prediction import predict_after
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
-from private_mcmc.release import Curator, ReleasedExpectations, ReleasedStates
+from private_mcmc.release import ReleasedExpectations, ReleasedStates
 from private_mcmc.release.sickness import overshot, sickness
 from private_mcmc.report import Report, json_types, number
 
@@ -173,7 +173,7 @@ def _argument(value: object) -> object:
 
 
 class LastRun:
-    """The last run of a driver; everything here was released or is public, but for ``curator``."""
+    """The last run of a driver; everything here was released or is public."""
 
     _run: DeclaredRun | PlannedRun
     _outcome: Outcome | None = None
@@ -213,13 +213,6 @@ class LastRun:
         if found is None or self._known is None or found.beyond:
             return found
         return replace(found, prediction=found.prediction.scaled_to(self._known.error))
-
-    @property
-    def curator(self) -> Curator:
-        """The curator's side of the last run: hidden states, rows moved into their domain. No statement."""
-        if self._outcome is None or self._outcome.curator is None:
-            raise ReleaseError("nothing was kept for the curator: run a driver made with curator=True.")
-        return self._outcome.curator
 
     def get_samples(self, group_by_chain: bool = False) -> Mapping[str, np.ndarray]:
         """Released draws of every site after warm-up; ``(chains, draws, …)`` with ``group_by_chain``.

@@ -6,7 +6,6 @@ from private_mcmc.kernels.chain import ChainOutput as ChainOutput
 from private_mcmc.kernels.chain import ChainRunner as ChainRunner
 from private_mcmc.kernels.chain import Streams as Streams
 from private_mcmc.kernels.chain import chain_runner as chain_runner
-from private_mcmc.kernels.gradient.clipped import clipped_share as clipped_share
 from private_mcmc.kernels.keys import Generator as Generator
 from private_mcmc.kernels.keys import Provenance as Provenance
 from private_mcmc.kernels.keys import RunKeys as RunKeys

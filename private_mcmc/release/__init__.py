@@ -27,12 +27,9 @@ from private_mcmc.release.noise import (
     state_grid,
 )
 from private_mcmc.release.released import (
-    Curator,
-    CuratorOnly,
     ReleasedExpectations,
     ReleasedStates,
     ReleasedValue,
-    curator_side,
 )
 from private_mcmc.release.sums import Contribution, Family, Sums, SumsPlan, plan_sums
 
@@ -41,8 +38,6 @@ __all__ = [
     "Contribution",
     "Counts",
     "CountsPlan",
-    "Curator",
-    "CuratorOnly",
     "Expectations",
     "ExpectationsPlan",
     "Family",
@@ -59,7 +54,6 @@ __all__ = [
     "StateGrid",
     "Sums",
     "SumsPlan",
-    "curator_side",
     "floored",
     "gaussian_noise",
     "laplace_noise",

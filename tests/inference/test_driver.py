@@ -27,7 +27,6 @@ from tests.examples_of_models import normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 Y = np.linspace(-1, 1, 6)
-KEPT = pmc.Execution(curator=True)
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def test_no_statement_rests_on_a_box_that_the_noise_of_one_step_leaves(release):
 
 
 def shows_nothing(mcmc):
-    for look in ("released", "statement", "curator"):
+    for look in ("released", "statement"):
         with pytest.raises(pmc.ReleaseError):
             getattr(mcmc, look)
     for ask in (mcmc.get_samples, mcmc.to_arviz, mcmc.print_summary, lambda: mcmc.expectation("mu")):
@@ -82,10 +81,10 @@ WRONG = (
 
 @pytest.mark.long
 def test_a_failed_run_leaves_nothing_of_the_run_before():
-    mcmc = driver(execution=KEPT)
+    mcmc = driver()
     for wrong in WRONG:
         mcmc.run(y=Y)
-        assert mcmc.get_samples()["mu"].shape == (2,) and mcmc.curator is not None
+        assert mcmc.get_samples()["mu"].shape == (2,)
         with pytest.raises(pmc.PrivateMCMCError):
             wrong(mcmc)
         assert shows_nothing(mcmc)
@@ -161,30 +160,13 @@ def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
     assert mcmc.get_samples()["mu"].shape == (2,)
 
 
-@pytest.mark.long
-def test_a_result_outlives_the_curators_side(ledger, monkeypatch):
-    """What fails there may quote a row, so only its kind is said."""
-
-    def fails(*_, **__):
-        raise ArithmeticError("0.123 in row 7")
-
-    monkeypatch.setattr(execute, "curator_side", fails)
-    mcmc = driver(ledger, execution=KEPT)
-    with pytest.warns(UserWarning, match="ArithmeticError.*stands") as said:
-        mcmc.run(y=Y)
-    assert "0.123" not in str(said[0].message)
-    assert mcmc.get_samples()["mu"].shape == (2,) and ledger.history("rows")[0].outcome == "released"
-    with pytest.raises(pmc.ReleaseError, match="curator"):
-        _ = mcmc.curator
-
-
 @pytest.mark.slow
 def test_values_raise_and_warn_of_nothing(ledger):
     """NumPy told to raise, JAX told to look for NaNs: neither may tell of a row."""
     wild = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
     with np.errstate(all="raise"), jax.debug_nans(True), warnings.catch_warnings():
         warnings.simplefilter("error")
-        mcmc = driver(ledger, execution=KEPT)
+        mcmc = driver(ledger)
         mcmc.run(y=wild)
     assert np.all(np.isfinite(mcmc.get_samples()["mu"])) and ledger.history("rows")[0].outcome == "released"
 
@@ -194,7 +176,7 @@ def test_values_raise_and_warn_of_nothing(ledger):
 
 @pytest.mark.long
 def test_a_driver_is_not_copied_pickled_or_sent_away():
-    mcmc = driver(execution=KEPT)
+    mcmc = driver()
     doors = (copy.copy, copy.deepcopy, pickle.dumps, lambda m: m.__reduce_ex__(4), lambda m: m.__reduce__())
     for holder in (mcmc, [mcmc], {"a": mcmc}):
         for door in doors[1:3] if holder is not mcmc else doors:
@@ -203,9 +185,6 @@ def test_a_driver_is_not_copied_pickled_or_sent_away():
     with pytest.raises(pmc.ReleaseError, match="driver"):
         pickle.dumps(mcmc.run)
     mcmc.run(y=Y)
-    # Nor is what a side door finds: the curator's side refuses as well.
-    with pytest.raises(pmc.ReleaseError):
-        pickle.dumps(mcmc._outcome)
     assert pickle.loads(pickle.dumps(mcmc.released)).steps == (1, 2)
 
 

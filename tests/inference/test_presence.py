@@ -1,7 +1,6 @@
 """Under zero_out a row may be absent, a hole in its own slot: it adds nothing, and no other row moves."""
 
 import functools
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import get_args
@@ -52,7 +51,6 @@ def driver(kernel, rows=ROWS, adjacency="zero_out", **changes):
         unsafe_seed=True,
         generator="threefry2x32",
         rows_on_device=settings.pop("rows_on_device", None),
-        curator=settings.pop("curator", False),
     )
     return pmc.PrivateMCMC(kernel, rows=rows, execution=execution, **settings)
 
@@ -261,11 +259,3 @@ def test_a_resumed_run_is_on_the_same_holes(monkeypatch, tmp_path):
 
 def interrupted(*arguments):
     raise KeyboardInterrupt
-
-
-@pytest.mark.long
-def test_rows_that_the_domains_moved_are_counted_without_holes():
-    mcmc = driver(SCHEMES["all rows"], curator=True)
-    sizes = np.array([0.5, 5.0, np.nan, 0.5, 7.0, 0.5, 0.5, 0.5])
-    path(mcmc, hole(2), X=sizes[:, None] * np.ones(N) / math.sqrt(N))
-    assert mcmc.curator.moved_rows.unsafe_value() == 2

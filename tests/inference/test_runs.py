@@ -166,18 +166,6 @@ def test_the_fast_generator_is_an_explicit_choice(done, data):
 
 
 @pytest.mark.long
-def test_the_curator_may_ask_how_often_clipping_binds(data):
-    for clip, wanted in ((1e-3, 1.0), (1.0, 0.0)):
-        mcmc = driver(
-            kernel=PrivateULA(logistic, step_size=0.02, clip=clip),
-            num_chains=2,
-            execution=pmc.Execution(curator=True),
-        )
-        mcmc.run(**data)
-        np.testing.assert_array_equal(mcmc.curator.clipped_shares.unsafe_value(), [wanted, wanted])
-
-
-@pytest.mark.long
 def test_nan_checks_of_the_user_raise_nothing(data):
     wild = data | {"X": np.where(np.arange(2 * N).reshape(N, 2) % 3 == 0, np.nan, data["X"])}
     with jax.debug_nans(True), jax.debug_infs(True):

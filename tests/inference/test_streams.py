@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.columns import ArrayColumn
+from private_mcmc.domains.columns import ArrayColumn, HostColumn
 from private_mcmc.inference.columns import Held
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.kernels.partitions import Blocks
@@ -66,12 +66,10 @@ def test_mapped_columns_in_blocks_give_the_same_chain(data, wanted, tmp_path):
 
 
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
-    columns = mapped(data, tmp_path)
     mcmc = pmc.PrivateMCMC(PrivateULA(logistic, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
-                           release="last", num_steps=1, guarantee="run",
-                           execution=pmc.Execution(curator=True))  # fmt: skip
-    with pytest.raises(pmc.DeclarationError, match="curator"):
-        mcmc.run(**columns)
+                           release="last", num_steps=1, guarantee="run")  # fmt: skip
+    columns, _ = mcmc._run.columns((), mapped(data, tmp_path), None)
+    assert all(isinstance(column, HostColumn) for column in columns.values())
 
 
 BATCHES = {

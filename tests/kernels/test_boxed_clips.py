@@ -14,7 +14,7 @@ from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import AnisotropicLangevin, langevin_program
-from private_mcmc.kernels.gradient.clipped import boxed_gradient, clipped_share
+from private_mcmc.kernels.gradient.clipped import boxed_gradient
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import read
 from private_mcmc.schedule import Average, Batch, norm_of_clips
@@ -119,12 +119,6 @@ def test_every_coordinate_of_every_row_is_inside_its_clip_and_rows_that_are_no_n
     wanted = np.clip(plain, -np.array(CLIPS), CLIPS)[present & np.isfinite(plain).all(axis=1)]
     np.testing.assert_allclose(total, np.sqrt(METRIC) * wanted.sum(axis=0), rtol=1e-10, atol=1e-12)
     assert np.nanmax(np.abs(plain[:, 1])) > CLIPS[1]
-
-
-def test_the_share_of_clipped_rows_counts_coordinates():
-    reading = read(model, ROWS, n=2)
-    columns = {"X": np.array([[1.0, 0.0], [0.0, 1.0]]), "y": np.array([1.0, 1.0])}
-    assert clipped_share(reading, schedule(num_rows=2), np.zeros(2), columns, np.ones(2, bool)) == 0.5
 
 
 def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():

@@ -13,6 +13,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.auditing.chains import unconstrained
 from private_mcmc.model import read
 from tests.soundness.oracle import draw_rows, terms
 from tests.soundness.replay import not_standard
@@ -98,11 +99,10 @@ def test_a_clipped_run_makes_the_steps_of_numpyros_density(model, rng):
         guarantee="run",
         n=N,
         progress_bar=False,
-        execution=pmc.Execution(curator=True),
     )
     driver.run(**data)
     assert driver.statement.verify() and driver.statement.epsilon(1e-6) <= 30.0
-    paths = driver.curator.states.unsafe_value()
+    paths = unconstrained(read(model, rows, n=N), driver.released.samples)
     assert paths.shape[:2] == (CHAINS, STEPS)
     assert not not_standard(implied(model, rows, data, paths, CLIP), 1e-6)
     assert not_standard(implied(model, rows, data, paths, np.inf), 1e-6)

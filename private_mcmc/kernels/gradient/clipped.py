@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from private_mcmc.kernels.gradient.affine import (
@@ -28,7 +27,6 @@ from private_mcmc.kernels.gradient.clipping import (
     WeightedGradient,
     Whitening,
     clipped_sum,
-    whitening,
     widened,
 )
 from private_mcmc.model import RowModel
@@ -42,8 +40,6 @@ _BLOCK_ELEMENTS = {"cpu": 2**18}
 _BLOCK_ELEMENTS_ELSEWHERE = 2**24
 # A clip of a coordinate, less the rounding of its product with the root of the metric.
 _INSIDE = 1.0 - 2.0**-45
-# Rows whose gradients are looked at together for the share of them that is clipped.
-_BLOCK = 4096
 
 
 def clipped_gradient(
@@ -165,30 +161,3 @@ def weighted_gradient(model: RowModel, whitening: Whitening, clip: Clip) -> Weig
         return rows._replace(weights=weights)
 
     return WeightedGradient(prepare, clipped.total)
-
-
-def clipped_share(
-    model: RowModel, schedule: Schedule, theta: ArrayLike, columns: Columns, present: ArrayLike
-) -> float:
-    """Share of the present rows whose gradient at ``θ`` is clipped.
-
-    **No privacy statement covers it.** ``theta`` has shape ``(p,)``; columns are in their domains.
-    """
-    change = whitening(schedule.preconditioner, model.dim)
-    of_row = _row_gradient(model, change)
-
-    @jax.jit
-    def share(theta: jax.Array, columns: Columns, present: jax.Array) -> jax.Array:
-        u = change.from_parameter(theta)
-
-        def binds(row: Columns) -> jax.Array:
-            gradient = of_row(u, row)
-            if schedule.clips is not None:
-                return jnp.any(jnp.abs(gradient) > change.pull_back(jnp.asarray(schedule.clips)))
-            return jnp.asarray(jnp.linalg.norm(gradient) > schedule.clip)
-
-        bound = jax.lax.map(binds, columns, batch_size=_BLOCK)
-        return jnp.sum(bound & present) / jnp.maximum(jnp.sum(present), 1)
-
-    with jax.enable_x64(True):
-        return float(share(jnp.asarray(theta), columns, jnp.asarray(present)))
