@@ -77,7 +77,7 @@ def history(
     with _errors(as_json):
         ledger = open_ledger(path, key)
         if csv:
-            echo(ledger.export("csv"), nl=False)
+            echo(ledger.export(), nl=False)
             return
         state, charges = ledger.state(), ledger.history(dataset)
         page = Report("Charges", (charges_table(state, charges),))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -155,17 +154,6 @@ def report(state: LedgerState, dataset: str | None = None, *, charges: bool = Tr
     if charges and state.reservations:
         blocks += [Heading("Charges"), charges_table(state, state.reservations.values())]
     return Report("What has been spent, and what is left", tuple(blocks))
-
-
-def export_json(state: LedgerState) -> str:
-    """Balances and charges."""
-    return json.dumps(
-        {
-            "datasets": [state.balance(dataset).to_dict() for dataset in state.datasets.values()],
-            "charges": [record(state, reservation) for reservation in state.reservations.values()],
-        },
-        indent=2,
-    )
 
 
 def export_csv(state: LedgerState) -> str:

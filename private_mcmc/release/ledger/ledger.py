@@ -8,8 +8,8 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
-from typing import Literal
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import (
@@ -22,7 +22,6 @@ from private_mcmc.errors import (
 from private_mcmc.records import as_seen
 from private_mcmc.release.ledger.export import (
     export_csv,
-    export_json,
     recheck,
     recheck_budgets,
     refusal,
@@ -181,26 +180,11 @@ class Ledger:
             BudgetExceeded: if too little is left; the message says what would fit.
             LedgerError: for another adjacency or unit, other data than before, or any trouble with the file.
         """
-        if not statement.verify():
-            raise ReleaseError(
-                "the statement does not follow from its own constants; nothing is charged for it."
-            )
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             kept = state.dataset(dataset)
-            if statement.adjacency != kept.adjacency:
-                raise LedgerError(
-                    f"{dataset!r} is kept under {kept.adjacency!r}; a statement under "
-                    f"{statement.adjacency!r} never composes with it."
-                )
-            unit = None if statement.unit is None else statement.unit.name
-            if unit != kept.unit:
-                raise LedgerError(
-                    f"{dataset!r} is kept for {_whom(kept.unit)}; a statement for {_whom(unit)} never "
-                    "composes with it. Declare the data set with unit=…, the column of identifiers."
-                )
+            cost = _cost(kept, statement)
             self._recognise(transaction, state, kept, data)
-            cost = kept.filter.cost(statement)
             if not cost <= state.room(kept):
                 raise BudgetExceeded(refusal(state, kept, cost))
             identity = uuid.uuid4().hex
@@ -228,20 +212,13 @@ class Ledger:
             BudgetExceeded: for more than is left of what was set aside.
             LedgerError: if the reservation is settled or not for stages, or for any trouble with the file.
         """
-        if not statement.verify():
-            raise ReleaseError(
-                "the stage's statement does not follow from its constants; nothing is charged."
-            )
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             current = state.reservations.get(reservation.identity)
             if current is None or current.outcome != "reserved" or not current.staged:
                 raise LedgerError(f"{self.path}: this reservation is not open for stages.")
             kept = state.dataset(current.dataset)
-            unit = None if statement.unit is None else statement.unit.name
-            if (statement.adjacency, unit) != (kept.adjacency, kept.unit):
-                raise LedgerError(f"{self.path}: the stage is stated for another adjacency or unit.")
-            cost = kept.filter.cost(statement)
+            cost = _cost(kept, statement)
             if not cost <= current.cost - current.charged:
                 raise BudgetExceeded(
                     f"the stage costs {kept.filter.describe(cost)}, and of what was set aside "
@@ -379,11 +356,9 @@ class Ledger:
             state.dataset(dataset)
         return tuple(r for r in state.reservations.values() if dataset in (None, r.dataset))
 
-    def export(self, form: Literal["json", "csv"] = "json") -> str:
-        """Balances and charges (``json``) or a table of charges (``csv``), without fingerprints of data."""
-        if form not in ("json", "csv"):
-            raise DeclarationError(f"form={form!r}: 'json' or 'csv'.")
-        return export_json(self.state()) if form == "json" else export_csv(self.state())
+    def export(self) -> str:
+        """All charges as CSV, without fingerprints of data."""
+        return export_csv(self.state())
 
     def report(self) -> Report:
         """What was spent on every data set and what is left, and every charge."""
@@ -426,6 +401,24 @@ class Ledger:
                 f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
                 "new data set; people in both are charged in both."
             )
+
+
+def _cost(kept: DataSet, statement: Statement) -> Fraction:
+    """What a statement costs a data set whose relation and unit are its own, and which it is verified to."""
+    if not statement.verify():
+        raise ReleaseError("the statement does not follow from its own constants; nothing is charged for it.")
+    if statement.adjacency != kept.adjacency:
+        raise LedgerError(
+            f"{kept.name!r} is kept under {kept.adjacency!r}; a statement under {statement.adjacency!r} "
+            "never composes with it."
+        )
+    unit = None if statement.unit is None else statement.unit.name
+    if unit != kept.unit:
+        raise LedgerError(
+            f"{kept.name!r} is kept for {_whom(kept.unit)}; a statement for {_whom(unit)} never composes "
+            "with it. Declare the data set with unit=…, the column of identifiers."
+        )
+    return kept.filter.cost(statement)
 
 
 def _check_name(name: str, known: Iterable[str]) -> None:
