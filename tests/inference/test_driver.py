@@ -279,23 +279,6 @@ def test_a_model_of_numpyros_own_in_another_thread_is_noticed():
     assert read(normal_mean, ROWS, n=6).names == ("mu",)
 
 
-@pytest.mark.long
-def test_preflights_and_first_runs_in_threads_are_those_alone(eager_switching):
-    target = pmc.Target(9.0, 1e-6)
-    reports = together(3, lambda _: pmc.preflight(normal_mean, ROWS, target, n=6))
-    alone = pmc.preflight(normal_mean, ROWS, target, n=6)
-    assert [getattr(report, "verdict", report) for report in reports] == [alone.verdict] * 3
-
-    def seeded():
-        mcmc = driver(execution=pmc.Execution(unsafe_seed=True, generator="threefry2x32"))
-        mcmc.run(y=Y, rng_key=3)
-        return mcmc.get_samples()["mu"]
-
-    wanted = seeded()
-    for found in together(3, lambda _: seeded()):
-        np.testing.assert_array_equal(found, wanted)
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize("attempt", range(3))
 def test_threads_that_share_a_driver_lose_no_charged_result(eager_switching, ledger, attempt):

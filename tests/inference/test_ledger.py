@@ -50,17 +50,6 @@ def test_a_run_is_recorded_with_its_statement(ledger, data):
     assert float(entry.cost) == pytest.approx(mcmc.statement.gdp**2, rel=1e-9)
 
 
-@pytest.mark.long
-def test_the_budget_ends(ledger, data):
-    runs = 0
-    with pytest.raises(pmc.BudgetExceeded):
-        while True:
-            driver(ledger).run(**data)
-            runs += 1
-    budget = pmc.accounting.gdp.budget(10.0, 1e-5)
-    assert runs == int(budget**2 / driver(ledger).decide(N).statement.gdp ** 2)
-
-
 @pytest.mark.slow
 def test_a_run_that_fails_stays_charged(ledger, data, monkeypatch):
     def breaks(*args, **kwargs):
@@ -90,8 +79,3 @@ def test_a_plan_is_charged_as_a_whole(ledger, data):
     mcmc.run(**data)
     (entry,) = ledger.history("people")
     assert float(entry.cost) == pytest.approx(plan.statement.gdp**2, rel=1e-9)
-
-
-def test_a_ledger_without_a_data_set_is_refused(ledger):
-    with pytest.raises(pmc.DeclarationError, match="dataset"):
-        driver(ledger, dataset=None)

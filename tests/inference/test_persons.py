@@ -233,11 +233,6 @@ def test_more_persons_than_declared_are_refused_before_the_charge(adjacency, tmp
     assert "12" not in str(refused.value) and not books.history()
 
 
-def test_ungrouped_persons_are_the_same_persons():
-    grouped = ROWS.grouped(people(), 20)
-    assert persons_of(ROWS.grouped(ungrouped(grouped, "who"), 20)) == persons_of(grouped)
-
-
 # The model of a person.
 
 
@@ -471,16 +466,6 @@ def test_columns_that_do_not_go_with_persons_are_refused(tmp_path):
     on_disk = np.memmap(tmp_path / "X.bin", float, "w+", shape=(40, 2))
     with pytest.raises(pmc.NotYetSupported, match="grouped over the whole data set"):
         driver().run(**{**rows, "X": on_disk})
-
-
-def test_declarations_survive_files(tmp_path):
-    path = tmp_path / "rows.toml"
-    path.write_text('X = {ball = {radius = 1.0, dim = 2}}\ny = "binary"\nwho = {person = {at_most = 3}}\n')
-    assert pmc.Rows.from_toml(path) == ROWS == pmc.Rows.from_dict(ROWS.to_dict())
-    assert ROWS.fingerprint != ROWS.single.fingerprint
-    path.write_text('y = "binary"\nwho = "person"\n')
-    with pytest.raises(pmc.DeclarationError):
-        pmc.Rows.from_toml(path)
 
 
 @pytest.mark.long

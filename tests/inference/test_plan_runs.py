@@ -137,17 +137,6 @@ def test_what_was_bought_outlives_a_stage_that_fails(planned, people, tmp_path):
     assert mcmc.history == () and mcmc.statement.parts == ()
 
 
-def test_a_plan_is_not_saved(planned, tmp_path):
-    saved = pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run"))
-    with pytest.raises(pmc.DeclarationError, match="not saved"):
-        pmc.PrivateMCMC.from_plan(planned, bookkeeping=saved)
-    mcmc = pmc.PrivateMCMC.from_plan(planned)
-    with pytest.raises(pmc.ReleaseError, match="checkpoint="):
-        mcmc.resume()
-    with pytest.raises(pmc.DeclarationError, match="decided when it was made"):
-        mcmc.decide()
-
-
 @pytest.mark.slow
 def test_two_paths_use_different_noise(planned, people):
     mcmc = run(planned, people, path("one"), path("two"))

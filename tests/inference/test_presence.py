@@ -107,15 +107,6 @@ def test_flags_are_true_or_one_and_anything_else_is_a_hole():
     np.testing.assert_array_equal(path(mcmc, EVERYBODY), path(mcmc))
 
 
-@pytest.mark.long
-def test_flags_may_be_streamed_and_columns_need_not_be():
-    flags = hole(4).astype(float)
-    column = ArrayColumn(flags.shape, flags.dtype, flags)
-    np.testing.assert_array_equal(
-        path(driver(SCHEMES["all rows"]), column), path(compiled("all rows", 3), hole(4))
-    )
-
-
 ACCEPTED = {
     ("all rows", "replace_one"), ("all rows", "add_remove"), ("all rows", "zero_out"),
     ("poisson", "replace_one"), ("poisson", "add_remove"), ("poisson", "zero_out"),

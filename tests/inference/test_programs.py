@@ -2,8 +2,6 @@
 
 import logging
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -120,14 +118,6 @@ for seed in range(50):
 assert seen[-1][0] < seen[2][0] + 400, seen
 assert seen[-1][1] < seen[2][1] + 60, seen
 """
-
-
-@pytest.mark.long
-def test_memory_and_mappings_of_fifty_fits_in_one_process_are_flat_after_the_third():
-    if programs.mappings() is None:
-        pytest.skip("the system does not say how many mappings there are")
-    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_commands_keep_programs_in_a_folder_that_is_their_users_alone(tmp_path, monkeypatch):

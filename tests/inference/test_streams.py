@@ -199,17 +199,6 @@ def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
         draws(columns, execution=replace(SEEDED, devices=1))
 
 
-@pytest.mark.slow
-def test_large_batches_are_not_streamed(data):
-    with pytest.raises(pmc.NotYetSupported, match="share"):
-        draws(
-            data,
-            PrivateSGLD(logistic, 0.02, 1.0, rate=0.5),
-            release="last",
-            execution=replace(SEEDED, rows_on_device=10),
-        )
-
-
 def test_blocks_have_one_shape_and_hold_every_row_once():
     values = np.arange(23.0)
     blocks = list(Blocks({"y": ArrayColumn(values.shape, values.dtype, values)}, 5))
