@@ -39,24 +39,54 @@ HostColumns = dict[str, HostColumn]
 _BLOCK_BYTES = 2**26
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a run wants its rows: on the devices of ``layout``, in blocks of so many, or at an engine.
+
+    ``whole``: those of files are read into memory, unless blocks or an engine are asked for.
+    """
+
+    layout: Layout = ONE_DEVICE
+    rows_on_device: int | None = None
+    engine: Engine | None = None
+    whole: bool = False
+
+    def put(self, data: Mapping[str, object]) -> dict[str, object]:
+        """The columns as they came, or all of them on the host where one of them asks to stay there."""
+        asked = self.rows_on_device is not None or self.engine is not None
+        if self.whole and not asked:
+            return {
+                name: host_column(name, column).loaded() if on_host(column) else column
+                for name, column in data.items()
+            }
+        if not asked and not any(on_host(column) for column in data.values()):
+            return dict(data)
+        if self.layout.mesh is not None:
+            raise DeclarationError(
+                "devices=: rows are shared by devices, streamed to one, or held by an engine: load the "
+                "columns (np.asarray) for the first."
+            )
+        return {name: host_column(name, column) for name, column in data.items()}
+
+
 def checked(
     declared: Declaration | Plan,
     args: tuple[object, ...],
     named: Mapping[str, object],
     present: object,
-    placed: Callable[[Mapping[str, object]], dict[str, object]],
+    place: Place,
 ) -> tuple[Columns | HostColumns, int]:
-    """The columns where they are ``placed`` (all on the host, or none), checked, and their public number."""
+    """The columns at their place (all on the host, or none), checked, and their public number."""
     rows, target = declared.rows, declared.target
     data = bind_columns(declared.model, args, named, rows)
     if isinstance(declared, Declaration):
         _refuse_private_arguments(declared.kernel.model_args, data)
     if rows.unit is not None:
-        return _persons(rows, data, declared.n, present is not None, placed)
+        return _persons(rows, data, declared.n, present is not None, place)
     if present is not None:
         # The flags of the slots lie with the other columns.
         data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
-    data = placed(data)
+    data = place.put(data)
     shapes = {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
     n = number_of_rows(rows, shapes, target, declared.n)
     columns = checked_columns(rows, shapes, target, n)
@@ -79,7 +109,7 @@ def _persons(
     data: Mapping[str, object],
     n: int | None,
     flags: bool,
-    placed: Callable[[Mapping[str, object]], dict[str, object]],
+    place: Place,
 ) -> tuple[Columns, int]:
     """Rows grouped into ``n`` persons, whose number the data do not tell: one may have no rows."""
     if n is None:
@@ -87,7 +117,7 @@ def _persons(
     if flags:
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
     unit = "" if rows.unit is None else rows.unit.name
-    ours = placed({name: column for name, column in data.items() if name != unit})
+    ours = place.put({name: column for name, column in data.items() if name != unit})
     if on_the_host(ours):
         raise NotYetSupported(
             "persons with several rows are grouped over the whole data set, in memory: load "
@@ -100,11 +130,6 @@ def _persons(
 def on_the_host(columns: Mapping[str, object]) -> HostColumns:
     """The columns that stay outside the device's memory: all of them, or none."""
     return {name: column for name, column in columns.items() if isinstance(column, HostColumn)}
-
-
-def loaded(columns: Columns | HostColumns) -> Columns:
-    """The columns that are arrays: all of them, or none."""
-    return {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
 
 
 def bind_columns(
@@ -184,13 +209,14 @@ class Held:
     rows: dict[str, jax.Array] = field(default_factory=dict)
     present: jax.Array = field(default_factory=lambda: jnp.zeros(0, dtype=bool))
     partitions: tuple[Partition, ...] = ()
+    layout: Layout = ONE_DEVICE
 
     @property
     def given(self) -> tuple[Any, Any]:
         """What a runner of chains takes."""
         return (self.partitions, None) if self.partitions else (self.rows, self.present)
 
-    def placed(self, key: jax.Array, declared: Declaration | Plan, layout: Layout) -> Held:
+    def placed(self, key: jax.Array, declared: Declaration | Plan) -> Held:
         """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
 
         **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own
@@ -200,31 +226,26 @@ class Held:
         in that of identifiers.
         """
         moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
-        if not moves or self.partitions or layout.mesh is not None:
+        if not moves or self.partitions or self.layout.mesh is not None:
             return self
         with jax.enable_x64(True):
             rows, present = _permuted(key, self.rows, self.present)
         return replace(self, rows=rows, present=present)
 
 
-def held_rows(
-    rows: Rows,
-    columns: Columns | HostColumns,
-    n: int,
-    layout: Layout = ONE_DEVICE,
-    rows_on_device: int | None = None,
-    engine: Engine | None = None,
-) -> Held:
-    """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on ``layout``'s devices.
+def held_rows(rows: Rows, columns: Columns | HostColumns, n: int, place: Place | None = None) -> Held:
+    """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on a layout's devices.
 
-    There they are padded to ``layout.slots(n)``. Without a column of presence all are present. Holes are
+    There they are padded to the layout's slots. Without a column of presence all are present. Holes are
     zeros before anything else sees them. Over several devices each gets its share, and none ever holds all.
     """
-    host, arrays = on_the_host(columns), loaded(columns)
-    if host and engine is not None:
-        return Held(partitions=engine.partitions(host, n))
+    place = place or Place()
+    host, layout = on_the_host(columns), place.layout
+    if host and place.engine is not None:
+        return Held(partitions=place.engine.partitions(host, n))
     if host:
-        return Held(partitions=(blocks_of(host, rows_on_device, n),))
+        return Held(partitions=(blocks_of(host, place.rows_on_device, n),))
+    arrays = {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
     count = len(next(iter(arrays.values())))
     slots = layout.slots(n)
     flags = arrays.get(PRESENT, np.ones(count, dtype=bool))
@@ -238,7 +259,8 @@ def held_rows(
 
             spread = partial(jax.device_put, device=by_row)
 
-        return Held(_projection(rows)({name: spread(value) for name, value in filled.items()}), spread(there))
+        held = _projection(rows)({name: spread(value) for name, value in filled.items()})
+        return Held(held, spread(there), layout=layout)
 
 
 @jax.jit
@@ -254,28 +276,6 @@ def _projection(rows: Rows) -> Callable[[Mapping[str, jax.Array]], dict[str, jax
     """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
     compiled: Callable[..., dict[str, jax.Array]] = jax.jit(rows.project)
     return compiled
-
-
-def streamed(
-    data: Mapping[str, object], rows_on_device: int | None, layout: Layout, engine: Engine | None = None
-) -> dict[str, object]:
-    """The columns as they came, or all of them on the host where one of them asks to stay there."""
-    if rows_on_device is None and engine is None and not any(on_host(column) for column in data.values()):
-        return dict(data)
-    if layout.mesh is not None:
-        raise DeclarationError(
-            "devices=: rows are shared by devices, streamed to one, or held by an engine: load the columns "
-            "(np.asarray) for the first."
-        )
-    return {name: host_column(name, column) for name, column in data.items()}
-
-
-def in_memory(data: Mapping[str, object]) -> dict[str, object]:
-    """The columns, those of files read whole: for runs that need all rows at once."""
-    return {
-        name: host_column(name, column).loaded() if on_host(column) else column
-        for name, column in data.items()
-    }
 
 
 def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Blocks:

@@ -29,14 +29,14 @@ from private_mcmc.inference.columns import (
     Columns,
     Held,
     HostColumns,
+    Place,
     checked,
     held_rows,
-    streamed,
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
 from private_mcmc.kernels import Generator, Streams, public_key
 from private_mcmc.kernels.chain import ChainOutput
-from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
+from private_mcmc.kernels.devices import ChainMethod, Devices
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.model import RowModel
@@ -216,9 +216,9 @@ class DeclaredRun:
     _decided: dict[int, Decision] = field(default_factory=dict)
 
     @property
-    def layout(self) -> Layout:
-        """The devices of the declaration."""
-        return self.declared.layout
+    def place(self) -> Place:
+        """Where the rows lie: on the devices of the declaration, or elsewhere."""
+        return Place(self.declared.layout, self.execution.rows_on_device, self.execution.engine)
 
     @property
     def never_saved(self) -> str | None:
@@ -234,9 +234,7 @@ class DeclaredRun:
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
     ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, on the host where they are streamed, and their public number of rows."""
-        size, engine = self.execution.rows_on_device, self.execution.engine
-        place = partial(streamed, rows_on_device=size, layout=self.layout, engine=engine)
-        return checked(self.declared, args, named, present, place)
+        return checked(self.declared, args, named, present, self.place)
 
     def decide(self, n: int | None = None) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""
@@ -268,11 +266,10 @@ class DeclaredRun:
         decision = self.decide(n)
         schedule, streams = decision.schedule, trial_streams(generator)
         start = checked_start(self.execution.init_params, schedule)
-        size, engine = self.execution.rows_on_device, self.execution.engine
-        held = held_rows(decision.reading.rows, columns, n, self.layout, size, engine)
+        held = held_rows(decision.reading.rows, columns, n, self.place)
         runner = decision.partitioned_runner if held.partitions else decision.runner
         runner.try_out(start, *held.given, streams)
-        held.placed(streams.start, self.declared, self.layout)
+        held.placed(streams.start, self.declared)
         if decision.expectations is None:
             try_constraining(decision.reading, schedule.num_chains)
         return partial(self._run, decision, partial(runner.run, start), held)
@@ -287,7 +284,7 @@ class DeclaredRun:
     ) -> None:
         """Run the decided schedule once and release what was declared."""
         schedule, expectations = decision.schedule, decision.expectations
-        held = held.placed(job.streams.start, self.declared, self.layout)
+        held = held.placed(job.streams.start, self.declared)
         output = follow(partial(steps, *held.given), schedule, job, self.execution)
         statement = marked(decision.statement.of(run_name()), job.provenance)
         provenance = job.provenance.to_dict()

@@ -18,10 +18,9 @@ from private_mcmc.inference.columns import (
     Columns,
     Held,
     HostColumns,
+    Place,
     checked,
     held_rows,
-    in_memory,
-    streamed,
 )
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.execute import (
@@ -39,7 +38,7 @@ from private_mcmc.inference.execute import (
 )
 from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
 from private_mcmc.kernels.chain import path_runner
-from private_mcmc.kernels.devices import Layout, layout, spread
+from private_mcmc.kernels.devices import layout, spread
 from private_mcmc.kernels.partitions import Question, partitioned_runner, summed
 from private_mcmc.planning import (
     CompletedStage,
@@ -122,18 +121,17 @@ class PlannedRun:
             raise DeclarationError("init_params=: a plan chooses where its paths start.")
 
     @cached_property
-    def layout(self) -> Layout:
-        """Rows over the devices that were given."""
-        return layout("vectorized", self.execution.devices)
+    def place(self) -> Place:
+        """Rows over the devices that were given, or elsewhere."""
+        given = self.execution
+        over = layout("vectorized", given.devices)
+        return Place(over, given.rows_on_device, given.engine, whole=True)
 
     def columns(
         self, args: tuple[object, ...], named: Mapping[str, object], present: object
     ) -> tuple[Columns | HostColumns, int]:
         """The checked columns, those of files read whole unless blocks of rows are asked for."""
-        size, engine = self.execution.rows_on_device, self.execution.engine
-        elsewhere = partial(streamed, rows_on_device=size, layout=self.layout, engine=engine)
-        place = in_memory if (size, engine) == (None, None) else elsewhere
-        return checked(self.declared, args, named, present, place)
+        return checked(self.declared, args, named, present, self.place)
 
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""
@@ -156,12 +154,11 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        size, engine = self.execution.rows_on_device, self.execution.engine
-        held = held_rows(plan.reading.rows, columns, n, self.layout, size, engine)
-        held.placed(trial_streams(generator).start, plan, self.layout)
+        held = held_rows(plan.reading.rows, columns, n, self.place)
+        held.placed(trial_streams(generator).start, plan)
         if isinstance(first, PathStage):
             start = checked_start(first.start, first.schedule)
-            runner, given = _runner(plan, first, held, self.layout)
+            runner, given = _runner(plan, first, held)
             runner.try_out(start, *given, trial_streams(generator))
         elif not held.partitions:
             of_row = first.vectors if isinstance(first, MomentsStage) else first.cell
@@ -183,7 +180,7 @@ class PlannedRun:
         beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
         """
         plan, paths = self.declared, job.streams.steps
-        held = held.placed(job.streams.start, plan, self.layout)
+        held = held.placed(job.streams.start, plan)
         history: History = self.bought[1]
         parts: tuple[Statement, ...] = self.bought[0] or plan.before
         stage: Stage | None = first
@@ -217,7 +214,7 @@ class PlannedRun:
 
     def _path(self, stage: PathStage, held: Held, job: RunKeysAndState) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``."""
-        runner, given = _runner(self.declared, stage, held, self.layout)
+        runner, given = _runner(self.declared, stage, held)
         steps = partial(runner.run, checked_start(stage.start, stage.schedule), *given)
         output = follow(steps, stage.schedule, job, self.execution, stage.name)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
@@ -236,7 +233,7 @@ def _admitted(
     return parts, plan.statement_of(parts)
 
 
-def _runner(plan: Plan, stage: PathStage, held: Held, layout: Layout) -> tuple[ChainRunner, tuple[Any, Any]]:
+def _runner(plan: Plan, stage: PathStage, held: Held) -> tuple[ChainRunner, tuple[Any, Any]]:
     """What runs a path, and the rows that it takes, with the columns that the path computes of each."""
     if (stage.schedule.num_rows, stage.schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
@@ -249,9 +246,9 @@ def _runner(plan: Plan, stage: PathStage, held: Held, layout: Layout) -> tuple[C
 
         return partitioned_runner(langevin_program(reading, schedule), schedule, mapped), held.given
     given = with_derived(stage, held.rows), held.present
-    if layout.mesh is None:
+    if held.layout.mesh is None:
         return path_runner(reading, schedule), given
-    return chain_runner(spread(langevin_program(reading, schedule), layout, schedule), schedule), given
+    return chain_runner(spread(langevin_program(reading, schedule), held.layout, schedule), schedule), given
 
 
 def _schedules(history: History) -> list[Schedule]:

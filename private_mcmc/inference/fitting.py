@@ -36,7 +36,7 @@ from private_mcmc.errors import (
     warn_of_what_was_paid,
 )
 from private_mcmc.inference.bookkeeping import Bookkeeping
-from private_mcmc.inference.columns import checked, checked_columns, in_memory
+from private_mcmc.inference.columns import Place, checked, checked_columns
 from private_mcmc.inference.driver import PrivateMCMC, stopping
 from private_mcmc.inference.execute import Execution, Outcome
 from private_mcmc.inference.execute_plan import Look, PlannedRun
@@ -109,7 +109,7 @@ class Planned:
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
-        checked(self.plan, (), given, self.columns.get(PRESENT), in_memory)
+        checked(self.plan, (), given, self.columns.get(PRESENT), Place(whole=True))
         if ledger is None or dataset is None:
             return self._bought(books, progress_bar, keep, look)
         words = self.asked.formula or "a model of one's own"

@@ -56,8 +56,6 @@ class PreflightReport:
         advice: computed changes that would certify the target.
         run: the statement of the run by the given schedule, if one was given.
         unit: who is protected where that is a person with several rows, each of whom counts as a row above.
-        unclipped: where clipping binds and what it leaves is not certified: the certificate at the target of
-            the model's own posterior, if there is one.
         estimate: about what one exact draw reveals on synthetic data, which certifies nothing; ``None`` where
             the posterior is private, and where ``reasons`` say why there is none.
 
@@ -84,7 +82,6 @@ class PreflightReport:
     advice: tuple[Advice, ...]
     run: RunPart | None
     unit: Unit | None = None
-    unclipped: Statement | None = None
     estimate: Estimate | None = None
 
     @property
@@ -96,26 +93,24 @@ class PreflightReport:
 
     def to_dict(self) -> Record:
         """Plain JSON types; infinities as ``"inf"``."""
-        run = None
-        if self.run is not None:
-            statement = None if self.run.statement is None else self.run.statement.to_dict()
-            run = vars(self.run) | {"statement": statement}
-        parts = {
-            name: None if part is None else part.to_dict()
-            for name, part in vars(self).items()
-            if name in ("refutation", "unclipped", "estimate")
+
+        def record(part: object) -> object:
+            return part.to_dict() if hasattr(part, "to_dict") else part
+
+        run = None if self.run is None else vars(self.run) | {"statement": record(self.run.statement)}
+        fields = {
+            name: record(value) for name, value in vars(self).items() if name not in ("model_name", "unit")
         }
-        fields = {name: value for name, value in vars(self).items() if name not in ("model_name", "unit")}
         fields |= {
             "model": self.model_name,
             "epsilon": self.epsilon,
             "delta": self.target.delta,
             "target": vars(self.target) | ({} if self.unit is None else {"unit": vars(self.unit)}),
-            "certificates": [statement.to_dict() for statement in self.certificates],
+            "certificates": [record(statement) for statement in self.certificates],
             "advice": [vars(advice) for advice in self.advice],
             "run": run,
         }
-        result: Record = json_types(fields | parts)
+        result: Record = json_types(fields)
         return result
 
     @property
@@ -289,24 +284,11 @@ TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "u
 def verdicts(found: PreflightReport) -> list[Block]:
     """The answer; what is known of the run comes first where it differs from that of the posterior."""
     if found.run is None or not (found.run.meets and found.verdict != "private"):
-        return [Verdict(found.verdict, _line(found), TONES[found.verdict], found.reasons), *_own(found)]
+        return [Verdict(found.verdict, _line(found), TONES[found.verdict], found.reasons)]
     words = found.run.text[0].upper() + found.run.text[1:] + "."
     ran = Verdict("the run is private", words, "good")
     alone = Verdict(f"the posterior alone: {found.verdict}", _line(found), "unsure", found.reasons)
-    return [ran, *(_own(found) or (alone,))]
-
-
-def _own(found: PreflightReport) -> list[Block]:
-    """The posterior without clipping, where that is private and what clipping leaves is not known."""
-    if found.unclipped is None:
-        return []
-    epsilon = at_most(found.unclipped.epsilon(found.target.delta))
-    words = (
-        f"One exact draw from the posterior that the model states has ε = {epsilon} at "
-        f"δ = {at_most(found.target.delta)}, by {found.unclipped.argument.theorem}."
-    )
-    clipped = "Whether what clipping leaves of it is private is not decided."
-    return [Verdict("the posterior, unclipped: private", words, "good", (clipped,))]
+    return [ran, alone]
 
 
 def _line(found: PreflightReport) -> str:

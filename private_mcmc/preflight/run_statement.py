@@ -48,7 +48,6 @@ def run_part(
     verdict: VerdictWord,
     refutation: Refutation | None,
     subject: Subject,
-    unclipped: Statement | None = None,
 ) -> RunPart:
     """The run's own statement; a private posterior does not make a finite run private, nor the reverse.
 
@@ -65,8 +64,6 @@ def run_part(
     fine = meets(statement, target)
     distance = _distance(refutation, statement) if verdict == "not private" else None
     text = _words(statement, target, verdict, fine, subject)
-    if unclipped is not None and not fine:
-        text = "the posterior without clipping is private, " + text.replace(" either", "")
     if distance is not None:
         text += (
             f"; for one of two adjacent data sets its last state is more than {at_least(distance)} in total "

@@ -126,25 +126,17 @@ def examine(
 
     proved = certificates(row_model, known, n=n, temper=temper, target=target)
     private = bool(proved) and meets(proved[0], target)
-    searched = Search(None)
+    searched, estimated = Search(None), None
     if not private and known.subject != "no posterior":
         binding = clip if known.subject == "Huberised posterior" else None
         # Persons with one row each are persons: what refutes the posterior of rows refutes theirs.
         single = row_model if row_model.each is None else row_model.each
         searched = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
-    refutation = searched.refutation
-    verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
-    estimated: Estimate | str | None = None
-    if not private and known.subject != "no posterior":
-        binding = clip if known.subject == "Huberised posterior" else None
         estimated = estimate(row_model, n=n, temper=temper, target=target, clip=binding, metric=metric)
-    unclipped = None
-    if verdict == "unknown" and known.subject == "Huberised posterior":
-        free = certificates(row_model, constants(row_model, None), n=n, temper=temper, target=target)
-        unclipped = free[0] if free and meets(free[0], target) else None
-    run = None
+    refutation, run = searched.refutation, None
+    verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
     if schedule is not None:
-        run = run_part(row_model, schedule, target, verdict, refutation, known.subject, unclipped)
+        run = run_part(row_model, schedule, target, verdict, refutation, known.subject)
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
@@ -159,7 +151,6 @@ def examine(
             *_estimated(estimated),
             *remarks_on_delta(target.delta, n),
         ),
-        unclipped=unclipped,
         target=target,
         n=n,
         temper=temper,

@@ -6,7 +6,6 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.preflight import preflight
 from private_mcmc.schedule import Average, Schedule
@@ -36,20 +35,6 @@ def test_a_private_run_stands_before_a_posterior_that_is_not() -> None:
     assert "not private" in second.word
     alone = preflight(mean, Rows(y=Box(-9, 9)), TARGET, n=N).report.blocks[0]
     assert (alone.word, alone.tone) == ("not private", "bad")
-
-
-@pytest.mark.long
-def test_price_by_length_is_that_of_the_accountant() -> None:
-    schedule = Schedule(
-        adjacency="replace_one", num_rows=50, dim=3, step_size=0.01, num_steps=40, clip=1.0, temper=0.1
-    )
-    report = preflight(small.logistic, small.LOGISTIC_ROWS, TARGET, n=50, schedule=schedule)
-    by_steps = dict((steps, (path, last)) for steps, path, last in report.run.by_steps)
-    path, last = by_steps[40]
-    assert path == accounting.langevin_statement(schedule).epsilon(1e-6)
-    assert last <= path
-    assert len(by_steps) > 5
-    assert "Privacy against the number of steps" in report.to_html()
 
 
 @pytest.mark.slow
