@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import Score
 
 _MOST_SQUARED = 40
-_NEWTON_STEPS = 25
 
 
 def linear(first: FloatArray, second: FloatArray) -> Score:
@@ -33,18 +34,13 @@ def logistic(first: FloatArray, second: FloatArray) -> Score:
 
     inputs = np.concatenate([features(first), features(second)])
     labels = np.concatenate([np.zeros(len(first)), np.ones(len(second))])
-    weights = np.zeros(inputs.shape[1])
-    ridge = 1e-3 * np.eye(len(weights))
-    for _ in range(_NEWTON_STEPS):
-        # Damped weights keep the Newton matrix from vanishing on separable data.
-        probability = 1 / (1 + np.exp(-np.clip(inputs @ weights, -30, 30)))
-        curvature = np.maximum(probability * (1 - probability), 1e-6)
-        gradient = inputs.T @ (labels - probability) - ridge @ weights
-        step = np.linalg.solve((inputs * curvature[:, None]).T @ inputs + ridge, gradient)
-        length = float(np.linalg.norm(step))
-        weights = weights + step * min(1.0, 5.0 / max(length, 1e-300))
-        if length < 1e-6:
-            break
+
+    def loss(weights: FloatArray) -> tuple[float, FloatArray]:
+        predictor = inputs @ weights
+        value = np.logaddexp(0.0, predictor).sum() - labels @ predictor + 5e-4 * weights @ weights
+        return float(value), inputs.T @ (expit(predictor) - labels) + 1e-3 * weights
+
+    weights = minimize(loss, np.zeros(inputs.shape[1]), jac=True, method="L-BFGS-B").x
     return lambda outputs: features(outputs) @ weights
 
 

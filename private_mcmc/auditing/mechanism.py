@@ -106,11 +106,6 @@ def present_slots(data: DataSet, slots: int) -> npt.NDArray[np.bool_]:
     return present
 
 
-def no_scores(pair: Pair) -> Mapping[str, Score]:
-    """Nothing that knows the mechanism."""
-    return {}
-
-
 @dataclass(frozen=True, eq=False)
 class Mechanism:
     """A mechanism under attack.
@@ -135,4 +130,4 @@ class Mechanism:
     name: str
     statement: Statement
     draw: Callable[[DataSet, int, np.random.SeedSequence], FloatArray]
-    scores: Callable[[Pair], Mapping[str, Score]] = no_scores
+    scores: Callable[[Pair], Mapping[str, Score]] = lambda pair: {}

@@ -260,7 +260,7 @@ def _refutation(line: Line, pair: tuple[Counts, Counts], event: Violation) -> Re
 
 
 def _interval_words(coordinate: str, intervals: tuple[tuple[float, float], ...]) -> str:
-    """The event in words: ``w[0] > 3.006``."""
+    """The event in words: ``w[0] < −3``."""
     parts = []
     for low, high in intervals[:3]:
         if low == -np.inf:

@@ -15,7 +15,6 @@ from private_mcmc import accounting
 from private_mcmc.domains.columns import PRESENT, ArrayColumn
 from private_mcmc.inference.columns import Held
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain
-from private_mcmc.kernels.devices import ONE_DEVICE
 from private_mcmc.release.ledger.file import data_mark
 from private_mcmc.schedule import Batch, BatchScheme
 from private_mcmc.target import Adjacency
@@ -222,7 +221,7 @@ def test_every_row_is_in_every_slot_as_often():
         declared = SimpleNamespace(
             target=pmc.Target(1.0, 1e-6, adjacency), rows=pmc.Rows(i=pmc.Binary(), **unit)
         )
-        return Held(rows, jnp.ones(4, bool)).placed(key, declared, ONE_DEVICE).rows["i"]
+        return Held(rows, jnp.ones(4, bool)).placed(key, declared).rows["i"]
 
     found = jax.vmap(lambda key: slots(key, "add_remove"))(keys)
     counts = np.stack([np.bincount(column, minlength=4) for column in np.asarray(found).T])

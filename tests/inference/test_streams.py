@@ -82,7 +82,7 @@ BATCHES = {
 @pytest.mark.parametrize("scheme", BATCHES)
 def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme, monkeypatch):
     # Of rows in blocks each stays in the slot it came in.
-    monkeypatch.setattr(Held, "placed", lambda held, key, declared, layout: held)
+    monkeypatch.setattr(Held, "placed", lambda held, key, declared: held)
     options, adjacency = BATCHES[scheme]
     kernel = PrivateSGLD(logistic, 0.02, 1.0, **options)
     n = N + 9 if adjacency == "add_remove" else None
