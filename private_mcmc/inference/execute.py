@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import platform
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -318,8 +320,17 @@ def identity(decision: Decision, start: Array, execution: Execution) -> dict[str
         # Another version may draw the noise of a step from a key that this one used for another step.
         "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, jaxlib {version('jaxlib')}, "
         f"numpy {np.__version__}",
+        "the machine": _hash(" ".join(_machine(layout))),
         "the random numbers": _hash(repr(_drawn())),
     }
+
+
+def _machine(layout: Layout) -> list[str]:
+    """What programs are compiled for, and how: versions do not tell it of every device."""
+    devices = layout.devices or jnp.zeros(()).devices()
+    kinds = sorted({f"{one.platform} {one.device_kind} {one.client.platform_version}" for one in devices})
+    precision = str(jax.config.jax_default_matmul_precision)  # type: ignore[attr-defined]
+    return [*kinds, platform.machine(), os.environ.get("XLA_FLAGS", ""), precision]
 
 
 def _drawn() -> list[str]:

@@ -17,6 +17,7 @@ import private_mcmc as pmc
 from private_mcmc.inference import checkpoint as checkpoint_module
 from private_mcmc.inference import execute
 from private_mcmc.inference.bookkeeping import RunKeysAndState
+from private_mcmc.inference.execute import _drawn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
@@ -86,15 +87,39 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(data, monkeypatch, t
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_run_is_resumed_by_the_compiler_that_began_it(data, monkeypatch):
+def test_settings_that_change_random_numbers_are_seen():
+    with jax.threefry_partitionable(True):
+        one = _drawn()
+    with jax.threefry_partitionable(False):
+        assert _drawn() != one
+
+
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("the libraries", lambda patched: patched.setattr(execute, "version", lambda _: "0.0.1")),
+        ("the machine", lambda patched: patched.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")),
+        ("the machine", lambda patched: patched.setattr(execute.platform, "machine", lambda: "other")),
+    ],
+)
+def test_a_run_is_resumed_by_the_compiler_that_began_it(data, monkeypatch, where, change):
     """jaxlib compiles the noise and the sums; its version was not among what must be the same."""
     decision, start = driver(None).decide(N), np.zeros(2)
     before = execute.identity(decision, start, pmc.Execution())
     assert f"jaxlib {version('jaxlib')}" in before["the libraries"]
     assert execute.identity(decision, start, pmc.Execution()) == before
-    monkeypatch.setattr(execute, "version", lambda _: "0.0.1")
+    change(monkeypatch)
     after = execute.identity(decision, start, pmc.Execution())
-    assert [name for name in before if before[name] != after[name]] == ["the libraries"]
+    assert [name for name in before if before[name] != after[name]] == [where]
+
+
+def test_a_run_is_resumed_with_the_precision_that_began_it(data):
+    """Products of another precision, where a device has several, round sums otherwise under one noise."""
+    decision, start = driver(None).decide(N), np.zeros(2)
+    before = execute.identity(decision, start, pmc.Execution())
+    with jax.default_matmul_precision("highest"):
+        after = execute.identity(decision, start, pmc.Execution())
+    assert [name for name in before if before[name] != after[name]] == ["the machine"]
 
 
 @pytest.mark.slow
@@ -228,6 +253,12 @@ def test_the_mark_of_a_function_sees_constants_wherever_they_are(make):
     one, other = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])
     assert program_mark(make(one), x) == program_mark(make(one.copy()), x)
     assert program_mark(make(one), x) != program_mark(make(other), x)
+
+
+@pytest.mark.slow
+def test_a_plan_is_not_resumed(tmp_path):
+    with pytest.raises(pmc.ReleaseError, match="checkpoint="):
+        driver(None).resume(X=np.zeros((N, 2)), y=np.zeros(N))
 
 
 @contextlib.contextmanager
@@ -376,6 +407,14 @@ def test_a_paid_run_that_no_disk_takes_is_released(data, monkeypatch, tmp_path, 
     assert any("stays open" in str(each.message) for each in told)
     assert mcmc.get_samples()["w"].shape == (80, 2) and key_words_in(tmp_path) == []
     assert [charge.outcome for charge in ledger.history()] == ["reserved"]
+
+
+@pytest.mark.slow
+def test_a_disk_without_the_space_is_refused_before_the_charge(data, monkeypatch, tmp_path):
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(checkpoint_module.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(pmc.ReleaseError, match="too little space"):
+        driver(tmp_path / "run").run(**data)
 
 
 def test_what_holds_the_keys_does_not_print_them():
