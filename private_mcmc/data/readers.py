@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from private_mcmc.data.fields import composed
-from private_mcmc.domains.table_files import Opener, arrow_table, files_of, parquet_table, told_by_folders
+from private_mcmc.domains.table_files import Opener, arrow_table, parquet_table
 from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import text_of_bytes
 
@@ -90,18 +90,13 @@ def _source_of(table: Any, encoding: str) -> Source:
         )
     if ending in SPREADSHEETS:
         raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
-    files = files_of(path, PARQUET[0])
-    if not all(file.is_file() for file in files):
+    if not path.is_file():
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
     with _in_words(path):
-        ending = files[0].suffix.lower()
         if ending in PARQUET:
-            return _of_table(files, parquet_table)
+            return _of_table(path, parquet_table)
         if ending in ARROW:
-            return _of_table(files, arrow_table)
-    if files != [path]:
-        raise DataSchemaError(f"{path}: of several files, Parquet and Arrow are read.")
-    with _in_words(path):
+            return _of_table(path, arrow_table)
         if ending in STATISTICAL:
             return _of_statistical(path, STATISTICAL[ending], encoding)
     return _of_csv(path, encoding)
@@ -235,26 +230,16 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
     return _of_frames(path, facts.column_names, frames, facts.readstat_variable_types.get)
 
 
-def _of_table(files: Sequence[Path], opened: Opener) -> Source:
-    """Of Parquet or Arrow files, one after the other; names of folders, ``year=2020``, are cells too."""
-    types: dict[str, Any] = {}
-    for file in files:
-        with opened(file) as table:
-            found = {**dict.fromkeys(told_by_folders(file)), **table.types}
-            types = types or found
-            if found != types:
-                raise DataSchemaError(f"{file}: has other columns, or types, than {files[0]}.")
+def _of_table(path: Path, opened: Opener) -> Source:
+    """Of a Parquet or Arrow file."""
+    with opened(path) as table:
+        types = dict(table.types)
 
     def batches(wanted: list[str]) -> Iterator[Any]:
-        for file in files:
-            told = told_by_folders(file)
-            with opened(file) as table:
-                own = [name for name in wanted if name not in told]
-                for batch in table.batches(own, _CHUNK, 0, table.num_rows):
-                    cells = {name: [value] * batch.num_rows for name, value in told.items() if name in wanted}
-                    yield {**{name: batch.column(name) for name in own}, **cells}
+        with opened(path) as table:
+            yield from table.batches(wanted, _CHUNK, 0, table.num_rows)
 
-    return _of_frames(files[0], tuple(types), batches, lambda name: types[name])
+    return _of_frames(path, tuple(types), batches, lambda name: types[name])
 
 
 def _of_csv(path: Path, encoding: str) -> Source:

@@ -92,7 +92,7 @@ class TableColumn(HostColumn):
         return np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
 
 
-def files_of(path: Path, suffix: str) -> list[Path]:
+def _files_of(path: Path, suffix: str) -> list[Path]:
     """The file itself; of a folder or a pattern all files, in the order of their names."""
     found = [path]
     if any(sign in str(path) for sign in "*?[") and not path.exists():
@@ -104,16 +104,10 @@ def files_of(path: Path, suffix: str) -> list[Path]:
     return found
 
 
-def told_by_folders(path: Path) -> dict[str, str]:
-    """What the names of a file's folders say of all its rows, ``year=2020``."""
-    parts = [folder.partition("=") for folder in path.parts[:-1]]
-    return {name: value for name, sign, value in parts if sign and name}
-
-
 def _told_by(path: Path) -> dict[str, float]:
-    """The numbers among it."""
+    """The numbers that the names of a file's folders say of all its rows, ``year=2020``."""
     found = {}
-    for name, value in told_by_folders(path).items():
+    for name, _, value in (folder.partition("=") for folder in path.parts[:-1]):
         with suppress(ValueError):
             found[name] = float(value)
     return found
@@ -125,7 +119,7 @@ class _TableFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        paths = files_of(self._path, self._suffix)
+        paths = _files_of(self._path, self._suffix)
         files, counts = [], []
         self._types: Record = {}
         for one in paths:
@@ -137,6 +131,11 @@ class _TableFile:
             self._types = self._types or types
             if types != self._types:
                 raise DataSchemaError(f"{one}: has other columns, or types, than {paths[0]}.")
+        if len({file.mark for file in files}) < len(files):
+            raise DataSchemaError(
+                f"{self._path}: one file is found several times (by links, or a pattern with two **), and its "
+                "rows would count as often."
+            )
         self._files, self._counts = tuple(files), tuple(counts)
 
     def __getitem__(self, names: str | Sequence[str]) -> TableColumn:

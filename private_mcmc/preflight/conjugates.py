@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
@@ -78,6 +79,10 @@ def _is_one_of_each(row_model: RowModel) -> bool:
         return False
     if math.prod(row_model.observations[0].shape) != 1:
         return False
+    # Of a Dirichlet NumPyro's own density runs, of all others the table's form, whatever attributes say.
+    site = row_model.sites[0]
+    if not (site.name in row_model.prior.forms or (site.family, site.support) == ("Dirichlet", "simplex")):
+        return False
     program, name = row_model.program, row_model.observations[0].name
     return not program.parts("weight", name) and program.size(program.outputs[Output("observed", name)]) == 1
 
@@ -129,6 +134,21 @@ def _is_probability(row_model: RowModel, *families: str) -> bool:
         variable = program.producers[variable].inputs[0]
     own = variable == program.outputs[Output("value", row_model.sites[0].name)]
     return observed.family in families and own
+
+
+def _is_plain_categorical(row_model: RowModel) -> bool:
+    """Whether the observed site's density is, operation by operation, what its class makes of ``probs``.
+
+    The class remembers logits beside probabilities, and its density reads those: they may be others, and
+    others for some rows alone, which no comparison at points would see.
+    """
+    program, name = row_model.program, row_model.observations[0].name
+    p, y = (program.outputs[Output(*key)] for key in (("given", name, "probs"), ("observed", name)))
+    with jax.enable_x64(True):
+        shapes = {of: abstract(program.shape(v), program.avals[v].dtype) for of, v in (("p", p), ("y", y))}
+        plain = trace(lambda p, y: {"density": dist.CategoricalProbs(p).log_prob(y)}, **shapes)
+    own = program.text([program.outputs[Output("density", name)]], {p: "p", y: "y"})
+    return own == plain.text([plain.outputs["density"]])
 
 
 # Where what runs is compared with the law of the table: moderate ones, at which no density clamps.
@@ -223,6 +243,8 @@ def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
         return None
     alphas = tuple(float(alpha) for alpha in np.ravel(concentration))
     if len(alphas) != site.shape[-1] or not _is_whole_up_to(row_model, len(alphas) - 1):
+        return None
+    if not _is_plain_categorical(row_model):
         return None
     powers = np.ravel(concentration) - 1
     if not _runs_as(

@@ -214,3 +214,28 @@ def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):
     before = pyarrow.total_allocated_bytes()
     held = [pyarrow.total_allocated_bytes() - before for _ in pmc.Parquet(path)["y"].blocks(5_000)]
     assert len(held) == 40 and max(held) < path.stat().st_size / 4
+
+
+@pytest.mark.parametrize("pattern", ["**/**/*.parquet", "*.parquet", ""])
+def test_no_file_is_read_twice_however_it_is_found(pattern, tmp_path):
+    """A row that is there twice moves every sum by twice what is charged."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "of" / "people"
+    folder.mkdir(parents=True)
+    parquet.write_table(pyarrow.table({"y": [0.0, 1.0]}), folder / "a.parquet")
+    where = tmp_path
+    if not pattern.startswith("**"):
+        where = folder
+        (folder / "b.parquet").hardlink_to(folder / "a.parquet")
+    with pytest.raises(pmc.DataSchemaError, match="several times"):
+        pmc.Parquet(where / pattern)
+
+
+def test_files_of_one_table_have_the_same_columns(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    with pytest.raises(pmc.DataSchemaError, match="no such files"):
+        pmc.Parquet(tmp_path / "*.parquet")
+    for name in "xy":
+        parquet.write_table(pyarrow.table({name: [0.0]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(pmc.DataSchemaError, match="other columns"):
+        pmc.Parquet(tmp_path)

@@ -115,6 +115,29 @@ def kept_logits(y=None):
         numpyro.sample("y", outcome, obs=y)
 
 
+def kept_logits_of_few_rows(x, y=None):
+    """The same, of rows in an interval that no comparison at points meets."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    outcome = dist.Categorical(probs=p)
+    outcome.logits = jnp.where((x > 0.4321) & (x < 0.4322), 200.0, 1.0)[:, None] * jnp.log(p)
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", outcome, obs=y)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3)])
+def test_rows_that_hold_logits_of_their_own_are_seen_wherever_they_lie(shape):
+    def plain(x, y=None):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        outcome = dist.Categorical(probs=jnp.broadcast_to(p, shape))
+        assert outcome.logits.shape == shape  # which it remembers from here on
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", outcome, obs=y)
+
+    rows = Rows(x=Box(0, 1), y=Categories(3))
+    assert "conjugate" in str(preflight(plain, rows, TARGET, n=50).certificates)
+    assert "conjugate" not in str(preflight(kept_logits_of_few_rows, rows, TARGET, n=50).certificates)
+
+
 @pytest.mark.parametrize("kind", [dist.Dirichlet, dist.CategoricalProbs])
 def test_a_density_that_is_replaced_in_its_class_is_no_conjugate_one(kind, monkeypatch):
     def plain(y=None):
