@@ -133,7 +133,7 @@ class _TableFile:
                 raise DataSchemaError(f"{one}: has other columns, or types, than {paths[0]}.")
         if len({file.mark for file in files}) < len(files):
             raise DataSchemaError(
-                f"{self._path}: one file is found several times (by links, or a pattern with two **), and its "
+                f"{self._path}: one file is found several times (by links, or by a pattern of two **): its "
                 "rows would count as often."
             )
         self._files, self._counts = tuple(files), tuple(counts)
