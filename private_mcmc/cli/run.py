@@ -401,9 +401,15 @@ def resume(
     from private_mcmc.dossier.folder import finish, kept_in
     from private_mcmc.inference.fitting import resume as resumed
 
-    program, shown = None if model is None else load_model(model)[0], not as_json and sys.stderr.isatty()
-    books, keep = open_ledger(ledger, key), partial(kept_in, study)
-    made = clean_errors(resumed)(study, table, books, model=program, progress_bar=shown, keep=keep)
+    program, source = (None, "") if model is None else load_model(model)
+    books, keep, shown = (
+        open_ledger(ledger, key),
+        partial(kept_in, study),
+        not as_json and sys.stderr.isatty(),
+    )
+    made = clean_errors(resumed)(
+        study, table, books, model=program, source=source, progress_bar=shown, keep=keep
+    )
     finish(study, made)
     tell(made.warnings)
     show_answers(made, [], 0.9, as_json, study, whole)

@@ -516,13 +516,15 @@ def resume(
     ledger: Ledger,
     *,
     model: Model | None = None,
+    source: str = "",
     progress_bar: bool = True,
     keep: Callable[[Fields], None] | None = None,
     look: Look | None = None,
 ) -> Study:
     """Go on with a fit that was killed: with the bounds and the stages that it has bought, under its charge.
 
-    A stage that was charged and whose release was lost is not bought again.
+    A stage that was charged and whose release was lost is not bought again. ``source``: text of ``model``,
+    which a study shows, and says things of.
 
     Raises:
         DeclarationError: for a folder without such a fit, another model, or where a release was lost.
@@ -550,6 +552,8 @@ def resume(
     )
     made = raw.planned(model)
     if made is None:
+        if not raw.about.formula and source != raw.about.model:
+            raise DeclarationError(f"{folder}: bounds were bought for another model than the file has.")
         made = plan_rest(raw, raw.target if raw.rest is None else raw.rest, asked, progress_bar)
     history, following = raw.history(made)
     if following is None:

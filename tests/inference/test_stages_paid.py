@@ -1,8 +1,11 @@
 """A plan is charged stage by stage: what it has not bought is free again, and what it has stays spent."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -131,7 +134,7 @@ def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
     assert study.draws and verify_dossier(study.save(tmp_path / "again"), books)
 
 
-def killed(monkeypatch, table, books, schema, place, name=None):
+def killed(monkeypatch, table, books, schema, place, name=None, asked=None):
     """A fit that ends, as a process that is killed does, where ``name`` is called: nothing is settled.
 
     Without a name: after its cheap stages.
@@ -143,7 +146,7 @@ def killed(monkeypatch, table, books, schema, place, name=None):
     def dies(*args, **kwargs):
         raise Killed
 
-    asked = question(schema, "died ~ age")
+    asked = asked or question(schema, "died ~ age")
     planned = plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if name is not None:
@@ -203,3 +206,23 @@ def test_other_rows_do_not_go_on_with_a_fit(table, books, monkeypatch, tmp_path)
     killed(monkeypatch, table, books, schema_of(), place)
     with pytest.raises(pmc.LedgerError, match="not the data"):
         resume(place, {**table, "age": table["age"][::-1].copy()}, books, progress_bar=False)
+
+
+def with_scale(scale):
+    def model(age, died):
+        slope = numpyro.sample("slope", dist.Normal(0, scale))
+        with numpyro.plate("rows", len(age)):
+            numpyro.sample("died", dist.Bernoulli(logits=slope * age / 100), obs=died)
+
+    return model
+
+
+def test_bounds_that_were_bought_for_one_model_are_not_used_by_another(table, books, monkeypatch, tmp_path):
+    """The study would show the first one's text, and what is proved of the second."""
+    place, schema = tmp_path / "study", schema_of(bounds="private")
+    asked = replace(question(schema, model=with_scale(1.0)), source="one")
+    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_rest", asked)
+    more = {"progress_bar": False, "look": lambda plan, releases: True}
+    with pytest.raises(pmc.DeclarationError, match="another model"):
+        resume(place, table, books, model=with_scale(9.0), source="another", **more)
+    assert resume(place, table, books, model=with_scale(1.0), source="one", **more).model == "one"
