@@ -17,6 +17,8 @@ from private_mcmc.cli.common import load_model
 from private_mcmc.data.source import shown_source
 from private_mcmc.data.table import check_apart
 from private_mcmc.inference import fitting
+from private_mcmc.inference.describe import description
+from private_mcmc.inference.query import Books, plan_query
 from private_mcmc.inference.question import plan_bounds, question
 from tests.examples_of_models import normal_mean
 
@@ -47,6 +49,24 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, 
     monkeypatch.setattr(fitting, moment, meanwhile)
     with pytest.raises(pmc.DataSchemaError, match="was changed while it was read"):
         fitting.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
+
+
+@pytest.mark.parametrize("kind", ["file", "columns"])
+def test_a_table_that_changes_after_a_query_was_planned_is_not_charged_for(tmp_path, kind):
+    """The ledger would know the new rows by what the old ones say."""
+    ledger = pmc.Ledger.create(tmp_path / "l.db")
+    ledger.declare("people", pmc.Target(1.2, 1e-6))
+    schema = pmc.Schema.from_dict({"fields": [WAGE]})
+    table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
+    books = Books(epsilon=0.5, ledger=ledger, dataset="people")
+    planned = plan_query(table, description(schema), books, "replace_one", None)
+    if kind == "file":
+        written(table, [9, 9, 9])
+    else:
+        table["wage"][:] = 9.0
+    with pytest.raises(pmc.DataSchemaError, match="changed"):
+        planned.run()
+    assert not ledger.history()
 
 
 @pytest.mark.parametrize("kind", ["file", "columns"])

@@ -6,6 +6,7 @@ import random
 import shutil
 import sqlite3
 from contextlib import closing, suppress
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import gaussian
+from private_mcmc.accounting import Gaussian, gaussian
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
@@ -129,10 +130,6 @@ def test_one_adjacency_for_one_data_set(ledger):
 
 
 def test_a_statement_that_does_not_follow_from_its_constants_is_not_charged(ledger):
-    from dataclasses import replace
-
-    from private_mcmc.accounting import Gaussian
-
     forged = replace(normal(0.5), curves=(Gaussian(0.001),))
     with pytest.raises(ReleaseError, match="constants"):
         ledger.reserve("people", forged, purpose="x")
@@ -160,6 +157,24 @@ def test_a_reservation_is_settled_once(ledger):
         ledger.settle(reservation)
     with pytest.raises(DeclarationError):
         ledger.settle(reservation, "refunded")
+
+
+def test_stages_are_charged_to_what_was_set_aside_for_them_and_to_nothing_else(ledger):
+    forged = replace(normal(0.5), curves=(Gaussian(0.001),))
+    whole, single = (ledger.reserve("people", normal(0.4), purpose="x", staged=one) for one in (True, False))
+    with pytest.raises(ReleaseError, match="constants"):
+        ledger.stage(whole, forged)
+    with pytest.raises(LedgerError, match="another adjacency"):
+        ledger.stage(whole, normal(0.1, "add_remove"))
+    ledger.stage(whole, normal(0.3))
+    with pytest.raises(BudgetExceeded, match="set aside"):
+        ledger.stage(whole, normal(0.28))
+    assert ledger.balance("people").spent == pytest.approx(2 * 0.4**2)
+    for charge in (whole, single):
+        ledger.settle(charge, "stopped")
+        with pytest.raises(LedgerError, match="not open for stages"):
+            ledger.stage(charge, normal(0.1))
+    assert ledger.balance("people").spent == pytest.approx(0.3**2 + 0.4**2)
 
 
 def test_a_budget_without_delta_is_refused(ledger):

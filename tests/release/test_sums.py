@@ -85,6 +85,13 @@ def test_no_person_with_any_number_of_rows_moves_sums_by_more_than_is_charged(ad
     assert farthest == pytest.approx(mechanism.statement.argument.constants["sensitivity"], rel=1e-5)
 
 
+def test_the_noise_has_room_for_what_shares_of_rows_are_rounded_up():
+    """Seven sevenths are a little more than one."""
+    mechanism = planned((Family("one", 1),), "add_remove", rows=7)
+    moved = np.linalg.norm(weighted_sums(mechanism, [((0, 0.0),)] * 7))
+    assert mechanism.statement.argument.constants["sensitivity"] < moved <= mechanism.noise.sensitivity
+
+
 def test_a_person_counts_once_with_the_average_of_own_rows():
     mechanism = planned((Family("numbers", 2, 2),), rows=3, n=2)
     cells, t = np.array([[0, 0, 1], [1, 9, 9]]), np.array([[0.5, -0.5, 1.0], [0.25, np.nan, 7.0]])
