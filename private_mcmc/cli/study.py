@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
@@ -29,7 +29,9 @@ from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
+    from private_mcmc.data.comparisons import Scale
     from private_mcmc.data.design import Groups
+    from private_mcmc.data.profiles import Profile
     from private_mcmc.dossier import Study
     from private_mcmc.report import Report
 
@@ -96,7 +98,7 @@ def summary(
     prob: Annotated[float, typer.Option(help="of the intervals")] = 0.9,
     forest: Annotated[Path | None, typer.Option(help="draw the forest plot to this PNG file")] = None,
     marginal: Annotated[
-        bool, typer.Option("--marginal", help="how the mean moves with each field, at each profile, instead")
+        bool, typer.Option("--marginal", help="how the mean moves with each field: slopes, and levels")
     ] = False,
     over: Annotated[
         Path | None,
@@ -145,17 +147,15 @@ def summary(
         draw(found.answers(prob), profiles[0] if profiles else {}, effects)
     if draws is not None:
         write_draws(found, draws)
-    asked = Asked(contrast, reference, scale, slope, split_names(by), difference, tuple(probability or []))
-    if asked or groups != "average" or table is not None:
-        answers = replace(found.answers(prob), groups=cast("Groups", groups))
-        people, weights = _people(answers, over) if over is not None else (profiles or [{}], [])
-        tell_frame(answers, asked, people, weights, table, as_json)
-    elif over is not None:
-        tell_average(found.answers(prob), over, marginal, as_json)
-    elif marginal:
-        tell_marginal(found.answers(prob), profiles or [{}], as_json)
-    else:
+    asked = Asked(
+        contrast, reference, scale, slope, split_names(by), difference, tuple(probability or []), marginal
+    )
+    if not asked and groups == "average" and table is None and over is None:
         show_answers(found, profiles, prob, as_json, whole=whole)
+        return
+    answers = replace(found.answers(prob), groups=cast("Groups", groups))
+    people, weights = _people(answers, over) if over is not None else (profiles or [{}], [])
+    asked.tell(answers, people, weights, table, as_json)
 
 
 def write_draws(study: Study, path: Path) -> None:
@@ -177,68 +177,66 @@ def write_draws(study: Study, path: Path) -> None:
 
 
 class Asked(NamedTuple):
-    """Which predictions, comparisons or probabilities are wanted."""
+    """Which predictions, comparisons or probabilities are wanted; predictions where nothing is."""
 
-    contrast: str | None
-    reference: bool
-    scale: str
-    slope: str | None
-    by: tuple[str, ...]
-    difference: bool
-    probability: tuple[str, ...]
+    contrast: str | None = None
+    reference: bool = False
+    scale: str = "response"
+    slope: str | None = None
+    by: tuple[str, ...] = ()
+    difference: bool = False
+    probability: tuple[str, ...] = ()
+    marginal: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.contrast or self.slope or self.by or self.difference or self.probability)
+        return any((self.contrast, self.slope, self.by, self.difference, self.probability, self.marginal))
+
+    def lines(self, answers: Answers, people: Sequence[Profile], weights: Sequence[float]) -> list[Record]:
+        """What is wanted, a line for each number."""
+        if self.probability:
+            return [
+                {"statement": text, "probability": answers.probability(text)} for text in self.probability
+            ]
+        if self.difference:
+            if len(people) < 2:
+                raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
+            frames = [answers.difference(people[0], other) for other in people[1:]]
+            return [line for frame in frames for line in frame.to_dict("records")]
+        given = people, self.by, weights
+        if self.marginal:
+            frame = answers.effects(*given)
+        elif self.contrast is not None:
+            frame = answers.comparisons(self.contrast, *given, cast("Scale", self.scale), self.reference)
+        elif self.slope is not None:
+            frame = answers.slopes(self.slope, *given)
+        else:
+            frame = answers.predictions_by(*given)
+        return list(frame.to_dict("records"))
+
+    def tell(
+        self,
+        answers: Answers,
+        people: Sequence[Profile],
+        weights: Sequence[float],
+        path: Path | None,
+        as_json: bool,
+    ) -> None:
+        """Show what is wanted as a table or JSON, and write it as CSV where a path is given."""
+        from private_mcmc.files import write_whole
+        from private_mcmc.report import Block, Report, Table, Text, as_csv, json_types
+
+        lines = self.lines(answers, people, weights)
+        if path is not None:
+            write_whole(path, as_csv(lines))
+        title = f"{answers.design.mean} of {answers.outcome}{answers.of_whom}, {answers.prob:.0%} intervals"
+        rows = tuple(tuple(line.values()) for line in lines)
+        blocks: list[Block] = [Table(tuple(lines[0]), rows, title="" if self.probability else title)]
+        if not (self.probability or self.difference):
+            blocks.append(Text(answers.whom(people)))
+        show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
 
 
-def tell_frame(
-    answers: Answers,
-    asked: Asked,
-    people: Sequence[Mapping[str, str]],
-    weights: Sequence[float],
-    path: Path | None,
-    as_json: bool,
-) -> None:
-    """What is asked as a table, as CSV or as JSON; predictions where nothing else is."""
-    from private_mcmc.data import comparisons
-    from private_mcmc.data.answers import at_profile
-    from private_mcmc.files import write_whole
-    from private_mcmc.report import Block, Report, Table, Text, as_csv, json_types, number
-
-    if asked.probability:
-        lines: list[Record] = [
-            {"statement": text, "probability": answers.probability(text)} for text in asked.probability
-        ]
-    elif asked.difference:
-        if len(people) < 2:
-            raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
-        lines = [line for other in people[1:] for line in comparisons.difference(answers, people[0], other)]
-    elif asked.contrast is not None:
-        scale: Any = asked.scale
-        lines = comparisons.comparisons(
-            answers, asked.contrast, people, weights, asked.by, scale, asked.reference
-        )
-    elif asked.slope is not None:
-        lines = comparisons.slopes(answers, asked.slope, people, weights, asked.by)
-    else:
-        lines = comparisons.predictions(answers, people, weights, asked.by)
-    if path is not None:
-        write_whole(path, as_csv(lines))
-    columns = tuple(lines[0])
-    rows = tuple(
-        tuple(number(value) if isinstance(value, float) else value for value in line.values())
-        for line in lines
-    )
-    title = f"{answers.design.mean} of {answers.outcome}{answers.of_whom}, {answers.prob:.0%} intervals"
-    shown = Table(columns, rows, title="" if asked.probability else title)
-    blocks: list[Block] = [shown]
-    if not (asked.probability or asked.difference):
-        whole = f"Averages over {len(people)} stated profiles."
-        blocks.append(Text(whole if len(people) > 1 else at_profile(answers, people[0])))
-    show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
-
-
-def _people(answers: Answers, over: Path) -> tuple[list[dict[str, str]], list[float]]:
+def _people(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[float]]:
     """Public margins from a file, or synthetic people of a described table."""
     from private_mcmc.data.profiles import read_margins
 
@@ -263,36 +261,6 @@ def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
     for name in answers.fields:
         plot = answers.effect_plot(name, profile)
         png(plot, folder / f"effect-{identifier(name)}.png", below=plot.description)
-
-
-def tell_marginal(answers: Answers, profiles: list[dict[str, str]], as_json: bool) -> None:
-    """Effects at each profile, as tables or JSON."""
-    from private_mcmc.data.answers import effects_table
-    from private_mcmc.report import Report
-
-    tables = tuple(effects_table(answers, [profile]) for profile in profiles)
-    levels = answers.levels or ("",)
-    found = [
-        [one for level in levels for one in answers.marginal_effects(profile, level)] for profile in profiles
-    ]
-    show(Report("Effects at stated profiles", tables), found, as_json)
-
-
-def tell_average(answers: Answers, over: Path, marginal: bool, as_json: bool) -> None:
-    """The average prediction over public margins, or average marginal effects."""
-    from private_mcmc.data.answers import average_table, effects_table
-    from private_mcmc.report import Report
-
-    profiles, weights = _people(answers, over)
-    levels = answers.levels or ("",)
-    if marginal:
-        page = Report("Average marginal effects", (effects_table(answers, profiles, weights),))
-        found = [one for level in levels for one in answers.average_effects(profiles, weights, level)]
-        show(page, found, as_json)
-    else:
-        page = Report("Average", (average_table(answers, profiles, weights),))
-        averages = [answers.average(profiles, weights, level) for level in levels]
-        show(page, averages if answers.levels else averages[0], as_json)
 
 
 def report(

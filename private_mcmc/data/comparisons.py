@@ -1,4 +1,4 @@
-"""Predictions, comparisons and probabilities as data frames: of released draws alone, and free.
+"""Predictions, comparisons and probabilities as lines of a table: of released draws alone, and free.
 
 Names and definitions are those of marginaleffects (Arel-Bundock, Greifer, Heiss 2024): a prediction is the
 outcome's mean, a comparison that of two predictions of the same people, one field changed; both are
@@ -11,228 +11,258 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations, product
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from private_mcmc.data.design import Design
+from private_mcmc.data.design import Design, Groups
 from private_mcmc.data.effects import Array, Draws
 from private_mcmc.data.fields import plain_number
+from private_mcmc.data.figures import labels, outcome_levels
 from private_mcmc.data.profiles import People, Profile, profile_value, read_people, read_profile
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
+if TYPE_CHECKING:
+    import pandas
+
 Scale: TypeAlias = Literal["response", "link", "ratio"]
-Person: TypeAlias = tuple[dict[str, float], float]
+Codes: TypeAlias = Mapping[str, float]
+Person: TypeAlias = tuple[Codes, float]
+Mean: TypeAlias = Callable[[Codes, str], Array]
+
+_COMPARED = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+# Of a number's range: half of what its derivative is computed over.
+_STEP = 1e-5
 
 
-class Answers(Protocol):
-    """What is asked of released draws: see ``pmc.Answers``."""
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """What released draws say of the outcome's mean: see ``Answers``, which also shows it."""
 
-    @property
-    def design(self) -> Design:
-        """The formula."""
+    design: Design
+    draws: Draws
+    prob: float = 0.9
+    groups: Groups = "average"
 
-    @property
-    def draws(self) -> Draws:
-        """Of the model's sites."""
+    def __post_init__(self) -> None:
+        if self.groups not in get_args(Groups):
+            raise DeclarationError(f"groups={self.groups!r}: one of {', '.join(get_args(Groups))}.")
 
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """Of an outcome with several."""
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """What the outcome depends on."""
+    @cached_property
+    def coefficients(self) -> dict[str, Array]:
+        """Draws in the user's units by term: ``β/s`` of the scaled model, exactly."""
+        return self.design.to_user(self.draws)
 
     @property
     def by_name(self) -> dict[str, Array]:
-        """Draws of every coefficient."""
+        """Draws ``(draws,)`` of every coefficient, a level's as ``sex[male]``."""
+        return {
+            label: column
+            for name, draws in self.coefficients.items()
+            for label, column in zip(labels(self.design, name), draws.reshape(len(draws), -1).T, strict=True)
+        }
 
-    def means(self, codes: Mapping[str, float], level: str) -> Array:
-        """Of the outcome, for every draw."""
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Labels of an outcome with more than two levels; empty for others."""
+        return outcome_levels(self.design)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the outcome depends on, in the order of the formula."""
+        return tuple(name for name in self.design.formula.fields[:-1] if name != self.design.formula.trials)
+
+    def means(self, codes: Codes, level: str) -> Array:
+        """Of the outcome, or the probability of one of its levels (the last if left out), for every draw."""
+        if level and level not in self.levels:
+            raise DeclarationError(f"level={level!r}: of outcomes with more than two; here {self.levels}.")
+        means = self.design.means(self.draws, codes, self.groups)
+        return np.asarray(means[:, self.levels.index(level or self.levels[-1])]) if self.levels else means
 
     def interval(self, draws: Array) -> tuple[float, float, float]:
         """Mean and ends of the central interval."""
+        tail = (1 - self.prob) / 2
+        low, high = np.quantile(draws, [tail, 1 - tail])
+        return float(draws.mean()), float(low), float(high)
 
+    def predictions_by(
+        self, people: People, by: Sequence[str] = (), weights: Sequence[float] = ()
+    ) -> pandas.DataFrame:
+        """Average predictions of stated people, within levels of ``by``.
 
-_COMPARED = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+        Columns: the fields of ``by``, ``contrast`` (``prediction``), ``level`` of outcomes with several,
+        ``estimate``, ``conf_low``, ``conf_high``. People are a list of profiles, a data frame, or columns.
+        An average over the private rows themselves would be another release, which nobody has paid for.
+        """
+        return self._averages("", "prediction", self.means, people, by, weights)
 
+    def comparisons(
+        self,
+        variable: str,
+        people: People = ({},),
+        by: Sequence[str] = (),
+        weights: Sequence[float] = (),
+        scale: Scale = "response",
+        reference: bool = False,
+    ) -> pandas.DataFrame:
+        """Levels of a field, or two values of a number (``age=40,60``), compared for the same people.
 
-def predictions(
-    answers: Answers, people: People, weights: Sequence[float] = (), by: Sequence[str] = ()
-) -> list[Record]:
-    """Average predictions over people, and over those at each level of ``by``."""
-    found = []
-    for shown, here in _groups(answers, people, weights, by):
-        for level in answers.levels or ("",):
-            mean = _average(here, lambda codes, level=level: answers.means(codes, level))  # type: ignore[misc]
-            found.append(_line(answers, shown, "", "prediction", level, mean))
-    return found
+        Columns: those of ``predictions_by``, with ``term`` and ``contrast`` such as ``male - female``. Pairs
+        of all levels, or each against the first with ``reference``; ``scale``: ``response`` (differences of
+        the outcome's mean), ``link`` or ``ratio`` (of average means).
 
+        Raises:
+            DeclarationError: for a field that the formula does not read, or a number without two values.
+        """
+        if scale not in get_args(Scale):
+            raise DeclarationError(f"scale {scale!r}: one of {', '.join(get_args(Scale))}.")
+        if scale == "link" and self.design.classes:
+            raise DeclarationError("scale='link': not for outcomes with a predictor for each class.")
+        name, values = self._values(variable)
+        pairs = [pair for pair in combinations(values, 2) if not reference or pair[0] == values[0]]
 
-def comparisons(
-    answers: Answers,
-    variable: str,
-    people: People,
-    weights: Sequence[float] = (),
-    by: Sequence[str] = (),
-    scale: Scale = "response",
-    reference: bool = False,
-) -> list[Record]:
-    """Average differences between levels of a field, or two values of a number, ``age=40,60``.
+        def mean(codes: Codes, level: str) -> Array:
+            return self.design.predictor(self.draws, codes) if scale == "link" else self.means(codes, level)
 
-    Of levels all pairs, or each against the first with ``reference``. ``scale``: ``response``, differences of
-    means; ``link``, of predictors; ``ratio``, of average means.
+        found = []
+        for shown, here in self._groups(people, by, weights):
+            for level in ("",) if scale == "link" else self.levels or ("",):
+                means = {
+                    label: _average([({**codes, name: value}, weight) for codes, weight in here], mean, level)
+                    for label, value in values
+                }
+                for (low, _), (high, _) in pairs:
+                    moved = means[high] / means[low] if scale == "ratio" else means[high] - means[low]
+                    contrast = f"{high} {'/' if scale == 'ratio' else '-'} {low}"
+                    found.append(self._line(shown, name, contrast, level, moved))
+        return _frame(found)
 
-    Raises:
-        DeclarationError: for a field that the formula does not read, or a number without two values.
-    """
-    if scale not in get_args(Scale):
-        raise DeclarationError(f"scale {scale!r}: one of {', '.join(get_args(Scale))}.")
-    name, values = _values(answers, variable)
-    pairs = [pair for pair in combinations(values, 2) if not reference or pair[0] == values[0]]
-    found = []
-    for shown, here in _groups(answers, people, weights, by):
-        for level in ("",) if scale == "link" else answers.levels or ("",):
-            means = {
-                label: _average(here, _at(answers, name, value, level, scale)) for label, value in values
-            }
-            for (low, _), (high, _) in pairs:
-                moved = means[high] / means[low] if scale == "ratio" else means[high] - means[low]
-                contrast = f"{high} {'/' if scale == 'ratio' else '-'} {low}"
-                found.append(_line(answers, shown, name, contrast, level, moved))
-    return found
+    def slopes(
+        self, variable: str, people: People = ({},), by: Sequence[str] = (), weights: Sequence[float] = ()
+    ) -> pandas.DataFrame:
+        """Average derivatives of the mean by a number; columns as of ``comparisons``."""
+        if variable not in self.fields or self.design.schema[variable].is_category:
+            raise DeclarationError(f"slope of {variable!r}: a number that the formula reads.")
+        low, high = self.design.schema[variable].range
+        step = (high - low) * _STEP
 
+        def slope(codes: Codes, level: str) -> Array:
+            ends = max(codes[variable] - step, low), min(codes[variable] + step, high)
+            below, above = (self.means({**codes, variable: end}, level) for end in ends)
+            return np.asarray((above - below) / (ends[1] - ends[0]))
 
-def slopes(
-    answers: Answers, variable: str, people: People, weights: Sequence[float] = (), by: Sequence[str] = ()
-) -> list[Record]:
-    """Average derivatives of the mean by a number."""
-    field = answers.design.schema[variable]
-    if variable not in answers.fields or field.is_category:
-        raise DeclarationError(f"slope of {variable!r}: a number that the formula reads.")
-    low, high = field.range
-    step = (high - low) * 1e-5
-    found = []
-    for shown, here in _groups(answers, people, weights, by):
-        for level in answers.levels or ("",):
+        return self._averages(variable, "dY/dX", slope, people, by, weights)
 
-            def slope(codes: Mapping[str, float], level: str = level) -> Array:
-                ends = [answers.means({**codes, variable: codes[variable] + d}, level) for d in (-step, step)]
-                return np.asarray((ends[1] - ends[0]) / (2 * step))
+    def effects(
+        self, people: People = ({},), by: Sequence[str] = (), weights: Sequence[float] = ()
+    ) -> pandas.DataFrame:
+        """Average effects of every field: slopes of numbers, levels against the first; columns as theirs."""
+        import pandas
 
-            found.append(_line(answers, shown, variable, "dY/dX", level, _average(here, slope)))
-    return found
+        schema, given = self.design.schema, (people, by, weights)
+        each = [
+            self.comparisons(name, *given, reference=True)
+            if schema[name].is_category
+            else self.slopes(name, *given)
+            for name in self.fields
+        ]
+        return pandas.concat(each, ignore_index=True)
 
-
-def difference(answers: Answers, profile: Profile, other: Profile) -> list[Record]:
-    """The mean at ``other`` less that at ``profile``."""
-    codes, there = (read_profile(answers.design, one)[0] for one in (profile, other))
-    words = "; ".join(", ".join(f"{k}={v}" for k, v in one.items()) for one in (other, profile))
-    return [
-        _line(
-            answers,
-            {},
-            "",
-            words.replace("; ", " - "),
-            level,
-            answers.means(there, level) - answers.means(codes, level),
-        )
-        for level in answers.levels or ("",)
-    ]
-
-
-def probability(answers: Answers, statement: str) -> float:
-    """The share of draws of which ``age > 0``, ``sex[male] < -0.5`` or ``age > bmi`` is true.
-
-    Raises:
-        DeclarationError: for what is no comparison of coefficients and numbers.
-    """
-    found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*", statement)
-    names = answers.by_name
-    if found is None:
-        raise DeclarationError(f"probability {statement!r}: a coefficient and a number, as in 'age > 0'.")
-    sides = []
-    for text in (found[1], found[3]):
-        number = plain_number(text)
-        if text not in names and np.isnan(number):
-            raise DeclarationError(f"probability {statement!r}: {text!r} is none of {list(names)}.")
-        sides.append(names[text] if text in names else np.asarray(number))
-    return float(np.mean(_COMPARED[found[2]](*sides)))
-
-
-def _values(answers: Answers, variable: str) -> tuple[str, list[tuple[str, float]]]:
-    """A field and its values that are compared, each with its words."""
-    name, equals, given = variable.partition("=")
-    name = name.strip()
-    if name not in answers.fields:
-        raise DeclarationError(f"contrast {name!r}: the formula reads {list(answers.fields)}.")
-    field = answers.design.schema[name]
-    texts = [text.strip() for text in given.split(",")] if equals else []
-    if not texts and field.is_category:
-        return name, [(level.label, float(code)) for code, level in enumerate(field.all_levels)]
-    if len(texts) < 2:
-        raise DeclarationError(f"contrast {name!r}: two values of it, as in {name}=40,60.")
-    return name, [(text, profile_value(field, text)) for text in texts]
-
-
-def _at(
-    answers: Answers, name: str, value: float, level: str, scale: Scale
-) -> Callable[[Mapping[str, float]], Array]:
-    def of(codes: Mapping[str, float]) -> Array:
-        moved = {**codes, name: value}
-        return (
-            answers.design.predictor(answers.draws, moved) if scale == "link" else answers.means(moved, level)
+    def difference(self, profile: Profile, other: Profile) -> pandas.DataFrame:
+        """The mean at ``other`` less that at ``profile``; columns as of ``comparisons``."""
+        codes, there = (read_profile(self.design, one)[0] for one in (profile, other))
+        words = " - ".join(", ".join(f"{k}={v}" for k, v in one.items()) for one in (other, profile))
+        return _frame(
+            [
+                self._line({}, "", words, level, self.means(there, level) - self.means(codes, level))
+                for level in self.levels or ("",)
+            ]
         )
 
-    return of
+    def probability(self, statement: str) -> float:
+        """The share of draws of which ``age > 0``, ``sex[male] < -0.5`` or ``age > bmi`` is true.
+
+        Raises:
+            DeclarationError: for what is no comparison of coefficients and numbers.
+        """
+        found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*", statement)
+        names = self.by_name
+        if found is None:
+            raise DeclarationError(f"probability {statement!r}: a coefficient and a number, as in 'age > 0'.")
+        sides = []
+        for text in (found[1], found[3]):
+            number = plain_number(text)
+            if text not in names and np.isnan(number):
+                raise DeclarationError(f"probability {statement!r}: {text!r} is none of {list(names)}.")
+            sides.append(names[text] if text in names else np.asarray(number))
+        return float(np.mean(_COMPARED[found[2]](*sides)))
+
+    def _averages(
+        self, term: str, contrast: str, of: Mean, people: People, by: Sequence[str], weights: Sequence[float]
+    ) -> pandas.DataFrame:
+        return _frame(
+            [
+                self._line(shown, term, contrast, level, _average(here, of, level))
+                for shown, here in self._groups(people, by, weights)
+                for level in self.levels or ("",)
+            ]
+        )
+
+    def _values(self, variable: str) -> tuple[str, list[tuple[str, float]]]:
+        """A field and its values that are compared, each with its words."""
+        name, equals, given = variable.partition("=")
+        name = name.strip()
+        if name not in self.fields:
+            raise DeclarationError(f"contrast {name!r}: the formula reads {list(self.fields)}.")
+        field = self.design.schema[name]
+        texts = [text.strip() for text in given.split(",")] if equals else []
+        if not texts and field.is_category:
+            return name, [(level.label, float(code)) for code, level in enumerate(field.all_levels)]
+        if len(texts) < 2:
+            raise DeclarationError(f"contrast {name!r}: two values of it, as in {name}=40,60.")
+        return name, [(text, profile_value(field, text)) for text in texts]
+
+    def _groups(
+        self, people: People, by: Sequence[str], weights: Sequence[float]
+    ) -> Iterator[tuple[Record, list[Person]]]:
+        """People at each combination of levels of ``by``; all of them, moved, if none is stated there."""
+        profiles = read_people(people)
+        given = [1.0] * len(profiles) if len(weights) == 0 else list(weights)
+        if len(given) != len(profiles) or not profiles or not min(given) > 0:
+            raise DeclarationError("people: a weight above 0 for every profile, and at least one of them.")
+        codes = [read_profile(self.design, profile)[0] for profile in profiles]
+        everyone: list[Person] = list(zip(codes, given, strict=True))
+        if unknown := [name for name in by if name not in self.fields]:
+            raise DeclarationError(f"by {unknown}: the formula reads {list(self.fields)}.")
+        fields = [self.design.schema[name] for name in by]
+        if numbers := [field.name for field in fields if not field.is_category]:
+            raise DeclarationError(f"by {numbers}: categories, whose levels make the groups.")
+        stated = len(profiles) > 1 and all(name in profile for profile in profiles for name in by)
+        for cell in product(*(enumerate(field.all_levels) for field in fields)):
+            places = dict(zip(by, (float(code) for code, _ in cell), strict=True))
+            if stated:
+                here = [one for one in everyone if all(one[0].get(n) == v for n, v in places.items())]
+            else:
+                here = [({**one, **places}, weight) for one, weight in everyone]
+            if here:
+                yield {name: level.label for name, (_, level) in zip(by, cell, strict=True)}, here
+
+    def _line(self, shown: Record, term: str, contrast: str, level: str, draws: Array) -> Record:
+        named = {"term": term, "contrast": contrast} if term else {"contrast": contrast}
+        ends = zip(("estimate", "conf_low", "conf_high"), self.interval(draws), strict=True)
+        return {**shown, **named, **({"level": level} if level else {}), **dict(ends)}
 
 
-def _average(people: Sequence[Person], of: Callable[[Mapping[str, float]], Array]) -> Array:
+def _average(people: Sequence[Person], of: Mean, level: str) -> Array:
     total = sum(weight for _, weight in people)
-    return np.asarray(sum(weight / total * of(codes) for codes, weight in people))
+    return np.asarray(sum(weight / total * of(codes, level) for codes, weight in people))
 
 
-def _groups(
-    answers: Answers, people: People, weights: Sequence[float], by: Sequence[str]
-) -> Iterator[tuple[Record, list[Person]]]:
-    """People at each combination of levels of ``by``; where nobody is stated there, those who are, moved."""
-    profiles = read_people(people)
-    given = [1.0] * len(profiles) if len(weights) == 0 else list(weights)
-    if len(given) != len(profiles) or not profiles or not min(given) > 0:
-        raise DeclarationError("people: a weight above 0 for every profile, and at least one of them.")
-    codes = [read_profile(answers.design, profile)[0] for profile in profiles]
-    everyone = list(zip(codes, given, strict=True))
-    if unknown := [name for name in by if name not in answers.fields]:
-        raise DeclarationError(f"by {unknown}: the formula reads {list(answers.fields)}.")
-    fields = [answers.design.schema[name] for name in by]
-    if numbers := [field.name for field in fields if not field.is_category]:
-        raise DeclarationError(f"by {numbers}: categories, whose levels make the groups.")
-    stated = [all(name in profile for profile in profiles) for name in by]
-    for cell in product(*(enumerate(field.all_levels) for field in fields)):
-        places = dict(zip(by, (float(code) for code, _ in cell), strict=True))
-        if all(stated) and len(profiles) > 1:
-            here = [one for one in everyone if all(one[0].get(n) == v for n, v in places.items())]
-        else:
-            here = [({**one, **places}, weight) for one, weight in everyone]
-        if here:
-            yield {name: level.label for name, (_, level) in zip(by, cell, strict=True)}, here
+def _frame(lines: Sequence[Record]) -> pandas.DataFrame:
+    import pandas
 
-
-def _line(answers: Answers, shown: Record, term: str, contrast: str, level: str, draws: Array) -> Record:
-    if draws.ndim > 1:  # predictors of a categorical outcome's classes
-        raise DeclarationError("scale='link': not for outcomes with a predictor for each class.")
-    mean, low, high = answers.interval(draws)
-    level_of = {"level": level} if level else {}
-    named = {"term": term} if term else {}
-    return {
-        **shown,
-        **named,
-        "contrast": contrast,
-        **level_of,
-        "estimate": mean,
-        "conf_low": low,
-        "conf_high": high,
-    }
+    return pandas.DataFrame(list(lines))

@@ -141,7 +141,7 @@ def test_twelve_lines_of_python_answer_the_same_question():
     answers = study.answers()
     by_name = {one.name: one for one in answers.summary()}
     unbelted = answers.predict({"seatbelt": "none", "ageOFocc": 40})
-    effects = {next(iter(one.profile.items())): one for one in answers.marginal_effects({"ageOFocc": 40})}
+    effects = answers.effects([{"ageOFocc": 40}]).set_index("contrast")
 
     table = data("DAAG", "nassCDS")
     numbers = {"y": (table.dead == "dead") * 1, "belted": (table.seatbelt == "belted") * 1}
@@ -153,8 +153,8 @@ def test_twelve_lines_of_python_answer_the_same_question():
     profiles = pd.DataFrame({"belted": [0, 1], "ageOFocc": [40, 40]})
     without, belted = exact.predict(profiles)
     assert unbelted.mean == pytest.approx(without, rel=0.25) and unbelted.assumed == ()
-    effect = effects["seatbelt", "none → belted"]
-    assert effect.high < 0 and effect.mean == pytest.approx(belted - without, rel=0.35)
+    effect = effects.loc["belted - none"]
+    assert effect.conf_high < 0 and effect.estimate == pytest.approx(belted - without, rel=0.35)
 
 
 PASSENGERS = """\

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.study import draw, tell_average, tell_marginal
+from private_mcmc.cli.study import Asked, _people, draw
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
@@ -45,16 +45,23 @@ def answers():
     return Answers(shown, draws)
 
 
+def shown(answers, capsys, people=({},), weights=(), **asked):
+    """What ``summary`` prints, as lines of JSON."""
+    Asked(**asked).tell(answers, people, weights, None, as_json=True)
+    return json.loads(capsys.readouterr().out)
+
+
 def test_effects_at_a_profile_are_told_in_words_and_as_json(answers, capsys):
-    tell_marginal(answers, [{"since": "2020-02-29", "ward": "c"}], as_json=True)
-    (moved,) = json.loads(capsys.readouterr().out)
-    assert [one["level"] for one in moved] == ["no"] * 3 + ["maybe"] * 3 + ["yes"] * 3
-    since, mass, ward = moved[-3:]
-    assert since["profile"] == {"since": "per day"} and mass["profile"] == {"body mass": "per kg"}
-    assert ward["profile"] == {"ward": "a/b → c"} and ward["low"] <= ward["mean"] <= ward["high"]
-    tell_marginal(answers, [{}], as_json=False)
+    profile = {"since": "2020-02-29", "ward": "c"}
+    moved = shown(answers, capsys, [profile], marginal=True)
+    assert [(one["term"], one["level"]) for one in moved] == [
+        (name, level) for name in ("since", "body mass", "ward") for level in ("no", "maybe", "yes")
+    ]
+    assert moved[-1]["contrast"] == "c - a/b"
+    assert moved[-1]["conf_low"] <= moved[-1]["estimate"] <= moved[-1]["conf_high"]
+    Asked(marginal=True).tell(answers, [{}], [], None, as_json=False)
     words = capsys.readouterr().out
-    assert "since 2019-07-02" in words and "per day" in words and "a/b → c" in words
+    assert "since 2019-07-02" in words and "dY/dX" in words and "c - a/b" in words
 
 
 @pytest.mark.slow
@@ -115,33 +122,30 @@ def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each
     people = [{"ward": "a/b", "body mass": 60, "since": "2020-01-01"}]
     people += [{"ward": "c", "body mass": 90, "since": "2016-01-01"}]
     alone = [answers.predict(each, "yes").mean for each in people]
-    tell_average(answers, margins, marginal=False, as_json=True)
-    averages = {one["level"]: one["mean"] for one in json.loads(capsys.readouterr().out)}
+    given = _people(answers, margins)
+    averages = {one["level"]: one["estimate"] for one in shown(answers, capsys, *given)}
     assert list(averages) == ["no", "maybe", "yes"] and sum(averages.values()) == pytest.approx(1)
     assert averages["yes"] == pytest.approx(0.75 * alone[0] + 0.25 * alone[1])
-    tell_average(answers, margins, marginal=True, as_json=True)
-    moved = [one for one in json.loads(capsys.readouterr().out) if one["level"] == "yes"]
-    found = {next(iter(one["profile"])): one["mean"] for one in moved}
-    effects = [
-        {next(iter(one.profile)): one.mean for one in answers.marginal_effects(each)} for each in people
-    ]
+    lines = shown(answers, capsys, *given, marginal=True)
+    found = {one["term"]: one["estimate"] for one in lines if one["level"] == "yes"}
+    effects = [answers.effects([each]).query("level == 'yes'").set_index("term").estimate for each in people]
     for name in ("since", "body mass", "ward"):
         assert found[name] == pytest.approx(0.75 * effects[0][name] + 0.25 * effects[1][name])
     # With every profile moved to a level, what is left is the difference between the two averages.
-    moved = [answers.average([{**each, "ward": ward} for each in people], [3, 1]) for ward in ("c", "a/b")]
-    assert found["ward"] == pytest.approx(moved[0].mean - moved[1].mean)
-    tell_average(answers, margins, marginal=True, as_json=False)
-    assert "Averages over 2 stated profiles" in capsys.readouterr().out
+    moved = [
+        answers.predictions_by([{**each, "ward": ward} for each in people], (), [3, 1])
+        for ward in ("c", "a/b")
+    ]
+    assert found["ward"] == pytest.approx((moved[0].estimate - moved[1].estimate)[2])
     # What margins leave out is not these people's.
-    for marginal in (False, True):
-        margins.write_text("ward,weight\na/b,3\nc,1\n")
-        tell_average(answers, margins, marginal, as_json=False)
-        said = " ".join(capsys.readouterr().out.split())
-        assert "2 stated profiles (since, body mass not stated: the middle of the declared range" in said
+    margins.write_text("ward,weight\na/b,3\nc,1\n")
+    Asked(marginal=True).tell(answers, *_people(answers, margins), None, as_json=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 stated profiles (since, body mass not stated: the middle of the declared range" in said
 
 
 @pytest.mark.parametrize("text", ["ward,weight\nc,-1\n", "ward,weight\n", "ward,wealth\nc,3\n", "ward\nd\n"])
 def test_margins_that_are_none_are_refused(answers, tmp_path, text):
     (tmp_path / "margins.csv").write_text(text)
     with pytest.raises(pmc.PrivateMCMCError):
-        tell_average(answers, tmp_path / "margins.csv", marginal=False, as_json=True)
+        Asked().lines(answers, *_people(answers, tmp_path / "margins.csv"))

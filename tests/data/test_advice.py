@@ -34,7 +34,7 @@ def answers():
 def test_a_frame_of_profiles_is_what_a_list_of_them_is(answers, form):
     people = form(COLUMNS)
     assert answers.predictions(people).rows == answers.predictions(PEOPLE).rows
-    assert answers.average(people).mean == answers.average(PEOPLE).mean
+    assert answers.predictions_by(people).equals(answers.predictions_by(PEOPLE))
 
 
 def test_several_profiles_where_one_is_asked_for_are_refused_in_a_line(answers):

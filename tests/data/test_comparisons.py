@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 
 import private_mcmc as pmc
-from private_mcmc.cli.study import Asked, tell_frame
+from private_mcmc.cli.study import Asked
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
@@ -182,11 +182,11 @@ def test_what_cannot_be_compared_is_refused_in_a_line(fitted, call, words):
 
 
 def test_what_is_shown_is_written_as_csv_and_json(fitted, tmp_path, capsys):
-    asked = Asked("arm", True, "response", None, ("sex",), False, ())
-    tell_frame(fitted, asked, [{"age": "50"}], [], tmp_path / "c.csv", as_json=True)
+    asked = Asked("arm", True, by=("sex",))
+    asked.tell(fitted, [{"age": "50"}], [], tmp_path / "c.csv", as_json=True)
     lines = json.loads(capsys.readouterr().out)
     header, first, *_ = (tmp_path / "c.csv").read_text().splitlines()
     assert header == "sex,term,contrast,estimate,conf_low,conf_high" and first.startswith("f,arm,b - a,")
     assert len(lines) == 4
-    tell_frame(fitted, asked, [{"age": "50"}], [], None, as_json=False)
+    asked.tell(fitted, [{"age": "50"}], [], None, as_json=False)
     assert "At age 50" in capsys.readouterr().out
