@@ -11,29 +11,30 @@ import sys
 import textwrap
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_type_hints
 
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
 from private_mcmc.files import check_writable, read_whole
 from private_mcmc.records import Record, visible
-from private_mcmc.target import remarks_on_delta
+from private_mcmc.target import Adjacency, Target, check_adjacency
 
 if TYPE_CHECKING:
+    from private_mcmc.accounting import Statement
     from private_mcmc.domains import Rows
     from private_mcmc.inference.question import Question
-    from private_mcmc.planning import Plan
     from private_mcmc.planning.frontier import MaxError
     from private_mcmc.planning.stages import Prediction
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
 
-T = TypeVar("T")
+Given = TypeVar("Given", bound="ChargedOptions")
 
 ModelArgument = Annotated[str, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION")]
 RowsOption = Annotated[Path, typer.Option("--rows", help="TOML file: a domain for every column of a row")]
@@ -86,9 +87,70 @@ KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the led
 _SECRET = 2**16
 
 
-def with_options(record: Callable[..., T]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+@dataclass(frozen=True, kw_only=True)
+class ChargedOptions:
+    """What every command that spends is told; the fields' names are the options'."""
+
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="ε of the target")] = None
+    delta: OptionalDelta = None
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "--n", help="public: bound on the number of rows (add_remove), of slots (zero_out), of persons"
+        ),
+    ] = None
+    adjacency: AdjacencyOption = "replace_one"
+    ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None
+    dataset: Annotated[str | None, typer.Option(help="the ledger's name for the table")] = None
+    key: KeyOption = None
+    purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
+    whole: AllOption = False
+    as_json: JsonOption = False
+
+    @property
+    def relation(self) -> Adjacency:
+        """The adjacency, checked."""
+        return check_adjacency(self.adjacency)
+
+    def books(self) -> Ledger | None:
+        """The ledger, before any work; it must know the data set."""
+        if (self.ledger is None) != (self.dataset is None) or (self.key is not None and self.ledger is None):
+            raise DeclarationError("give --ledger and --dataset, both or neither; --key is that ledger's.")
+        if self.ledger is None or self.dataset is None:
+            return None
+        books = open_ledger(self.ledger, self.key)
+        books.balance(self.dataset)
+        return books
+
+    def confirm(
+        self, target: Target, price: Statement, ledger: Ledger | None, kept: Callable[[], str] = str
+    ) -> None:
+        """Say what is left and what this spends; go on only if that is confirmed.
+
+        If it is not, ``kept`` keeps the plan and says how to go on with it.
+        """
+        from private_mcmc.report import at_most
+
+        if ledger is not None and self.dataset is not None:
+            echo(f"The ledger has {ledger.room_for(self.dataset, price)} left.", err=True)
+        if self.yes:
+            return
+        echo(f"This spends ε = {at_most(target.epsilon, 6)} at δ = {at_most(target.delta, 6)}.", err=True)
+        try:
+            agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
+        except EOFError:
+            agreed = False
+        if not agreed:
+            raise DeclarationError(
+                f"not confirmed: nothing was spent.{kept()} Answer y, or give --yes in scripts."
+            )
+
+
+def with_options(record: type[Given]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function whose first argument is a ``record``: its fields become options."""
-    shared = signature(record, eval_str=True).parameters
+    hints, made = get_type_hints(record, include_extras=True), cast("Callable[..., Given]", record)
+    shared = {name: one.replace(annotation=hints[name]) for name, one in signature(record).parameters.items()}
 
     def spread(function: Callable[..., None]) -> Callable[..., None]:
         _, *own = signature(function, eval_str=True).parameters.values()
@@ -96,7 +158,7 @@ def with_options(record: Callable[..., T]) -> Callable[[Callable[..., None]], Ca
         options.sort(key=lambda one: one.default is not Parameter.empty)
 
         def command(**given: object) -> None:
-            function(record(**{name: given.pop(name) for name in shared}), **given)
+            function(made(**{name: given.pop(name) for name in shared}), **given)
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         command.__annotations__ = {one.name: one.annotation for one in options}
@@ -273,44 +335,6 @@ def ask(words: str) -> str:
     if not line:
         raise EOFError("there is nobody to answer.")
     return line.strip()
-
-
-def confirm(
-    made: Plan,
-    said: Sequence[str],
-    yes: bool,
-    as_json: bool,
-    ledger: Ledger | None = None,
-    dataset: str | None = None,
-    units: Mapping[str, str] | None = None,
-    kept: Callable[[], str] = str,
-    whole: bool = False,
-) -> None:
-    """Show what a plan is expected to err and what to know of it; go on only if that is confirmed.
-
-    If it is not, ``kept`` keeps the plan and says how to go on with it.
-    """
-    from rich.console import Console
-
-    from private_mcmc.report import at_most
-
-    shortened(made.report(units), whole).show(Console(stderr=as_json))
-    shown = remarks_on_delta(made.target.delta, made.n)
-    tell([words for words in said if words not in shown])
-    if ledger is not None and dataset is not None:
-        echo(f"The ledger has {ledger.room_for(dataset, made.statement)} left.", err=True)
-    if yes:
-        return
-    epsilon, delta = made.target.epsilon, made.target.delta
-    echo(f"This spends ε = {at_most(epsilon, 6)} at δ = {at_most(delta, 6)}.", err=True)
-    try:
-        agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
-    except EOFError:
-        agreed = False
-    if not agreed:
-        raise DeclarationError(
-            f"not confirmed: nothing was spent.{kept()} Answer y, or give --yes in scripts."
-        )
 
 
 def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: bool, whole: bool) -> None:

@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from private_mcmc.cli.common import (
-    AdjacencyOption,
     AllOption,
     ArgsOption,
+    ChargedOptions,
     FamilyOption,
     FormulaOption,
     JsonOption,
     KeyOption,
     MaxErrorOption,
     ModelArgument,
-    OptionalDelta,
     OptionalRows,
     PriorOption,
     ProfileOption,
     PublicRowsOption,
     ask,
-    confirm,
     echo,
     load_model,
     open_ledger,
@@ -38,6 +36,7 @@ from private_mcmc.cli.common import (
     read_profile,
     read_question,
     read_rows,
+    shortened,
     show_prediction,
     tell,
     with_options,
@@ -47,11 +46,10 @@ from private_mcmc.errors import DeclarationError, PrivateMCMCError, clean_errors
 from private_mcmc.records import Fields, Model
 from private_mcmc.target import (
     OF_FITS,
-    Adjacency,
     Guarantee,
     Target,
-    check_adjacency,
     checked_guarantee,
+    remarks_on_delta,
     small_delta,
 )
 
@@ -72,39 +70,18 @@ class Prepared(NamedTuple):
     run: Callable[[], Study]
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What ``fit`` and ``run`` are both told; the fields' names are the options'."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ChargedOptions):
+    """What ``fit`` and ``run`` are both told."""
 
     out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="ε of the target")] = None
-    delta: OptionalDelta = None
     saved: Annotated[
         Path | None,
         typer.Option("--plan", help="a plan that private-mcmc plan --save wrote, in place of a target"),
     ] = None
-    n: Annotated[
-        int | None,
-        typer.Option(
-            "--n", help="public: bound on the number of rows (add_remove), of slots (zero_out), of persons"
-        ),
-    ] = None
-    adjacency: AdjacencyOption = "replace_one"
     guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = OF_FITS
     max_error: MaxErrorOption = None
     public_rows: PublicRowsOption = None
-    ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None
-    dataset: Annotated[str | None, typer.Option(help="the ledger's name for the table")] = None
-    key: KeyOption = None
-    purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
-    whole: AllOption = False
-    as_json: JsonOption = False
-
-    @property
-    def relation(self) -> Adjacency:
-        """The adjacency, checked."""
-        return check_adjacency(self.adjacency)
 
     @property
     def wanted(self) -> Guarantee:
@@ -150,16 +127,6 @@ class RunOptions:
             f" The plan is kept: the same command with --plan {place} in place of --epsilon goes on with it."
         )
 
-    def books(self) -> Ledger | None:
-        """The ledger, before any work; it must know the data set."""
-        if (self.ledger is None) != (self.dataset is None) or (self.key is not None and self.ledger is None):
-            raise DeclarationError("give --ledger and --dataset, both or neither; --key is that ledger's.")
-        if self.ledger is None or self.dataset is None:
-            return None
-        books = open_ledger(self.ledger, self.key)
-        books.balance(self.dataset)
-        return books
-
     def look(self, units: Mapping[str, str]) -> Look:
         """Show what the cheap stages say of the error; stop above ``--max-error``, or if a person says so."""
         from private_mcmc.inference.fitting import exceeds
@@ -187,12 +154,16 @@ class RunOptions:
         profiles: Sequence[dict[str, str]] = (),
     ) -> None:
         """Plan, ask, run, write the dossier, and show its answers."""
+        from rich.console import Console
+
         from private_mcmc.dossier import new_dossier
 
         with new_dossier(out) as dossier:
             made, remarks, units, run = clean_errors(prepare)(dossier.keep)
-            kept = partial(self.keep, made, out)
-            confirm(made, remarks, self.yes, self.as_json, books, self.dataset, units, kept, self.whole)
+            shortened(made.report(units), self.whole).show(Console(stderr=self.as_json))
+            shown = remarks_on_delta(made.target.delta, made.n)
+            tell([words for words in remarks if words not in shown])
+            self.confirm(made.target, made.statement, books, partial(self.keep, made, out))
             study = clean_errors(run)()
             dossier.write(study)
         tell(study.warnings[len(remarks) :])

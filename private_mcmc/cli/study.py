@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from private_mcmc.data.design import Groups
     from private_mcmc.data.profiles import Profile
     from private_mcmc.dossier import Study
-    from private_mcmc.report import Report
+    from private_mcmc.dossier.record import ReleaseRecord
+    from private_mcmc.report import Block, Report
 
 
 def show_answers(
@@ -46,25 +47,37 @@ def show_answers(
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
     from private_mcmc.dossier.page import results, widening
-    from private_mcmc.report import Block, Report, Text
 
-    price = study.price.summary(study.delta).splitlines()
-    statement = "\n".join(line.strip() for line in price[:2])
     answers = study.answers(prob) if study.formula and not study.stopped else None
     blocks: list[Block] = results(study, prob)[:1]
     if profiles and answers is not None:
         blocks.append(answers.predictions(profiles))
-    blocks += [*widening(study), Text(statement)]
+    found = _record(study, answers, profiles)
+    show_release("Answers", [*blocks, *widening(study)], found, study, out, as_json, whole)
+
+
+def show_release(
+    title: str,
+    blocks: Sequence[Block],
+    found: Record,
+    record: ReleaseRecord,
+    out: Path | None,
+    as_json: bool,
+    whole: bool,
+) -> None:
+    """Print what was found, the statement of its release, and where the dossier is."""
+    from private_mcmc.report import Report, Text
+
+    price = record.price.summary(record.delta).splitlines()
+    statement = "\n".join(line.strip() for line in price[:2])
+    found["statement"], blocks = statement, [*blocks, Text(statement)]
     if out is not None:
-        page, check = out / "dossier.html", f"private-mcmc verify {out}"
+        found["dossier"], page, check = str(out), out / "dossier.html", f"private-mcmc verify {out}"
         blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))
-    found = _record(study, answers, profiles, statement) | ({} if out is None else {"dossier": str(out)})
-    show(shortened(Report("Answers", tuple(blocks)), whole), found, as_json)
+    show(shortened(Report(title, tuple(blocks)), whole), found, as_json)
 
 
-def _record(
-    study: Study, answers: Answers | None, profiles: Sequence[dict[str, str]], statement: str
-) -> Record:
+def _record(study: Study, answers: Answers | None, profiles: Sequence[dict[str, str]]) -> Record:
     found: Record = {
         "n": study.n,
         "epsilon": study.epsilon,
@@ -75,7 +88,6 @@ def _record(
         "expected": study.expected,
         "passes": study.passes,
         "warnings": list(study.warnings),
-        "statement": statement,
         "fingerprint": study.fingerprint,
     }
     if answers is None:
@@ -223,7 +235,7 @@ class Asked(NamedTuple):
     ) -> None:
         """Show what is wanted as a table or JSON, and write it as CSV where a path is given."""
         from private_mcmc.files import write_whole
-        from private_mcmc.report import Block, Report, Table, Text, as_csv, json_types
+        from private_mcmc.report import Report, Table, Text, as_csv, json_types
 
         lines = self.lines(answers, people, weights)
         if path is not None:

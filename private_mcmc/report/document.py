@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 import sys
@@ -49,13 +48,17 @@ class Report:
     title: str
     blocks: tuple[Block, ...]
 
-    def __add__(self, other: Report) -> Report:
-        """This report followed by the blocks of another."""
-        return Report(self.title, self.blocks + other.blocks)
-
     def show(self, console: Console | None = None) -> None:
         """Print on a terminal (or on a ``rich.console.Console``)."""
-        _show(self.title, self.blocks, console)
+        from rich.console import Console
+
+        out = console if console is not None else Console()
+        if self.title:
+            out.print(_text(self.title, "bold"))
+            out.print()
+        for block in self.blocks:
+            for renderable in _block(block):
+                out.print(renderable)
 
     def to_html(self, path: str | Path | None = None) -> str:
         """One self-contained HTML page, also written to ``path`` where given."""
@@ -70,13 +73,6 @@ class Report:
     def to_dict(self) -> dict[str, object]:
         """Plain data: every block with its ``kind``; infinities and NaN, which JSON lacks, as words."""
         return {"title": self.title, "blocks": [json_types(block) for block in self.blocks]}
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """``to_dict`` as JSON text, also written to ``path`` where given; raises as ``to_html``."""
-        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        if path is not None:
-            write_whole(path, text)
-        return text
 
 
 def json_types(value: Any) -> Any:
@@ -101,19 +97,6 @@ _HEADING = 14
 # The longest name that a table keeps on one line.
 _NAME = 36
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
-
-
-def _show(title: str, blocks: tuple[Block, ...], console: Console | None = None) -> None:
-    """Print the report on ``console`` (a ``rich.console.Console``; by default a new one)."""
-    from rich.console import Console
-
-    out = console if console is not None else Console()
-    if title:
-        out.print(_text(title, "bold"))
-        out.print()
-    for block in blocks:
-        for renderable in _block(block):
-            out.print(renderable)
 
 
 def _text(text: str, style: str = "") -> RichText:

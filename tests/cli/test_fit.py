@@ -16,7 +16,6 @@ import pandas
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.common import confirm
 from private_mcmc.cli.main import main
 from private_mcmc.cli.run import Prepared, RunOptions
 from private_mcmc.data.source import compile_model
@@ -270,31 +269,22 @@ def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, pl
 
 
 @pytest.mark.slow
-def test_nothing_is_spent_before_it_is_confirmed(planned, monkeypatch, capsys):
-    for answer in ("", "n\n", "perhaps\n"):
-        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
-        with pytest.raises(pmc.DeclarationError, match="nothing was spent"):
-            confirm(planned.plan, planned.warnings(None), False, False, units=planned.asked.units)
+def test_nothing_is_spent_before_it_is_confirmed_and_the_plan_is_kept(planned, monkeypatch, tmp_path, capsys):
+    options, said = RunOptions(out=tmp_path / "study"), planned.warnings(None)
+    ready = Prepared(planned.plan, said, planned.asked.units, None)
+    for name in ("study-plan.json", "study-plan1.json"):  # none is overwritten
+        monkeypatch.setattr("sys.stdin", io.StringIO("perhaps\n" if name[-6] == "1" else ""))
+        with pytest.raises(pmc.DeclarationError, match=f"nothing was spent.*--plan .*{name}"):
+            options.carry_out(options.out, None, lambda keep: ready)
         shown = capsys.readouterr()
         assert "predicted error" in shown.out and re.search(r"Intercept +at 0 and", shown.out)
         assert "Nothing keeps count" in shown.err
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    confirm(planned.plan, (), False, False)
-
-
-@pytest.mark.slow
-def test_a_declined_question_keeps_the_plan(planned, monkeypatch, tmp_path):
-    options = RunOptions(out=tmp_path / "study")
-    for name in ("study-plan.json", "study-plan1.json"):  # none is overwritten
-        monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-        with pytest.raises(pmc.DeclarationError, match=f"--plan .*{name}"):
-            options.carry_out(options.out, None, lambda keep: Prepared(planned.plan, (), {}, None))
         kept = pmc.Plan.load(tmp_path / name, planned.asked.model)
         assert kept.prediction == planned.plan.prediction and kept.statement == planned.plan.statement
     with pytest.raises(pmc.DeclarationError, match=r"nothing was spent\. Answer"):
         monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
         again = replace(options, saved=tmp_path / "study-plan.json")
-        again.carry_out(options.out, None, lambda keep: Prepared(planned.plan, (), {}, None))
+        again.carry_out(options.out, None, lambda keep: ready)
     assert len(list(tmp_path.iterdir())) == 2
 
 
