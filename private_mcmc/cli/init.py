@@ -39,7 +39,7 @@ def init(
     codebook: Annotated[
         Path | None,
         typer.Option(
-            help="Table Schema (JSON, YAML), a dictionary (CSV, Excel), or a Stata or SPSS file with labels"
+            help="Table Schema (JSON, YAML), a dictionary (CSV), or a Stata or SPSS file with labels"
         ),
     ] = None,
     output: Annotated[
@@ -55,7 +55,7 @@ def init(
     """
     from dataclasses import replace
 
-    from private_mcmc.data.codebook import ends_alone, has_dictionary, read_codebook
+    from private_mcmc.data.codebook import has_dictionary, read_codebook
     from private_mcmc.data.schema import Schema
     from private_mcmc.data.table import read_header
     from private_mcmc.files import write_whole
@@ -100,8 +100,6 @@ def init(
             f"{numbers} may tell persons, or groups of them, apart; nothing is declared of them. The "
             "schema's last lines show how, if one person has several rows."
         )
-    for words in filter(None, map(ends_alone, fields)):
-        _say(words)
     text = _HEAD * bool(open_ones) + schema.to_yaml() + "".join(_PERSONS.format(name) for name in numbers[:1])
     if output is not None:
         write_whole(output, text)

@@ -1,4 +1,4 @@
-"""Codebooks: Table Schema (JSON, YAML), dictionaries (CSV, Excel), what a file says of its own columns.
+"""Codebooks: Table Schema (JSON, YAML), dictionaries (CSV), what a file says of its own columns.
 
 Only declarations are read, never a value: of a Stata or SPSS file its dictionary of variables and labels, of
 a Parquet or Arrow file the types of its columns.
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from private_mcmc.data.fields import Field, Type, is_number
-from private_mcmc.data.readers import ARROW, PARQUET, SPREADSHEETS, STATISTICAL, as_text, source_of
+from private_mcmc.data.readers import ARROW, PARQUET, STATISTICAL, source_of
 from private_mcmc.data.schema import Schema, field_from_dict, read_declaration
 from private_mcmc.domains.table_files import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
-_MOST_CODES, _MOST_LINES = 1000, 100_001
+_MOST_CODES = 1000
 _DICTIONARIES = (*STATISTICAL, *PARQUET, *ARROW)
 
 
@@ -33,7 +33,7 @@ def read_codebook(path: str | Path) -> Schema:
     ending = Path(path).suffix.lower()
     if not Path(path).is_file():
         raise DeclarationError(f"{path}: there is no such codebook.")
-    if ending in (".csv", ".tsv", *SPREADSHEETS):
+    if ending in (".csv", ".tsv"):
         records = _dictionary(Path(path))
     elif ending in STATISTICAL:
         records = _statistical(path, STATISTICAL[ending])
@@ -44,7 +44,7 @@ def read_codebook(path: str | Path) -> Schema:
     else:
         raise DeclarationError(
             f"{path}: a codebook is a Table Schema (JSON, YAML), a dictionary with a line for every variable "
-            "(CSV, Excel), or a file with one of its own (Stata, SPSS, Parquet, Arrow)."
+            "(CSV; save Excel's as one), or a file with one of its own (Stata, SPSS, Parquet, Arrow)."
         )
     origin = f"codebook {Path(path).name}"
     return Schema(tuple(_field(record, origin) for record in records))
@@ -111,7 +111,7 @@ _CHOICE = re.compile(r"\s*([^\s=,:|;][^=,:|;]*?)\s*[=,:]\s*(.+?)\s*")
 
 def _dictionary(path: Path) -> list[Record]:
     """Of a table of variables: one line for each, with its name, label, type, range and values."""
-    lines = _sheet(path) if path.suffix.lower() in SPREADSHEETS else _comma_separated(path)
+    lines = _comma_separated(path)
     header = [" ".join(cell.lower().replace("_", " ").split()) for cell in (lines or [[]])[0]]
     places = {
         what: next((header.index(word) for word in words if word in header), None)
@@ -173,22 +173,6 @@ def _comma_separated(path: Path) -> list[list[str]]:
         for cells in zip(*(chunk[name] for name in source.names), strict=True)
     ]
     return [list(source.names), *rows]
-
-
-def _sheet(path: Path) -> list[list[str]]:
-    """The first sheet of a workbook."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise DeclarationError(
-            f"{path}: dictionaries in Excel need openpyxl: pip install openpyxl, or save the sheet as CSV."
-        ) from None
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        rows = book.worksheets[0].iter_rows(max_row=_MOST_LINES, max_col=100, values_only=True)
-        return [[as_text(value) or "" for value in row] for row in rows]
-    except Exception as error:
-        raise DeclarationError(f"{path}: cannot be read as a workbook ({type(error).__name__}).") from None
 
 
 def _statistical(path: str | Path, function: str) -> list[Record]:
@@ -272,17 +256,3 @@ def _labelled(
 def _code(value: Any) -> str:
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return str(int(value)) if whole else str(value)
-
-
-def ends_alone(field: Field) -> str:
-    """What to know of a category whose labels leave codes out, as those of a scale's ends do."""
-    codes = [level.value for level in field.levels]
-    if not codes or not all(re.fullmatch(r"-?\d{1,4}", code) for code in codes):
-        return ""
-    low, high = min(map(int, codes)), max(map(int, codes))
-    if len(codes) > 3 or high - low < len(codes):
-        return ""
-    return (
-        f"{field.name}: labels are known of {', '.join(codes)} alone. If codes between them are answers too, "
-        f"declare type: integer, minimum: {low}, maximum: {high} in place of the categories, or every level."
-    )

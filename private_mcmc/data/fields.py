@@ -105,14 +105,6 @@ class Level:
 # Control signs other than white space; of the second block those that begin a sequence: the others are quotes
 # and letters of Windows, read in another encoding, which terminals pass over.
 _OBEYED = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\x90\x98\x9b\x9d-\x9f]")
-_LEVELS = "string, with its levels as constraints.enum"
-# Types of other programs.
-_SAME_TYPES = {
-    **dict.fromkeys(("float", "double", "numeric", "real", "float64", "decimal"), "number"),
-    **dict.fromkeys(("int", "int64", "count"), "integer"),
-    **dict.fromkeys(("bool", "logical", "binary"), "boolean"),
-    **dict.fromkeys(("category", "categorical", "factor", "character", "str", "object", "ordinal"), _LEVELS),
-}
 
 
 @construction_checked
@@ -185,10 +177,10 @@ class Field:
 
     def __post_init__(self) -> None:
         if self.type not in get_args(Type):
-            lower = str(self.type).lower()
-            near = _SAME_TYPES.get(lower, lower if lower in get_args(Type) else None)
-            hint = f"; for {self.type!r} write {near}" if near else ""
-            raise self._wrong(f"type {self.type!r} is not one of {', '.join(get_args(Type))}{hint}")
+            every = ", ".join(get_args(Type))
+            raise self._wrong(
+                f"type {self.type!r} is not one of {every}; levels are of a string, as constraints.enum"
+            )
         for word, allowed in (
             ("otherwise", Otherwise),
             ("outside", Outside),

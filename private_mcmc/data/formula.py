@@ -249,43 +249,19 @@ _HABITS = (
         "(1 | outer) + (1 | both)",
     ),
     (
-        r"\b(?:relevel|C)\(\s*`?([\w.]+)`?\s*,\s*(?:(?:contr\.)?[Tt]reatment\()?\s*"
-        r"(?:(?:ref|reference|base)\s*=)?\s*['\"]([^'\"]+)['\"]",
-        r"the first of a field's levels is the reference: write \1, and put \2 first among its levels in the "
-        "schema",
-    ),
-    (
-        r"\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+|\bC\([^()]*,",
-        "levels are compared with the first one in the schema (treatment contrasts); write the field's name",
-    ),
-    (
-        r"(?<![\w.)])([\w.]+)\[([^\[\]]*)\]",
-        r"a term has all levels of its field: write \1; one level (\2) is a column of its own, made in the "
-        "table and declared as boolean",
-    ),
-    (r"\b(mvbind|mvbf)\(", "one outcome at a time; each further fit is charged on its own"),
-    (
-        r"\bas\.(numeric|integer|character)\(",
-        "what a field is stands in the schema (type); write its name",
+        r"\b(relevel|C)\([^()]*,|\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+",
+        "levels are compared with the first one in the schema: write the field's name, and put the reference "
+        "first there",
     ),
     (r"[-+*:~]\s*$", "it ends with a sign, after which a term is missing"),
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
     (r"\bcbind\(", "write successes | trials(n) ~ …"),
-    (
-        r"\b(factor|as\.factor|ordered)\(",
-        "levels are declared in the schema (constraints.enum); write the name",
-    ),
     (
         r"\bte?\(|\bt2\(|\bs\(|\bsmooth\(|\brcs\(|\blo(ess)?\(",
         "how smooth would be learnt from rows; write ns(x, df=4), bs(x, df=5) or poly(x, 2), whose knots "
         "come from the declared range",
     ),
     (r"\bweights?\(", "weights are not taken: how much a row counts would be private"),
-    (
-        r"\bSurv\(\s*([\w.]+)\s*,\s*([\w.]+)\s*\)",
-        r"the event is the outcome: \2 ~ … + offset(log(\1)) with family poisson is the exponential model of "
-        "survival with censoring; the event has two levels, the last one that it happened",
-    ),
     (
         r"\b(Surv|cens)\(",
         "the event is the outcome: event ~ … + offset(log(time)) with family poisson is the exponential "
@@ -296,8 +272,9 @@ _HABITS = (
         r"a power is I(\1 ** \2): between terms the sign would mean interactions, and of one alone nothing",
     ),
     (
-        r"\b(cut|ifelse|case_when|strata|where|get_dummies)\(|[<>]|==",
-        "conditions are columns of their own: make one in the table and declare it",
+        r"\b(cut|ifelse|case_when|strata|where|(as\.)?factor|ordered|as\.\w+)\(|[<>]|==|\w\[",
+        "conditions, levels and types are declared: make one in the table, a column of its own, and declare "
+        "what it is in the schema (type, constraints.enum)",
     ),
 )
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -43,17 +43,22 @@ _OURS = {
     **dict.fromkeys(("bounds", "bounds_from", "marginal", "transform", "role"), ""),
     **dict.fromkeys(("missing", "otherwise", "outside"), "refuse"),
 }
-_OURS_OF_ALL = {"person", "encoding"}
-_PERSON = ("field", "at_most", "digits", "pattern")
-# Of Table Schema, and `unit`; other words may stand beside them, as the standard has it.
-_WORDS = (
-    "name title type unit format constraints categories categoriesOrdered description missingValues "
-    f"trueValues falseValues bareNumber decimalChar groupChar example {KEY}"
-).split()
-_LIMITS = (
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "enum", "required", "unique", "pattern"),
-    *("minLength", "maxLength", "jsonSchema"),
-)
+# What stands behind each word that is read: a text or number "t", a list of them or of values with labels
+# "l", names and values "m". Other words may stand beside those of Table Schema, as the standard has it.
+_LIMITS = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "t"),
+    "enum": "l",
+}
+_FIELD = {
+    **dict.fromkeys(("name", "title", "type", "unit", "format"), "t"),
+    **dict.fromkeys(("bareNumber", "decimalChar", "groupChar"), "t"),
+    **dict.fromkeys(("categories", "missingValues", "trueValues", "falseValues"), "l"),
+    **{"constraints": "m", KEY: "m"},
+}
+_OWN = dict.fromkeys((*_OURS, "suggested"), "t")
+_OF_ALL = {"person": "m", "encoding": "t"}
+_PERSON = {"field": "", **dict.fromkeys(("at_most", "digits", "pattern"), "t")}
+_TAKES = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
 _MEANT = {
     **dict.fromkeys(("min", "lower", "low"), "minimum"),
     **dict.fromkeys(("max", "upper", "high"), "maximum"),
@@ -63,57 +68,40 @@ _MEANT = {
 }
 
 
-def _check_words(where: str, record: Fields, words: Sequence[str], ours: Collection[str] = ()) -> None:
-    """Refuse what would be read as nothing: nearly a word of the standard, or ``ours`` beside ``KEY``."""
+def _check(
+    where: str, record: Fields, words: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """Refuse a word whose value is of another kind than is read, and what would be read as nothing.
+
+    That is what is nearly one of the ``words``, or belongs ``elsewhere``; without that, any other word.
+    """
     plain = {_plain(word): word for word in words}
-    for given in set(map(str, record)) - set(words):
-        meant = _MEANT.get(_plain(given))
-        near = difflib.get_close_matches(_plain(given), plain, n=1, cutoff=0.85)
-        if meant in words or near:
-            meant = meant if meant in words else plain[near[0]]
-            raise DeclarationError(f"{where}: {given!r} is no word of a Table Schema; write {meant!r}.")
-    if stray := sorted(set(ours) & set(record)):
-        raise DeclarationError(f"{where}: {stray} belong under {KEY}, as in {KEY}: {{{stray[0]}: …}}.")
+    for word, value in record.items():
+        if (kind := words.get(word)) is None:
+            if place := (elsewhere or {}).get(word):
+                raise DeclarationError(
+                    f"{where}: {word!r} belongs under {place}, as in {place}: {{{word}: …}}."
+                )
+            near = difflib.get_close_matches(_plain(str(word)), plain, n=1, cutoff=0.85)
+            meant = _MEANT.get(_plain(str(word)), plain[near[0]] if near else "")
+            if meant in words:
+                raise DeclarationError(f"{where}: {word!r} is no word of a Table Schema; write {meant!r}.")
+            if elsewhere is None:
+                raise DeclarationError(f"{where}: {word!r} is unknown; it takes {sorted(words)}.")
+            continue
+        texts = isinstance(value, str | int | float)
+        items = isinstance(value, list | tuple) and all(
+            isinstance(each, str | int | float | Mapping) for each in value
+        )
+        if not {"t": texts, "l": items, "m": isinstance(value, Mapping)}.get(kind, True):
+            raise DeclarationError(f"{where}: {word} {_TAKES[kind]}.")
+        for each in value if kind == "l" and word != "fields" else ():
+            if isinstance(each, Mapping):
+                _check(f"{where}: {word}", each, {"value": "t", "label": "t"}, {})
 
 
 def _plain(word: str) -> str:
     return word.replace("_", "").replace("-", "").lower()
-
-
-# What stands behind each word: a text "t" (or a number, true, false), a list "l" of texts or of values with
-# labels, or names and values "m".
-_SHAPES = {
-    **dict.fromkeys(
-        ("name", "title", "type", "unit", "format", "bareNumber", "decimalChar", "groupChar"), "t"
-    ),
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "value", "label"), "t"),
-    **dict.fromkeys(("enum", "categories", "missingValues", "trueValues", "falseValues"), "l"),
-    **dict.fromkeys(("constraints", KEY), "m"),
-}
-_SHOWN = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
-
-
-def _check_shapes(where: str, record: Fields) -> None:
-    """Refuse a word whose value is of another kind than is read, here and inside; anything else is passed."""
-    for word, value in record.items():
-        shape = _SHAPES.get(str(word), "")
-        fits = {
-            "t": isinstance(value, str | int | float),
-            "l": isinstance(value, list | tuple)
-            and all(isinstance(each, str | int | float | Mapping) for each in value),
-            "m": isinstance(value, Mapping),
-        }
-        if not fits.get(shape, True):
-            raise DeclarationError(f"{where}: {word} {_SHOWN[shape]}.")
-        if word == "constraints":
-            _check_shapes(f"{where}: constraints", value)
-        for each in value if shape == "l" else ():
-            if isinstance(each, Mapping):
-                _check_shapes(f"{where}: {word}", each)
-        if word == KEY and (
-            odd := [own for own, each in value.items() if not isinstance(each, str | int | float)]
-        ):
-            raise DeclarationError(f"{where}: {KEY}: {odd[0]} {_SHOWN['t']}.")
 
 
 def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
@@ -122,17 +110,13 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
     if not isinstance(name, str) or not name.strip():
         raise DeclarationError("schema: every field needs a name.")
     name = composed(name)
-    every = {*_OURS, "suggested"}
-    _check_words(f"field {name!r}", record, _WORDS, every)
-    _check_shapes(f"field {name!r}", record)
-    ours, limits = record.get(KEY, {}), record.get("constraints", {})
-    _check_words(f"field {name!r}: constraints", limits, _LIMITS)
-    if unknown := sorted(set(ours) - every):
-        raise DeclarationError(
-            f"field {name!r}: {KEY} has unknown words {unknown}; it takes {sorted(every)}."
-        )
-    if stray := sorted({"minimum", "maximum", "enum"} & set(record)):
-        raise DeclarationError(f"field {name!r}: {stray} belong under constraints, as Table Schema has it.")
+    limits = record.get("constraints", {})
+    _check(
+        f"field {name!r}", record, _FIELD, dict.fromkeys(_OWN, KEY) | dict.fromkeys(_LIMITS, "constraints")
+    )
+    _check(f"field {name!r}: constraints", limits, _LIMITS, {})
+    ours = record.get(KEY, {})
+    _check(f"field {name!r}: {KEY}", ours, _OWN)
     kind = str(record.get("type", "string"))
     kind = {"year": "integer", "datetime": "date", "any": "string"}.get(kind, kind)
     true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
@@ -348,22 +332,11 @@ class Schema:
         fields = record.get("fields") if isinstance(record, Mapping) else None
         if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
-        _check_words("schema", record, ("fields", "missingValues", KEY), _OURS_OF_ALL)
-        _check_shapes("schema", {word: each for word, each in record.items() if word == "missingValues"})
-        marks = record.get("missingValues", [""])
-        ours = record.get(KEY, {})
-        ours = ours if isinstance(ours, Mapping) else {"?": ours}
+        _check("schema", record, {"fields": "l", "missingValues": "l", KEY: "m"}, dict.fromkeys(_OF_ALL, KEY))
+        marks, ours = record.get("missingValues", [""]), record.get(KEY, {})
+        _check(f"schema: {KEY}", ours, _OF_ALL)
         person = ours.get("person", {})
-        known = isinstance(person, Mapping) and not set(person) - set(_PERSON)
-        if not known or set(ours) - _OURS_OF_ALL:
-            raise DeclarationError(f"schema: {KEY} takes person, with {', '.join(_PERSON)}, and encoding.")
-        every = {
-            **{f"person.{word}": each for word, each in person.items()},
-            "encoding": ours.get("encoding", ""),
-        }
-        every.pop("person.field", None)
-        if odd := [word for word, each in every.items() if not isinstance(each, str | int)]:
-            raise DeclarationError(f"schema: {KEY}: {odd[0]} {_SHOWN['t']}.")
+        _check(f"schema: {KEY}: person", person, _PERSON)
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)
         count = plain_number(str(person.get("at_most", "1")))
@@ -380,13 +353,10 @@ class Schema:
             "fields": [field_to_dict(each) for each in self.fields],
         }
         person: Record = {"field": self.person, "at_most": self.at_most}
-        person |= ({"digits": True} if self.digits else {}) | (
-            {"pattern": self.pattern} if self.pattern else {}
-        )
+        person |= {word: getattr(self, word) for word in ("digits", "pattern") if getattr(self, word)}
         ours: Record = {"person": person} if self.person else {}
-        if ours := ours | ({"encoding": self.encoding} if self.encoding else {}):
-            record[KEY] = ours
-        return record
+        ours |= {"encoding": self.encoding} if self.encoding else {}
+        return record | ({KEY: ours} if ours else {})
 
     def to_yaml(self) -> str:
         """The text of ``schema.yaml``."""

@@ -97,7 +97,7 @@ def test_an_option_of_another_program_gets_what_to_do_instead(folder, monkeypatc
         ("died ~ (1 | sex / died)", "groups in groups"),
         ("died ~ 'age'", "backticks"),
         ("age | trials(10) ~ sex", "family 'binomial'"),
-        ("died ~ I(age > 50)", "conditions are columns"),
+        ("died ~ I(age > 50)", "column of its own"),
     ],
 )
 def test_a_formula_of_another_program_gets_what_to_write(folder, monkeypatch, capsys, formula, remedy):
@@ -148,9 +148,9 @@ def test_a_run_that_no_ledger_was_charged_for_is_not_verified_against_one(folder
         ({"constraints": {"min": 18, "max": 95}}, "write 'm(in|ax)imum'"),
         ({"constraints": {"minimum": "18 years", "maximum": 95}}, "without a unit"),
         ({"constraints": {"minimum": 95, "maximum": 18}}, "minimum 95 is not below constraints.maximum 18"),
-        ({"type": "Integer"}, "write integer"),
+        ({"type": "Integer"}, "one of number, integer"),
         ({"type": "string", "constraints": {"enum": ["a", "b", "a"]}}, r"levels \['a'\] twice"),
-        ({"private_mcmc": {"mising": "indicator"}}, "unknown words"),
+        ({"private_mcmc": {"mising": "indicator"}}, "write 'missing'"),
     ],
 )
 def test_a_word_that_is_misspelt_in_a_schema_is_not_read_as_nothing(changes, remedy):
