@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,8 +112,3 @@ def interval(value: float, sd: float, z: float, low: float, high: float) -> tupl
     """``value ± z sd`` as far as it lies in ``[low, high]``, and never empty."""
     inside = min(max(value, low), high)
     return max(min(value - z * sd, inside), low), min(max(value + z * sd, inside), high)
-
-
-def widened(sd: float, sampling: float) -> float:
-    """An sd of noise together with one of sampling people."""
-    return math.hypot(sd, sampling)

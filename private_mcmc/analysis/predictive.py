@@ -17,15 +17,11 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import betainc, gammaincc
 
-from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
-from private_mcmc.data.effects import Array, Effect
-from private_mcmc.data.expressions import PIECEWISE, Expression
+from private_mcmc.data.design import THRESHOLDS, Design
+from private_mcmc.data.effects import Array
 from private_mcmc.data.fields import identifier
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.records import Fields, Record
-
-_JAX: Record = {"jnp": jnp}
-exec(PIECEWISE, _JAX)
 
 # Draws that are enough for means of them, and that a record has room for.
 MOST_DRAWS = 100
@@ -48,36 +44,24 @@ class Predictive:
             raise NotYetSupported(f"fields {summed}: missing: marginal is not for checks and comparisons.")
 
     @cached_property
-    def effects(self) -> tuple[tuple[Effect, Array], ...]:
-        """Effects ``(draws, *levels, …)`` with a zero in front of levels that are left out."""
+    def whole(self) -> dict[str, Array]:
+        """The draws, with effects of a person's own from their law."""
         count = len(next(iter(self.draws.values())))
-        random, made = np.random.default_rng(count), dict(self.draws)
-        found = []
-        for effect in self.design.effects:
-            if effect.term.own:
-                made[effect.name] = random.normal(size=(count, *effect.shape))
-            pads = [(int(reduced), 0) for _, reduced in effect.term.categories]
-            drawn = effect.of(made) / effect.scale
-            found.append((effect, np.pad(drawn, [(0, 0), *pads, *[(0, 0)] * (drawn.ndim - 1 - len(pads))])))
-        return tuple(found)
+        random = np.random.default_rng(count)
+        own = (effect for effect in self.design.effects if effect.term.own)
+        return {**self.draws, **{one.name: random.normal(size=(count, *one.shape)) for one in own}}
 
     def law(self, row: Fields) -> Any:
         """NumPyro's distribution of the row's outcome, one for each draw."""
         design = self.design
-        middle, half = design.outcome_scale
-        count = len(next(iter(self.draws.values())))
-        shape = (count, len(design.classes)) if design.classes else (count,)
-        eta = jnp.zeros(shape) + jnp.asarray(self.draws.get(INTERCEPT, np.zeros(shape)))
-        for effect, values in self.effects:
-            chosen = jnp.asarray(values)
-            for name, _ in effect.term.categories:
-                chosen = jnp.take(chosen, row[identifier(name)].astype(int), axis=1)
-            for number, centre in zip(effect.numbers, effect.centres, strict=True):
-                chosen = chosen * (_value(number, row) - centre)
-            eta = eta + chosen.reshape(shape)
-        if design.formula.offset is not None:
-            eta = eta + _value(design.formula.offset, row) / half
-        given: Record = {"eta": eta, "mu": middle + half * eta, "dist": dist, "jnp": jnp, "jax": jax}
+        profile = {
+            **row,
+            **{name: row[identifier(name)].astype(float) for name in design.formula.fields[:-1]},
+        }
+        # Everybody is one person of whom nothing else is known.
+        profile |= {design.schema.person: 0.0}
+        value = design.predictor(self.whole, profile, jnp)
+        given: Record = {"eta": value, "mu": value, "dist": dist, "jnp": jnp, "jax": jax}
         for name, prior in design.parameters.items():
             drawn = self.draws.get(name)
             given[name] = jnp.asarray(prior.numbers[0] if drawn is None else drawn)
@@ -115,10 +99,6 @@ class Predictive:
             return above
         below = jnp.where(value > 0, jnp.mean(_cdf(law, jnp.maximum(value - 1, 0))), 0.0)
         return below + uniform * (above - below)
-
-
-def _value(number: Expression, row: Fields) -> Any:
-    return jnp.asarray(eval(number.source(), _JAX, {word: row[word].astype(float) for word in number.fields}))
 
 
 def _cdf(law: Any, value: Any) -> Any:

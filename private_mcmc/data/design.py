@@ -23,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import expit
@@ -151,24 +151,23 @@ class Design:
         found |= {name: 2 * draws[name] - 1 for name in self.correlations}
         return found | {name: draws[name] for name in self.parameters if name in draws}
 
-    def predictor(self, draws: Draws, profile: Mapping[str, float]) -> Array:
+    def predictor(self, draws: Draws, profile: Mapping[str, Any], xp: Any = np) -> Any:
         """The predictor ``(draws,)`` of one person, or ``(draws, classes)``, from draws of the model's sites.
 
         ``profile`` has a number for every field that is read: a level's index, or a number in its units.
-        Groups that are left out count as an average one, whose effect is zero.
+        Groups that are left out count as an average one, whose effect is zero. ``xp``: NumPy, or JAX.
         """
         middle, half = self.outcome_scale
         count = len(next(iter(draws.values())))
         shape = (count, len(self.classes)) if self.classes else (count,)
-        eta = np.zeros(shape) + draws.get(INTERCEPT, np.zeros(shape))
+        eta = xp.zeros(shape) + draws.get(INTERCEPT, np.zeros(shape))
         for effect in self.effects:
-            if effect.term.group and effect.term.group not in profile:
-                continue
-            eta = eta + self._part(effect, effect.of(draws), profile)
+            if not effect.term.group or effect.term.group in profile:
+                eta = eta + self._part(effect, draws, profile, xp).reshape(shape)
         offset = self.formula.offset
         if offset is not None:
-            eta = eta + offset.value(_values(offset, profile)) / half
-        return np.asarray(middle + half * eta)
+            eta = eta + offset.value(_values(offset, profile), xp) / half
+        return middle + half * eta
 
     def means(self, draws: Draws, profile: Mapping[str, float], groups: Groups = "average") -> Array:
         """The outcome's mean ``(draws,)`` for one person, or the probabilities ``(draws, levels)``.
@@ -240,25 +239,23 @@ class Design:
         ends = np.zeros((len(eta), 1)), np.ones((len(eta), 1))
         return np.diff(np.concatenate([ends[0], below, ends[1]], axis=1), axis=1)
 
-    def _part(self, effect: Effect, draws: Array, profile: Mapping[str, float]) -> Array:
-        index: list[int] = []
-        for (name, reduced), labels in zip(effect.term.categories, effect.levels, strict=True):
-            place = int(profile[name]) - reduced
-            if not -1 <= place < len(labels) or (place < 0 and not reduced):
-                raise DeclarationError(f"profile: {name!r} has no such level.")
-            index.append(place)
-        chosen: Array = draws.reshape(len(draws), *effect.shape)[(slice(None), *index)]  # type: ignore[arg-type]
-        if any(place < 0 for place in index):
-            return np.zeros_like(chosen)
+    def _part(self, effect: Effect, draws: Draws, profile: Mapping[str, Any], xp: Any) -> Any:
+        values = effect.of(draws).reshape(-1, *effect.shape)
+        rest = values.ndim - 1 - len(effect.levels)
+        # Zero in front of levels that are left out.
+        pads = [(0, 0), *((int(reduced), 0) for _, reduced in effect.term.categories), *[(0, 0)] * rest]
+        chosen = xp.asarray(np.pad(values, pads))
+        for name, _ in effect.term.categories:
+            chosen = xp.take(chosen, xp.asarray(profile[name]).astype(int), axis=1)
         for number, centre in zip(effect.numbers, effect.centres, strict=True):
-            chosen = chosen * (number.value(_values(number, profile)) - centre)
-        return np.asarray(chosen / effect.scale)
+            chosen = chosen * (number.value(_values(number, profile), xp) - centre)
+        return chosen / effect.scale
 
 
-def _values(number: Expression, profile: Mapping[str, float]) -> dict[str, Array]:
-    # The words of indicators are not fields of their own.
+def _values(number: Expression, profile: Mapping[str, Any]) -> dict[str, Any]:
+    # The words of indicators are not fields of their own: what a profile states is known.
     return {
-        word: np.asarray(profile[name] if word == identifier(name) else 0.0)
+        word: profile[name] if word == identifier(name) else profile.get(word, 0.0)
         for word, name in number.fields.items()
     }
 

@@ -12,7 +12,8 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -50,8 +51,14 @@ PIECEWISE = '''def piecewise(x, knots, pieces, low, high):
         value = part if value is None else jnp.where(x < left, value, part)
     return jnp.clip(value, low, high)
 '''
-_NUMPY: Record = {"jnp": np}
-exec(PIECEWISE, _NUMPY)
+
+
+@cache
+def _names(xp: Any) -> Record:
+    """What the source of an expression reads, computed by ``xp``: NumPy, or JAX."""
+    found: Record = {"jnp": xp}
+    exec(PIECEWISE, found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -128,10 +135,10 @@ class Expression:
             ast.fix_missing_locations(_Numpy().visit(ast.parse(ast.unparse(self.tree), mode="eval")))
         )
 
-    def value(self, values: Mapping[str, Array]) -> Array:
-        """At numbers of the fields, by Python name."""
+    def value(self, values: Mapping[str, Any], xp: Any = np) -> Any:
+        """At numbers of the fields, by Python name, computed by ``xp``: NumPy, or JAX."""
         # The very source that a model has; its words were checked when it was read.
-        return np.asarray(eval(self.source(), _NUMPY, dict(values)))
+        return xp.asarray(eval(self.source(), _names(xp), dict(values)))
 
 
 class _Checked(ast.NodeTransformer):

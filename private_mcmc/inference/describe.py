@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from private_mcmc.analysis import Check, Comparison, Description
+from private_mcmc.analysis import Analysis, Check, Comparison, Description
 from private_mcmc.analysis.description import default_bins
 from private_mcmc.analysis.predictive import thinned
 from private_mcmc.analysis.studied import Studied
@@ -103,9 +103,14 @@ def describe(
         ['count', 'mean', 'sd', 'quantile 0.25']
     """
     asked = description(schema_of(schema), fields, by, means, bins, sampling)
-    planned = plan_query(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
-    for words in planned.warnings:
-        warnings.warn(words, stacklevel=2)
+    return _run(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
+
+
+def _run(table: object, asked: Analysis, books: Books, adjacency: Adjacency, n: int | None) -> Query:
+    planned = plan_query(table, asked, books, adjacency, n)
+    said = () if isinstance(asked, Description) else planned.expected
+    for words in (*planned.warnings, *said):
+        warnings.warn(words, stacklevel=3)
     return planned.run()
 
 
@@ -166,10 +171,7 @@ def check(
         >>> pmc.check(study, "people.csv", by=["region"], epsilon=0.2).report().show()  # doctest: +SKIP
     """
     asked = Check.planned(studied(study), by)
-    planned = plan_query(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
-    for words in (*planned.warnings, *planned.expected):
-        warnings.warn(words, stacklevel=2)
-    return planned.run()
+    return _run(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
 
 
 @clean_errors
@@ -208,7 +210,4 @@ def compare(
         >>> pmc.compare(one, other, "people.csv", epsilon=0.2).report().show()  # doctest: +SKIP
     """
     asked = Comparison.planned(studied(first), studied(second))
-    planned = plan_query(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
-    for words in (*planned.warnings, *planned.expected):
-        warnings.warn(words, stacklevel=2)
-    return planned.run()
+    return _run(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
