@@ -198,7 +198,7 @@ def run(
 
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
-    from private_mcmc.cli.table import Missing, read_columns
+    from private_mcmc.cli.table import read_columns, read_fates
     from private_mcmc.data.table import Marks, check_apart, data_marks, refuse_changed, refuse_empty
     from private_mcmc.dossier.record import warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
@@ -208,7 +208,7 @@ def run(
     from private_mcmc.planning import plan
 
     epsilon, delta, n = options.epsilon, options.delta, options.n
-    (program, source), fate = load_model(model), Missing.parse(missing or [], missing_code or [])
+    (program, source), fate = load_model(model), read_fates(missing or [], missing_code or [])
     saved = options.saved_plan(program, epsilon=epsilon, rows=rows, args=args)
     if saved is not None:
         declared, target = saved.rows, saved.target

@@ -3,52 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from private_mcmc.data.fields import is_number, plain_number
+from private_mcmc.data.fields import Field, is_number
 from private_mcmc.data.readers import source_of
+from private_mcmc.data.table import encoded
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT, blank
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.records import Record
+
+# Of numbers that no range is declared of here; their domain has one.
+_RANGE: Record = {"minimum": -1e300, "maximum": 1e300, "outside": "missing"}
 
 
-@dataclass(frozen=True)
-class Missing:
-    """The fate of cells that hold no number, by field of the file.
-
-    Attributes:
-        numbers: what such a cell counts as; a field that is not here is refused if it has one.
-        codes: numbers that stand for a missing value, such as 999, and are treated as such a cell.
-    """
-
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    codes: Mapping[str, frozenset[float]] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, missing: Sequence[str], codes: Sequence[str]) -> Missing:
-        """From ``FIELD=NUMBER`` and ``FIELD=NUMBER,NUMBER,…``."""
-        numbers, marks = {}, {}
-        for item in missing:
-            name, values = _declared("--missing", item)
-            if len(values) != 1:
-                raise DeclarationError(f"--missing {item!r}: one number, as in age=40.")
-            numbers[name] = values[0]
-        for item in codes:
-            name, values = _declared("--missing-code", item)
-            if name not in numbers:
-                raise DeclarationError(
-                    f"--missing-code {item!r}: say what a missing value counts as, --missing {name}=…"
-                )
-            marks[name] = frozenset(values)
-        return cls(numbers, marks)
+def read_fates(missing: Sequence[str], codes: Sequence[str]) -> dict[str, Field]:
+    """What cells that hold no number count as, from ``FIELD=NUMBER`` and codes of it, ``FIELD=NUMBER,…``."""
+    found = {}
+    for item in missing:
+        name, values = _declared("--missing", item)
+        if len(values) != 1:
+            raise DeclarationError(f"--missing {item!r}: one number, as in age=40.")
+        found[name] = Field(name, "number", missing=values[0], otherwise="missing", **_RANGE)
+    for item in codes:
+        name, values = _declared("--missing-code", item)
+        if name not in found:
+            raise DeclarationError(
+                f"--missing-code {item!r}: say what a missing value counts as, --missing {name}=…"
+            )
+        found[name] = replace(found[name], missing_values=("", *values))
+    return found
 
 
 def read_columns(
-    path: Path, rows: Rows, mapping: Sequence[str], missing: Missing | None = None, present: str | None = None
+    path: Path,
+    rows: Rows,
+    mapping: Sequence[str],
+    fates: Mapping[str, Field] | None = None,
+    present: str | None = None,
 ) -> dict[str, np.ndarray]:
     """The declared columns of a CSV file with a header, every cell a finite number; identifiers are text.
 
@@ -57,18 +52,21 @@ def read_columns(
     cells are not read.
 
     A cell that is no finite number (blank, a word, ``nan``, or a cell of a row with more or fewer cells than
-    the header) has a declared fate: the file is refused, or ``missing`` says what it counts as. A refusal
+    the header) has a declared fate: the file is refused, or ``fates`` say what it counts as. A refusal
     looks at values, as in :mod:`private_mcmc.data.table`, before anything is charged, and names fields alone.
     """
-    fate, fields = Missing() if missing is None else missing, _fields(rows, mapping)
+    known, fields = fates or {}, _fields(rows, mapping)
     if present is not None:
         fields[PRESENT] = [present]
     used = list(dict.fromkeys(name for names in fields.values() for name in names))
-    if unknown := sorted({*fate.numbers, *fate.codes} - set(used)):
+    if unknown := sorted(set(known) - set(used)):
         raise DeclarationError(f"--missing: {unknown} are not among the fields that are read, {used}.")
     who = [] if rows.unit is None else [rows.unit.name]
     cells = _cells(path, [*used, *who])
-    numbers = {name: _numbers(cells[name], name, fate) for name in used}
+    numbers = {}
+    for name in used:
+        (values,) = encoded(known.get(name, Field(name, "number", **_RANGE)), cells[name])[0].values()
+        numbers[name] = np.where(np.isfinite(values), values, np.nan)
     if present is not None:
         flags = np.where(np.isnan(numbers[present]), 1.0, numbers[present])
         numbers |= {name: blank(numbers[name], flags) for name in used if name != present}
@@ -122,15 +120,9 @@ def _fields(rows: Rows, mapping: Sequence[str]) -> dict[str, list[str]]:
     return given
 
 
-def _numbers(cells: Sequence[str | None], name: str, fate: Missing) -> npt.NDArray[np.float64]:
-    values = np.array([plain_number(cell or "") for cell in cells])
-    values[np.isin(values, list(fate.codes.get(name, ())))] = np.nan
-    return np.where(np.isnan(values), fate.numbers.get(name, np.nan), values)
-
-
-def _declared(option: str, item: str) -> tuple[str, list[float]]:
+def _declared(option: str, item: str) -> tuple[str, list[str]]:
     name, equals, text = item.partition("=")
-    values = [plain_number(part) for part in text.split(",")]
-    if not equals or np.isnan(values).any():
+    values = [part.strip() for part in text.split(",")]
+    if not equals or not all(map(is_number, values)):
         raise DeclarationError(f"{option} {item!r}: FIELD=NUMBER, as in age=40.")
     return name.strip(), values

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.papers.experiments.images import read_idx
 from benchmarks.papers.experiments.store import ChunkStore
 from private_mcmc.cli.common import load_model, read_arguments
-from private_mcmc.cli.table import Missing, read_columns
+from private_mcmc.cli.table import read_columns, read_fates
 from private_mcmc.domains import Ball, Binary, Rows, domain_from_dict
 from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.release import Ledger
@@ -86,7 +86,7 @@ def test_random_tables(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("fuzz") / "people.csv"
     path.write_bytes(content)
     check_table(path)
-    check_table(path, Missing({"a": 0.0, "y": 1.0}, {"a": frozenset([999.0])}))
+    check_table(path, read_fates(["a=0", "y=1"], ["a=999"]))
 
 
 @pytest.mark.long

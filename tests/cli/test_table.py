@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc.cli.table import Missing, read_columns
+from private_mcmc.cli.table import read_columns, read_fates
 from private_mcmc.domains import Ball, Binary, Person, Rows
 from private_mcmc.errors import DataSchemaError, DeclarationError
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
-TOTAL = Missing({"a": -1.0, "b": -2.0, "y": -3.0})
+TOTAL = read_fates(["a=-1", "b=-2", "y=-3"], [])
 
 
 def table(folder, content, missing=None):
@@ -48,7 +48,7 @@ def test_of_one_column_a_blank_line_is_an_empty_cell(tmp_path):
     """Else the number of rows, which is public, would tell that a person has no value."""
     path = tmp_path / "people.csv"
     path.write_text("\ny\n1\n\n1\n")
-    found = read_columns(path, Rows(y=Binary()), [], Missing({"y": 0.0}))
+    found = read_columns(path, Rows(y=Binary()), [], read_fates(["y=0"], []))
     assert found["y"].tolist() == [1, 0, 1]
 
 
@@ -73,12 +73,12 @@ def test_a_row_of_another_length_is_no_row_of_numbers(tmp_path, line):
 
 def test_a_declared_number_takes_the_place_of_what_is_none(tmp_path):
     content = "a,b,y\n1,2,dead\n,4,1\nNA,999,0\n"
-    columns = table(tmp_path, content, Missing({"a": 0.5, "y": 0.0}))
+    columns = table(tmp_path, content, read_fates(["a=0.5", "y=0"], []))
     np.testing.assert_array_equal(columns["X"], [[1, 2], [0.5, 4], [0.5, 999]])
     np.testing.assert_array_equal(columns["y"], [0, 1, 0])
-    coded = table(tmp_path, content, Missing.parse(["a=0.5", "b=7", "y=0"], ["b=999,-1"]))
+    coded = table(tmp_path, content, read_fates(["a=0.5", "b=7", "y=0"], ["b=999,-1"]))
     np.testing.assert_array_equal(coded["X"][:, 1], [2, 4, 7])
-    assert "['y']" in refusal(tmp_path, content, Missing({"a": 0.5}))
+    assert "['y']" in refusal(tmp_path, content, read_fates(["a=0.5"], []))
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_with_a_number_for_every_field_no_cell_decides_what_happens(tmp_path_fac
 )
 def test_a_fate_that_makes_no_sense_is_refused(tmp_path, missing, codes, words):
     with pytest.raises(DeclarationError, match=words):
-        table(tmp_path, "a,b,y\n1,2,1\n", Missing.parse(missing, codes))
+        table(tmp_path, "a,b,y\n1,2,1\n", read_fates(missing, codes))
 
 
 # First lines that are a person, or no header for these rows; every secret is a word or a number of its own.
