@@ -295,13 +295,8 @@ def shown_source(model: Model) -> str:
         whole = compile("".join(lines), file, "exec", dont_inherit=True)
     except (OSError, TypeError, AttributeError, SyntaxError, ValueError):
         return ""
-    # The text is looked up by the number of its line: it must be there, too.
-    same = (_place(each) == _place(code) and _meaning(each) == _meaning(code) for each in _all(whole))
-    return source if any(same) else ""
-
-
-def _place(code: CodeType) -> tuple[str, int]:
-    return code.co_qualname, code.co_firstlineno
+    # The text is looked up by the number of its line, which is compared too.
+    return source if code in _all(whole) else ""
 
 
 def _all(code: CodeType) -> Iterator[CodeType]:
@@ -309,11 +304,3 @@ def _all(code: CodeType) -> Iterator[CodeType]:
         if isinstance(inner, CodeType):
             yield inner
             yield from _all(inner)
-
-
-def _meaning(code: CodeType) -> tuple[object, ...]:
-    """All that a code does, wherever in a file it stands."""
-    constants = tuple(
-        _meaning(one) if isinstance(one, CodeType) else (type(one), repr(one)) for one in code.co_consts
-    )
-    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
