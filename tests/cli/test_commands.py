@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from importlib.metadata import version
@@ -77,24 +76,15 @@ def test_shells_complete_commands_and_options(words, count, wanted):
 
 
 @pytest.mark.slow
-def test_help_is_there_at_once_and_tells_the_exit_codes():
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-c", "from private_mcmc.cli import main; main()", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.8
-    assert "Usage: private-mcmc" in shown and "Exit codes: 0 done; 1 a claim fails" in " ".join(shown.split())
-
-
-@pytest.mark.slow
-def test_help_waits_for_no_numerical_library():
+def test_help_waits_for_no_numerical_library_and_tells_the_exit_codes():
     code = (
         "import sys\nfrom private_mcmc.cli import main\nsys.argv[1:] = ['--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "raise SystemExit(bool({'jax', 'numpyro', 'scipy', 'numpy', 'matplotlib'} & sys.modules.keys()))"
     )
     command = [sys.executable, "-c", code]
-    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "Usage: private-mcmc" in shown and "Exit codes: 0 done; 1 a claim fails" in " ".join(shown.split())
 
 
 @pytest.mark.long
@@ -135,13 +125,6 @@ def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
     assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--yes", "--out", "again") == 3
     assert "BudgetExceeded" in capsys.readouterr().err
     assert not (folder / "again").exists()
-
-
-def test_a_release_is_never_overwritten(folder, monkeypatch, capsys):
-    (folder / "out").mkdir()
-    (folder / "out" / "study.json").write_text("mine")
-    assert call(monkeypatch, "run", *COMMON, *DATA, "--out", "out") == 3
-    assert (folder / "out" / "study.json").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

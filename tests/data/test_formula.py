@@ -172,28 +172,6 @@ def test_a_prior_is_stated_on_the_users_scale():
     assert float(trace["sex"]["fn"].base_dist.variance[0]) == pytest.approx(4.0)
 
 
-@pytest.mark.slow
-def test_a_prediction_is_the_models_mean_for_the_profile():
-    shown = made("died ~ age + sex + log(dose) + (1 | region)", "bernoulli")
-    draws = draws_of(shown, 40)
-    answers = Answers(shown, draws, prob=0.8)
-    found = answers.predict({"age": "70", "sex": "f", "dose": 2, "region": "e"})
-    columns = {
-        "age": np.array([70.0]),
-        "sex": np.array([1]),
-        "dose": np.array([2.0]),
-        "region": np.array([2]),
-    }
-    model = compile_model(model_source(shown))
-    means = []
-    for k in range(40):
-        sites = {name: each[k] for name, each in draws.items()}
-        eta = predictor(model, columns | {"died": np.array([0])}, sites)
-        means.append(1 / (1 + np.exp(-float(eta[0]))))
-    assert found.mean == pytest.approx(np.mean(means))
-    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(means, [0.1, 0.9])))
-
-
 def test_every_row_of_the_summary_has_an_interval_of_its_ratio_or_of_the_estimate():
     answers = Answers(shown := made("died ~ age + (1 | region)", "bernoulli"), draws_of(shown, 500))
     rows = {row[0]: row[-2:] for row in answers.table().rows}
@@ -260,10 +238,8 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ bs(age)", "say how many columns"),
         ("died ~ ns(age, knots=[60, 30])", "inside the declared range, 0 to 120"),
         ("died ~ ns(age, df=4, knots=[60])", "not both"),
-        ("died ~ poly(age, 0)", "from 1 to 9|from 1 to 20"),
         ("died ~ bs(age, 2)", "from 3 to"),
         ("died ~ poly(age, degree=age)", "numbers"),
-        ("died ~ s(age)", "learnt from rows"),
         ("died ~ (1 | region) + (1 + age | region)", "there twice"),
         ("died ~ (1 + age + dose | region)", r"\|\| region"),
         ("died ~ region:sex", r"region \* sex"),
@@ -272,10 +248,8 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ C(age)", "no declared levels"),
         ("died ~ age + (1 | age)", "no category"),
         ("died ~ age | sex", "group effects"),
-        ("died ~ cut(age, 3)", "make one in the table"),
         ("died ~ age + I(age > 50)", "make one in the table"),
         ("died ~ age/10", r"I\(age / 10\)"),
-        ("Surv(dose, age, died) ~ sex", r"offset\(log\(time\)\)"),
         ("died ~ died", "also a term"),
         ("age + sex", "OUTCOME ~ TERMS"),
         ("died ~ age + (", "cannot be read"),
@@ -283,11 +257,7 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ I(age.real)", "not taken"),
         ("died ~ I(age ** dose)", "powers"),
         ("died ~ log(sex)", "'sex'"),
-        ("died ~ (1 | region/sex)", r"make a column of both names"),
-        ("died ~ C(region, Treatment('s'))", "compared with the first one"),
-        ("died ~ AGE", "Did you mean 'age'"),
         ("died ~ age + age ** 2", r"I\(age \*\* 2\)"),
-        ("died ~ age^2 + sex", r"I\(age \*\* 2\)"),
         ("died ~ os.log(age)", "functions are"),
     ],
 )

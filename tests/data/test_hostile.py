@@ -117,24 +117,6 @@ def test_a_formula_of_too_many_terms_is_refused_before_they_are_made(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("dead ~ poly(age, 2, raw='x')", "raw is True"),
-        ("dead ~ poly(age, 2, degree=3)", "degree is there twice"),
-        ("dead ~ bs(age, df=5, df=6)", "df|read"),
-        ("dead ~ bs(age, knots=[1e-9])", "at least 0.012 apart"),
-        ("dead ~ relevel(arm, ref='b') + age", "put the reference first"),
-        ("dead ~ C(arm, Treatment('b'))", "compared with the first one"),
-        ("dead ~ arm:smoker", r"arm \* smoker.*0 \+ arm:smoker"),
-        ("dead ~ age + arm[b]", "column of its own"),
-    ],
-)
-def test_habits_of_other_programs_are_answered_with_what_to_write(text, words):
-    with pytest.raises(pmc.DeclarationError, match=words):
-        read_formula(text, SCHEMA)
-
-
-@pytest.mark.parametrize(
     ("one", "other"),
     [
         ("1,234", "1234"),
@@ -192,14 +174,6 @@ def test_numbers_outside_the_declared_range_are_refused_unless_a_fate_is_declare
     assert read_table(table, ages(outside="nearest"), ["age"])["age"].tolist() == [0, 50, 120]
     found = read_table(table, ages(outside="missing", missing="indicator"), ["age"])
     assert found["age"].tolist() == [60, 50, 60] and found["age_missing"].tolist() == [1, 0, 1]
-
-
-def test_init_is_linear_in_the_columns(tmp_path):
-    """In a process of its own; quadratic, it took minutes."""
-    (tmp_path / "wide.csv").write_text(",".join(f"c{k}" for k in range(20_000)) + "\n")
-    words = [sys.executable, "-c", MAIN, "init", "wide.csv", "--output", "s.yaml"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-500:]
 
 
 def test_an_identifier_in_name_is_no_person_until_a_person_says_so(tmp_path):

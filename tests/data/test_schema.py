@@ -57,11 +57,6 @@ def test_a_schema_survives_being_written_as_yaml_and_as_json(schema, tmp_path):
     assert pmc.Schema.load(tmp_path / "again.yaml") == schema == pmc.Schema.load(tmp_path / "again.json")
 
 
-def test_an_identifier_is_part_of_no_model(schema):
-    with pytest.raises(pmc.DeclarationError, match="role 'person'"):
-        schema.rows(["id"])
-
-
 def test_nothing_runs_on_a_suggestion():
     field = suggestion("age")
     assert (field.minimum, field.maximum, field.unit) == (0, 120, "years")

@@ -194,16 +194,6 @@ def test_dates_in_a_form_of_their_own_are_read_in_that_form_alone():
         of(["02/03/1970"], **{**DATE, "format": "dd/mm/yyyy"})
 
 
-def test_a_missing_date_is_missing():
-    field = {**DATE, "private_mcmc": {"missing": "1970-01-02"}}
-    with pytest.raises(pmc.DeclarationError, match="missing"):
-        of([None], **field)
-    assert (
-        of(pandas.to_datetime(["1970-01-11", None]), **{**DATE, "private_mcmc": {"missing": "middle"}})[0]
-        == 10
-    )
-
-
 def test_a_file_in_another_encoding_is_declared_so(tmp_path):
     (tmp_path / "t.csv").write_bytes("größe\nüber\n".encode("cp1252"))
     fields = [{"name": "größe", "constraints": {"enum": ["über", "unter"]}}]
@@ -299,22 +289,6 @@ def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name)
             assert read_identifiers(table, schema).tolist() == ["16777216", "16777217"]
 
 
-def test_codes_of_missing_identifiers_are_nobody():
-    """As an identifier such a code made one person of all who have none."""
-    fields = [
-        {
-            "name": "who",
-            "type": "string",
-            "missingValues": ["", "NA", "-9"],
-            "private_mcmc": {"role": "person"},
-        },
-        {"name": "y", "type": "boolean"},
-    ]
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
-    table = {"who": ["a", " NA", None, "-9", "b", "9"], "y": [1] * 6}
-    assert read_identifiers(table, schema).tolist() == ["a", "", "", "", "b", "9"]
-
-
 @pytest.mark.parametrize(
     ("line", "fields"),
     [
@@ -355,11 +329,6 @@ def test_a_file_that_is_no_table_with_a_header_is_refused_and_never_quoted(tmp_p
     assert "secret-word" not in str(refusal.value)
 
 
-def test_a_missing_file_is_said_to_be_missing(tmp_path):
-    with pytest.raises(pmc.DataSchemaError, match="cannot be read"):
-        read_header(tmp_path / "t.csv")
-
-
 class Broken:
     def __str__(self):
         raise ValueError("secret-word")
@@ -383,12 +352,6 @@ def test_what_is_no_column_of_cells_is_refused_in_words_that_quote_nothing(kind)
 def test_a_column_in_memory_is_as_long_as_the_others():
     with pytest.raises(pmc.DataSchemaError, match="numbers of rows"):
         read_table({"age": [1, 2, 3], "sex": ["m", "f"]}, SCHEMA, ["age", "sex"])
-
-
-def test_a_missing_value_of_pandas_is_a_missing_cell():
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"age": pandas.array([30, None], dtype="Int64")})
-    np.testing.assert_array_equal(read_table(table, SCHEMA, ["age"])["age_missing"], [0, 1])
 
 
 def test_a_date_that_no_calendar_has_is_refused_in_words(tmp_path):
@@ -436,21 +399,6 @@ def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
     found = read_table(table, FATED, ["born"])
     np.testing.assert_array_equal(found["born_missing"], [0, 1])
     assert found["born"][0] == 10957  # days from 1970 to 2000
-
-
-def test_a_level_is_not_read_from_a_number_next_to_it():
-    schema = pmc.Schema.from_dict({"fields": [{"name": "code", "constraints": {"enum": ["1", "2"]}}]})
-    np.testing.assert_array_equal(read_table({"code": ["1.0", "2"]}, schema, ["code"])["code"], [0, 1])
-    with pytest.raises(pmc.DataSchemaError, match="fate"):
-        read_table({"code": ["1.0000001", "2"]}, schema, ["code"])
-
-
-def test_truth_values_in_memory_are_cells():
-    schema = pmc.Schema.from_dict({"fields": [{"name": "died", "type": "boolean"}]})
-    for column in ([False, True], np.array([False, True])):
-        np.testing.assert_array_equal(read_table({"died": column}, schema, ["died"])["died"], [0, 1])
-    words = {"died": ["no", "Yes", "NO", "yes", "1", "FALSE"]}
-    np.testing.assert_array_equal(read_table(words, schema, ["died"])["died"], [0, 1, 0, 1, 1, 0])
 
 
 def test_an_object_without_a_text_has_the_fate_of_any_other_cell():
