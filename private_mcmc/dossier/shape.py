@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -21,83 +21,29 @@ from private_mcmc.target import Target, check_adjacency, check_count, checked_gu
 Number = float | Literal["inf", "-inf", "nan"]
 
 
-class Coefficient(TypedDict):
-    """What was predicted of one."""
-
-    name: str
-    error: Number
-    sd: Number
-
-
-class Predicted(TypedDict):
-    """An error, and its parts."""
-
-    rms: Number
-    bias: Number
-    monte_carlo: Number
-    discretisation: Number
-    unit: str
-    coefficients: tuple[Coefficient, ...]
-
-
-class Stage(TypedDict):
-    """One that was bought."""
-
-    name: str
-    gdp: float
-
-
-class Risk(TypedDict):
-    """Fields of ``accounting.risk.Risk``."""
-
-    right: float
-    usual: float
-    rare: float
-    chance: float
-
-
-class Privacy(TypedDict):
-    """A statement's numbers at a target."""
-
-    epsilon_at_delta: float
-    delta_at_epsilon: float
-    gdp: float | None
-    risk: Risk
-
-
-class Charge(TypedDict):
-    """Where a data set's budget stood when a release was charged to it."""
-
-    file: str
-    charge: str
-    dataset: str
-    purpose: str
-    epsilon: float
-    delta: float
-    budget: str
-    before: str
-    epsilon_before: float
-    cost: str
-    after: str
-    epsilon_after: float
-    left: str
-
-
-class Expectation(TypedDict):
-    """A released value and its noise, in nested lists."""
-
-    value: Any
-    noise_sd: Any
-
-
-# Of fields that hold more than a type says of them.
-INSIDE = {
-    "predicted": Predicted | None,
-    "expected": Predicted | None,
-    "stages": tuple[Stage, ...],
-    "privacy": Privacy,
-    "ledger": Charge | None,
-    "expectations": Mapping[str, Expectation],
+# Of fields that hold more than their type says: names with a kind each, a list of one, or one of several.
+_COEFFICIENT = {"name": str, "error": Number, "sd": Number}
+_PREDICTED = {
+    **dict.fromkeys(("rms", "bias", "monte_carlo", "discretisation"), Number),
+    **{"unit": str, "coefficients": [_COEFFICIENT]},
+}
+_CHARGE = {
+    **dict.fromkeys(
+        ("file", "charge", "dataset", "purpose", "budget", "before", "cost", "after", "left"), str
+    ),
+    **dict.fromkeys(("epsilon", "delta", "epsilon_before", "epsilon_after"), float),
+}
+INSIDE: Record = {
+    "predicted": (_PREDICTED, NoneType),
+    "expected": (_PREDICTED, NoneType),
+    "stages": [{"name": str, "gdp": float}],
+    "privacy": {
+        **{"epsilon_at_delta": float, "delta_at_epsilon": float, "gdp": float | None},
+        "risk": dict.fromkeys(("right", "usual", "rare", "chance"), float),
+    },
+    "ledger": (_CHARGE, NoneType),
+    # Of every site numbers in nested lists, which are checked below.
+    "expectations": {...: {"value": Any, "noise_sd": Any}},
 }
 # Lists and tables in one record: each takes more memory than its two signs in the text.
 _CONTAINERS = 2**22
@@ -149,29 +95,26 @@ def check_types(kind: type, record: Record) -> None:
 def _unlike(value: Any, hint: Any) -> str | None:
     """Where a value is not of a type; ``None`` if it is nowhere."""
     origin, inside = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        found = [_unlike(value, one) for one in inside]
+    if origin in (Union, UnionType) or isinstance(hint, tuple):
+        found = [_unlike(value, one) for one in inside or hint]
         return None if None in found else max((at for at in found if at is not None), key=len)
     if origin is Literal:
         return None if type(value) is str and value in inside else ""
-    if is_typeddict(hint):
-        if not isinstance(value, dict):
-            return ""
-        fields = get_type_hints(hint)
-        bad = (f".{name}" for name in fields if name not in value)
-        deep = (
-            f".{name}{at}" for name in fields if (at := _unlike(value.get(name), fields[name])) is not None
-        )
-        return next(bad, None) or next(deep, None)
-    if origin is tuple:
+    if origin is tuple or isinstance(hint, list):
         if not isinstance(value, list):
             return ""
-        at_each = (f"[{k}]{at}" for k, one in enumerate(value) if (at := _unlike(one, inside[0])) is not None)
+        kind = inside[0] if inside else hint[0]
+        at_each = (f"[{k}]{at}" for k, one in enumerate(value) if (at := _unlike(one, kind)) is not None)
         return next(at_each, None)
-    if origin is Mapping:
+    if origin is Mapping or isinstance(hint, dict):
         if not isinstance(value, dict):
             return ""
-        return next((at for one in value.values() if (at := _unlike(one, inside[1])) is not None), None)
+        every = inside[1] if inside else hint.get(...)
+        if every is not None:  # whatever the names are, which may be anybody's words
+            return next((at for one in value.values() if (at := _unlike(one, every)) is not None), None)
+        bad = (f".{name}" for name in hint if name not in value)
+        deep = (f".{name}{at}" for name in hint if (at := _unlike(value.get(name), hint[name])) is not None)
+        return next(bad, None) or next(deep, None)
     if hint in (Any, object):
         return None
     return None if _is(value, hint) else ""
