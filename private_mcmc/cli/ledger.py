@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import ERROR, JsonOption, KeyOption, echo, in_words, open_ledger
+from private_mcmc.cli.common import JsonOption, KeyOption, echo, open_ledger
 from private_mcmc.cli.common import show as show_report
-from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
@@ -44,13 +41,12 @@ def init(
     """Declare a data set and its budget; the file is made if there is none."""
     from private_mcmc.release import Filter
 
-    with _errors(as_json):
-        # Before a file is made.
-        target = Target(epsilon, delta, check_adjacency(adjacency))
-        Filter.of(target)
-        ledger = open_ledger(path, key, create=not path.exists())
-        ledger.declare(dataset, target, unit=unit)
-        _show(ledger, dataset, as_json)
+    # Before a file is made.
+    target = Target(epsilon, delta, check_adjacency(adjacency))
+    Filter.of(target)
+    ledger = open_ledger(path, key, create=not path.exists())
+    ledger.declare(dataset, target, unit=unit)
+    _show(ledger, dataset, as_json)
 
 
 @app.command()
@@ -58,8 +54,7 @@ def show(
     path: FileArgument, dataset: DataSetOption = None, key: KeyOption = None, as_json: JsonOption = False
 ) -> None:
     """Spent and remaining budget of every data set."""
-    with _errors(as_json):
-        _show(open_ledger(path, key), dataset, as_json)
+    _show(open_ledger(path, key), dataset, as_json)
 
 
 @app.command()
@@ -74,14 +69,13 @@ def history(
     from private_mcmc.release.ledger.export import charges_table, record
     from private_mcmc.report import Report
 
-    with _errors(as_json):
-        ledger = open_ledger(path, key)
-        if csv:
-            echo(ledger.export(), nl=False)
-            return
-        state, charges = ledger.state(), ledger.history(dataset)
-        page = Report("Charges", (charges_table(state, charges),))
-        show_report(page, [record(state, charge) for charge in charges], as_json)
+    ledger = open_ledger(path, key)
+    if csv:
+        echo(ledger.export(), nl=False)
+        return
+    state, charges = ledger.state(), ledger.history(dataset)
+    page = Report("Charges", (charges_table(state, charges),))
+    show_report(page, [record(state, charge) for charge in charges], as_json)
 
 
 @app.command()
@@ -92,12 +86,11 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
-    with _errors(as_json):
-        head_now = open_ledger(path, key).verify(head)
-        if as_json:
-            echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
-        else:
-            echo(f"{head_now.number} entries, all sound. Head: {head_now}")
+    head_now = open_ledger(path, key).verify(head)
+    if as_json:
+        echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
+    else:
+        echo(f"{head_now.number} entries, all sound. Head: {head_now}")
 
 
 def _show(ledger: Ledger, dataset: str | None, as_json: bool) -> None:
@@ -108,17 +101,3 @@ def _show(ledger: Ledger, dataset: str | None, as_json: bool) -> None:
     shown = state.datasets.values() if dataset is None else [state.dataset(dataset)]
     found = [state.balance(one).to_dict() for one in shown]
     show_report(report(state, dataset, charges=False), found, as_json)
-
-
-@contextlib.contextmanager
-def _errors(as_json: bool) -> Iterator[None]:
-    """The library's errors as one line on stderr (or as JSON on stdout) and the exit status of errors."""
-    try:
-        yield
-    except (PrivateMCMCError, OSError) as error:
-        if as_json:
-            name, _, message = in_words(error).partition(": ")
-            echo(json.dumps({"ok": False, "error": name, "message": message}))
-        else:
-            echo(in_words(error), err=True)
-        raise typer.Exit(ERROR) from error
