@@ -221,18 +221,15 @@ _WORDS = {
     "lognormal": "log_normal",
 }
 _SAME = {word: name for name, words in _WORDS.items() for word in words.split()}
-_NEAR = {"quasipoisson": "negativebinomial", "quasibinomial": "binomial"}
 _OWN_LINK: Mapping[Kind, str] = {
     **dict.fromkeys(("two", "share", "levels", "ordered"), "logit"),
     **dict.fromkeys(("count", "positive"), "log"),
     "number": "identity",
 }
-_ELSEWHERE = {
-    "probit|cloglog|inverse.?gaussian|skew.*|hurdle.*|zero.?inflated.*|zi.*": "Others are "
-    "models of your own: --show-model prints one to edit, and --model runs it.",
-    "cox.*|surv.*": "Times until an event: event ~ … + offset(log(time)) with family "
-    "poisson is the exponential model with censoring; others are models of your own (--model).",
-}
+_OTHERS = (
+    "Others are models of your own: --show-model prints one to edit, and --model runs it. Times until an "
+    "event: event ~ … + offset(log(time)) with family poisson is the exponential model with censoring."
+)
 
 
 def family(name: str) -> Family:
@@ -241,16 +238,10 @@ def family(name: str) -> Family:
     word, link = ("", "") if call is None else (call[1].lower(), call[2] or "")
     found = FAMILIES.get(_SAME.get(word, word))
     if found is None:
-        near = _NEAR.get(word)
-        hint = f" Did you mean {near!r}?" if near else ""
-        hint += "".join(f" {words}" for names, words in _ELSEWHERE.items() if re.fullmatch(names, word))
-        raise DeclarationError(f"family {name!r}: one of {', '.join(FAMILIES)}.{hint}")
+        raise DeclarationError(f"family {name!r}: one of {', '.join(FAMILIES)}. {_OTHERS}")
     own = {"binomial": "logit", "lognormal": "identity"}.get(found.name, _OWN_LINK[found.kind])
     if link not in ("", own):
-        raise DeclarationError(
-            f"family {name!r}: the link of {found.name} is {own}. Others are models of your own: "
-            "--show-model prints one to edit, and --model runs it."
-        )
+        raise DeclarationError(f"family {name!r}: the link of {found.name} is {own}. {_OTHERS}")
     return found
 
 
