@@ -31,10 +31,10 @@ from scipy.optimize import minimize
 
 from benchmarks.calibration_problems import distinct
 from private_mcmc.data.schema import Schema
-from private_mcmc.inference.fitting import read_columns
 from private_mcmc.inference.posterior import posterior_of
 from private_mcmc.inference.posterior.sample import Chains
 from private_mcmc.inference.question import Question, question
+from private_mcmc.inference.reading import read_columns
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Plan, plan

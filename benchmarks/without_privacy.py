@@ -21,8 +21,8 @@ from private_mcmc.domains.persons import grouped, identified
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import texts
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.inference.fitting import read_columns
 from private_mcmc.inference.question import question
+from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import read
 
 _DRAWS = 2_000

@@ -15,8 +15,8 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import StudyRecord
 from private_mcmc.errors import NotYetSupported, arguments_checked, clean_errors
-from private_mcmc.inference.fitting import schema_of
 from private_mcmc.inference.query import Books, plan_query
+from private_mcmc.inference.reading import schema_of
 from private_mcmc.release import Ledger
 from private_mcmc.target import Adjacency
 

@@ -8,27 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from private_mcmc.accounting import Statement
-from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
     Marks,
     check_apart,
-    data_marks,
-    read_identifiers,
     read_present,
-    read_table,
     refuse_changed,
-    refuse_empty,
 )
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import warnings_of
 from private_mcmc.errors import (
-    DataSchemaError,
     DeclarationError,
     NotYetSupported,
     arguments_checked,
@@ -36,21 +27,21 @@ from private_mcmc.errors import (
     warn_of_what_was_paid,
 )
 from private_mcmc.inference.bookkeeping import Bookkeeping
-from private_mcmc.inference.columns import Place, checked, checked_columns
+from private_mcmc.inference.columns import Place, checked
 from private_mcmc.inference.driver import PrivateMCMC, stopping
 from private_mcmc.inference.execute import Execution, Outcome
 from private_mcmc.inference.execute_plan import Look, PlannedRun
 from private_mcmc.inference.last_run import About
-from private_mcmc.inference.question import SHARE, BoundsPlan, Question, plan_bounds, question
+from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.raw_release import Keeper, RawRelease
+from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import History, Plan, Prediction, plan
 from private_mcmc.planning.frontier import MaxError, excess
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
-from private_mcmc.report import number
 from private_mcmc.report.document import announce
-from private_mcmc.target import OF_FITS, Adjacency, Guarantee, Target, check_count, small_delta
+from private_mcmc.target import OF_FITS, Adjacency, Guarantee, Target
 
 _OUTER = "That is with the outer ranges; those that are bought are narrower, and usually leave a smaller one."
 
@@ -246,160 +237,14 @@ def plan_fit(
     return Planned(asked, made, table, columns, marks, bounds)
 
 
-def read_for(
-    table: object, asked: Question, epsilon: float, delta: float | None, adjacency: Adjacency, n: int | None
-) -> tuple[Fields, Marks, int, Target]:
-    """The columns, curator-side, with their marks, the public number of rows, and the target."""
-    if n is not None:
-        check_count("n", n)
-    target = Target(epsilon, small_delta(1) if delta is None else delta, adjacency)
-    if target.adjacency == "add_remove" and n is None:
-        raise DeclarationError(
-            "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
-        )
-    if asked.rows.unit is not None and n is None:
-        raise DeclarationError(
-            f"persons by {asked.schema.person!r}: give their number, n=… or --n. It is public, and the table "
-            "does not tell it: whoever takes a person's place may have no rows in it."
-        )
-    _check_rows(asked, target.adjacency)
-    columns, marks = _read_once(table, asked, target.adjacency)
-    here = len(next(iter(columns.values())))
-    rows = here if n is None else n
-    if n is not None and asked.rows.unit is None:
-        if target.adjacency == "replace_one" and n != here:
-            raise DataSchemaError(
-                f"n={n}: the table has {here} rows, which replace_one makes public: leave n (--n) out."
-            )
-        # Before minutes of planning.
-        checked_columns(asked.rows, columns, target, n)
-    _check_persons(table, asked, rows, target.adjacency)
-    if isinstance(table, str | Path):
-        refuse_changed(table, marks)
-    if delta is None:
-        target = replace(target, delta=small_delta(rows))
-    return columns, marks, rows, target
-
-
 def with_plan(table: object, asked: Question, made: Plan) -> Planned:
     """Read a table for a plan that was made for the question before."""
     if private := [name for name in asked.fields if asked.schema[name].bounds == "private"]:
         raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
     if made.rows != asked.rows:
         raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    _check_rows(asked, made.target.adjacency)
-    columns, marks = _read_once(table, asked, made.target.adjacency)
-    _check_persons(table, asked, made.n, made.target.adjacency)
-    if isinstance(table, str | Path):
-        refuse_changed(table, marks)
+    columns, marks = read_once(table, asked, made.target.adjacency, made.n)
     return Planned(asked, made, table, columns, marks)
-
-
-def _check_rows(asked: Question, adjacency: Adjacency) -> None:
-    """Refuse rows of which a table does not tell, or tells too much, who counts for nothing."""
-    person = "" if asked.rows.unit is not None else asked.schema.person
-    if adjacency == "zero_out" and person:
-        raise NotYetSupported(
-            f"adjacency='zero_out' with one row of each {person!r}: the table does not tell "
-            "which slot is empty. Take replace_one, or add_remove with a public bound n=…."
-        )
-    dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
-    if dropped and person:
-        raise NotYetSupported(
-            f"fields {dropped}: missing: drop is not for one row of each person. If every row is another "
-            f"person's, give {person!r} role: ignored and leave person out; if persons may have "
-            "several, say how many (at_most)."
-        )
-    if dropped and asked.rows.unit is None and adjacency != "zero_out":
-        raise DeclarationError(
-            f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
-            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
-            "or a value."
-        )
-
-
-def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
-    """Refuse tables with more persons than are declared, or whose number of persons tells of one of them.
-
-    More count whether or not rows of theirs are left: that is private. Where each has one row their number is
-    public under ``replace_one``, and whether somebody counts is private.
-    """
-    name, unit = asked.schema.person, asked.rows.unit
-    if not name or (unit is None and adjacency != "replace_one"):
-        return
-    codes = identified(name, read_identifiers(table, asked.schema))
-    if unit is not None and codes.max(initial=-1) >= n:
-        raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
-    if unit is None and (codes < 0).any():
-        raise DataSchemaError(
-            f"column {name!r}: has rows without an identifier, which count for nothing. How many persons "
-            "there are is public under replace_one, and who has no identifier is not: give such rows "
-            "identifiers of their own, take add_remove with a public bound n=…, or leave person out if no "
-            "person has two rows."
-        )
-
-
-def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
-    """What the model reads, and who each row is about where that is declared.
-
-    Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
-    """
-    columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))
-    if not schema.person:
-        return columns
-    who = read_identifiers(table, schema)
-    if asked.rows.unit is not None:
-        # How many rows a person has is private in any case: those that drop out are none of them.
-        there = np.asarray(columns.pop(PRESENT, np.ones(len(who)))) > 0
-        return {name: values[there] for name, values in (columns | {asked.rows.unit.name: who}).items()}
-    codes = identified(schema.person, who)
-    persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
-    # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
-    order = np.random.default_rng().permutation(len(persons[OWN_ROWS]))
-    return {name: persons[name][order, 0] for name in columns}
-
-
-def _read_once(table: object, asked: Question, adjacency: Adjacency) -> tuple[Fields, Marks]:
-    """The columns, and the marks of the very table that they were read from."""
-    source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
-    marks = data_marks(table)
-    columns = read_columns(table, asked.schema, asked)
-    if adjacency == "replace_one" and asked.rows.unit is None:
-        refuse_empty(table, columns)
-    return columns, marks
-
-
-# A predicted error, in posterior sds, beyond which intervals are mostly the prior's.
-_LARGE_ERROR = 3.0
-_FEW_ROWS = 30
-# What bounding rows' influence may cost, in the same unit, before a person is told.
-_LARGE_BIAS = 0.5
-
-
-def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
-    """Why what comes out may say little that the prior does not; from public facts only.
-
-    ``ranges`` is said of a prediction for other ranges than those of the run.
-    """
-    found = []
-    if n < _FEW_ROWS:
-        found.append(
-            f"{n} rows are few: noise that hides one of them hides most of what they say together, and the "
-            "answer is nearly the prior's."
-        )
-    if not prediction.rms <= _LARGE_ERROR:
-        found.append(
-            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. "
-            + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
-        )
-    if prediction.bias >= _LARGE_BIAS and not ranges:
-        found.append(
-            f"Bounding rows' influence is expected to move effects by {number(prediction.bias, 2)} "
-            f"{prediction.unit} on average, and more where few rows tell of them: rare levels, rare "
-            "outcomes, long tails. Narrower ranges, levels put together, or more rows help."
-        )
-    return tuple(found)
 
 
 @clean_errors
@@ -545,8 +390,7 @@ def resume(
             f"`private-mcmc report {folder} --ledger {ledger.path.name}` ends the run: what it has not "
             "bought is free again."
         )
-    columns, marks = _read_once(table, asked, raw.target.adjacency)
-    _check_persons(table, asked, raw.n, raw.target.adjacency)
+    columns, marks = read_once(table, asked, raw.target.adjacency, raw.n)
     books = Bookkeeping(
         ledger, raw.charge["dataset"], charge.purpose, known_by=marks.known_by, reserved=charge
     )
@@ -560,15 +404,3 @@ def resume(
         raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")
     ready = Planned(asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest)
     return ready.carried_out(books, progress_bar, keep, look, (bought, history))
-
-
-def schema_of(given: object) -> Schema:
-    """A schema or the path of its file; raises ``DeclarationError`` for anything else."""
-    if isinstance(given, Schema):
-        return given
-    if isinstance(given, Path) or (isinstance(given, str) and "~" not in given):
-        return Schema.load(given)
-    raise DeclarationError(
-        f"fit(table, schema, formula, epsilon=…): as schema a {type(given).__name__} was given. Declare what "
-        "the table's cells may be: `private-mcmc init` writes schema.yaml, pmc.Schema.load reads it."
-    )

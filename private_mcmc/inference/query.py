@@ -18,8 +18,8 @@ from private_mcmc.data.table import Marks, refuse_changed
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.errors import DeclarationError, clean_errors
-from private_mcmc.inference.fitting import read_for
 from private_mcmc.inference.question import Question
+from private_mcmc.inference.reading import read_for
 from private_mcmc.inference.sums import RowSums, SumsBooks, row_sums
 from private_mcmc.records import Fields
 from private_mcmc.release import Ledger, SumsPlan

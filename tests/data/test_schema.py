@@ -11,8 +11,8 @@ import private_mcmc as pmc
 from private_mcmc.cli.init import suggestion
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.data.table import read_identifiers, read_table
-from private_mcmc.inference.fitting import read_columns
 from private_mcmc.inference.question import question
+from private_mcmc.inference.reading import read_columns
 from private_mcmc.target import Unit
 
 YAML = """

@@ -16,10 +16,11 @@ import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
 from private_mcmc.data.source import shown_source
 from private_mcmc.data.table import check_apart
-from private_mcmc.inference import fitting
+from private_mcmc.inference import fitting, reading
 from private_mcmc.inference.describe import description
 from private_mcmc.inference.query import Books, plan_query
 from private_mcmc.inference.question import plan_bounds, question
+from private_mcmc.inference.reading import read_once
 from tests.examples_of_models import normal_mean
 
 WAGE = {"name": "wage", "type": "number", "constraints": {"minimum": "0", "maximum": "100"}}
@@ -39,14 +40,14 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, 
     """Rows of one file with the identifiers, or charged under the mark, of another are nobody's."""
     path = written(tmp_path / "t.csv", [1, 2, 3])
     schema = pmc.Schema.from_dict({"fields": [WAGE, PERSON], "private_mcmc": {"person": {"field": "who"}}})
-    first = getattr(fitting, moment)
+    first = getattr(reading, moment)
 
     def meanwhile(*arguments):
         found = first(*arguments)
         written(path, [9, 9, 9])
         return found
 
-    monkeypatch.setattr(fitting, moment, meanwhile)
+    monkeypatch.setattr(reading, moment, meanwhile)
     with pytest.raises(pmc.DataSchemaError, match="was changed while it was read"):
         fitting.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
 
@@ -76,7 +77,7 @@ def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tm
     schema = pmc.Schema.from_dict({"fields": [{**WAGE, "private_mcmc": {"bounds": "private"}}]})
     asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
     table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
-    columns, marks = fitting._read_once(table, asked, target.adjacency)
+    columns, marks = read_once(table, asked, target.adjacency)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
     planned = fitting.Planned(asked, plan, table, columns, marks, plan_bounds(schema, ["wage"], target, 3))
     assert list(planned.read(schema)["wage"]) == [1, 2, 3]
@@ -97,7 +98,7 @@ def test_a_file_that_is_written_to_after_the_plan_is_not_charged_for(tmp_path):
     ledger.declare("people", pmc.Target(1.2, 1e-6))
     schema, target = pmc.Schema.from_dict({"fields": [WAGE]}), pmc.Target(1.0, 1e-6)
     asked, table = question(schema, "wage ~ 1", family="gaussian"), written(tmp_path / "t.csv", [1, 2, 3])
-    columns, marks = fitting._read_once(table, asked, target.adjacency)
+    columns, marks = read_once(table, asked, target.adjacency)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
     planned = fitting.Planned(asked, plan, table, columns, marks)
     with table.open("r+b") as file:

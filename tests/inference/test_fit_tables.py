@@ -10,8 +10,9 @@ import private_mcmc as pmc
 from private_mcmc.data.table import check_apart
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified
-from private_mcmc.inference.fitting import _read_once, plan_fit, read_columns, with_plan
+from private_mcmc.inference.fitting import plan_fit, with_plan
 from private_mcmc.inference.question import question
+from private_mcmc.inference.reading import read_columns, read_once
 
 
 def test_the_private_table_is_not_taken_for_public_rows(tmp_path):
@@ -154,12 +155,12 @@ def test_a_table_that_nobody_is_in_is_one_where_the_number_of_rows_is_private(tm
     asked = question(schema, "died ~ 1")
     (tmp_path / "nobody.csv").write_text("who,died\n")
     for table in (tmp_path / "nobody.csv", {"who": [], "died": []}):
-        assert not len(_read_once(table, asked, "add_remove")[0]["died"])
+        assert not len(read_once(table, asked, "add_remove")[0]["died"])
         if at_most > 1:
-            assert not len(_read_once(table, asked, "replace_one")[0]["died"])
+            assert not len(read_once(table, asked, "replace_one")[0]["died"])
             continue
         with pytest.raises(pmc.DataSchemaError, match="no rows"):
-            _read_once(table, asked, "replace_one")
+            read_once(table, asked, "replace_one")
 
 
 def test_an_identifier_that_has_no_text_is_none_and_what_it_raises_is_not_shown():

@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.fitting import doubts
+from private_mcmc.inference.question import doubts
 
 NUMBER = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}}
 SCHEMA = pmc.Schema.from_dict(
@@ -66,7 +66,7 @@ MISTAKES = {
     "a schema that is not there": (lambda: fit(TABLE, "schema.yml", "died ~ age"), "cannot be read"),
     "the schema of another table": (on({"weight": [1.0]}), r"has no columns \['age', 'died'\]"),
     "y ~ .": (asked("died ~ ."), "name the terms"),
-    "factor()": (asked("died ~ factor(region)"), "levels are declared in the schema"),
+    "factor()": (asked("died ~ factor(region)"), "levels and types are declared"),
     "cbind()": (asked("cbind(died, age) ~ region"), "trials"),
     "Surv()": (asked("Surv(age, died) ~ region"), "the event is the outcome"),
     "scale()": (asked("died ~ scale(age)"), "private rows"),

@@ -11,8 +11,9 @@ from private_mcmc import accounting
 from private_mcmc.data.table import data_marks, read_table
 from private_mcmc.inference import fitting
 from private_mcmc.inference.checkpoint import Saver
-from private_mcmc.inference.fitting import Planned, read_columns
+from private_mcmc.inference.fitting import Planned
 from private_mcmc.inference.question import SHARE, plan_bounds, question
+from private_mcmc.inference.reading import read_columns
 from private_mcmc.release.ledger import ledger as ledger_module
 from tests.examples_of_models import normal_mean
 

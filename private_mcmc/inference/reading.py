@@ -1,0 +1,149 @@
+"""Private tables into the columns that a question reads: checked and read once, before anything is spent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from private_mcmc.data.readers import source_of
+from private_mcmc.data.schema import Schema
+from private_mcmc.data.table import (
+    Marks,
+    data_marks,
+    read_identifiers,
+    read_table,
+    refuse_changed,
+    refuse_empty,
+)
+from private_mcmc.domains.columns import PRESENT
+from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
+from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
+from private_mcmc.inference.columns import checked_columns
+from private_mcmc.inference.question import Question
+from private_mcmc.records import Fields
+from private_mcmc.target import Adjacency, Target, check_count, small_delta
+
+
+def read_for(
+    table: object, asked: Question, epsilon: float, delta: float | None, adjacency: Adjacency, n: int | None
+) -> tuple[Fields, Marks, int, Target]:
+    """The columns, curator-side, with their marks, the public number of rows, and the target."""
+    if n is not None:
+        check_count("n", n)
+    target = Target(epsilon, small_delta(1) if delta is None else delta, adjacency)
+    if target.adjacency == "add_remove" and n is None:
+        raise DeclarationError(
+            "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
+        )
+    if asked.rows.unit is not None and n is None:
+        raise DeclarationError(
+            f"persons by {asked.schema.person!r}: give their number, n=… or --n. It is public, and the table "
+            "does not tell it: whoever takes a person's place may have no rows in it."
+        )
+    columns, marks = read_once(table, asked, target.adjacency, n)
+    here = len(next(iter(columns.values())))
+    rows = here if n is None else n
+    if n is not None and asked.rows.unit is None:
+        if target.adjacency == "replace_one" and n != here:
+            raise DataSchemaError(
+                f"n={n}: the table has {here} rows, which replace_one makes public: leave n (--n) out."
+            )
+        # Before minutes of planning.
+        checked_columns(asked.rows, columns, target, n)
+    if delta is None:
+        target = replace(target, delta=small_delta(rows))
+    return columns, marks, rows, target
+
+
+def read_once(
+    table: object, asked: Question, adjacency: Adjacency, n: int | None = None
+) -> tuple[Fields, Marks]:
+    """The columns, and the marks of the very table that they were read from."""
+    _check_rows(asked, adjacency)
+    source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
+    marks = data_marks(table)
+    columns = read_columns(table, asked.schema, asked)
+    if adjacency == "replace_one" and asked.rows.unit is None:
+        refuse_empty(table, columns)
+    _check_persons(table, asked, len(next(iter(columns.values()))) if n is None else n, adjacency)
+    if isinstance(table, str | Path):
+        refuse_changed(table, marks)
+    return columns, marks
+
+
+def _check_rows(asked: Question, adjacency: Adjacency) -> None:
+    """Refuse rows of which a table does not tell, or tells too much, who counts for nothing."""
+    person = "" if asked.rows.unit is not None else asked.schema.person
+    if adjacency == "zero_out" and person:
+        raise NotYetSupported(
+            f"adjacency='zero_out' with one row of each {person!r}: the table does not tell "
+            "which slot is empty. Take replace_one, or add_remove with a public bound n=…."
+        )
+    dropped = [name for name in asked.fields if asked.schema[name].missing == "drop"]
+    if dropped and person:
+        raise NotYetSupported(
+            f"fields {dropped}: missing: drop is not for one row of each person. If every row is another "
+            f"person's, give {person!r} role: ignored and leave person out; if persons may have "
+            "several, say how many (at_most)."
+        )
+    if dropped and asked.rows.unit is None and adjacency != "zero_out":
+        raise DeclarationError(
+            f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
+            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
+            "or a value."
+        )
+
+
+def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
+    """Refuse tables with more persons than are declared, or whose number of persons tells of one of them.
+
+    More count whether or not rows of theirs are left: that is private. Where each has one row their number is
+    public under ``replace_one``, and whether somebody counts is private.
+    """
+    name, unit = asked.schema.person, asked.rows.unit
+    if not name or (unit is None and adjacency != "replace_one"):
+        return
+    codes = identified(name, read_identifiers(table, asked.schema))
+    if unit is not None and codes.max(initial=-1) >= n:
+        raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
+    if unit is None and (codes < 0).any():
+        raise DataSchemaError(
+            f"column {name!r}: has rows without an identifier, which count for nothing. How many persons "
+            "there are is public under replace_one, and who has no identifier is not: give such rows "
+            "identifiers of their own, take add_remove with a public bound n=…, or leave person out if no "
+            "person has two rows."
+        )
+
+
+def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
+    """What the model reads, and who each row is about where that is declared.
+
+    Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
+    """
+    columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))
+    if not schema.person:
+        return columns
+    who = read_identifiers(table, schema)
+    if asked.rows.unit is not None:
+        # How many rows a person has is private in any case: those that drop out are none of them.
+        there = np.asarray(columns.pop(PRESENT, np.ones(len(who)))) > 0
+        return {name: values[there] for name, values in (columns | {asked.rows.unit.name: who}).items()}
+    codes = identified(schema.person, who)
+    persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
+    # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
+    order = np.random.default_rng().permutation(len(persons[OWN_ROWS]))
+    return {name: persons[name][order, 0] for name in columns}
+
+
+def schema_of(given: object) -> Schema:
+    """A schema or the path of its file; raises ``DeclarationError`` for anything else."""
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, Path) or (isinstance(given, str) and "~" not in given):
+        return Schema.load(given)
+    raise DeclarationError(
+        f"fit(table, schema, formula, epsilon=…): as schema a {type(given).__name__} was given. Declare what "
+        "the table's cells may be: `private-mcmc init` writes schema.yaml, pmc.Schema.load reads it."
+    )
