@@ -166,7 +166,7 @@ def test_a_fit_that_is_interrupted_after_its_release_is_a_study(tmp_path, monkey
     def ends(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("private_mcmc.inference.last_run.posterior_given", ends)
+    monkeypatch.setattr("private_mcmc.inference.last_run.posterior_of", ends)
     schema = pmc.Schema.from_dict({"fields": [{"name": "died", "type": "boolean"}]})
     books = pmc.Ledger.create(tmp_path / "books.db")
     books.declare("people", pmc.Target(5.0, 1e-6))
