@@ -42,7 +42,7 @@ from private_mcmc.kernels.devices import ChainMethod, Devices
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.program import EXACT
+from private_mcmc.model.program import EXACT
 from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.release import (

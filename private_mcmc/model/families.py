@@ -20,11 +20,11 @@ import numpy as np
 from jax.scipy import special
 from jax.scipy.special import gammaln
 
-from private_mcmc.model.ir.interval import Interval, up
+from private_mcmc.model.ranges import Range, up
 
 # Parameters of a distribution: their values at one row, and their bounds over all rows.
 Given: TypeAlias = Mapping[str, jax.Array]
-Bounds: TypeAlias = Mapping[str, Interval]
+Bounds: TypeAlias = Mapping[str, Range]
 Loss: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
 
 
@@ -134,7 +134,7 @@ def separate(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
 
 
 # A number, or a function of the bounds of the outcome and of the other parameters.
-Bound: TypeAlias = float | Callable[[Interval, Bounds], float]
+Bound: TypeAlias = float | Callable[[Range, Bounds], float]
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Line:
     name: str
     link: str
     loss: Loss
-    holds: Callable[[Interval, Bounds], bool]
+    holds: Callable[[Range, Bounds], bool]
     why: str
     score: Bound = math.inf
     curvature: Bound = math.inf
@@ -167,7 +167,7 @@ class Line:
     needs: tuple[str, ...] = ()
     joint: bool = False
 
-    def family(self, y: Interval, others: Bounds) -> LikelihoodFamily | None:
+    def family(self, y: Range, others: Bounds) -> LikelihoodFamily | None:
         """What is proved for outcomes and parameters within these bounds; ``None`` where the proof fails."""
         try:
             if not self.holds(y, others):
@@ -227,7 +227,7 @@ def _ways(n: jax.Array, y: jax.Array) -> jax.Array:
     return gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
 
 
-def _whole(y: Interval, largest: float = math.inf) -> bool:
+def _whole(y: Range, largest: float = math.inf) -> bool:
     """Whole numbers from 0 to ``largest``."""
     return y.whole and y.lowest >= 0 and y.highest <= largest
 
@@ -236,22 +236,22 @@ def _positive(others: Bounds, *names: str) -> bool:
     return all(others[name].lowest > 0 for name in names)
 
 
-def _trials(y: Interval, others: Bounds) -> bool:
+def _trials(y: Range, others: Bounds) -> bool:
     n = others["total_count"]
     return n.whole and n.lowest >= 0 and _whole(y, math.inf if "capped" in others else n.lowest)
 
 
-def _cuts_rise(y: Interval, others: Bounds) -> bool:
+def _cuts_rise(y: Range, others: Bounds) -> bool:
     cuts = others["cutpoints"]
     return cuts.is_point and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all()) and _whole(y, cuts.shape[-1])
 
 
-def _degrees(y: Interval, others: Bounds) -> bool:
+def _degrees(y: Range, others: Bounds) -> bool:
     df = others["df"]
     return _positive(others, "scale", "df") and df.highest < math.inf
 
 
-def _shares(y: Interval, others: Bounds) -> bool:
+def _shares(y: Range, others: Bounds) -> bool:
     k, multiplier = others["concentration"], others["multiplier"]
     known = 0 < k.lowest == k.highest < math.inf
     whole = all(math.isclose(end, k.highest) for end in (multiplier.lowest, multiplier.highest))
@@ -317,7 +317,7 @@ def _beta(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)
 
 
-def _beta_score(y: Interval, others: Bounds) -> float:
+def _beta_score(y: Range, others: Bounds) -> float:
     farthest = max(math.log((1 - y.lowest) / y.lowest), math.log(y.highest / (1 - y.highest)))
     return 1 + others["concentration"].highest * (0.224 + farthest / 4 + 1e-9)
 
@@ -415,7 +415,7 @@ _MULTINOMIAL = Line(
 )
 
 
-def _most(y: Interval, others: Bounds) -> float:
+def _most(y: Range, others: Bounds) -> float:
     return float(np.max(np.sum(y.hi, axis=-1), initial=0.0))
 
 

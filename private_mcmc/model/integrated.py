@@ -18,7 +18,7 @@ import numpy as np
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.model.ir.program import Output, Program
+from private_mcmc.model.program import Output, Program
 from private_mcmc.model.row_latents import Row, RowLatent, RowLoss, Summed
 
 Kinds = Mapping[str, np.ndarray]

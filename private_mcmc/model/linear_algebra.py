@@ -7,7 +7,7 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.model.ir.flatten import abstract, row_shapes
+from private_mcmc.model.flatten import abstract, row_shapes
 from private_mcmc.model.row_model import RowModel
 
 

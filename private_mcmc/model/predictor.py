@@ -15,11 +15,8 @@ from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.families import UNKNOWN, LikelihoodFamily, separate, total
-from private_mcmc.model.ir.dependence import Level, affinity
-from private_mcmc.model.ir.flatten import row_shapes, trace
-from private_mcmc.model.ir.interval import Interval, between, up
-from private_mcmc.model.ir.intervals import bounds_in_floats, row_values
-from private_mcmc.model.ir.program import Output, Program, Variable
+from private_mcmc.model.program import Level, Output, Program, Variable, affinity
+from private_mcmc.model.ranges import Range, between, of_function, up
 from private_mcmc.model.sites import Observation
 from private_mcmc.model.terms import Term, evaluate, find_term
 from private_mcmc.records import Fields
@@ -80,7 +77,7 @@ def cut_off(
 ) -> Variable | None:
     """The last affine variable of at most so many numbers that cuts the latents off from the loss."""
     loss, known = program.outputs["loss"], affinity(program, "theta") if levels is None else levels
-    produced = (output for equation in program.slice([loss]) for output in equation.outputs)
+    produced = (output for equation in program.slice([loss]) for output in equation.outvars)
     for variable in reversed([program.inputs["theta"], *produced]):
         affine = known[variable] is Level.AFFINE and program.size(variable) <= most
         if affine and "theta" not in program.reads([loss], [variable]):
@@ -164,7 +161,7 @@ def build(
     several = MultiPredictor(size, design, offset, loss, radius, structure.family)
     if size != 1:
         return None, several
-    shift = row_bounds(offset, rows)
+    shift = of_function(offset, rows)
     single = Predictor(
         design=functools.partial(_line, eta, dim, 0),
         offset=lambda row: offset(row)[0],
@@ -225,7 +222,7 @@ def _norm(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> flo
     ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
     """
     if size > _MOST_SEPARATE:
-        return row_bounds(lambda row: _design(eta, dim, row), rows).norm
+        return of_function(lambda row: _design(eta, dim, row), rows).norm
     lines = [_line_bounds(eta, rows, dim, index) for index in range(size)]
     radii = [line.norm for line in lines]
     shared = max(int(sum((line.lo != 0) | (line.hi != 0) for line in lines).max(initial=0)), 1)
@@ -235,22 +232,16 @@ def _norm(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> flo
     return min(up(math.sqrt(shared) * max(radii)), together)
 
 
-def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Interval:
+def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Range:
     """Bounds of one row of ``A``, by both modes of differentiation: their programs lose different things.
 
     Backwards, a group's effect is a one-hot vector times a matrix; forwards, an entry picked from one.
     """
-    back = row_bounds(functools.partial(_line, eta, dim, index), rows)
+    back = of_function(functools.partial(_line, eta, dim, index), rows)
     if dim > _MOST_FORWARD:
         return back
-    ahead = row_bounds(
+    ahead = of_function(
         lambda row: jnp.asarray(jax.jacfwd(lambda theta: eta(theta, row)[index])(_origin(dim))), rows
     )
     both = between(np.maximum(back.lo, ahead.lo), np.minimum(back.hi, ahead.hi))
     return both.with_norm(min(back.norm, ahead.norm))
-
-
-def row_bounds(function: Callable[[Row], jax.Array], rows: Rows) -> Interval:
-    """Bounds of a function of a row over the row domain."""
-    program = trace(lambda **row: {"x": function(row)}, **row_shapes(rows))
-    return bounds_in_floats(program, row_values(program, rows, ()), [program.outputs["x"]])[0]

@@ -14,10 +14,8 @@ import numpy as np
 from jax.nn import softplus
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.dependence import Level, affinity
-from private_mcmc.model.ir.evaluate import evaluate, evaluate_each, values
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.program import Output, Program
+from private_mcmc.model.flatten import abstract, trace
+from private_mcmc.model.program import Level, Output, Program, affinity
 from private_mcmc.model.sites import Site
 
 Potential: TypeAlias = Callable[[jax.Array], jax.Array]
@@ -185,10 +183,11 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
     records: dict[str, SitePrior] = {}
     forms: dict[str, Potential] = {}
     groups = _groups(program, sites)
+    public = _public(program, sites)
     for group in groups:
         where = np.concatenate([np.arange(size)[site.slice] for site in group])
         line, block = TABLE.get((group[0].family, group[0].support)), None
-        given = _public(program, group[0], line) if line is not None and len(group) == 1 else None
+        given = _parameters(public, group[0], line) if line is not None and len(group) == 1 else None
         if line is not None and given is not None:
             low, high = (
                 np.broadcast_to(np.asarray(end, np.float64), group[0].unconstrained_shape).ravel()
@@ -225,14 +224,22 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
     )
 
 
-def _public(program: Program, site: Site, line: Line) -> list[np.ndarray] | None:
+def _public(program: Program, sites: Sequence[Site]) -> dict[Output, np.ndarray]:
+    """Parameters of latents that read nothing."""
+    lines = [(site, TABLE.get((site.family, site.support))) for site in sites]
+    keys = [Output("given", site.name, name) for site, line in lines if line for name in line.names]
+    known = [key for key in keys if key in program.outputs and not program.reads([program.outputs[key]])]
+    return dict(zip(known, program.evaluate(known), strict=True))
+
+
+def _parameters(public: Mapping[Output, np.ndarray], site: Site, line: Line) -> list[np.ndarray] | None:
     """The line's parameters, in the site's shape; ``None`` where one is not public or out of its range."""
     found: list[np.ndarray] = []
     for name in line.names:
-        variable = program.outputs.get(Output("given", site.name, name))
-        if variable is None or program.reads([variable]):
+        value = public.get(Output("given", site.name, name))
+        if value is None:
             return None
-        value = np.asarray(values(program, [variable], {})[0], np.float64)
+        value = value.astype(np.float64)
         if not np.all(np.isfinite(value)) or (name not in _OF_ANY_SIGN and not np.all(value > 0)):
             return None
         found.append(np.broadcast_to(value, site.unconstrained_shape))
@@ -263,12 +270,12 @@ def _anchored(
         lambda theta: {site.name: forms[site.name](theta[site.slice]) for site in chosen},
         theta=abstract((size,), np.float64),
     )
-    own = evaluate_each(
-        program, [Output(kind, site.name) for site in chosen for kind in ("prior", "jacobian")], theta=theta
+    own = program.evaluate_each(
+        [Output(kind, site.name) for site in chosen for kind in ("prior", "jacobian")], theta=theta
     )
     found: dict[str, Potential] = {}
     for index, (site, mine) in enumerate(
-        zip(chosen, evaluate_each(plain, [*plain.outputs], theta=theta), strict=True)
+        zip(chosen, plain.evaluate_each([*plain.outputs], theta=theta), strict=True)
     ):
         known = -own[2 * index] - own[2 * index + 1]
         with np.errstate(invalid="ignore"):
@@ -348,6 +355,6 @@ def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
     if affinity(first, "part")[first.outputs["slope"]] is Level.UNKNOWN:
         return None
     second = trace(lambda part: {"hessian": jax.jacfwd(slope)(part)}, part=part)
-    block = evaluate(second, ["hessian"], part=np.zeros(len(where)))[0]
+    block = second.evaluate(["hessian"], part=np.zeros(len(where)))[0]
     even = np.allclose(block, block.T, rtol=1e-9, atol=1e-12)
     return (block + block.T) / 2 if even and np.all(np.isfinite(block)) else None

@@ -15,16 +15,17 @@ import numpy as np
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
-from private_mcmc.model.claims import is_accurate, refuse_broken_claims, refuse_coarse_sums, sum_error
+from private_mcmc.model.flatten import abstract, trace
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.predictor import Row, Structure, View, build, find_structure, predicted_loss
 from private_mcmc.model.prior import PriorConstants, neg_log_prior, prior_constants
+from private_mcmc.model.program import Output, Program
 from private_mcmc.model.refusals import (
     COUNT,
     SEVERAL,
     check_arguments,
+    is_accurate,
+    refuse_coarse_sums,
     refuse_coupled_rows,
     refuse_growing_latents,
     refuse_numbered_persons,
@@ -33,6 +34,7 @@ from private_mcmc.model.refusals import (
     refuse_prior_on_data,
     refuse_unknown_slopes,
     same_program,
+    sum_error,
     synthetic_rows,
 )
 from private_mcmc.model.row_latents import (
@@ -175,8 +177,6 @@ def _of_columns(
             return found.row_loss(theta, row) - (0.0 if density is None else density(theta, row))
 
         refuse_unknown_slopes(one.dim, rows, whole, found.neg_log_prior)
-        own = functools.partial(_row_loss, view, None) if structure and structure.terms else None
-        refuse_broken_claims(found, own)
     return found
 
 

@@ -15,14 +15,13 @@ import numpy as np
 
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
-from private_mcmc.errors import DeclarationError, DoThisInstead
+from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
+from private_mcmc.model.flatten import abstract, row_shapes, trace
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
-from private_mcmc.model.ir.flatten import abstract, row_shapes, trace
-from private_mcmc.model.ir.program import Kind, Output, Program
-from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW
+from private_mcmc.model.program import Kind, Output, Program
+from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
 from private_mcmc.model.sites import ModelSites, Observation, Site
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 
 Data: TypeAlias = Mapping[str, np.ndarray]
 
@@ -68,7 +67,7 @@ class _Programs:
 
 
 def _summed(program: Program, key: Output, theta: np.ndarray, data: Data) -> np.ndarray:
-    value = evaluate_each(program, [key], theta=theta, **data)[0]
+    value = program.evaluate_each([key], theta=theta, **data)[0]
     return np.asarray(value.reshape(len(theta), -1).sum(axis=1))
 
 
@@ -365,7 +364,7 @@ def refuse_other_persons(
     random = np.random.default_rng(0)
     drawn = {name: random.normal(size=shape) for name, shape in shapes.items()}
     points = {name: np.multiply.outer([0.0, 0.5, 1.5], value) for name, value in drawn.items()}
-    whole, parts = evaluate_each(program, ["whole", "parts"], **points)
+    whole, parts = program.evaluate_each(["whole", "parts"], **points)
     gaps = [math.fsum(each) - math.fsum(own_parts) for each, own_parts in zip(whole, parts, strict=True)]
     sizes = 1 + np.sum(np.abs(parts), axis=1)
     if not np.all(np.abs(np.subtract(gaps, gaps[0])) <= _TOLERANCE * np.add(sizes, sizes[0])):
@@ -409,7 +408,7 @@ def refuse_numbered_persons(
     theta, names = 0.5 * random.normal(size=shape), [site.name for site in sites]
     shared = {
         name: jnp.asarray(value)
-        for name, value in zip(names, evaluate(constrained, names, theta=theta), strict=True)
+        for name, value in zip(names, constrained.evaluate(names, theta=theta), strict=True)
     }
     kind = random.integers(0, _KINDS, n)
     mine = {}
@@ -428,9 +427,7 @@ def refuse_numbered_persons(
 
     def at(who: np.ndarray, persons: np.ndarray) -> dict[Hashable, np.ndarray]:
         given = {label[name]: value[persons] for name, value in mine.items()}
-        return dict(
-            zip(program.outputs, evaluate(program, [*program.outputs], who=who, **given), strict=True)
-        )
+        return dict(zip(program.outputs, program.evaluate([*program.outputs], who=who, **given), strict=True))
 
     before, after = at(who, np.arange(n)), at(moved[who], back)
     for name, density in before.items():
@@ -440,3 +437,37 @@ def refuse_numbered_persons(
                 f"site {name!r}: its density is another one for a person with another number. Numbers are "
                 "those of identifiers in some order: what is known of a person is a column of the rows."
             )
+
+
+# Of a row's, or a person's, log likelihood.
+_ACCURATE, _ROWS, _SIZES = 1e-3, 6, np.array([0.0, 0.5, -0.7, 1.0])
+
+
+def sum_error(rows: Rows, dim: int, loss: RowLoss, finer: RowLoss) -> float:
+    """How far sums over points are from those over many more, at synthetic rows and moderate parameters."""
+
+    def gap(theta: jax.Array, row: Row) -> jax.Array:
+        return finer(theta, row) - loss(theta, row)
+
+    with jax.enable_x64(True):
+        data = jax.tree.map(jnp.asarray, synthetic_rows(rows, _ROWS))
+        thetas = jnp.asarray(_SIZES[:, None] * np.cos(np.arange(dim)))
+        every = jax.jit(jax.vmap(jax.vmap(gap, (None, 0)), (0, None)), compiler_options=RUN_ONCE)
+        gaps = np.asarray(every(thetas, data))
+    return float(np.max(np.abs(gaps), initial=0.0, where=np.isfinite(gaps)))
+
+
+def is_accurate(error: float) -> bool:
+    """Whether a sum over what latents may be is taken for the integral."""
+    return error <= _ACCURATE
+
+
+def refuse_coarse_sums(sites: Sequence[str], whose: str, worst: float) -> None:
+    """``NotYetSupported``, by name, where sums over what latents may be are too far off."""
+    if not is_accurate(worst):
+        raise NotYetSupported(
+            f"latents {list(sites)} of each {whose}: the sum over their values is off by {worst:.2g} of a "
+            f"log likelihood at ends of the declared domain (at most {_ACCURATE} is taken): it is too narrow "
+            "there, or has several peaks. Narrow the domain (of a standard error, of numbers of trials), or "
+            "integrate them out by hand, as a numpyro.factor in the plate of the rows."
+        )

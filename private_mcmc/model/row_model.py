@@ -17,10 +17,9 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.families import UNKNOWN, times
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.ir.dependence import Level, affinity
-from private_mcmc.model.ir.program import Output, Program
 from private_mcmc.model.predictor import MultiPredictor, Predictor, Row
 from private_mcmc.model.prior import PriorConstants
+from private_mcmc.model.program import Level, Output, Program, affinity
 from private_mcmc.model.sites import Observation, Site
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.target import Unit

@@ -20,11 +20,9 @@ from jax.scipy.stats import norm
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.families import TABLE, LikelihoodFamily, Line, separate, total
-from private_mcmc.model.ir.dependence import Level
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.interval import Interval, between, constant
-from private_mcmc.model.ir.intervals import bounds_in_floats, row_values
-from private_mcmc.model.ir.program import Output, Program, Variable
+from private_mcmc.model.flatten import abstract, trace
+from private_mcmc.model.program import Level, Output, Program, Variable, name_of
+from private_mcmc.model.ranges import Range, between, constant, of_rows
 from private_mcmc.model.sites import Observation
 
 _MOST_CANDIDATES = 8
@@ -95,8 +93,9 @@ def find_link(program: Program, levels: Mapping[Variable, Level], parameter: Var
 
 
 def _named(program: Program, levels: Mapping[Variable, Level], parameter: Variable) -> _Found | None:
-    candidates = [v for v in program.uses([parameter]) if levels[v] is Level.AFFINE]
-    for base in sorted(candidates, reverse=True)[:_MOST_CANDIDATES]:
+    made = [output for equation in program.slice([parameter]) for output in equation.outvars]
+    candidates = [v for v in [*program.inputs.values(), *made] if levels[v] is Level.AFFINE]
+    for base in candidates[::-1][:_MOST_CANDIDATES]:
         name = _spelled(program, base, parameter)
         if name is not None:
             return name, base
@@ -110,9 +109,9 @@ def same_elements(
 
     With ``levels`` no further than to what is affine.
     """
-    while variable in program.producers and program.producers[variable].name in _TRANSPARENT:
-        source = program.producers[variable].inputs[0]
-        types = [program.avals[end].dtype for end in (source, variable)]
+    while variable in program.producers and name_of(program.producers[variable]) in _TRANSPARENT:
+        source = program.producers[variable].invars[0]
+        types = [end.aval.dtype for end in (source, variable)]
         rounds = jnp.issubdtype(types[0], jnp.floating) and types[0] != types[1]
         if program.size(source) != program.size(variable) or rounds or types[1].itemsize < types[0].itemsize:
             break
@@ -126,7 +125,7 @@ def _spelled(program: Program, base: Variable, parameter: Variable) -> str | Non
     if "theta" in program.reads([parameter], [base]):
         return None
     found = program.text([parameter], {base: "eta"})
-    aval = program.avals[base]
+    aval = base.aval
     for name, spellings in _SPELLINGS.items():
         if name in _ALONG_AN_AXIS and not aval.shape:
             continue
@@ -147,16 +146,17 @@ def _scaled(program: Program, levels: Mapping[Variable, Level], variable: Variab
     equation = program.producers.get(variable)
     if equation is None:
         return None
-    if equation.name == "exp":
-        base = equation.inputs[0]
+    name = name_of(equation)
+    if name == "exp":
+        base = equation.invars[0]
         return ("exp", base) if levels[base] is Level.AFFINE else None
-    if equation.name in ("mul", "div"):
-        left, right = equation.inputs
+    if name in ("mul", "div"):
+        left, right = equation.invars
         if levels[right] is Level.CONSTANT and program.size(left) == program.size(variable):
             return _scaled(program, levels, left)
         if levels[left] is Level.CONSTANT and program.size(right) == program.size(variable):
             found = _scaled(program, levels, right)
-            if found is None or equation.name == "mul":
+            if found is None or name == "mul":
                 return found
             return (_INVERSE[found[0]], found[1]) if found[0] in _INVERSE else None
     found = _named(program, levels, variable)
@@ -216,17 +216,14 @@ def _weights(program: Program, site: Observation) -> list[Variable]:
 def _family(
     program: Program, rows: Rows, site: Observation, line: Line, variable: Variable, link: Link
 ) -> LikelihoodFamily | None:
-    given = row_values(program, rows)
-    wanted = [program.outputs[Output("given", site.name, name)] for name in line.needs]
-    observed, *rest = bounds_in_floats(
-        program, given, [program.outputs[Output("observed", site.name)], *wanted]
-    )
+    wanted = [Output("observed", site.name), *(Output("given", site.name, need) for need in line.needs)]
+    observed, *rest = of_rows(program, rows, [program.outputs[key] for key in wanted])
     others = dict(zip(line.needs, rest, strict=True))
     if _capped(program, site):
         others["capped"] = constant(np.asarray(1.0))
     others["classes"] = constant(np.asarray(program.shape(variable)[-1] if program.shape(variable) else 1))
     if link.name in AT_ZERO:
-        others["multiplier"] = _multiplier(program, given, variable, link)
+        others["multiplier"] = _multiplier(program, rows, variable, link)
         if not others["multiplier"].lowest > 0:
             return None
     return line.family(observed, others)
@@ -243,20 +240,18 @@ def _capped(program: Program, site: Observation) -> bool:
     equation = program.producers.get(observed)
     return (
         equation is not None
-        and equation.name == "min"
-        and top in [same_elements(program, operand) for operand in equation.inputs]
+        and name_of(equation) == "min"
+        and top in [same_elements(program, operand) for operand in equation.invars]
     )
 
 
 _SLACK = 2.0**-50
 
 
-def _multiplier(
-    program: Program, given: Mapping[Variable, Interval], variable: Variable, link: Link
-) -> Interval:
+def _multiplier(program: Program, rows: Rows, variable: Variable, link: Link) -> Range:
     """The factor ``c`` of ``c·link(η)``: the parameter at ``η = 0`` over the link there."""
     origin = constant(np.zeros(program.shape(link.base)))
-    (there,) = bounds_in_floats(program, {**given, link.base: origin}, [variable])
+    (there,) = of_rows(program, rows, [variable], {link.base: origin})
     return between(there.lo / AT_ZERO[link.name] * (1 - _SLACK), there.hi / AT_ZERO[link.name] * (1 + _SLACK))
 
 
@@ -271,7 +266,7 @@ def _with_shape(program: Program, rows: Rows, term: Term, link: Link) -> Term | 
     for weight in _weights(program, site):
         if not _broadcasts(program.shape(weight), full) or not _fits(program, site, weight, full):
             return None
-        (value,) = bounds_in_floats(program, row_values(program, rows), [weight])
+        (value,) = of_rows(program, rows, [weight])
         if not value.lowest >= 0:
             return None
         heaviest *= value.highest
@@ -305,7 +300,7 @@ def evaluate(
     observed, *rest = (jnp.asarray(value, dtype=float) for value in program.run(wanted, given))
     others = dict(zip(needs, rest, strict=False))
     if term.link in AT_ZERO:
-        origin = jnp.zeros(program.shape(base), program.avals[base].dtype)
+        origin = jnp.zeros(program.shape(base), base.aval.dtype)
         there = program.run([parameter], {**given, base: origin})[0]
         others["log_multiplier"] = jnp.log(there) - math.log(AT_ZERO[term.link])
         others["sign"] = jnp.asarray(-1.0 if term.link == "exp_neg" else 1.0, eta.dtype)

@@ -20,7 +20,7 @@ from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
-from private_mcmc.model.ir.program import Output
+from private_mcmc.model.program import Output
 from private_mcmc.model.sites import (
     Message,
     ModelSites,

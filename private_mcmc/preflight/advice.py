@@ -14,9 +14,8 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Ball, Box, Domain, Real
 from private_mcmc.model import RowModel
 from private_mcmc.model.families import times
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.interval import of_domain
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.flatten import abstract, trace
+from private_mcmc.model.ranges import of_domain, ranges
 from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number
 from private_mcmc.target import Target
@@ -65,7 +64,7 @@ def shrunk(row_model: RowModel, radius: float) -> tuple[Mapping[str, Domain], fl
         every = {**row_model.rows.columns, **scaled}
         given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in every.items()}
         with jax.enable_x64(True):
-            return float(bounds(program, given, [program.outputs["design"]])[0].norm)
+            return float(ranges(program, given, [program.outputs["design"]])[0].norm)
 
     fixed, whole = norm(_TINY), norm(1.0)
     if not fixed * (1 + _TINY) < radius or not math.isfinite(whole):

@@ -14,13 +14,9 @@ import numpyro.distributions as dist
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.model import RowModel
-from private_mcmc.model.ir.dependence import affinity
-from private_mcmc.model.ir.evaluate import evaluate_each
-from private_mcmc.model.ir.flatten import abstract, row_shapes, trace
-from private_mcmc.model.ir.interval import Interval
-from private_mcmc.model.ir.intervals import bounds, row_values
-from private_mcmc.model.ir.program import Output
-from private_mcmc.model.predictor import row_bounds
+from private_mcmc.model.flatten import abstract, row_shapes, trace
+from private_mcmc.model.program import Output, affinity, name_of
+from private_mcmc.model.ranges import Range, of_function, of_rows
 from private_mcmc.model.refusals import synthetic_rows
 from private_mcmc.model.terms import find_link
 from private_mcmc.records import Constant
@@ -90,7 +86,7 @@ def _is_one_of_each(row_model: RowModel) -> bool:
 def _row_free(row_model: RowModel, part: str) -> float:
     """The value of a one-dimensional design or offset that is proved equal for all rows, else NaN."""
     with jax.enable_x64(True):
-        value = row_bounds(getattr(row_model.predictor, part), row_model.rows)
+        value = of_function(getattr(row_model.predictor, part), row_model.rows)
     return value.lowest if value.is_point else math.nan
 
 
@@ -112,12 +108,11 @@ def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> f
     return float(np.ravel(value)[0])
 
 
-def _observed(row_model: RowModel) -> Interval:
+def _observed(row_model: RowModel) -> Range:
     """Bounds of the observed value over the row domain."""
     program = row_model.program
     target = program.outputs[Output("observed", row_model.observations[0].name)]
-    (value,) = bounds(program, row_values(program, row_model.rows), [target])
-    return value
+    return of_rows(program, row_model.rows, [target])[0]
 
 
 def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:
@@ -129,9 +124,9 @@ def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:
 def _is_probability(row_model: RowModel, *families: str) -> bool:
     """The observed site is of such a family, its ``probs`` the latent's own value, at most reshaped."""
     program, observed = row_model.program, row_model.observations[0]
-    variable = program.outputs.get(Output("given", observed.name, "probs"), -1)
-    while variable in program.producers and program.producers[variable].name in _RESHAPING:
-        variable = program.producers[variable].inputs[0]
+    variable = program.outputs.get(Output("given", observed.name, "probs"))
+    while variable in program.producers and name_of(program.producers[variable]) in _RESHAPING:
+        variable = program.producers[variable].invars[0]
     own = variable == program.outputs[Output("value", row_model.sites[0].name)]
     return observed.family in families and own
 
@@ -182,7 +177,7 @@ def _runs_as(row_model: RowModel, log_prior: Log, log_likelihood: Log) -> bool:
         program = trace(gaps, theta=abstract((row_model.dim,), np.float64), **shapes)
         theta = np.tile(_PLACES[:, None] * np.cos(np.arange(row_model.dim)), (4, 1))
         repeated = {name: np.repeat(column, 4, axis=0) for name, column in data.items()}
-        found = evaluate_each(program, ["prior", "row"], theta=theta, **repeated)
+        found = program.evaluate_each(["prior", "row"], theta=theta, **repeated)
     return all(bool(np.all(np.ptp(each.reshape(4, 4), axis=1) <= _TOLERANCE)) for each in found)
 
 

@@ -11,7 +11,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference.execute import no_value_checks
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.flatten import abstract, trace
 from tests.examples_of_models import bent, logistic, normal_mean
 
 N = 40

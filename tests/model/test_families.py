@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.model import read
-from private_mcmc.model.ir.evaluate import evaluate
-from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.flatten import abstract, trace
 from private_mcmc.model.tracing import discover, terms
 from tests.model.zoo import CASES, DIM
 
@@ -62,7 +61,7 @@ def test_the_loss_is_minus_the_log_density(name):
             row = {k: v[index] for k, v in data.items()}
             gaps, sizes = [], []
             for point in ([0.0, 0.0, 0.0], [0.4, -1.1, 0.9], [-2.0, 0.3, 0.1]):
-                a, b = (evaluate(p, ["v"], theta=np.asarray(point), **row)[0] for p in (ours, theirs))
+                a, b = (p.evaluate(["v"], theta=np.asarray(point), **row)[0] for p in (ours, theirs))
                 gaps.append(a - b)
                 sizes.append(abs(a))
             assert np.ptp(gaps) <= 1e-9 * (1 + max(sizes))

@@ -13,8 +13,7 @@ from jax.interpreters import batching, mlir
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.kernels.gradient.clipping import Whitening
-from private_mcmc.model import read, reading
-from private_mcmc.model.ir import flatten
+from private_mcmc.model import flatten, read, reading
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.ir.evaluate import evaluate, evaluate_each
-from private_mcmc.model.ir.flatten import abstract, trace
-from private_mcmc.model.ir.intervals import bounds
+from private_mcmc.model.flatten import abstract, trace
+from private_mcmc.model.program import name_of
+from private_mcmc.model.ranges import ranges
 
 
 def vector(size=3):
@@ -123,13 +123,13 @@ def test_what_a_primitive_s_name_does_not_say_is_left_to_jax(odd):
         expected = np.asarray(odd(jnp.asarray(array)))
         program = trace(lambda a: {"constant": odd(jnp.asarray(array)), "value": odd(a)}, a=array)
         results = [program.outputs[name] for name in ("constant", "value")]
-        (constant,) = bounds(program, {}, results[:1])
-        np.testing.assert_array_equal(evaluate(program, ["value"], a=array)[0], expected)
-        np.testing.assert_array_equal(evaluate_each(program, ["value"], a=array[None])[0][0], expected)
+        (constant,) = ranges(program, {}, results[:1])
+        np.testing.assert_array_equal(program.evaluate(["value"], a=array)[0], expected)
+        np.testing.assert_array_equal(program.evaluate_each(["value"], a=array[None])[0][0], expected)
     assert np.all(constant.lo <= expected) and np.all(expected <= constant.hi)
 
 
-# What the rules of ``model/ir`` read of a primitive, or need not know.
+# What the rules of ``model/ranges.py`` and ``model/program.py`` read of a primitive, or need not know.
 KNOWN = {
     *("axes", "axis", "broadcast_dimensions", "dimension", "dimension_numbers", "left_side", "limit_indices"),
     *("lower", "mode", "new_dtype", "padding_config", "permutation", "preferred_element_type", "reverse"),
@@ -166,7 +166,7 @@ def test_primitives_have_no_parameters_that_nobody_reads():
         yield from (jax.lax.dynamic_update_slice(a, a[:1], (0, 0)), jax.scipy.linalg.solve_triangular(a, a))
 
     program = trace(lambda a, i: dict(enumerate(everything(a, i))), a=np.eye(2), i=np.arange(2))
-    names = {equation.name for equation in program.equations}
+    names = {name_of(equation) for equation in program.equations}
     found = {name for equation in program.equations for name in equation.params}
     assert {"scatter", "gather", "dot_general", "reshape", "sort"} <= names
     assert found <= KNOWN

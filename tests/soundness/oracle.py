@@ -17,8 +17,7 @@ from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Rows
 from private_mcmc.model import RowModel, Site
-from private_mcmc.model.ir.evaluate import evaluate_each
-from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.flatten import abstract, trace
 from private_mcmc.model.row_latents import RowLatent, summed_loss
 
 Data = Mapping[str, Any]
@@ -207,7 +206,7 @@ def _numbers(
         given = {"theta": thetas, **columns}
         shapes = {name: abstract(np.shape(value)[1:], value.dtype) for name, value in given.items()}
         program = trace(lambda theta, **row: dict(enumerate(function(theta, row))), **shapes)
-        found = evaluate_each(program, [*program.outputs], **given)
+        found = program.evaluate_each([*program.outputs], **given)
     return [np.asarray(value, np.float64) for value in found]
 
 

@@ -26,7 +26,7 @@ from private_mcmc.kernels.gradient.clipping import (
     times,
 )
 from private_mcmc.model import Predictor
-from private_mcmc.model.ir.flatten import abstract, trace
+from private_mcmc.model.flatten import abstract, trace
 
 # A row whose design is longer than proved (by more than rounding) does not enter.
 _RADIUS_SLACK = 1.0 + 1e-9

@@ -26,58 +26,10 @@ from jax.typing import DTypeLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
-from private_mcmc.model.ir.program import (
-    EXACT,
-    Aval,
-    Equation,
-    Params,
-    Program,
-    Variable,
-    bytes_of,
-    type_text,
-)
+from private_mcmc.model.program import EXACT, Equation, Program, Variable, bytes_of, type_text
 
 _MOST_STEPS = 64
 _MOST_EQUATIONS = 4000
-
-
-def unrolled(equation: jex.JaxprEqn) -> jex.ClosedJaxpr | None:
-    """The closed jaxpr of a ``scan`` without the loop, or ``None`` if it is no short loop of numbers."""
-    if equation.primitive.name != "scan":
-        return None
-    body, length = equation.params["jaxpr"], equation.params["length"]
-    types = [variable.aval.dtype for variable in (*equation.invars, *body.jaxpr.outvars)]
-    opaque = any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in types)
-    if opaque or not 1 <= length <= _MOST_STEPS or length * len(body.eqns) > _MOST_EQUATIONS:
-        return None
-    # What is gone through or stacked has one axis more outside. JAX renames its own counts.
-    carried = _as_inside(equation.outvars, body.jaxpr.outvars)
-    consts = _as_inside(equation.invars, body.jaxpr.invars) - carried
-    step = jex.jaxpr_as_fun(body)
-
-    def straight(*operands: jax.Array) -> list[jax.Array]:
-        fixed, state = list(operands[:consts]), list(operands[consts : consts + carried])
-        columns: list[list[jax.Array]] = [[] for _ in body.jaxpr.outvars[carried:]]
-        order = range(length)
-        for index in reversed(order) if equation.params["reverse"] else order:
-            entries = [jax.lax.index_in_dim(x, index, keepdims=False) for x in operands[consts + carried :]]
-            results = step(*fixed, *state, *entries)
-            state = list(results[:carried])
-            for column, value in zip(columns, results[carried:], strict=True):
-                column.append(value)
-        if equation.params["reverse"]:
-            columns = [column[::-1] for column in columns]
-        return [*state, *(jnp.stack(column) for column in columns)]
-
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]  # type: ignore
-    return jax.make_jaxpr(straight)(*shapes)
-
-
-def _as_inside(outside: Sequence[jex.Var | jex.Literal], inside: Sequence[jex.Var | jex.Literal]) -> int:
-    """How many variables of a loop have as many axes as in its body."""
-    return sum(len(x.aval.shape) == len(y.aval.shape) for x, y in zip(outside, inside, strict=True))  # type: ignore
-
-
 _INLINED = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -113,20 +65,14 @@ def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Pr
         closed = jax.make_jaxpr(listed)(inputs)
     refuse_unknown(closed)
     refuse_mixed_keys(closed)
-    return flatten(closed, sorted(inputs), names)
-
-
-def flatten(closed: jex.ClosedJaxpr, inputs: Iterable[str], outputs: Iterable[Hashable]) -> Program:
-    """The program of a closed jaxpr whose arguments and results have these names."""
     builder = _Builder()
-    variables = [builder.fresh(variable.aval) for variable in closed.jaxpr.invars]
+    variables = [jex.Var(variable.aval) for variable in closed.jaxpr.invars]
     results = builder.inline(closed.jaxpr, closed.consts, variables)
     return Program(
-        inputs=dict(zip(inputs, variables, strict=True)),
-        outputs=dict(zip(outputs, results, strict=True)),
+        inputs=dict(zip(sorted(inputs), variables, strict=True)),
+        outputs=dict(zip(names, results, strict=True)),
         constants=builder.constants,
         equations=tuple(builder.equations),
-        avals=builder.avals,
     )
 
 
@@ -134,57 +80,82 @@ class _Builder:
     """Collects equations, merging equal ones."""
 
     def __init__(self) -> None:
-        self.avals: dict[Variable, Aval] = {}
         self.constants: dict[Variable, Any] = {}
         self.equations: list[Equation] = []
-        self._seen: dict[Hashable, tuple[Variable, ...]] = {}
-
-    def fresh(self, aval: Aval) -> Variable:
-        variable = len(self.avals)
-        self.avals[variable] = aval
-        return variable
-
-    def constant(self, value: Any, aval: Aval) -> Variable:
-        key = ("constant", _constant_key(value, aval))
-        if key not in self._seen:
-            variable = self.fresh(aval)
-            self.constants[variable] = _owned(value)
-            self._seen[key] = (variable,)
-        return self._seen[key][0]
+        self._seen: dict[Hashable, list[Variable]] = {}
 
     def inline(
         self, jaxpr: jex.Jaxpr, consts: Iterable[Any], arguments: Iterable[Variable]
     ) -> list[Variable]:
-        scope: dict[jex.Var, Variable] = {}
+        """The results of a jaxpr of these arguments; its equations are added."""
+        scope: dict[jex.Var, Variable] = dict(zip(jaxpr.invars, arguments, strict=True))
         for variable, value in zip(jaxpr.constvars, consts, strict=True):
-            scope[variable] = self.constant(value, variable.aval)
-        scope.update(zip(jaxpr.invars, arguments, strict=True))
+            scope[variable] = self._constant(value, variable.aval)
 
         def look_up(atom: jex.Var | jex.Literal) -> Variable:
-            return self.constant(atom.val, atom.aval) if isinstance(atom, jex.Literal) else scope[atom]
+            return self._constant(atom.val, atom.aval) if isinstance(atom, jex.Literal) else scope[atom]
 
         for equation in jaxpr.eqns:
-            operands = tuple(look_up(atom) for atom in equation.invars)
-            inner: Any = equation.params.get(_INLINED.get(equation.primitive.name, "")) or unrolled(equation)
+            operands = [look_up(atom) for atom in equation.invars]
+            inner: Any = equation.params.get(_INLINED.get(equation.primitive.name, "")) or _unrolled(equation)
             if inner is None:
                 results = self._add(equation, operands)
             else:
                 plain, held = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
-                results = tuple(self.inline(plain, held, operands))
+                results = self.inline(plain, held, operands)
             scope.update(zip(equation.outvars, results, strict=True))
         return [look_up(atom) for atom in jaxpr.outvars]
 
-    def _add(self, equation: jex.JaxprEqn, operands: tuple[Variable, ...]) -> tuple[Variable, ...]:
-        key = (equation.primitive.name, operands, tuple(sorted(equation.params.items())))
+    def _constant(self, value: Any, aval: Any) -> Variable:
+        key = ("constant", type_text(aval), bool(getattr(aval, "weak_type", False)), bytes_of(value))
+        if key not in self._seen:
+            self._seen[key] = [jex.Var(aval)]
+            self.constants[self._seen[key][0]] = _owned(value)
+        return self._seen[key][0]
+
+    def _add(self, equation: Equation, operands: list[Variable]) -> list[Variable]:
+        key = (equation.primitive, *operands, *sorted(equation.params.items()))
         mergeable = _hashable(key) and not list(jex.jaxprs_in_params(equation.params))
         if mergeable and key in self._seen:
             return self._seen[key]
-        outputs = tuple(self.fresh(variable.aval) for variable in equation.outvars)
+        outputs = [jex.Var(variable.aval) for variable in equation.outvars]
         params = _without_promises(equation.primitive.name, _owned(equation.params))
-        self.equations.append(Equation(equation.primitive, params, operands, outputs))
+        self.equations.append(equation.replace(invars=operands, outvars=outputs, params=params))
         if mergeable:
             self._seen[key] = outputs
         return outputs
+
+
+def _unrolled(equation: Equation) -> jex.ClosedJaxpr | None:
+    """The closed jaxpr of a ``scan`` without the loop, or ``None`` if it is no short loop of numbers."""
+    if equation.primitive.name != "scan":
+        return None
+    body, length = equation.params["jaxpr"], equation.params["length"]
+    types = [variable.aval.dtype for variable in (*equation.invars, *body.jaxpr.outvars)]
+    opaque = any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in types)
+    if opaque or not 1 <= length <= _MOST_STEPS or length * len(body.eqns) > _MOST_EQUATIONS:
+        return None
+    # What is gone through or stacked has one axis more outside. JAX renames its own counts.
+    carried = _as_inside(equation.outvars, body.jaxpr.outvars)
+    consts = _as_inside(equation.invars, body.jaxpr.invars) - carried
+    step, order = jex.jaxpr_as_fun(body), range(length)
+
+    def straight(*operands: jax.Array) -> list[jax.Array]:
+        fixed, state = list(operands[:consts]), list(operands[consts : consts + carried])
+        stacked: dict[int, list[jax.Array]] = {}
+        for index in reversed(order) if equation.params["reverse"] else order:
+            entries = [jax.lax.index_in_dim(x, index, keepdims=False) for x in operands[consts + carried :]]
+            results = step(*fixed, *state, *entries)
+            state, stacked[index] = list(results[:carried]), list(results[carried:])
+        columns = zip(*(stacked[index] for index in order), strict=True)
+        return [*state, *(jnp.stack(column) for column in columns)]
+
+    return jax.make_jaxpr(straight)(*(abstract(v.aval.shape, v.aval.dtype) for v in equation.invars))
+
+
+def _as_inside(outside: Sequence[Any], inside: Sequence[Any]) -> int:
+    """How many variables of a loop have as many axes as in its body."""
+    return sum(len(x.aval.shape) == len(y.aval.shape) for x, y in zip(outside, inside, strict=True))
 
 
 _MODE = jax.lax.GatherScatterMode
@@ -194,7 +165,7 @@ _OUTSIDE = {"gather": _MODE.CLIP} | dict.fromkeys(
 )
 
 
-def _without_promises(name: str, params: Params) -> Params:
+def _without_promises(name: str, params: dict[str, Any]) -> dict[str, Any]:
     """Without what an index promises (``b[g]`` does, by default): to be inside, once only, in order.
 
     Where it is not so, values keep to the array while slopes backwards drop out: no gradient of any function.
@@ -235,10 +206,6 @@ def _hashable(value: object) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _constant_key(value: Any, aval: Aval) -> tuple[Hashable, ...]:
-    return (type_text(aval), bool(getattr(aval, "weak_type", False)), bytes_of(value))
 
 
 # JAX's own, of which it makes no name public.

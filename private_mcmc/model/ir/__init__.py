@@ -1,1 +1,0 @@
-"""A traced program as equations, and what is proved of it: affinity, intervals, smoothness."""

@@ -1,0 +1,270 @@
+"""A traced function as a flat list of JAX's equations, which can be sliced, cut and run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from private_mcmc.records import RUN_ONCE
+
+# Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
+EXACT = "highest"
+# ``jax.extend.core.Var`` and ``JaxprEqn``, whose operands here are variables only, with shapes and types.
+Variable: TypeAlias = Any
+Equation: TypeAlias = Any
+Kind: TypeAlias = Literal[
+    "prior", "jacobian", "value", "row", "density", "observed", "weight", "given", "deterministic"
+]
+
+
+class Output(NamedTuple):
+    """The name of an output that belongs to a site; ``part`` is a parameter, or which weight."""
+
+    kind: Kind
+    site: str
+    part: str = ""
+
+
+# Parameters that none of our rules reads: where one is set, the primitive does not do what its name says.
+_UNREAD: Mapping[str, str] = {
+    "reshape": "dimensions",
+    "scatter": "update_jaxpr",
+    "mul": "out_dtype",
+    "dot_general": "precision",
+}
+
+
+def name_of(equation: Equation) -> str:
+    """Name of the primitive, by which rules know it; where it does something else, another one."""
+    name = str(equation.primitive.name)
+    value = equation.params.get(_UNREAD.get(name, ""))
+    # A precision of at least the operands' changes nothing.
+    parts = value if isinstance(value, tuple) else () if value is None else (value,)
+    plain = all(isinstance(part, jax.lax.Precision) for part in parts)
+    return name if plain else f"{name} by {_UNREAD[name]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A pure function: inputs by name, equations in an order in which they can be run, outputs by name."""
+
+    inputs: Mapping[str, Variable]
+    outputs: Mapping[Hashable, Variable]
+    constants: Mapping[Variable, Any]
+    equations: tuple[Equation, ...]
+
+    @cached_property
+    def producers(self) -> Mapping[Variable, Equation]:
+        """Which equation makes a variable."""
+        return {output: equation for equation in self.equations for output in equation.outvars}
+
+    def parts(self, kind: Kind, site: str) -> dict[str, Variable]:
+        """All outputs of a kind that belong to a site, by their parts."""
+        return {
+            name.part: variable
+            for name, variable in self.outputs.items()
+            if isinstance(name, Output) and (name.kind, name.site) == (kind, site)
+        }
+
+    def slice(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> list[Equation]:
+        """The equations that ``targets`` need when the variables ``given`` are known."""
+        known, wanted = set(given), set(targets)
+        chosen = []
+        for equation in reversed(self.equations):
+            if not wanted.intersection(equation.outvars) <= known:
+                chosen.append(equation)
+                wanted.update(equation.invars)
+        return chosen[::-1]
+
+    def reads(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> frozenset[str]:
+        """Names of the inputs that ``targets`` may depend on when ``given`` are known.
+
+        A proof of independence: an input that is not named is not an operand of any equation on any way
+        to the targets.
+        """
+        known = set(given)
+        read = self.uses(targets, known) - known
+        return frozenset(name for name, variable in self.inputs.items() if variable in read)
+
+    def uses(self, targets: Iterable[Variable], given: Iterable[Variable] = ()) -> frozenset[Variable]:
+        """All variables that ``targets`` may depend on when ``given`` are known, themselves included."""
+        targets = list(targets)
+        read = (variable for equation in self.slice(targets, given) for variable in equation.invars)
+        return frozenset([*targets, *read])
+
+    def run(self, targets: Iterable[Variable], given: Mapping[Variable, Any]) -> list[Any]:
+        """Values of ``targets``; ``given`` holds the inputs (or cut variables) that they need."""
+        targets = list(targets)
+        values = dict(self.constants)
+        equations = self.slice(targets, given)
+        read = {*targets, *(variable for equation in equations for variable in equation.invars)}
+        for variable in read.intersection(given):
+            value = jnp.asarray(given[variable])
+            values[variable] = value.astype(variable.aval.dtype).reshape(variable.aval.shape)
+        for equation in equations:
+            operands = [values[variable] for variable in equation.invars]
+            params = equation.primitive.get_bind_params(dict(equation.params))
+            results = equation.primitive.bind(*operands, **params)
+            results = results if equation.primitive.multiple_results else [results]
+            for output, result in zip(equation.outvars, results, strict=True):
+                if output not in given:
+                    values[output] = result
+        return [values[variable] for variable in targets]
+
+    def evaluate(self, names: Iterable[Hashable], /, **inputs: ArrayLike) -> list[np.ndarray]:
+        """Outputs by name at these inputs, compiled in float64."""
+        return self._compiled(names, False, inputs)
+
+    def evaluate_each(self, names: Iterable[Hashable], /, **inputs: np.ndarray) -> list[np.ndarray]:
+        """Outputs by name, ``(points, …)``, at inputs that have such an axis, too."""
+        return self._compiled(names, True, inputs)
+
+    def _compiled(
+        self, names: Iterable[Hashable], mapped: bool, inputs: Mapping[str, ArrayLike]
+    ) -> list[np.ndarray]:
+        targets = [self.outputs[name] for name in names]
+
+        def at(given: Mapping[str, jax.Array]) -> list[Any]:
+            return self.run(targets, {self.inputs[name]: value for name, value in given.items()})
+
+        with jax.enable_x64(True):
+            run = jax.jit(jax.vmap(at) if mapped and inputs else at, compiler_options=RUN_ONCE)
+            return [np.asarray(value) for value in run(dict(inputs))]
+
+    def shape(self, variable: Variable) -> tuple[int, ...]:
+        """Shape of a variable."""
+        return tuple(variable.aval.shape)
+
+    def size(self, variable: Variable) -> int:
+        """Number of elements of a variable."""
+        return int(np.prod(self.shape(variable), dtype=np.int64))
+
+    def text(self, targets: Iterable[Variable], given: Mapping[Variable, str] | None = None) -> str:
+        """What computes ``targets``, whatever the names of the variables and the order of the equations.
+
+        ``given`` names variables that are taken as known.
+        """
+        targets = list(targets)
+        names = {variable: name for name, variable in self.inputs.items()} | dict(given or {})
+        lines: list[str] = []
+        for equation in _depth_first(self.slice(targets, given or ()), targets):
+            operands = [self._describe(variable, names) for variable in equation.invars]
+            for output in equation.outvars:
+                names.setdefault(output, f"%{len(lines)}")
+            outputs = [f"{names[output]}:{type_text(output.aval)}" for output in equation.outvars]
+            lines.append(f"{outputs} = {name_of(equation)} {operands} {_describe_params(equation.params)}")
+        return "\n".join([*lines, *(self._describe(variable, names) for variable in targets)])
+
+    def _describe(self, variable: Variable, names: Mapping[Variable, str]) -> str:
+        if variable in names:
+            return names[variable]
+        return f"{type_text(variable.aval)}={bytes_of(self.constants[variable])}"
+
+
+def _depth_first(equations: Iterable[Equation], targets: Iterable[Variable]) -> list[Equation]:
+    """The equations in the order in which a walk back from the targets needs them."""
+    missing = {output: equation for equation in equations for output in equation.outvars}
+    ordered: list[Equation] = []
+    stack = list(targets)[::-1]
+    while stack:
+        equation = missing.get(stack[-1])
+        waiting = [] if equation is None else [v for v in equation.invars if v in missing]
+        if equation is None or not waiting:
+            stack.pop()
+        if equation is not None and not waiting:
+            ordered.append(equation)
+            for output in equation.outvars:
+                del missing[output]
+        stack += waiting[::-1]
+    return ordered
+
+
+def _describe_params(params: Mapping[str, Any]) -> str:
+    # Functions print with memory addresses; their names and traced bodies are enough to tell them apart.
+    shown = {k: getattr(v, "__qualname__", k) if callable(v) else v for k, v in params.items()}
+    held = [bytes_of(value) for v in params.values() for value in getattr(v, "consts", ())]
+    return repr((sorted((k, v) for k, v in shown.items() if "_fun" not in k), held))
+
+
+def type_text(aval: Any) -> str:
+    """Type and shape, as text."""
+    return f"{aval.dtype}{tuple(aval.shape)}"
+
+
+def bytes_of(value: Any) -> str:
+    """An array's bytes, as text; of opaque types (keys), which one it is."""
+    if jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended):
+        return f"opaque {id(value)}"
+    return np.asarray(value).tobytes().hex()
+
+
+class Level(IntEnum):
+    """How a value depends on the input, the other inputs held fixed. ``UNKNOWN`` is what is not proved."""
+
+    CONSTANT = 0
+    AFFINE = 1
+    UNKNOWN = 2
+
+
+# Linear in all operands together.
+_MOVES = ("reshape", "broadcast_in_dim", "squeeze", "expand_dims", "transpose", "slice", "split", "rev")
+_SUMS = ("add", "sub", "add_any", "neg", "reduce_sum", "cumsum", "real", "copy", "copy_p", "pad")
+_LINEAR = frozenset([*_SUMS, *_MOVES, "convert_element_type", "concatenate", "stack"])
+# Linear in the operands at these positions when all the others are constant.
+_LINEAR_AT: Mapping[str, Iterable[int]] = {
+    **dict.fromkeys(("div", "gather", "dynamic_slice"), (0,)),
+    "dynamic_update_slice": (0, 1),
+    "triangular_solve": (1,),
+    **dict.fromkeys(("scatter", "scatter-add", "scatter_add"), (0, 2)),
+    "select_n": range(1, 100),
+}
+# Linear in each of two operands when the other one is constant.
+_BILINEAR = frozenset(["mul", "dot_general", "conv_general_dilated"])
+
+
+def affinity(program: Program, name: str) -> Mapping[Variable, Level]:
+    """Level of every variable in the input ``name``.
+
+    ``AFFINE`` is a proof: the value is ``A·input + b`` with ``A`` and ``b`` functions of the other inputs.
+    Primitives that are not listed, custom derivative rules (whose gradient may differ from that of the
+    value), loops and branches make ``UNKNOWN`` of anything that is not constant.
+    """
+    levels = dict.fromkeys(program.constants, Level.CONSTANT)
+    levels.update({v: Level.AFFINE if n == name else Level.CONSTANT for n, v in program.inputs.items()})
+    for equation in program.equations:
+        result = _level(equation, [levels[variable] for variable in equation.invars])
+        if result is Level.AFFINE and _rounds(equation):
+            result = Level.UNKNOWN
+        levels.update(dict.fromkeys(equation.outvars, result))
+    return levels
+
+
+def _rounds(equation: Equation) -> bool:
+    """The result is a narrower float than an operand, or no float at all."""
+    inputs = [variable.aval.dtype for variable in equation.invars]
+    widest = max((dtype.itemsize for dtype in inputs if jnp.issubdtype(dtype, jnp.floating)), default=0)
+    results = [variable.aval.dtype for variable in equation.outvars]
+    return any(not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < widest for dtype in results)
+
+
+def _level(equation: Equation, levels: list[Level]) -> Level:
+    worst = max(levels, default=Level.CONSTANT)
+    if worst is not Level.AFFINE:
+        return worst
+    moving = {position for position, level in enumerate(levels) if level is Level.AFFINE}
+    name = name_of(equation)
+    linear = (
+        name in _LINEAR
+        or moving <= set(_LINEAR_AT.get(name, ()))
+        or (name in _BILINEAR and len(moving) == 1)
+        or (name == "integer_pow" and equation.params["y"] == 1)
+    )
+    return Level.AFFINE if linear else Level.UNKNOWN
