@@ -22,20 +22,17 @@ from private_mcmc.model.prior import PriorConstants, neg_log_prior, prior_consta
 from private_mcmc.model.program import Output, Program
 from private_mcmc.model.refusals import (
     COUNT,
-    SEVERAL,
     check_arguments,
     is_accurate,
     refuse_coarse_sums,
     refuse_coupled_rows,
     refuse_growing_latents,
-    refuse_numbered_persons,
     refuse_other_persons,
     refuse_prior_on_count,
     refuse_prior_on_data,
     refuse_unknown_slopes,
     same_program,
     sum_error,
-    synthetic_rows,
 )
 from private_mcmc.model.row_latents import (
     RowLatent,
@@ -226,13 +223,13 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     one = _of_rows(of_one, columns_of(rows.single, latents), n * unit.rows, public, latents)
     with ONE_AT_A_TIME, jax.enable_x64(True):
         own = own_latents(latents, one.program, one.row_loss, kinds_of(rows.single, unit.rows))
-        data = synthetic_rows(rows.single, COUNT)
-        several = persons.of(SEVERAL, plate, range(SEVERAL))
-        joint = functools.partial(log_densities, several, {**data, **public})
-        refuse_other_persons(own, one.sites, one.constrain, data, joint)
-        numbered = functools.partial(refuse_numbered_persons, own, one.sites, one.constrain, rows.single, n)
-        numbered(
-            lambda who, values, data: log_densities(persons.of(n, plate, who), {**data, **public}, values)
+        refuse_other_persons(
+            own,
+            one.sites,
+            one.constrain,
+            rows.single,
+            n,
+            lambda who, data, values: log_densities(persons.of(n, plate, who), {**data, **public}, values),
         )
     loss = functools.partial(integrated_loss, own)
     if any(latent.numbers for latent in latents):

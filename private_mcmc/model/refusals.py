@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import jax
@@ -26,58 +25,11 @@ from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 Data: TypeAlias = Mapping[str, np.ndarray]
 
 COUNT = 7
-# Of the rows, so many must move with the parameters: masks and weights may switch rows off.
-_ACTIVE, _ATTEMPTS = 3, 12
+_DATA_SETS = 8
 _SCALES = np.array([[0.0], [0.3], [1.0], [3.0]])
-# One data set may have a symmetry that hides the order of its rows: so many others are looked at, too.
-_OTHERS = 4
 # With more numbers in all rows than this the whole model is not evaluated on them.
 MOST_NUMBERS = 500_000
-_SUM_TOLERANCE = 1e-7
-
-
-@dataclass(frozen=True, eq=False)
-class _Programs:
-    """The model on one row and on several: ``θ`` is ``(points, p)``, data ``(points, rows, …)``."""
-
-    one: Program
-    many: Program
-    at_n: Callable[[], Program]
-    n: int
-
-    def alone(self, key: Output, theta: np.ndarray, data: Data) -> np.ndarray:
-        """Every row's own term, ``(points, rows)``."""
-        rows = {name: column.reshape(-1, 1, *column.shape[2:]) for name, column in data.items()}
-        repeated = np.repeat(theta, COUNT, axis=0)
-        return _summed(self.one, key, repeated, rows).reshape(len(theta), COUNT)
-
-    def differ(
-        self, key: Output, theta: np.ndarray, data: Data, alone: np.ndarray | None = None
-    ) -> np.ndarray:
-        """At which points the whole differs from the sum of its rows."""
-        alone = self.alone(key, theta, data) if alone is None else alone
-        return _differ(_summed(self.many, key, theta, data), alone)
-
-    def differ_at_n(self, key: Output, theta: np.ndarray, data: Data) -> bool:
-        """On the public number of rows, the same few again and again, at the first point."""
-        which = np.arange(self.n) % COUNT
-        alone = self.alone(key, theta, data)[:1]
-        repeated = {name: column[:1, which] for name, column in data.items()}
-        return bool(_differ(_summed(self.at_n(), key, theta[:1], repeated), alone[:, which])[0])
-
-
-def _summed(program: Program, key: Output, theta: np.ndarray, data: Data) -> np.ndarray:
-    value = program.evaluate_each([key], theta=theta, **data)[0]
-    return np.asarray(value.reshape(len(theta), -1).sum(axis=1))
-
-
-def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
-    summed = alone.sum(axis=1)
-    with np.errstate(invalid="ignore"):
-        same = np.abs(whole - summed) <= _SUM_TOLERANCE * (1 + np.abs(alone).sum(axis=1))
-    # Both may overflow together (an unbounded column under exp); never one alone.
-    finite = np.isfinite(whole), np.isfinite(summed)
-    return np.asarray(np.where(finite[0] & finite[1], ~same, finite[0] != finite[1]))
+_TOLERANCE = 1e-7
 
 
 def refuse_coupled_rows(
@@ -86,39 +38,59 @@ def refuse_coupled_rows(
     """Compare, at random parameters and synthetic rows, each observed site with its rows' own terms.
 
     ``many`` is the program of the model on ``COUNT`` rows, ``at_n`` gives that on ``n``, which may be large:
-    it is asked for once the few agree.
+    it is asked for once the few agree. Of several data sets none has all rows masked, or a symmetry that
+    hides their order.
     """
-    programs = _Programs(one, many, at_n, n)
     _refuse_priors_that_are_observed(one, model_sites)
+    keys = [Output("row", site.name) for site in model_sites.observations]
     thetas = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim)) * _SCALES
-    others = _data_sets(rows, range(_ATTEMPTS, _ATTEMPTS + _OTHERS))
-    for site in model_sites.observations:
-        key, finite = Output("row", site.name), False
-        moves = "theta" in one.reads([one.outputs[key]])
-        for attempt in range(_ATTEMPTS):
-            data = _data_sets(rows, [attempt] * len(thetas))
-            alone = programs.alone(key, thetas, data)
-            if np.any(programs.differ(key, thetas, data, alone)):
-                raise DoThisInstead(
-                    _mismatch(site.name, _coupling(programs, key, thetas, data), rows, model_sites)
-                )
-            finite |= bool(np.any(np.all(np.isfinite(alone), axis=1)))
-            if not moves or np.sum(np.any(alone != alone[0], axis=0)) >= _ACTIVE:
-                break
-        same = np.repeat(thetas[-2:-1], _OTHERS, axis=0)
-        if np.any(programs.differ(key, same, others)):
-            raise DoThisInstead(
-                _mismatch(site.name, _coupling(programs, key, same, others), rows, model_sites)
-            )
-        few = n * sum(column[0, 0].size for column in data.values()) <= MOST_NUMBERS
-        if few and n != COUNT and programs.differ_at_n(key, same, others):
-            raise DoThisInstead(_mismatch(site.name, [], rows, model_sites))
-        if not finite:
-            raise DoThisInstead(
-                f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
-                "the domains of its columns so that every row is possible under the model "
-                f"({_possible(site, rows)})."
-            )
+    sets = [synthetic_rows(rows, COUNT, seed) for seed in range(_DATA_SETS)]
+    data = {name: np.stack([each[name] for each in sets]) for name in sets[0]}
+
+    def summed(program: Program, theta: jax.Array, columns: Mapping[str, jax.Array]) -> jax.Array:
+        given = {program.inputs[name]: value for name, value in {"theta": theta, **columns}.items()}
+        return jnp.stack([jnp.sum(x) for x in program.run([program.outputs[key] for key in keys], given)])
+
+    def at(theta: jax.Array, columns: Mapping[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        each = jax.tree.map(lambda column: column[:, None], columns)
+        return summed(many, theta, columns), jax.vmap(functools.partial(summed, one, theta))(each)
+
+    every = jax.jit(jax.vmap(jax.vmap(at, (0, None)), (None, 0)), compiler_options=RUN_ONCE)
+    # (data sets, points, sites), and (data sets, points, rows, sites)
+    whole, alone = map(np.asarray, every(thetas, data))
+
+    def differs(columns: Data, site: int) -> bool:
+        found = map(np.asarray, every(thetas, columns))
+        return bool(np.any(_differ(*found)[..., site]))
+
+    for site, key in enumerate(keys):
+        if np.any(_differ(whole, alone)[..., site]):
+            columns = _coupling(functools.partial(differs, site=site), data)
+            raise DoThisInstead(_mismatch(key.site, columns, rows, model_sites))
+    if n != COUNT and n * sum(column[0, 0].size for column in data.values()) <= MOST_NUMBERS:
+        which, point = np.arange(n) % COUNT, len(thetas) - 2
+        repeated = {name: column[0, which] for name, column in data.items()}
+        found = np.stack([np.sum(x) for x in at_n().evaluate(keys, theta=thetas[point], **repeated)])
+        for site in np.flatnonzero(_differ(found, alone[0, point, which])):
+            raise DoThisInstead(_mismatch(keys[site].site, [], rows, model_sites))
+    finite = np.any(np.all(np.isfinite(alone), axis=2), axis=(0, 1))
+    for index in np.flatnonzero(~finite):
+        site = model_sites.observations[index]
+        raise DoThisInstead(
+            f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
+            "the domains of its columns so that every row is possible under the model "
+            f"({_possible(site, rows)})."
+        )
+
+
+def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    """Where the whole differs from the sum of its rows, which are the last axis but one of ``alone``."""
+    summed = alone.sum(axis=-2)
+    with np.errstate(invalid="ignore"):
+        same = np.abs(whole - summed) <= _TOLERANCE * (1 + np.abs(alone).sum(axis=-2))
+    # Both may overflow together (an unbounded column under exp); never one alone.
+    finite = np.isfinite(whole), np.isfinite(summed)
+    return np.asarray(np.where(finite[0] & finite[1], ~same, finite[0] != finite[1]))
 
 
 def _refuse_priors_that_are_observed(one: Program, model_sites: ModelSites) -> None:
@@ -162,28 +134,15 @@ def _possible(site: Observation, rows: Rows) -> str:
     )
 
 
-def _data_sets(rows: Rows, seeds: Iterable[int]) -> dict[str, np.ndarray]:
-    found = [synthetic_rows(rows, COUNT, seed) for seed in seeds]
-    return {name: np.stack([data[name] for data in found]) for name in found[0]}
-
-
-def _coupling(programs: _Programs, key: Output, theta: np.ndarray, data: Data) -> list[str]:
+def _coupling(differs: Callable[[Data], bool], data: Data) -> list[str]:
     """Columns that couple rows even when all other columns are the same in every row.
 
     Without one, those without which the coupling of several ends: a lag of a covariate couples nothing
     where outcomes are the same.
     """
     level = {name: np.broadcast_to(column[:, :1], column.shape) for name, column in data.items()}
-    alone = [
-        column
-        for column, values in data.items()
-        if np.any(programs.differ(key, theta, {**level, column: values}))
-    ]
-    if alone:
-        return alone
-    return [
-        column for column in data if not np.any(programs.differ(key, theta, {**data, column: level[column]}))
-    ]
+    alone = [column for column, values in data.items() if differs({**level, column: values})]
+    return alone or [column for column in data if not differs({**data, column: level[column]})]
 
 
 def _mismatch(name: str, columns: list[str], rows: Rows, model_sites: ModelSites) -> str:
@@ -318,125 +277,72 @@ def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, 
             )
 
 
-SEVERAL = 3
-_TOLERANCE = 1e-6
-
-
 def refuse_other_persons(
-    own: OwnLatents,
-    sites: Sequence[Site],
-    constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
-    rows: Mapping[str, np.ndarray],
-    joint: Callable[[Mapping[str, jax.Array]], Mapping[str, jax.Array]],
-) -> None:
-    """Compare NumPyro's own density of several persons' rows with that of each person by herself.
-
-    ``joint`` has the log densities of the model of ``SEVERAL`` persons at values of all its latents, with
-    row ``i`` of ``rows`` that of person ``i`` modulo ``SEVERAL``. Only differences between points count.
-    """
-
-    which = np.arange(len(next(iter(rows.values())))) % SEVERAL
-    priors = [Output("prior", site.name) for site in sites]
-    numbers = [latent for latent in own.latents if not latent.values]
-    kinds = {
-        one.column: jnp.asarray(np.arange(SEVERAL) % one.values, one.domain.dtype)
-        for one in own.latents
-        if one.values
-    }
-
-    def terms(theta: jax.Array, **drawn: jax.Array) -> dict[str, jax.Array]:
-        columns, shared = drawn | kinds, constrain(theta)
-        values = {site.name: shared[site.name] for site in sites}
-        values |= {one.site: one.transform(columns[one.column]) for one in own.latents}
-        mine = {name: column[which] for name, column in columns.items()}
-        of_rows = jax.vmap(functools.partial(own.term, theta))(mine, jax.tree.map(jnp.asarray, dict(rows)))
-        of_persons = jax.vmap(functools.partial(own.density, theta))(columns)
-        of_sites = [jnp.sum(value) for value in own.run(priors, theta, {})]
-        return {
-            "whole": jnp.stack([jnp.sum(density) for density in joint(values).values()]),
-            "parts": jnp.concatenate([-of_rows, of_persons, jnp.stack(of_sites)]),
-        }
-
-    # Traced once and evaluated in NumPy: operation by operation JAX would compile each of them.
-    shapes = {"theta": own.program.shape(own.program.inputs["theta"])}
-    shapes |= {one.column: (SEVERAL, *one.domain.event_shape) for one in numbers}
-    program = trace(terms, **{name: abstract(shape, np.float64) for name, shape in shapes.items()})
-    random = np.random.default_rng(0)
-    drawn = {name: random.normal(size=shape) for name, shape in shapes.items()}
-    points = {name: np.multiply.outer([0.0, 0.5, 1.5], value) for name, value in drawn.items()}
-    whole, parts = program.evaluate_each(["whole", "parts"], **points)
-    gaps = [math.fsum(each) - math.fsum(own_parts) for each, own_parts in zip(whole, parts, strict=True)]
-    sizes = 1 + np.sum(np.abs(parts), axis=1)
-    if not np.all(np.abs(np.subtract(gaps, gaps[0])) <= _TOLERANCE * np.add(sizes, sizes[0])):
-        names = ", ".join(repr(name) for name in own.names)
-        raise DoThisInstead(
-            f"site {names}: a row's term is no function of its own person's latents and of those that "
-            "all share. Index the latents of persons by the identifiers, "
-            "as in u[person], and by nothing else."
-        )
-
-
-# Of so many persons' values those of all are made.
-_KINDS = 64
-
-
-def refuse_numbered_persons(
     own: OwnLatents,
     sites: Sequence[Site],
     constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
     rows: Rows,
     n: int,
-    densities: Callable[
-        [jax.Array, Mapping[str, jax.Array], Mapping[str, np.ndarray]], Mapping[str, jax.Array]
-    ],
+    densities: Callable[[jax.Array, Data, Mapping[str, jax.Array]], Mapping[str, jax.Array]],
 ) -> None:
-    """Give every one of ``n`` persons another's number: NumPyro's own densities go with the person.
+    """Compare NumPyro's own densities of the rows of ``n`` persons with those of each person by herself.
 
-    Numbers go round in one cycle of all of them, so that a prior that is not everybody's is another one for
-    somebody. ``densities`` are those of all sites, not summed, of rows whose persons have these numbers.
+    ``densities`` are those of all sites, not summed, of rows whose persons have these numbers, at values of
+    the sites. Only differences between points count.
     """
     random = np.random.default_rng(0)
-    order = random.permutation(n)
-    moved, back = np.empty_like(order), np.empty_like(order)
-    moved[order], back[np.roll(order, -1)] = np.roll(order, -1), order
-    data = synthetic_rows(
-        rows, max(3, min(n, MOST_NUMBERS // sum(math.prod(one.event_shape) for _, one in rows.items)))
-    )
-    who = order[np.arange(len(next(iter(data.values())))) % n]
-    shape = own.program.shape(own.program.inputs["theta"])
-    constrained = trace(lambda theta: dict(constrain(theta)), theta=abstract(shape, np.float64))
-    theta, names = 0.5 * random.normal(size=shape), [site.name for site in sites]
-    shared = {
-        name: jnp.asarray(value)
-        for name, value in zip(names, constrained.evaluate(names, theta=theta), strict=True)
+    numbers = sum(math.prod(one.event_shape) for _, one in rows.items)
+    data = synthetic_rows(rows, max(3, min(n, MOST_NUMBERS // numbers)))
+    count = len(next(iter(data.values())))
+    observed: list[str] = []
+    who = random.permutation(n)[np.arange(count) % n]
+    theta = random.normal(size=own.program.shape(own.program.inputs["theta"]))
+    drawn = {
+        one.column: np.arange(n) % one.values
+        if one.values
+        else random.normal(size=(n, *one.domain.event_shape))
+        for one in own.latents
     }
-    kind = random.integers(0, _KINDS, n)
-    mine = {}
-    for one in own.latents:
-        drawn = random.normal(size=(_KINDS, *one.domain.event_shape))
-        some = np.arange(_KINDS) % one.values if one.values else np.asarray(one.transform(drawn))
-        mine[one.site] = some.astype(one.domain.dtype)[kind]
-    label = {name: f"of {name}" for name in mine}
-    program = trace(
-        lambda who, **given: dict(
-            densities(who, {**shared, **{name: given[label[name]] for name in mine}}, data)
+
+    def gaps(who: jax.Array, drawn: Mapping[str, jax.Array], scale: jax.Array) -> dict[str, jax.Array]:
+        at, columns = scale * theta, dict(drawn)
+        for one in own.latents:
+            columns[one.column] = (drawn[one.column] * (1 if one.values else scale)).astype(one.domain.dtype)
+        shared = constrain(at)
+        values = {site.name: shared[site.name] for site in sites}
+        values |= {one.site: one.transform(columns[one.column]) for one in own.latents}
+        found = dict(densities(who, data, values))
+        of_persons = [found.pop(one.site).reshape(n, -1).sum(axis=1) for one in own.latents]
+        of_rows = {name: value for name, value in found.items() if name not in values}
+        observed[:] = of_rows
+        mine = jax.tree.map(lambda column: column[who], columns)
+        losses = jax.vmap(functools.partial(own.term, at))(mine, jax.tree.map(jnp.asarray, data))
+        each = jax.vmap(functools.partial(own.density, at))(columns)
+        return {
+            "persons": sum(of_persons) - each,
+            "rows": sum(jnp.reshape(value, (count, -1)).sum(axis=1) for value in of_rows.values()) + losses,
+        }
+
+    def at_points(who: jax.Array, **drawn: jax.Array) -> dict[str, jax.Array]:
+        return jax.vmap(functools.partial(gaps, who, drawn))(jnp.array([0.0, 0.5, 1.5]))
+
+    persons, of_rows = trace(at_points, who=who, **drawn).evaluate(["persons", "rows"], who=who, **drawn)
+    for found, names, problem in (
+        (
+            of_rows - of_rows[0],
+            observed,
+            "a row's term is no function of its own person's latents and of those that all share. Index the "
+            "latents of persons by the identifiers, as in u[person], and by nothing else.",
         ),
-        who=abstract(who.shape, who.dtype),
-        **{label[name]: abstract(value.shape, value.dtype) for name, value in mine.items()},
-    )
-
-    def at(who: np.ndarray, persons: np.ndarray) -> dict[Hashable, np.ndarray]:
-        given = {label[name]: value[persons] for name, value in mine.items()}
-        return dict(zip(program.outputs, program.evaluate([*program.outputs], who=who, **given), strict=True))
-
-    before, after = at(who, np.arange(n)), at(moved[who], back)
-    for name, density in before.items():
-        same = after[name][moved] if name in mine else after[name]
-        if not np.allclose(density, same, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
-            raise DoThisInstead(
-                f"site {name!r}: its density is another one for a person with another number. Numbers are "
-                "those of identifiers in some order: what is known of a person is a column of the rows."
-            )
+        (
+            persons,
+            own.names,
+            "its density is another one for a person with another number. Numbers are those of identifiers "
+            "in some order: what is known of a person is a column of the rows.",
+        ),
+    ):
+        if np.any(np.abs(found) > 1e-6 * (1 + np.abs(of_rows[0]).max())):
+            raise DoThisInstead(f"site {', '.join(map(repr, names))}: {problem}")
 
 
 # Of a row's, or a person's, log likelihood.
