@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy import special
 from jax.scipy.special import gammaln
 
@@ -277,11 +276,6 @@ def _ordered(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     return upper + lower - jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-gap)))
 
 
-def _multinomial(eta: jax.Array, y: jax.Array, count: jax.Array, trials: jax.Array) -> jax.Array:
-    ways = gammaln(trials + 1) - jnp.sum(gammaln(y + 1), axis=-1)
-    return count * jax.nn.logsumexp(eta, axis=-1) - jnp.sum(y * eta, axis=-1) - ways
-
-
 def _negative_binomial(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     t, k = log_rate(eta, given), given["concentration"]
     return (k + y) * jax.nn.softplus(t) - k * t - (gammaln(k + y) - gammaln(k) - gammaln(y + 1))
@@ -362,15 +356,6 @@ _BINOMIAL_PROBIT = Line(
     curvature=lambda y, others: others["total_count"].highest,
     needs=("total_count",),
 )
-_GEOMETRIC = Line(
-    "Geometric",
-    "logistic",
-    lambda eta, y, given: (1 + y) * jax.nn.softplus(eta) - eta,
-    lambda y, others: _whole(y),
-    "ψ = (1+y) log(1+e^η) − η: ψ' = (1+y)σ − 1, |ψ'| ≤ max(1, y), ψ'' ≤ (1+y)/4",
-    score=lambda y, others: max(1.0, y.highest),
-    curvature=lambda y, others: (1 + y.highest) / 4,
-)
 _POISSON = Line(
     "Poisson",
     "exp",
@@ -399,36 +384,6 @@ _CATEGORICAL = Line(
     "ψ = log Σ e^{η_k} − η_y: ‖softmax(η) − e_y‖ ≤ √2, Hessian diag p − ppᵀ ≼ 1/2",
     score=up(math.sqrt(2)),
     curvature=0.5,
-    joint=True,
-)
-# Only y_k ≥ 0 is known of the data, not Σ y_k = N.
-_MULTINOMIAL = Line(
-    "Multinomial",
-    "softmax",
-    lambda eta, y, given: _multinomial(eta, y, given["total_count"], given["total_count"]),
-    lambda y, others: _whole(y) and others["total_count"].lowest >= 0,
-    "ψ = N log Σ e^η − y·η: ‖Np − y‖ ≤ N + ‖y‖, Hessian ≼ N/2",
-    score=lambda y, others: others["total_count"].highest + y.norm,
-    curvature=lambda y, others: others["total_count"].highest / 2,
-    needs=("total_count",),
-    joint=True,
-)
-
-
-def _most(y: Range, others: Bounds) -> float:
-    return float(np.max(np.sum(y.hi, axis=-1), initial=0.0))
-
-
-# Of normalised logits the loss is −y·log p, whatever N is.
-_MULTINOMIAL_NORMALISED = Line(
-    "Multinomial",
-    "softmax",
-    lambda eta, y, given: _multinomial(eta, y, jnp.sum(y, axis=-1), given["total_count"]),
-    lambda y, others: _whole(y),
-    "ψ = S log Σ e^η − y·η, S = Σ y_k: ‖Sp − y‖ ≤ √2·S, Hessian ≼ S/2",
-    score=lambda y, others: math.sqrt(2) * _most(y, others),
-    curvature=lambda y, others: _most(y, others) / 2,
-    needs=("total_count",),
     joint=True,
 )
 # P(y) = σ(a) − σ(b) = σ(a)σ(−b)(1 − e^{b−a}) with a = c_y − η, b = c_{y−1} − η, and a − b free of η.
@@ -528,16 +483,12 @@ TABLE: dict[tuple[str, str], Mapping[str, Line]] = {
     ("BernoulliProbs", "probs"): {"logistic": _BERNOULLI, "ndtr": _BERNOULLI_PROBIT},
     ("BinomialLogits", "logits"): _by(_BINOMIAL, "identity"),
     ("BinomialProbs", "probs"): {"logistic": _BINOMIAL, "ndtr": _BINOMIAL_PROBIT},
-    ("GeometricLogits", "logits"): _by(_GEOMETRIC, "identity"),
-    ("GeometricProbs", "probs"): _by(_GEOMETRIC, "logistic"),
     ("Poisson", "rate"): _by(_POISSON, *_LOG),
     ("GammaPoisson", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
     ("NegativeBinomial2", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
     ("NegativeBinomialLogits", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
     ("CategoricalLogits", "logits"): _by(_CATEGORICAL, "identity", "log_softmax"),
     ("CategoricalProbs", "probs"): _by(_CATEGORICAL, "softmax"),
-    ("MultinomialLogits", "logits"): {"identity": _MULTINOMIAL, "log_softmax": _MULTINOMIAL_NORMALISED},
-    ("MultinomialProbs", "probs"): _by(_MULTINOMIAL_NORMALISED, "softmax"),
     ("OrderedLogistic", "predictor"): _by(_ORDERED, "identity"),
     ("Normal", "loc"): _by(_NORMAL, "identity"),
     ("LogNormal", "loc"): _by(_LOG_NORMAL, "identity"),

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.families import UNKNOWN, LikelihoodFamily, separate, total
 from private_mcmc.model.program import Level, Output, Program, Variable, affinity
-from private_mcmc.model.ranges import Range, between, of_function, up
+from private_mcmc.model.ranges import of_function, up
 from private_mcmc.model.sites import Observation
 from private_mcmc.model.terms import Term, evaluate, find_term
 from private_mcmc.records import Fields
@@ -88,7 +88,6 @@ def cut_off(
 Row: TypeAlias = Fields
 
 _MOST_SEPARATE = 64
-_MOST_FORWARD = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,25 +222,10 @@ def _norm(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> flo
     """
     if size > _MOST_SEPARATE:
         return of_function(lambda row: _design(eta, dim, row), rows).norm
-    lines = [_line_bounds(eta, rows, dim, index) for index in range(size)]
+    lines = [of_function(functools.partial(_line, eta, dim, index), rows) for index in range(size)]
     radii = [line.norm for line in lines]
     shared = max(int(sum((line.lo != 0) | (line.hi != 0) for line in lines).max(initial=0)), 1)
     if shared == 1:
         return max(radii)
     together = up(math.hypot(*radii)) if all(map(math.isfinite, radii)) else math.inf
     return min(up(math.sqrt(shared) * max(radii)), together)
-
-
-def _line_bounds(eta: Callable[..., jax.Array], rows: Rows, dim: int, index: int) -> Range:
-    """Bounds of one row of ``A``, by both modes of differentiation: their programs lose different things.
-
-    Backwards, a group's effect is a one-hot vector times a matrix; forwards, an entry picked from one.
-    """
-    back = of_function(functools.partial(_line, eta, dim, index), rows)
-    if dim > _MOST_FORWARD:
-        return back
-    ahead = of_function(
-        lambda row: jnp.asarray(jax.jacfwd(lambda theta: eta(theta, row)[index])(_origin(dim))), rows
-    )
-    both = between(np.maximum(back.lo, ahead.lo), np.minimum(back.hi, ahead.hi))
-    return both.with_norm(min(back.norm, ahead.norm))

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
 
-from private_mcmc.errors import DoThisInstead
 from private_mcmc.model.flatten import abstract, trace
 from private_mcmc.model.program import Level, Output, Program, affinity
 from private_mcmc.model.sites import Site
@@ -220,7 +219,7 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
         factorised=all(len(group) == 1 for group in groups),
         improper=tuple(site.name for site in sites if site.improper),
         sites=tuple(records[site.name] for site in sites),
-        forms=_anchored(program, forms, sites),
+        forms=forms,
     )
 
 
@@ -250,55 +249,10 @@ def _summed(site: Site, form: Form, given: Sequence[np.ndarray], u: jax.Array) -
     return jnp.sum(form(u.reshape(site.unconstrained_shape), *given))
 
 
-# Where forms are compared with NumPyro's densities: nowhere does that clamp or cancel there.
-_PLACES, _TOLERANCE = np.array([0.0, 0.4, -1.1, 1.7]), 1e-5
-
-
-def _anchored(
-    program: Program, forms: Mapping[str, Potential], sites: Sequence[Site]
-) -> dict[str, Potential]:
-    """The forms with NumPyro's normalising constants, those of both at the origin.
-
-    ``DoThisInstead`` where NumPyro's density of a site is no longer that of its class and parameters.
-    """
-    chosen = [site for site in sites if site.name in forms]
-    if not chosen:
-        return {}
-    size = sites[-1].slice.stop
-    theta = _PLACES[:, None] * np.cos(np.arange(size))
-    plain = trace(
-        lambda theta: {site.name: forms[site.name](theta[site.slice]) for site in chosen},
-        theta=abstract((size,), np.float64),
-    )
-    own = program.evaluate_each(
-        [Output(kind, site.name) for site in chosen for kind in ("prior", "jacobian")], theta=theta
-    )
-    found: dict[str, Potential] = {}
-    for index, (site, mine) in enumerate(
-        zip(chosen, plain.evaluate_each([*plain.outputs], theta=theta), strict=True)
-    ):
-        known = -own[2 * index] - own[2 * index + 1]
-        with np.errstate(invalid="ignore"):
-            gap = known - mine
-            same = np.abs(gap - gap[0]) <= _TOLERANCE * (1 + np.abs(known) + np.abs(mine))
-        if not np.all(same | (np.isinf(known) & (known == mine))):
-            raise DoThisInstead(
-                f"site {site.name!r}: its log density is not that of {site.family} on its support with the "
-                "parameters that it holds (an attribute, a method or a transform was changed, or its base is "
-                "masked): make the distribution anew, with the parameters that you mean."
-            )
-        found[site.name] = functools.partial(_raised, forms[site.name], float(gap[0]))
-    return found
-
-
-def _raised(potential: Potential, gap: float, u: jax.Array) -> jax.Array:
-    return potential(u) + gap
-
-
 def neg_log_prior(
     program: Program, sites: Sequence[Site], prior: PriorConstants, theta: jax.Array
 ) -> jax.Array:
-    """``K(θ)``: NumPyro's, but for the sites with a form of their own."""
+    """``K(θ)``: NumPyro's, but for the sites with a form of their own, up to a constant."""
     rest = [site for site in sites if site.name not in prior.forms]
     keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in rest]
     found = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})

@@ -27,6 +27,7 @@ from private_mcmc.model.refusals import (
     refuse_coarse_sums,
     refuse_coupled_rows,
     refuse_growing_latents,
+    refuse_other_densities,
     refuse_other_persons,
     refuse_prior_on_count,
     refuse_prior_on_data,
@@ -174,6 +175,7 @@ def _of_columns(
             return found.row_loss(theta, row) - (0.0 if density is None else density(theta, row))
 
         refuse_unknown_slopes(one.dim, rows, whole, found.neg_log_prior)
+        refuse_other_densities(found)
     return found
 
 

@@ -15,10 +15,12 @@ import numpy as np
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
+from private_mcmc.model.families import UNKNOWN
 from private_mcmc.model.flatten import abstract, row_shapes, trace
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.program import Kind, Output, Program
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
+from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.sites import ModelSites, Observation, Site
 from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 
@@ -213,6 +215,53 @@ def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -
             f"the model does not take the columns {sorted(rows.columns)} and the "
             f"model_args {sorted(public)}: {error}."
         ) from error
+
+
+_STEPS = np.array([-3.0, -1.0, -0.1, 0.1, 1.0, 3.0])
+
+
+def refuse_other_densities(found: RowModel) -> None:
+    """Compare what runs in place of NumPyro's log densities with these, at synthetic rows, up to constants.
+
+    The tables' forms are those of classes of distributions with the parameters that they hold. Predictors are
+    moderate, where no density clamps.
+    """
+    program, several = found.program, found.predictors
+    data = synthetic_rows(found.rows, _ROWS)
+    turns = np.cos(np.outer(0.7 + 0.37 * np.arange(_ROWS), np.arange(1.0, found.dim + 1)))
+    reach = several.radius if several is not None and several.radius < math.inf else 1.0
+    lines = turns / (np.linalg.norm(turns, axis=1, keepdims=True) * max(reach, 1.0))
+
+    def at(theta: jax.Array, row: Row) -> dict[str, jax.Array]:
+        given = {program.inputs[name]: value for name, value in {"theta": theta, **row}.items()}
+        out = {}
+        for site in found.sites:
+            keys = [program.outputs[Output(kind, site.name)] for kind in ("prior", "jacobian")]
+            form = found.prior.forms.get(site.name)
+            if form is not None:
+                own = sum(program.run(keys, given))
+                out[site.name] = jnp.stack([form(theta[site.slice]), own])
+        if several is not None and several.family.name != UNKNOWN.name:
+            keys = [program.outputs[Output("row", site.name)] for site in found.observations]
+            out[", ".join(site.name for site in found.observations)] = jnp.stack(
+                [found.row_loss(theta, row), sum(program.run(keys, given))]
+            )
+        return out
+
+    every = jax.jit(jax.vmap(jax.vmap(at, (0, None))), compiler_options=RUN_ONCE)
+    known = every(jnp.asarray(_STEPS[:, None] * lines[:, None]), jax.tree.map(jnp.asarray, data))
+    for name, values in known.items():
+        both = np.where(np.isfinite(values).all(axis=-1, keepdims=True), values, np.nan)
+        gaps, sizes = both.sum(axis=-1), 1 + np.abs(both).sum(axis=-1)
+        with np.errstate(invalid="ignore"):
+            same = np.abs(gaps - np.nanmedian(gaps, axis=1, keepdims=True)) <= 1e-5 * sizes
+        if not np.all(same | np.isnan(gaps)):
+            raise DoThisInstead(
+                f"site {name!r}: its log density is not that of its class with the parameters that it holds "
+                "(an attribute, a method or a transform was changed, or its base is masked): make the "
+                "distribution anew, with the parameters that you mean, or write the row's term as a "
+                "numpyro.factor in the plate of the rows."
+            )
 
 
 def refuse_unknown_slopes(

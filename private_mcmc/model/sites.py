@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import TypeAlias
 
 import jax
@@ -146,34 +144,6 @@ def masks(fn: dist.Distribution) -> list[ArrayLike]:
             found.append(fn._mask)
         fn = fn.base_dist
     return found
-
-
-def refuse_replaced_methods(messages: Mapping[str, Message]) -> None:
-    """Refuse distributions with a method of their own, which no class tells of: names stand for densities."""
-    for name, message in messages.items():
-        for part in _parts(message["fn"]) if message["type"] == "sample" else ():
-            usual = {word: inspect.getattr_static(type(part), word, None) for word in vars(part)}
-            own = [
-                word
-                for word, one in usual.items()
-                if isinstance(one, FunctionType | classmethod | staticmethod)
-            ]
-            if own:
-                raise DoThisInstead(
-                    f"site {name!r}: {own[0]!r} of this {type(part).__name__} was replaced. Nothing that is "
-                    "known of the family holds then: write a class of distributions, or the row's term as a "
-                    "numpyro.factor in the plate of the rows."
-                )
-
-
-def _parts(value: object) -> Iterator[dist.Distribution | dist.transforms.Transform]:
-    """A distribution, and those and the transforms that it is made of."""
-    if isinstance(value, dist.Distribution | dist.transforms.Transform):
-        yield value
-    inner = value if isinstance(value, list | tuple) else getattr(value, "__dict__", {}).values()
-    for part in inner:
-        if isinstance(part, list | tuple | dist.Distribution | dist.transforms.Transform):
-            yield from _parts(part)
 
 
 def describe(

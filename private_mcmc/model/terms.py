@@ -259,7 +259,7 @@ def _with_shape(program: Program, rows: Rows, term: Term, link: Link) -> Term | 
     """Count the elements: every one of the predictor's enters one or several observations."""
     site = term.site
     shape = program.shape(program.outputs[Output("given", site.name, term.parameter)])
-    full, blocks = _summed_shape(site), shape[:-1] if term.line.joint else shape
+    full, blocks = site.shape, shape[:-1] if term.line.joint else shape
     if program.size(link.base) != math.prod(shape) or not _broadcasts(blocks, full):
         return None
     heaviest = 1.0
@@ -305,7 +305,7 @@ def evaluate(
         others["log_multiplier"] = jnp.log(there) - math.log(AT_ZERO[term.link])
         others["sign"] = jnp.asarray(-1.0 if term.link == "exp_neg" else 1.0, eta.dtype)
     weights = rest[len(needs) :]
-    eta, shape = eta.reshape(program.shape(parameter)), _summed_shape(site)
+    eta, shape = eta.reshape(program.shape(parameter)), site.shape
     one = math.prod(shape) == 1 and shape == site.shape
     if one and all(np.size(x) == 1 for x in (eta, observed, *others.values(), *weights)):
         # A single observation is a scalar: axes of length one slow a chain's step down.
@@ -315,8 +315,3 @@ def evaluate(
     for weight in weights:
         values = jnp.where(weight > 0, weight * values, 0.0)
     return jnp.sum(values)
-
-
-def _summed_shape(site: Observation) -> tuple[int, ...]:
-    """Shape of the elements whose losses add up."""
-    return site.shape[:-1] if site.family.startswith("Multinomial") else site.shape

@@ -28,7 +28,6 @@ from private_mcmc.model.sites import (
     describe,
     masks,
     parameters,
-    refuse_replaced_methods,
     unwrap,
 )
 from private_mcmc.records import Model, PublicArguments
@@ -259,7 +258,6 @@ def _trace(
         with handlers.trace() as messages, handlers.seed(rng_seed=0), whole:
             model(**rows, **model_args)
         _check_undisturbed(whole)
-        refuse_replaced_methods(messages)
     except UnsupportedModel:
         raise
     except jax.errors.ConcretizationTypeError as error:

@@ -498,18 +498,6 @@ def fixed_latent(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w + d), obs=y)
 
 
-@refusal(DoThisInstead, "'v'", "'log_prob' of this Normal was replaced")
-def density_of_an_object(X, y=None):
-    """Jointly Gaussian by its name, with tails that it does not tell of, far beyond what is tried."""
-    v = dist.Normal(numpyro.sample("m", dist.Normal(0, 1)), 1)
-    usual = v.log_prob
-    v.log_prob = lambda x: jnp.where(jnp.abs(x) < 500.0, usual(x), -1e6 * jnp.abs(x))
-    numpyro.sample("v", v.expand([2]).to_event(1))
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 @refusal(DoThisInstead, "cannot be run", "same shape")
 def broken(X, y=None):
     w = weights(5)

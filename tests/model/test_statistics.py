@@ -220,14 +220,6 @@ def censored_survival(x, time, died):
     observed(dist.Poisson(time * jnp.exp(number("b") * x)), died)
 
 
-@model("Multinomial", 1.0, X=Ball(1.0, 2), y=Box([0, 0, 0], [5, 5, 5]))
-def compositions(X, y):
-    counts = jnp.floor(y)
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2, 3]).to_event(2))
-    total = counts.sum(-1).astype(int)
-    observed(dist.MultinomialLogits(X @ w, total_count=total), counts)
-
-
 @model(None, None, x=U, y=Y)
 def horseshoe(x, y):
     observed(dist.Bernoulli(logits=number("scale", dist.HalfCauchy(1.0)) * number("b") * x), y)

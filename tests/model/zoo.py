@@ -66,7 +66,6 @@ CASES = {
         "Binomial",
         {"trials": Counts(5)},
     ),
-    "geometric": Case(lambda eta: dist.Geometric(logits=eta), Counts(6), "Geometric"),
     "poisson": Case(lambda eta: dist.Poisson(jnp.exp(eta)), Counts(9), "Poisson"),
     "poisson exposure": Case(
         lambda eta, exposure: dist.Poisson(exposure * jnp.exp(eta)),
