@@ -521,6 +521,7 @@ _RULES: Mapping[str, Rule] = {
     "sqrt": _rising(np.sqrt, 0.0, np.inf, 0.0),
     "logistic": _rising(special.expit, 0.0, 1.0),
     "tanh": _rising(np.tanh, -1.0, 1.0),
+    **dict.fromkeys(("sin", "cos"), lambda x, params, shape: between(np.full(shape, -1.0), np.ones(shape))),
     "convert_element_type": _converted,
     **dict.fromkeys(
         ("reshape", "squeeze", "expand_dims", "copy", "copy_p"),
