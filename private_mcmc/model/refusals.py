@@ -61,20 +61,20 @@ def refuse_coupled_rows(
     # (data sets, points, sites), and (data sets, points, rows, sites)
     whole, alone = map(np.asarray, every(thetas, data))
 
-    def differs(columns: Data, site: int) -> bool:
+    def differs(columns: Data, place: int) -> bool:
         found = map(np.asarray, every(thetas, columns))
-        return bool(np.any(_differ(*found)[..., site]))
+        return bool(np.any(_differ(*found)[..., place]))
 
-    for site, key in enumerate(keys):
-        if np.any(_differ(whole, alone)[..., site]):
-            columns = _coupling(functools.partial(differs, site=site), data)
+    for place, key in enumerate(keys):
+        if np.any(_differ(whole, alone)[..., place]):
+            columns = _coupling(functools.partial(differs, place=place), data)
             raise DoThisInstead(_mismatch(key.site, columns, rows, model_sites))
     if n != COUNT and n * sum(column[0, 0].size for column in data.values()) <= MOST_NUMBERS:
         which, point = np.arange(n) % COUNT, len(thetas) - 2
         repeated = {name: column[0, which] for name, column in data.items()}
         found = np.stack([np.sum(x) for x in at_n().evaluate(keys, theta=thetas[point], **repeated)])
-        for site in np.flatnonzero(_differ(found, alone[0, point, which])):
-            raise DoThisInstead(_mismatch(keys[site].site, [], rows, model_sites))
+        for index in np.flatnonzero(_differ(found, alone[0, point, which])):
+            raise DoThisInstead(_mismatch(keys[index].site, [], rows, model_sites))
     finite = np.any(np.all(np.isfinite(alone), axis=2), axis=(0, 1))
     for index in np.flatnonzero(~finite):
         site = model_sites.observations[index]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -33,21 +32,6 @@ def logistic_probs(X: Any, y: Any = None) -> None:
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Bernoulli(probs=jax.nn.sigmoid(X @ w)), obs=y)
-
-
-def logistic_sum(X: Any, y: Any = None) -> None:
-    """The same with the product written as a sum."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=jnp.sum(X * w, axis=-1)), obs=y)
-
-
-def logistic_plate(X: Any, y: Any = None) -> None:
-    """The same with the weights in a plate."""
-    with numpyro.plate("features", X.shape[1]):
-        w = numpyro.sample("w", dist.Normal(0, 2))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
 def _scaled(X: Any, y: Any = None) -> None:
@@ -141,8 +125,6 @@ _TEMPERED: dict[str, Any] = {
 ENTRIES = (
     Entry("logistic_tempered", logistic, CENSUS, **_TEMPERED),
     Entry("logistic_probs", logistic_probs, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
-    Entry("logistic_sum", logistic_sum, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
-    Entry("logistic_plate", logistic_plate, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
     Entry("logistic_reparam", logistic_reparam, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
     Entry("logistic_subsampled", logistic_subsampled, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
     Entry(
