@@ -21,8 +21,7 @@ from benchmarks.datasets.tables import TABLES
 from private_mcmc import Ball, Binary, Box, Categories, Counts, Rows
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.posterior import posterior_of
-from private_mcmc.inference.posterior.sample import Chains
+from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import History
@@ -157,7 +156,7 @@ class Problem:
             policy, lambda stage: self._chain(policy, stage), *distinct(self.reading, people), seed
         )
         made, key = policy.conclude(history), jax.random.key(seed)
-        given = posterior_of(made, self.reading, [history], self.n, key, _CHAINS)
+        given = posterior_of(self.reading, [(history, made)], key, _CHAINS)
         return given.draws.reshape(-1, self.reading.dim)
 
 

@@ -31,8 +31,7 @@ from scipy.optimize import minimize
 
 from benchmarks.calibration_problems import distinct
 from private_mcmc.data.schema import Schema
-from private_mcmc.inference.posterior import posterior_of
-from private_mcmc.inference.posterior.sample import Chains
+from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.inference.question import Question, question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.kernels.synthetic import SyntheticChain
@@ -151,7 +150,7 @@ class Regression:
         walked = time.perf_counter()
         conclusion, after = made.policy.conclude(history), predict_after(made, cheap)
         key = jax.random.key(seed)
-        given = posterior_of(conclusion, made.reading, [history], self.n, key, _CHAINS)
+        given = posterior_of(made.reading, [(history, conclusion)], key, _CHAINS)
         ended = time.perf_counter()
         mode, covariance = self.exact
         normal = np.random.default_rng(0).multivariate_normal(mode, covariance, _DRAWS)

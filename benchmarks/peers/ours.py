@@ -66,7 +66,7 @@ class Simulated:
             )
             conclusion = asked.policy.conclude(history)
             try:
-                known = posterior_of(conclusion, asked.reading, [history], dataset.n)
+                known = posterior_of(asked.reading, [(history, conclusion)])
             except NotYetSupported:
                 draws.append(conclusion.draws)
                 continue

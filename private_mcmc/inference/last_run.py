@@ -352,20 +352,18 @@ class LastRun:
         runs = (self, *also)
         outcomes = [one._outcome for one in runs]
         known = [one for one in outcomes if one is not None and one.history and one.released is not None]
+        told = [(one.history, one.conclusion) for one in known if one.conclusion is not None]
         plans = [one._run.declared for one in runs]
-        plan, first = plans[0], outcomes[0]
-        if not isinstance(plan, Plan) or first is None or len(known) < len(runs):
+        plan = plans[0]
+        if not isinstance(plan, Plan) or len(told) < len(runs):
             raise ReleaseError("posterior: only of plans that were run to their end.")
         if also:
             _check_of_one(runs)
-        histories = [one.history for one in known]
-        if also:
-            found = posterior_of(None, plan.reading, histories, plan.n, rng_key)
-        elif rng_key is None and self._known is not None:
+        if not also and rng_key is None and self._known is not None:
             found = self._known
         else:
-            found = posterior_of(first.conclusion, plan.reading, histories, plan.n, rng_key)
-            self._known = found if rng_key is None else self._known
+            found = posterior_of(plan.reading, told, rng_key)
+            self._known = self._known if also or rng_key is not None else found
         return _released(plan, known, found.draws)
 
     def _chain(self, states: ReleasedStates) -> Mapping[str, np.ndarray]:

@@ -179,7 +179,7 @@ class AffinePolicy(Releases):
         schedule, states, clip = run.path.schedule, run.states, self.clip_of(run.path.schedule)
         counts = self.influence_on(history, "clip" if run.path.reading is None else "weights")
         share = counts.curvature_share(clip)
-        average = settled_average(states, schedule, self.temper, self.prior_score, share * hessian)
+        average = settled_average(states, schedule, self.temper, self.prior_score(states), share * hessian)
         allowed = self.curvatures(estimate, rounds)
         located = [self._located(average, share * one, one) for one in allowed]
         covariances, means, modes = (np.stack(each) for each in zip(*located, strict=True))
@@ -197,7 +197,8 @@ class AffinePolicy(Releases):
         covariance = no_wider(covariance + bias**2 * known, self.precision, self.prior_score(mean))
         draws = normal_draws(mean, covariance)
         rms, step = math.hypot(bias, monte_carlo), max(schedule.step_sizes)
-        return Conclusion(draws, Prediction(rms, bias, monte_carlo, step / 4), located=self.temper == 1)
+        predicted, known = Prediction(rms, bias, monte_carlo, step / 4), np.stack(allowed) / self.temper
+        return Conclusion(draws, predicted, located=self.temper == 1, curvatures=known)
 
     def _located(self, average: ScoreAverage, curvature: Array, hessian: Array) -> tuple[Array, Array, Array]:
         """Covariance and mean of the parameter by the score's mean, and the mode that it implies.

@@ -128,8 +128,8 @@ class Releases:
             return np.asarray(prior_slopes(self.reading, np.zeros((1, self.dim)))[0])
 
     def prior_score(self, theta: Array) -> Array:
-        """``∇K``, which is affine."""
-        return self._prior_at_zero + self.precision @ theta
+        """``∇K``, which is affine, at ``(p,)`` or every one of ``(states, p)``."""
+        return np.asarray(self._prior_at_zero + theta @ self.precision)
 
     def moments(self, rounds: History) -> tuple[Estimate, bool]:
         """``XᵀX`` from the last round, each read in the metric of the one before, and whether it will do.
@@ -192,7 +192,7 @@ class Releases:
         schedule, states = warm_up.path.schedule, warm_up.states
         middle = schedule.num_steps // 2
         early, late = (
-            score_average(half, schedule, self.temper, self.prior_score)
+            score_average(half, schedule, self.temper, self.prior_score(half))
             for half in (states[: middle + 1], states[middle:])
         )
         return early, late

@@ -10,7 +10,6 @@ Singhal, Ullman 2019; Biswas, Dong, Kamath, Ullman 2020).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +32,7 @@ _MOST_UNEQUAL = 1e-12
 _MOST_FLOOR = 0.5
 # Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one; of
 # hidden ones the degrees of freedom over the dimension.
-_ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
+ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
 _DRAWS = 4000
 # Of a path that started far away; stretches agree where they differ by two sds in every direction.
 _BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
@@ -122,7 +121,7 @@ def allowed_by_noise(released: SecondMoments) -> list[Array]:
     share = np.maximum(own, beyond / np.maximum(np.abs(apart), 1e-300))
     believed, hides = np.outer(share, share), np.outer(1 - share, 1 - share)
     made = []
-    levels = positive_normal(level, sd / math.sqrt(dim), _ALLOWED)
+    levels = positive_normal(level, sd / math.sqrt(dim), ALLOWED)
     for each in random.permutation(levels):
         noise = np.tril(random.standard_normal((dim, dim)), -1) / math.sqrt(2.0)
         noise = sd * (noise + noise.T + np.diag(random.standard_normal(dim)))
@@ -215,17 +214,20 @@ class ScoreAverage:
         return np.asarray(self.centre - inverse_of(curvature) @ self.score)
 
 
-def score_average(
-    states: Array, schedule: Schedule, temper: float, prior_score: Callable[[Array], Array]
-) -> ScoreAverage:
-    """From the states ``θ_0 … θ_T``, ``(T + 1, p)``; ``temper`` is ``w_0``, ``∇K`` affine."""
-    inverse = inverse_of(np.asarray(schedule.preconditioner))
-    steps = len(states) - 1
+def metric_of(schedule: Schedule) -> Array:
+    """``M``, ``(p, p)``."""
+    metric = np.eye(schedule.dim) if schedule.preconditioner is None else np.asarray(schedule.preconditioner)
+    return np.diag(metric) if metric.ndim == 1 else metric
+
+
+def score_average(states: Array, schedule: Schedule, temper: float, prior_scores: Array) -> ScoreAverage:
+    """From the states ``θ_0 … θ_T``, ``(T + 1, p)``, and ``∇K`` there; ``temper`` is ``w_0``."""
+    metric, steps = metric_of(schedule), len(states) - 1
     time = max(schedule.step_sizes) * steps
     weight = schedule.temper / temper
     centre = states[:-1].mean(axis=0)
-    score = -(inverse @ (states[-1] - states[0]) / time + prior_score(centre)) / weight
-    return ScoreAverage(centre, score, np.asarray(schedule.preconditioner) * (time * weight**2 / 2))
+    score = -(inverse_of(metric) @ (states[-1] - states[0]) / time + prior_scores[:-1].mean(axis=0)) / weight
+    return ScoreAverage(centre, score, metric * (time * weight**2 / 2))
 
 
 def same_mode(early: ScoreAverage, late: ScoreAverage, curvature: Array) -> bool:
@@ -236,7 +238,7 @@ def same_mode(early: ScoreAverage, late: ScoreAverage, curvature: Array) -> bool
 
 
 def settled_average(
-    states: Array, schedule: Schedule, temper: float, prior_score: Callable[[Array], Array], curvature: Array
+    states: Array, schedule: Schedule, temper: float, prior_scores: Array, curvature: Array
 ) -> ScoreAverage:
     """Of the path once two stretches of it, one after the other, imply the same mode up to their noise."""
     steps = len(states) - 1
@@ -244,12 +246,12 @@ def settled_average(
         first = int(share * steps)
         middle = (first + steps) // 2
         early, late = (
-            score_average(part, schedule, temper, prior_score)
-            for part in (states[first : middle + 1], states[middle:])
+            score_average(states[part], schedule, temper, prior_scores[part])
+            for part in (slice(first, middle + 1), slice(middle, None))
         )
         if same_mode(early, late, curvature):
             break
-    return score_average(states[first:], schedule, temper, prior_score)
+    return score_average(states[first:], schedule, temper, prior_scores[first:])
 
 
 def normal_draws(mean: Array, covariance: Array, key: int = 0) -> Array:

@@ -25,7 +25,7 @@ from jax.typing import ArrayLike
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import spectral_norm
+from private_mcmc.planning.estimates import allowed_by_noise, spectral_norm
 from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
     CELLS,
@@ -239,7 +239,17 @@ class GeneralPolicy:
         done = {completed.stage.name: completed for completed in history}
         expected = self._expected(done)
         draws = widened(done[RUN], self.facts, _CAUTION * expected.rms)
-        return Conclusion(draws, expected, beyond=expected.rms > self.prediction.rms)
+        return Conclusion(
+            draws, expected, beyond=expected.rms > self.prediction.rms, curvatures=self._curvatures(done)
+        )
+
+    def _curvatures(self, done: Mapping[str, CompletedStage]) -> Array | None:
+        """That the second query allows; the first, at draws of the prior, tells too little."""
+        if SECOND not in done:
+            return None
+        back = np.linalg.inv(self._first_metric(done).root)
+        allowed = allowed_by_noise(done[SECOND].moments)
+        return np.stack([back.T @ one @ back for one in allowed]) / self.facts.temper
 
     def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:
         """The plan's prediction, or a larger one where persons reach further than the model says."""

@@ -2,32 +2,22 @@
 
 import functools
 from dataclasses import replace
-from functools import partial
 
 import arviz
 import jax
-import jax.numpy as jnp
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.diagnostics import effective_sample_size, gelman_rubin
+from numpyro.diagnostics import gelman_rubin
 
 import private_mcmc as pmc
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.inference.posterior.covariates import Fitted, Released, fitted
-from private_mcmc.inference.posterior.given_releases import GivenReleases, posterior_given
-from private_mcmc.inference.posterior.outcomes import law
-from private_mcmc.inference.posterior.people import with_outcomes
-from private_mcmc.inference.posterior.sample import Chains
-from private_mcmc.kernels.synthetic import SyntheticChain
+from benchmarks.calibration_problems import simulated
+from private_mcmc.inference.posterior import Chains, GivenReleases, posterior_of
 from private_mcmc.model import read
-from private_mcmc.planning import CompletedStage, MomentsStage, PathStage
-from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.simulate import second_moments, simulate, synthetic_data
-from private_mcmc.release import SecondMoments, plan_second_moments
+from private_mcmc.planning import CompletedStage, Conclusion, PathStage, Prediction
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic
 from tests.inference.test_plan_runs import Fixed, path
@@ -79,84 +69,65 @@ def exact(histories):
     return (0.5 + total / precision / spread) / own, own**-0.5
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("time", [1e-12, 0.5, 5.0, 1e4])
-def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time):
-    """Its ends are the prior and the ordinary posterior. Five standard errors: fails once in a million."""
-    history = released(time if time < 100 else 5.0, 1.2)
+FEW = Chains(2, 200, 400)
+
+
+def drawn(histories, curvature=N / 4, bias=0.0, of=None, asked=FEW):
+    """Draws given paths, where this curvature was released without noise."""
+    known = np.full((64, 1, 1), curvature)
+    told = Conclusion(np.zeros((4, 1)), Prediction(1.0, bias, 1.0, 0.0), curvatures=known)
+    return posterior_of(of or reading(), [(history, told) for history in histories], asked=asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("time", "near"), [(1e-12, 0.2), (5.0, 0.6), (80.0, 0.2), (1e4, 0.2)])
+def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time, near):
+    """Its ends are the prior and the ordinary posterior. Between them the share that a clip leaves is not
+    known, nor how soon the path arrived.
+    """
+    history = released(min(time, 80.0), 1.2)
     if time > 100:
         # No noise: the last states stay where the sample's mean and the prior lead.
-        schedule = replace(history[0].stage.schedule, step_size=1.0)
+        schedule = replace(history[0].stage.schedule, step_size=time / STEPS)
         mode = (0.5 + N / 4 * 1.2) / (1 + N / 4)
-        stage = PathStage("run", replace(schedule, step_size=time / STEPS), np.array([mode]))
-        history = (CompletedStage(stage, np.full((STEPS, 1), mode)),)
-    draws = posterior_given(reading(), [history], N).draws
+        history = (CompletedStage(PathStage("run", schedule, np.array([mode])), np.full((STEPS, 1), mode)),)
+    draws = drawn([history]).draws
     mean, sd = exact([history])
     if time < 1e-6:
         assert (mean, sd) == pytest.approx((0.5, 1.0), abs=1e-5)
     if time > 100:
         assert sd == pytest.approx((1 + N / 4) ** -0.5, rel=1e-3)
     assert float(gelman_rubin(draws)[0]) < 1.05
-    size = float(effective_sample_size(draws)[0])
-    assert size > 150
-    assert draws.mean() == pytest.approx(mean, abs=5 * sd / np.sqrt(size))
-    assert draws.std() == pytest.approx(sd, rel=5 * np.sqrt(1 / size))
+    assert draws.mean() == pytest.approx(mean, abs=near * sd)
+    assert draws.std() == pytest.approx(sd, rel=max(near / 2, 0.15))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("time", "widest"), [(0.5, 1.0), (3.0, 0.8)])
-def test_persons_are_told_from_a_path_that_never_left_its_start(time, widest):
-    """It began 20 sds away. How many rows persons have nothing tells but the path: of half a unit of Langevin
-    time draws are nearly as wide as the prior, of three units less so: the curvature on the way from a path
-    to a parameter so far away may be another than that along the path.
-    """
-    persons, rows, mean = 300, 4, 1.5
-    domain = pmc.Rows(y=pmc.Box(-12.0, 12.0), who=pmc.Person(at_most=rows))
-    known = read(mean_of_people, domain, n=persons)
-    curvature = 1.0 + persons * rows / 4
-    start, random = mean + 20 * curvature**-0.5, np.random.default_rng(3)
-    states = [start]
-    for _ in range(STEPS):
-        slope = states[-1] - 0.5 + (curvature - 1.0) * (states[-1] - mean)
-        noise = np.sqrt(2 * time / STEPS / curvature) * random.normal()
-        states.append(states[-1] - time / STEPS / curvature * slope + noise)
-    schedule = Schedule(
-        adjacency="replace_one", num_rows=persons, dim=1, step_size=time / STEPS, num_steps=STEPS, clip=100.0,
-        preconditioner=((1 / curvature,),), release="path", unit=known.unit,
-    )  # fmt: skip
-    stage = PathStage("run", schedule, np.array([start]))
-    drawn = posterior_given(known, [(CompletedStage(stage, np.array(states[1:])[:, None]),)], persons).draws
-    assert abs(np.mean(states) - mean) > 5 * curvature**-0.5
-    assert abs(drawn.mean() - mean) < 2 * drawn.std()
-    assert 1.5 * curvature**-0.5 < drawn.std() < widest
+def test_what_a_bound_on_influence_errs_by_is_in_the_width():
+    history = released(80.0, 1.2)
+    assert drawn([history], bias=2.0).draws.std() > 2 * drawn([history]).draws.std()
 
 
 @pytest.mark.slow
 def test_runs_on_one_data_set_are_one_likelihood():
-    """Each alone is twice as uncertain of the sample's mean; they share the sample's deviation."""
-    histories = [released(0.5, 1.2, seed) for seed in (1, 2)]
-    draws = posterior_given(reading(), histories, N, asked=Chains(2, 60, 200)).draws
-    mean, sd = exact(histories)
-    assert sd < 0.9 * exact(histories[:1])[1]
-    assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)
-    assert draws.std() == pytest.approx(sd, rel=0.15)
+    """They share the sample's deviation: together they tell more, and never more than its mean would."""
+    histories = [released(3.0, 1.2, seed) for seed in (1, 2)]
+    both, *alone = (drawn(some).draws.std() for some in (histories, histories[:1], histories[1:]))
+    assert (1 + N / 4) ** -0.5 < both < 0.95 * min(alone)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_weight_of_the_likelihood_changes_what_is_known_and_not_what_is_asked():
-    history = released(5.0, 1.2, temper=0.25)
-    draws = posterior_given(reading(), [history], N).draws
+    history = released(80.0, 1.2, temper=0.25)
+    draws = drawn([history]).draws
     mean, sd = exact([history])
-    assert draws.mean() == pytest.approx(mean, abs=0.2 * sd)
-    assert draws.std() == pytest.approx(sd, rel=0.15)
+    assert draws.mean() == pytest.approx(mean, abs=0.3 * sd)
+    assert draws.std() == pytest.approx(sd, rel=0.2)
 
 
 def test_the_error_to_expect_is_what_the_width_has_beyond_that_without_privacy():
     normal = np.random.default_rng(0).standard_normal((2, 4000, 2))
     assert GivenReleases(normal * [3.0, 0.5], np.array([1.0, 0.5])).error == pytest.approx(2.0, rel=0.05)
     assert GivenReleases(normal / 2, np.ones(2)).error == 0.0
-    # People who vary five times as much are √5 sds without privacy from the parameter in any case.
-    assert GivenReleases(3 * normal, np.ones(2), 5.0).error == pytest.approx(2.0, rel=0.05)
 
 
 def test_warm_ups_that_look_for_another_place_move_no_interval():
@@ -164,14 +135,13 @@ def test_warm_ups_that_look_for_another_place_move_no_interval():
     ((run,),) = (released(0.5, 1.2, seed=1),)
     tight = replace(run.stage.schedule, clip=80.0)
     warm_up = CompletedStage(PathStage("warm-up", tight, np.array([5.0])), run.value + 5.0)
-    drawn, alone = (posterior_given(reading(), [history], N).draws for history in ((warm_up, run), (run,)))
-    assert abs(drawn.mean() - alone.mean()) < 0.25 * alone.std()
-    assert drawn.std() == pytest.approx(alone.std(), rel=0.2)
+    both, alone = (drawn([history]).draws for history in ((warm_up, run), (run,)))
+    np.testing.assert_array_equal(both, alone)
 
 
 def test_without_a_path_nothing_is_claimed():
     with pytest.raises(pmc.NotYetSupported, match="no path"):
-        posterior_given(reading(), [()], N)
+        drawn([()])
 
 
 def not_a_number(posterior):
@@ -231,282 +201,16 @@ def test_the_posterior_is_a_function_of_what_was_released():
             one.posterior(also=[elsewhere])
 
 
-def logistic_of(prior_sd):
-    def model(X, y=None):
-        w = numpyro.sample("w", dist.Normal(0, prior_sd).expand([X.shape[1]]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-    return model
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("prior_sd", "least"), [(10.0, 80), (2.0, 70)])
-def test_intervals_of_simulated_plans_hold_the_parameter_as_often_as_they_say(prior_sd, least):
-    """Logistic, synthetic covariates, rare outcomes among them, ε = 1; effects are from 0 to 17.
-
-    Of 90 intervals at 90 % at least 80 hold where the prior is as wide as the effects, and 70 where they are
-    up to eight of its sds away, which no amount of knowledge of the covariates mends. Seeds are fixed.
-    """
-    rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
-    base = affine_policy(
-        read(logistic_of(prior_sd), rows, n=5000), 5000, "replace_one", gdp.budget(1.0, 1e-6)
+@pytest.mark.parametrize("name", ["line", "counts", "unknown_sd", "negative_binomial"])
+def test_simulated_outcomes_are_those_of_their_parameter(name):
+    """Cut at the declared range they tell of another one, by thirteen sds in one problem of twenty."""
+    problem = simulated(name)
+    for seed in range(3):
+        people, _ = problem.outcomes(seed)
+        assert len(people["y"]) == problem.n
+    narrow = {"line": pmc.Box(-1.0, 1.0), "unknown_sd": pmc.Box(-1.0, 1.0)}.get(name, pmc.Counts(1))
+    object.__setattr__(
+        problem, "rows", pmc.Rows(X=pmc.Ball(1.0, dim=problem.columns["X"].shape[1]), y=narrow)
     )
-    held, chains = [], {}
-
-    def chain(stage):
-        followed = stage.reading or base.reading
-        return chains.setdefault(id(followed), SyntheticChain(lambda root, clip: followed))
-
-    for seed in range(30):
-        data = synthetic_data(base, seed)
-        history = simulate(base, chain, data.rows, data.weights, seed)
-        draws = posterior_given(base.reading, [history], 5000, asked=Chains(2, 100, 200)).draws.reshape(-1, 3)
-        low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-        held += ((low <= data.mean) & (data.mean <= high)).tolist()
-    assert sum(held) >= least
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("noise", "domain", "at", "fine"),
-    [
-        (dist.Normal, pmc.Box(0.0, 1.0), 0.1, True),
-        (dist.Laplace, pmc.Box(0.0, 1.0), 0.1, False),
-        (dist.Normal, pmc.Counts(3), 0.1, True),
-        (dist.Normal, pmc.Counts(3), 4.0, True),
-    ],
-)
-def test_an_outcome_whose_law_would_be_cut_off_moves_nothing_or_is_refused(noise, domain, at, fine):
-    """A cut would move the mean, and with it the place at which the score vanishes: of whole numbers too."""
-
-    def model(y):
-        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", noise(mu, 0.8), obs=y)
-
-    many = 100_000
-    narrow = read(model, pmc.Rows(y=domain), n=many)
-    with jax.enable_x64(True):
-        nothing = np.zeros((2, 0))
-        everyone = Fitted({"y": np.array([0.0, 1.0])}, np.full(2, many / 2), nothing, nothing)
-        near = with_outcomes(narrow, everyone, np.array([at]))
-        far = with_outcomes(narrow, everyone, np.array([[at + 8.0], [at]]))
-        off = [people.off_centre(narrow, np.array([at])) for people in (near, far)]
-    # A whole number's law is summed at whole numbers, which lie further apart than the sd.
-    assert max(off) < (0.01 if isinstance(domain, pmc.Box) else 0.05) if fine else min(off) > 0.2
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("high", [60.0, 200.0, 2000.0])
-@pytest.mark.parametrize("at", [(0.0, 0.0), (2.0, 0.5), (-2.0, -0.5)])
-def test_heavy_tails_are_summed_finely_whatever_range_is_declared(high, at):
-    def model(x, y):
-        mu = numpyro.sample("mu", dist.Normal(0.0, 10.0))
-        sigma = numpyro.sample("sigma", dist.LogNormal(2.3, 1.0))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.StudentT(4.0, 40.0 + mu + x, sigma), obs=y)
-
-    reading = read(model, pmc.Rows(x=pmc.Box(-5.0, 5.0), y=pmc.Box(0.0, high)), n=12_000)
-    theta = np.array([at[0], 2.3 + at[1]])
-    with jax.enable_x64(True):
-        nothing = np.zeros((2, 0))
-        covariates = {"x": np.array([-5.0, 5.0]), "y": np.zeros(2)}
-        everyone = Fitted(covariates, np.full(2, 6000.0), nothing, nothing)
-        around = np.array([theta, theta + 1.0, theta - 1.0])
-        people = with_outcomes(reading, everyone, around)
-        assert people.off_centre(reading, theta) < 0.02
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("concentration", [0.3, 1.0, 10.0])
-@pytest.mark.parametrize("high", [12, 100])
-def test_counts_that_few_people_have_most_of_are_summed_finely(concentration, high):
-    """Much of their mean is beyond the declared range, where the law is cut off."""
-
-    def model(x, y):
-        u = numpyro.sample("u", dist.Normal(0.0, 1.0))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(u + x), concentration), obs=y)
-
-    reading = read(model, pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Counts(high)), n=3000)
-    theta = np.array([np.log(0.3 * high)])
-    with jax.enable_x64(True):
-        nothing = np.zeros((3, 0))
-        covariates = {"x": np.array([-1.0, 0.0, 1.0]), "y": np.zeros(3)}
-        everyone = Fitted(covariates, np.full(3, 1000.0), nothing, nothing)
-        around = np.array([theta, theta + 0.5, theta - 0.5])
-        assert with_outcomes(reading, everyone, around).off_centre(reading, theta) < 0.03
-
-
-SKEWED = {
-    "Gamma": (lambda u: dist.Gamma(jnp.exp(u), jnp.exp(u - 5)), pmc.Box(1.0, 5e4)),
-    "Exponential": (lambda u: dist.Exponential(jnp.exp(u - 5)), pmc.Box(0.01, 5e4)),
-    "LogNormal": (lambda u: dist.LogNormal(5 + u, 1.0), pmc.Box(0.01, 5e4)),
-    "Beta": (lambda u: dist.Beta(2 * jnp.exp(u), 2.0), pmc.Box(0.001, 0.999)),
-    "Logistic": (lambda u: dist.Logistic(90 * u, 20.0), pmc.Box(0.0, 100.0)),
-    "Gumbel": (lambda u: dist.Gumbel(90 * u, 2.0), pmc.Box(0.0, 100.0)),
-    "truncated Normal": (
-        lambda u: dist.TruncatedNormal(90 * u, 20.0, low=0.0, high=100.0),
-        pmc.Box(0.0, 100.0),
-    ),
-    "Poisson with more zeros": (lambda u: dist.ZeroInflatedPoisson(0.3, 5 * jnp.exp(u)), pmc.Counts(20)),
-    "Geometric": (lambda u: dist.Geometric(logits=-2 * u), pmc.Counts(30)),
-}
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("family", SKEWED)
-@pytest.mark.parametrize("at", [0.0, 1.0])
-def test_outcomes_are_summed_finely(family, at):
-    law, domain = SKEWED[family]
-
-    def model(y):
-        u = numpyro.sample("u", dist.Normal(0.0, 1.0))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", law(u), obs=y)
-
-    reading = read(model, pmc.Rows(y=domain), n=3000)
-    with jax.enable_x64(True):
-        nothing = np.zeros((2, 0))
-        everyone = Fitted({"y": np.array([0.2, 0.7])}, np.full(2, 1500.0), nothing, nothing)
-        assert with_outcomes(reading, everyone, np.array([at])).off_centre(reading, np.array([at])) < 0.02
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("declared", [5, 20, 200])
-def test_counts_far_beyond_what_is_declared_are_summed(declared):
-    """Means of negative binomial laws with long tails; few counts are gone through alike for all rows."""
-
-    def model(x, y):
-        u = numpyro.sample("u", dist.Normal(0.0, 1.0))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(u + x), 0.5), obs=y)
-
-    reading = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Counts(declared)), n=3000)
-    at, x = np.array([1.0]), np.array([0.0, 1.0])
-    with jax.enable_x64(True):
-        nothing = np.zeros((2, 0))
-        everyone = Fitted({"x": x, "y": np.zeros(2, dtype=np.int32)}, np.full(2, 1500.0), nothing, nothing)
-        people = with_outcomes(reading, everyone, at)
-        means = (people.shares(reading, at) * people.outcomes).sum(axis=1)
-    assert people.told.log_base.ndim == 1
-    assert np.allclose(means, np.exp(1.0 + x), rtol=5e-3)
-
-
-@pytest.mark.long
-def test_synthetic_rows_have_the_released_moments_of_categories_and_numbers():
-    """A rare category, an uneven one, a number that goes with it: fitted within four sds of small noise."""
-
-    def model(x, region, sick, y):
-        b = numpyro.sample("b", dist.Normal(0, 1).expand([4]).to_event(1))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=b[region] + sick * b[3] + x), obs=y)
-
-    def design(row):
-        parts = [row["region"] == level for level in range(3)]
-        return jnp.stack([*(1.0 * part for part in parts), 1.0 * row["sick"], row["x"]])
-
-    rows = pmc.Rows(x=pmc.Box(0.0, 1.0), region=pmc.Categories(3), sick=pmc.Binary(), y=pmc.Binary())
-    random = np.random.default_rng(0)
-    region = random.choice(3, size=N, p=[0.7, 0.27, 0.03])
-    made = {"region": region, "sick": random.random(N) < 0.1, "x": random.beta(2, 4 + 3 * region)}
-    made = {name: jnp.asarray(column) for name, column in made.items()} | {"y": jnp.zeros(N, int)}
-    noise = N / 200
-    with jax.enable_x64(True):
-        exact = np.asarray(second_moments(design, (), 3.0, made, jnp.ones(N)))
-        mechanism = plan_second_moments(1.0, radius=3.0, dim=5, num_rows=N, adjacency="replace_one")
-        released = SecondMoments(exact, noise, mechanism.statement)
-        one = Released(MomentsStage("designs", mechanism, design), released)
-        found = fitted(read(model, rows, n=N), [one], N, np.zeros(4))
-        again = one.predicted(found.rows, found.weights)
-    assert found.weights.sum() == pytest.approx(N)
-    assert np.abs(again - exact).max() < 4 * noise
-
-
-@pytest.mark.long
-def test_a_curvature_that_reads_outcomes_is_that_of_the_models_outcomes():
-    """Few visits, negative binomial: outcomes spread over their domain would give several times as much."""
-
-    def model(x, y):
-        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(b[0] + b[1] * x), 1.0), obs=y)
-
-    domain = pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Counts(15))
-    read_model, theta, random = read(model, domain, n=N), np.array([-1.2, 0.3]), np.random.default_rng(0)
-    many = 50 * N
-    x = random.beta(2, 3, size=many)
-    y = random.negative_binomial(1, 1 / (1 + np.exp(theta[0] + theta[1] * x)))
-    noise, root = N / 500, np.eye(2)
-    with jax.enable_x64(True):
-        influence = affine_policy(read_model, N, "replace_one", 1.0).influence
-        query = partial(influence.curvature, 1.0, theta, root)
-        people = {"x": jnp.asarray(x), "y": jnp.asarray(y)}
-        exact = np.asarray(second_moments(query, (), 9.0, people, jnp.full(many, N / many)))
-        mechanism = plan_second_moments(1.0, radius=9.0, dim=2, num_rows=N, adjacency="replace_one")
-        one = Released(
-            MomentsStage("curvature", mechanism, query), SecondMoments(exact, noise, mechanism.statement)
-        )
-        found = fitted(read_model, [one], N, theta)
-        any_outcome = one.predicted(found.rows, found.weights)
-        of_the_model = one.predicted(*law(read_model, theta).of(read_model, found.rows, found.weights))
-    assert np.abs(of_the_model - exact).max() < 4 * noise
-    assert any_outcome[0, 0] > 2 * exact[0, 0]
-    # No covariate had to be moved to explain outcomes.
-    assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(x.mean(), abs=0.1)
-
-
-@pytest.mark.long
-def test_a_curvature_that_is_cut_off_at_zero_tells_of_covariates():
-    """Shares' own curvature is negative at some outcomes, where its root has no derivative."""
-
-    def model(x, y):
-        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
-        with numpyro.plate("rows", x.shape[0]):
-            mean = jax.nn.sigmoid(b[0] + b[1] * x)
-            numpyro.sample("y", dist.Beta(4 * mean, 4 * (1 - mean)), obs=y)
-
-    known = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Box(0.001, 0.999)), n=N)
-    random, theta = np.random.default_rng(0), np.array([0.5, 1.0])
-    x = random.beta(2, 8, size=20 * N)
-    mean = 1 / (1 + np.exp(-theta[0] - theta[1] * x))
-    people = {"x": jnp.asarray(x), "y": jnp.asarray(random.beta(4 * mean, 4 * (1 - mean)))}
-    with jax.enable_x64(True):
-        query = partial(
-            affine_policy(known, N, "replace_one", 1.0).influence.curvature, 1.0, theta, np.eye(2)
-        )
-        exact = np.asarray(second_moments(query, (), 9.0, people, jnp.full(20 * N, 1 / 20)))
-        mechanism = plan_second_moments(1.0, radius=9.0, dim=2, num_rows=N, adjacency="replace_one")
-        stage = MomentsStage("curvature", mechanism, query)
-        one = Released(stage, SecondMoments(exact, N / 500, mechanism.statement))
-        found = fitted(known, [one], N, theta)
-        again = one.predicted(*law(known, theta).of(known, found.rows, found.weights))
-    assert np.abs(again - exact).max() < 0.05 * exact[0, 0]
-    assert float(found.weights @ np.asarray(found.rows["x"])) / N == pytest.approx(0.2, abs=0.04)
-
-
-@pytest.mark.long
-def test_scores_of_a_rare_indicator_level_off_as_uncertainly_as_is_said():
-    """Nobody with the indicator has the outcome: smooth columns of its mean and variance go on for ever."""
-    random, many = np.random.default_rng(1), 5000
-    X = np.column_stack([np.ones(many), random.beta(2, 6, many), random.random(many) < 0.08]) / np.sqrt(3)
-    model = read(logistic, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary()), n=many)
-    root = np.linalg.inv(np.linalg.cholesky(X.T @ X)).T
-    theta = np.array([-3.0, 1.8, -12.0])
-    with jax.enable_x64(True):
-        made = {"X": jnp.asarray(X), "y": jnp.zeros(many, int)}
-        query = partial(affine_policy(model, many, "replace_one", 1.0).influence.design, root)
-        exact = np.asarray(second_moments(query, (), 9.0, made, jnp.ones(many)))
-        mechanism = plan_second_moments(1.0, radius=9.0, dim=3, num_rows=many, adjacency="replace_one")
-        one = Released(
-            MomentsStage("designs", mechanism, query), SecondMoments(exact, 0.05, mechanism.statement)
-        )
-        found = fitted(model, [one], many, theta)
-    x = np.asarray(found.rows["X"])
-    scores = found.weights[:, None] * (x / (1 + np.exp(-x @ theta))[:, None]) @ root
-    truth = (X / (1 + np.exp(-X @ theta))[:, None]).sum(axis=0) @ root
-    sd = np.linalg.norm(found.deviations.T @ scores, axis=0)
-    # Of three Normal numbers one is further off in one table of 700.
-    assert np.all(np.abs(scores.sum(axis=0) - truth) < 3.5 * sd)
-    assert np.linalg.norm(sd) < 0.5 * np.linalg.norm(truth)
+    with pytest.raises(pmc.DeclarationError, match="beyond their declared range"):
+        problem.outcomes(0)

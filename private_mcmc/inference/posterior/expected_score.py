@@ -1,0 +1,119 @@
+"""How the rows' expected score moves with the parameter, as public rows tell.
+
+At ``c`` rows that follow ``θ`` have the mean score ``Σ_r E_θ ∇v(c, r, y)``, near ``c`` about ``F(c − θ)``,
+``F`` being Fisher's information. Further away outcomes level off, and of products, as an sd of groups times
+an effect, no linear function is close. ``T(θ) = c − F⁺ Σ_r (E_θ − E_c) ∇v(c, r, y)`` is where linear rows
+would have the same mean score: ``θ`` itself where the score is linear, in what rows read of it. With public
+rows in the place of private ones the linear part is as before, and the rest is about right.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from private_mcmc.model import RowModel
+from private_mcmc.model.synthetic import people
+from private_mcmc.planning.synthetic_outcomes import Likelihood, likelihood_of
+from private_mcmc.records import ON_FEW_ROWS, Record
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+# Public rows are of so many kinds of tables, so many of each: fewer where outcomes take many values.
+_KINDS, _EACH, _EACH_OF_MANY = 8, 32, 4
+# Of many values so many nodes, as far beyond most of a row's law at ``c`` as that is wide.
+_NODES, _TAIL = 33, 0.01
+_SINGULAR = 1e-6
+
+
+class Outcomes(NamedTuple):
+    """Public rows ``(rows, …)``, values of the outcome ``(rows, k)`` by name, and their log weights."""
+
+    rows: Record
+    values: Record
+    log_weights: jax.Array
+
+    def each(self, function: Any) -> jax.Array:
+        """``function(row)`` of every row with every value: ``(rows, k, …)``."""
+
+        def of_row(row: Record, values: Record) -> jax.Array:
+            return jnp.asarray(jax.vmap(lambda value: function({**row, **value}))(values))
+
+        return jnp.asarray(jax.vmap(of_row)(self.rows, self.values))
+
+    def probabilities(self, reading: RowModel, theta: jax.Array) -> jax.Array:
+        """Of the values under ``θ``, ``(rows, k)``."""
+        losses = self.each(partial(reading.row_loss, theta))
+        return jax.nn.softmax(jnp.where(jnp.isfinite(losses), self.log_weights - losses, -1e30), axis=1)
+
+
+class ExpectedScore(NamedTuple):
+    """The function ``T``.
+
+    Attributes:
+        at: ``c``, ``(p,)``.
+        outcomes: what expectations are sums over.
+        moves: ``F⁺∇v(c, r, y)``, ``(rows, k, p)``.
+        probabilities: at ``c``, ``(rows, k)``.
+    """
+
+    at: jax.Array
+    outcomes: Outcomes
+    moves: jax.Array
+    probabilities: jax.Array
+
+    def linear(self, reading: RowModel, theta: jax.Array) -> jax.Array:
+        """``T(θ)``."""
+        more = self.outcomes.probabilities(reading, theta) - self.probabilities
+        return self.at - jnp.einsum("rk,rkp->p", more, self.moves)
+
+
+def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:
+    """At ``c``; ``None`` where the outcome of a row is not one bounded number: ``T(θ) = θ`` is used then."""
+    likelihood = likelihood_of(reading, 1.0)
+    (name, choices), *others = likelihood.outcomes.items()
+    if type(likelihood) is not Likelihood or likelihood.times is not None or others or choices.ndim > 1:
+        return None
+    each, theta = _EACH if likelihood.few else _EACH_OF_MANY, jnp.asarray(at)
+    kinds = [reading.rows.project(people(reading.rows, each, seed)) for seed in range(_KINDS)]
+    rows = {key: jnp.concatenate([kind[key] for kind in kinds]) for key in kinds[0]}
+    listed = jnp.broadcast_to(choices, (_KINDS * each, len(choices)))
+    outcomes = Outcomes(rows, {name: listed}, jnp.zeros(listed.shape))
+    if not likelihood.few:
+        values, there = _nodes(
+            np.asarray(choices, np.float64), np.asarray(outcomes.probabilities(reading, theta))
+        )
+        logs = jnp.where(jnp.asarray(there), 0.0, -jnp.inf)
+        outcomes = Outcomes(rows, {name: jnp.asarray(values, dtype=choices.dtype)}, logs)
+    found = ExpectedScore(theta, outcomes, *_moves(reading, outcomes, theta))
+    return found if np.all(np.isfinite(np.asarray(found.moves))) else None
+
+
+def _nodes(choices: Array, probabilities: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """Evenly spaced nodes for every row, ``(rows, k)``, and which of them are there."""
+    below, (low, high) = np.cumsum(probabilities, axis=1), choices[[0, -1]]
+    first, last = (choices[np.argmax(below > level, axis=1)] for level in (_TAIL, 1 - _TAIL))
+    wide = np.maximum(last - first, (high - low) / len(choices))
+    first, last = np.clip(first - wide, low, high), np.clip(last + wide, low, high)
+    nodes = first[:, None] + np.linspace(0.0, 1.0, _NODES) * (last - first)[:, None]
+    if np.array_equal(choices, choices.round()):
+        few = (last - first < _NODES)[:, None]
+        nodes = np.where(few, first[:, None].round() + np.arange(_NODES), nodes.round())
+    return nodes, nodes <= high
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
+def _moves(reading: RowModel, outcomes: Outcomes, at: jax.Array) -> tuple[jax.Array, jax.Array]:
+    scores = jnp.nan_to_num(outcomes.each(partial(jax.grad(reading.row_loss), at)))
+
+    def mean(theta: jax.Array) -> jax.Array:
+        return jnp.einsum("rk,rkp->p", outcomes.probabilities(reading, theta), scores)
+
+    information = -jax.jacfwd(mean)(at)
+    moves = scores @ jnp.linalg.pinv(information, rtol=_SINGULAR).T
+    return moves, outcomes.probabilities(reading, at)

@@ -1,0 +1,72 @@
+"""How far a parameter is from where a path was, as the rows' mean score tells it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.inference.posterior.expected_score import expected_score
+from private_mcmc.model import read
+from tests.examples_of_models import logistic
+
+
+def at(reading, centre, *thetas):
+    """``T`` at each parameter, in ``c``'s neighbourhood."""
+    with jax.enable_x64(True):
+        found = expected_score(reading, np.asarray(centre, dtype=float))
+        return np.stack([found.linear(reading, jnp.asarray(theta, dtype=float)) for theta in thetas])
+
+
+def test_it_is_the_parameter_itself_near_by_and_levels_off_with_outcomes():
+    reading = read(logistic, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary()), n=100)
+    near, far, further = at(reading, np.zeros(3), [0.1, -0.1, 0.05], [40.0, 0, 0], [80.0, 0, 0])
+    assert near == pytest.approx([0.1, -0.1, 0.05], abs=0.005)
+    assert far[0] < 20 and further[0] < 1.1 * far[0]
+
+
+@pytest.mark.parametrize("domain", [pmc.Box(-9.0, 9.0), pmc.Counts(40)])
+def test_outcomes_of_many_values_are_summed_finely(domain):
+    counts = isinstance(domain, pmc.Counts)
+
+    def model(x, y=None):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+        eta = b[0] + b[1] * x
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Poisson(jnp.exp(1 + eta)) if counts else dist.Normal(eta, 1.0), obs=y)
+
+    reading = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=domain), n=100)
+    (near,) = at(reading, [0.2, 0.3], [0.25, 0.2])
+    assert near == pytest.approx([0.25, 0.2], abs=0.02)
+
+
+def test_of_an_sd_of_groups_and_its_effects_the_product_counts():
+    """Linear in both, an sd twice as large with effects half as large would be another parameter."""
+
+    def model(group, y=None):
+        sd = numpyro.sample("sd", dist.LogNormal(0, 1))
+        z = numpyro.sample("z", dist.Normal(0, 1).expand([3]).to_event(1))
+        with numpyro.plate("rows", group.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=sd * z[group]), obs=y)
+
+    reading, z = (
+        read(model, pmc.Rows(group=pmc.Categories(3), y=pmc.Binary()), n=100),
+        np.array([0.5, -1.0, 1.5]),
+    )
+    one, other, elsewhere = at(
+        reading, [0.0, *z], [0.0, *(1.2 * z)], [np.log(2.0), *(0.6 * z)], [np.log(2.0), *(1.2 * z)]
+    )
+    assert one == pytest.approx(other, abs=1e-9)
+    assert np.abs(one - elsewhere).max() > 0.2
+
+
+def test_outcomes_of_two_numbers_are_left_alone():
+    def pair(x, y=None):
+        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1), obs=y)
+
+    domain = pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Box(np.full(2, -9.0), np.full(2, 9.0)))
+    assert expected_score(read(pair, domain, n=100), np.zeros(2)) is None
