@@ -33,7 +33,7 @@ from benchmarks.datasets import LOADERS, Dataset
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
-from private_mcmc.planning.frontier import Coefficients
+from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.planners import public_columns, resampled, summary_of
 from private_mcmc.planning.simulate import predict, simulate_affine, with_posterior
 

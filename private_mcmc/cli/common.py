@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from private_mcmc.accounting import Statement
     from private_mcmc.domains import Rows
     from private_mcmc.inference.question import Question
-    from private_mcmc.planning.frontier import MaxError
+    from private_mcmc.planning.coefficients import MaxError
     from private_mcmc.planning.stages import Prediction
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
@@ -341,7 +341,7 @@ def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: boo
     """The error of the rest of a plan, as its cheap stages tell, of every coefficient."""
     from rich.console import Console
 
-    from private_mcmc.planning.frontier import table
+    from private_mcmc.planning.coefficients import table
     from private_mcmc.report import Facts, Report, number
 
     told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")

@@ -107,7 +107,6 @@ def plan(
     ] = None,
     max_error: MaxErrorOption = None,
     public_rows: PublicRowsOption = None,
-    frontier: Annotated[bool, typer.Option(help="also predict errors at other ε and n")] = False,
     save: Annotated[Path | None, typer.Option(help="write the plan here, for --plan of run or fit")] = None,
     args: ArgsOption = None,
     whole: AllOption = False,
@@ -150,15 +149,11 @@ def plan(
     )
     if save is not None:
         made.save(save)
-    elsewhere = made.frontier() if frontier else None
     if as_json:
-        extra = {} if elsewhere is None else {"frontier": elsewhere.to_dict()["points"]}
-        echo(json.dumps({**record(made), **extra}, ensure_ascii=False))
+        echo(json.dumps(record(made), ensure_ascii=False))
         return
     shortened(made.report(units), whole).show()
     echo(str(made.statement.summary(made.target.delta)))
-    if elsewhere is not None:
-        elsewhere.show()
 
 
 def record(made: Plan) -> dict[str, object]:

@@ -176,7 +176,7 @@ def write_draws(study: Study, path: Path) -> None:
     import io
 
     from private_mcmc.files import write_whole
-    from private_mcmc.planning.frontier import elements
+    from private_mcmc.planning.coefficients import elements
 
     columns = study.answers().by_name if study.formula else elements(study.arrays)
     count = len(next(iter(columns.values()))) // study.chains

@@ -37,7 +37,7 @@ from private_mcmc.inference.raw_release import Keeper, RawRelease
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
 from private_mcmc.planning import History, Plan, Prediction, plan
-from private_mcmc.planning.frontier import MaxError, excess
+from private_mcmc.planning.coefficients import MaxError, excess
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
 from private_mcmc.report.document import announce

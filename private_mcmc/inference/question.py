@@ -24,7 +24,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan, Prediction
-from private_mcmc.planning.frontier import Named
+from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
 from private_mcmc.release import Counts, CountsPlan, plan_counts
 from private_mcmc.report import at_most, number

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
@@ -22,13 +22,11 @@ from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning.affine_releases import Public
-from private_mcmc.planning.frontier import (
-    Frontier,
+from private_mcmc.planning.coefficients import (
     MaxError,
     Named,
     check_max_error,
     excess,
-    frontier,
     table,
     too_little,
 )
@@ -149,10 +147,6 @@ def _from_json(value: Any) -> Any:
     return [_from_json(item) for item in value] if isinstance(value, list) else value
 
 
-_EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-_ROWS = (0.1, 0.3, 1.0, 3.0, 10.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A policy that meets ``target`` whatever the data: every number here is public.
@@ -234,11 +228,6 @@ class Plan:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target = replace(self.target, epsilon=epsilon)
         return prediction_for(self.reading, self.planner, target, n, self.guarantee)
-
-    def frontier(self, epsilons: Sequence[float] = _EPSILONS, ns: Sequence[int] | None = None) -> Frontier:
-        """Predicted accuracy against ε at this ``n``, and against ``n`` at this ε: tens of simulations."""
-        rows = [max(1, round(self.n * share)) for share in _ROWS] if ns is None else ns
-        return frontier(self.predict, self.target.epsilon, self.n, epsilons, rows)
 
     def save(self, path: PathLike) -> None:
         """Write the plan to a file that :meth:`load` makes it from again: public facts alone.

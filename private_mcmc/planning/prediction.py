@@ -9,8 +9,8 @@ import numpy as np
 
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.affine_releases import CURVATURE, MOMENTS, RUN, WARM_UP, named
+from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.estimates import inverse_of
-from private_mcmc.planning.frontier import Coefficients
 from private_mcmc.planning.stages import Array, Expected, History, PathStage, Prediction
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.affine import AffinePolicy
-from private_mcmc.planning.frontier import Coefficients
+from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.influence import laid_out, losses
 from private_mcmc.planning.stages import (
     Array,

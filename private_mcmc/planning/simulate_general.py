@@ -24,8 +24,8 @@ from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
 from private_mcmc.model.linear_algebra import calls_lapack
 from private_mcmc.model.synthetic import people
+from private_mcmc.planning.coefficients import Coefficients
 from private_mcmc.planning.facts import Facts, next_metric
-from private_mcmc.planning.frontier import Coefficients
 from private_mcmc.planning.general import RUN, GeneralPolicy, burn_in, widened
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import in_parallel, second_moments, simulate, typical

@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal, norm
 
 import private_mcmc as pmc
 from private_mcmc.inference.posterior import Chains, posterior_of
+from private_mcmc.inference.posterior.given_releases import CHAINS
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, Conclusion, PathStage, Prediction
 from private_mcmc.schedule import Schedule
@@ -40,7 +41,7 @@ def ran(name, seed, curvature=8.0, at=1.0, dim=1):
     return CompletedStage(PathStage(name, schedule, np.zeros(dim)), np.array(states[1:]))
 
 
-def given(reading, *paths, asked=Chains()):
+def given(reading, *paths, asked=CHAINS):
     told = Conclusion(np.zeros((4, reading.dim)), Prediction(1.0, 0.0, 1.0, 0.0))
     return posterior_of(reading, [((path,), told) for path in paths], asked=asked)
 

@@ -5,7 +5,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.cli.common import read_max_error
-from private_mcmc.planning.frontier import check_max_error, excess
+from private_mcmc.planning.coefficients import check_max_error, excess
 from private_mcmc.planning.stages import Expected
 from tests.examples_of_models import logistic
 

@@ -9,11 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from private_mcmc.planning.frontier import Frontier, Point
 from private_mcmc.planning.simulate_general import converged, pooled
-from private_mcmc.planning.stages import OF_LOSSES, Prediction
 from private_mcmc.planning.synthetic import with_outcomes
-from private_mcmc.report import Plot
 
 
 @pytest.mark.long
@@ -62,9 +59,3 @@ def test_a_chain_that_has_not_come_to_the_posterior_is_no_part_of_it():
     assert len(converged([(here, 7.0), (there, 7.5), (there, 8.0)])) == 3
     assert len(converged([(here, 7.0), (there, 80.0), (far, 300.0)])) == 3
     assert len(converged([(here, math.nan), (far, math.nan)])) == 2
-
-
-def test_a_frontier_names_the_unit_of_its_errors():
-    points = (Point(e, 10, Prediction(1 / e, 0.0, 1 / e, 0.0, OF_LOSSES)) for e in (0.5, 1.0, 4.0))
-    drawn = [block for block in Frontier(tuple(points)).report().blocks if isinstance(block, Plot)]
-    assert [plot.y_label for plot in drawn] == [f"error in {OF_LOSSES}"]

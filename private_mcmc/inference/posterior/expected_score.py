@@ -25,7 +25,7 @@ from private_mcmc.records import ON_FEW_ROWS, Record
 Array: TypeAlias = npt.NDArray[np.float64]
 
 # Public rows are of so many kinds of tables, so many of each: fewer where outcomes take many values.
-_KINDS, _EACH, _EACH_OF_MANY = 8, 32, 4
+_KINDS, _EACH, _EACH_OF_MANY = 8, 16, 4
 # Of many values so many nodes, as far beyond most of a row's law at ``c`` as that is wide.
 _NODES, _TAIL = 33, 0.01
 _SINGULAR = 1e-6

@@ -161,7 +161,7 @@ def _given(
             average = settled_average(path.states, path.path.schedule, 1.0, prior, met.mean(axis=0))
             said.append(Said(average, shares, told.prediction.bias))
     given, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
-    precision: Array = np.linalg.inv(prior_root @ prior_root.T)
+    precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, said[-1].average.centre)
     slope = np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
     mean, root = _about(given, precision, at - prior_root @ (prior_root.T @ slope))

@@ -1,6 +1,4 @@
-"""Accuracy against ε and against n: what a plan would promise elsewhere and where that is enough; and by
-coefficient, in the units that its user reads.
-"""
+"""Errors of coefficients in the units that their user reads, and whether they are small enough."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +16,9 @@ import numpy as np
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array, Expected, Prediction
-from private_mcmc.records import RUN_ONCE, Record
-from private_mcmc.report import Block, Line, Plot, Report, Table, at_most, floats, number
-from private_mcmc.report.blocks import Cell
+from private_mcmc.records import RUN_ONCE
+from private_mcmc.report import Table, at_most, number
 from private_mcmc.target import Target, check_positive
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Predict = Callable[[float, int], Prediction]
 # In posterior sds, or of coefficients by name in their own units.
@@ -32,60 +26,6 @@ MaxError: TypeAlias = float | Mapping[str, float]
 
 _FIRST, _FASTEST, _MARGIN, _LARGEST = 1.5, 32.0, 1.1, 2.0**14
 _TRIES, _BISECTIONS = 8, 3
-
-
-@dataclass(frozen=True)
-class Point:
-    """The error that a plan for ``epsilon`` and ``n`` predicts, in posterior sds."""
-
-    epsilon: float
-    n: int
-    prediction: Prediction
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """Predicted errors over ε and over n, all from public facts."""
-
-    points: tuple[Point, ...]
-
-    def along(self, name: str) -> tuple[Point, ...]:
-        """Points that differ in ``"epsilon"`` alone, or in ``"n"`` alone, in order."""
-        other = {"epsilon": "n", "n": "epsilon"}[name]
-        fixed = [getattr(point, other) for point in self.points]
-        base = max(set(fixed), key=fixed.count)
-        points = [point for point in self.points if getattr(point, other) == base]
-        return tuple(sorted(points, key=lambda point: float(getattr(point, name))))
-
-    def report(self) -> Report:
-        """A table, and a plot where there is something to draw."""
-        rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (number(p.epsilon), p.n, *(number(part, 2) for part in p.prediction[:3])) for p in self.points
-        )
-        columns = ("ε", "n", "error", "of it: bounded influence", "of it: noise")
-        unit = " or ".join(sorted({point.prediction.unit for point in self.points}))
-        blocks: list[Block] = [Table(columns, rows, f"Predicted error of posterior means, in {unit}")]
-        for name, label in (("epsilon", "ε"), ("n", "number of rows")):
-            points = self.along(name)
-            if len(points) > 2:
-                blocks.append(_plot(points, name, label, unit))
-        return Report("What the budget buys", tuple(blocks))
-
-    def show(self, console: Console | None = None) -> None:
-        """Print the table."""
-        self.report().show(console)
-
-    def to_dict(self) -> Record:
-        """Plain JSON types."""
-        return {"points": [{**vars(p), "prediction": p.prediction.to_record()} for p in self.points]}
-
-
-def frontier(
-    predict: Predict, epsilon: float, n: int, epsilons: Sequence[float], ns: Sequence[int]
-) -> Frontier:
-    """Every ``epsilons`` at ``n``, every ``ns`` at ``epsilon``."""
-    pairs = sorted({(float(e), n) for e in epsilons} | {(epsilon, int(k)) for k in ns})
-    return Frontier(tuple(Point(e, k, predict(e, k)) for e, k in pairs))
 
 
 def excess(prediction: Prediction, max_error: MaxError) -> float:
@@ -160,30 +100,6 @@ def _first(ratio: Callable[[float], float]) -> float | None:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if ratio(middle) <= 1 else (middle, high)
     return high
-
-
-def _plot(points: Sequence[Point], name: str, label: str, unit: str) -> Plot:
-    x = floats(getattr(point, name) for point in points)
-    errors = floats(point.prediction.rms for point in points)
-    return Plot(
-        f"Accuracy against {label}",
-        label,
-        f"error in {unit}",
-        (Line(x, errors, marker=True),),
-        x_log=True,
-        y_log=True,
-        x_ticks=tuple((at, f"{at:,g}" if at < 1000 else f"{at:,.0f}") for at in x),
-        y_ticks=_ticks([error for error in errors if 0 < error < math.inf]),
-    )
-
-
-def _ticks(values: Sequence[float]) -> tuple[tuple[float, str], ...]:
-    """1, 2 and 5 times the powers of ten around ``values``, with their names."""
-    if not values:
-        return ()
-    powers = range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1)
-    every = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-    return tuple((at, f"{at:g}") for at in every if min(values) / 1.5 < at < 1.5 * max(values))
 
 
 # From draws of the sites, ``(draws, …)`` by name, to draws of what is read of them, ``(draws,)`` by name.
