@@ -18,12 +18,13 @@ from private_mcmc.planning.estimates import (
     first_estimate,
     inverse_of,
     next_estimate,
+    prior_slopes,
     root_of,
     same_mode,
     score_average,
 )
 from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts, expected_counts, people_counted
-from private_mcmc.planning.stages import Array, CompletedStage, History, prior_slopes
+from private_mcmc.planning.stages import Array, CompletedStage, History
 from private_mcmc.release import SecondMoments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency

@@ -11,11 +11,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import truncnorm
 
+from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -36,6 +42,18 @@ ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
 _DRAWS = 4000
 # Of a path that started far away; stretches agree where they differ by two sds in every direction.
 _BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def prior_slopes(reading: RowModel, thetas: npt.ArrayLike) -> jax.Array:
+    """``∇K`` at each of ``thetas``, shape ``(states, p)``; compiled once for a model."""
+    return jnp.asarray(jax.vmap(jax.grad(reading.neg_log_prior))(jnp.asarray(thetas)))
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def prior_curvature(reading: RowModel, theta: npt.ArrayLike) -> jax.Array:
+    """``∇²K`` at ``theta``, shape ``(p, p)``."""
+    return jnp.asarray(jax.hessian(reading.neg_log_prior)(jnp.asarray(theta)))
 
 
 def root_of(precision: Array) -> Array:

@@ -14,14 +14,13 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, Fields, Record
+from private_mcmc.records import ON_FEW_ROWS, Fields, Record
 from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
@@ -110,18 +109,6 @@ def partial_parts(function: Callable[..., Any]) -> tuple[Callable[..., Any], tup
 @partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Row) -> Any:
     return jax.vmap(partial(function, *given))(rows)
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def prior_slopes(reading: RowModel, thetas: npt.ArrayLike) -> jax.Array:
-    """``∇K`` at each of ``thetas``, shape ``(states, p)``; compiled once for a model."""
-    return jnp.asarray(jax.vmap(jax.grad(reading.neg_log_prior))(jnp.asarray(thetas)))
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def prior_curvature(reading: RowModel, theta: npt.ArrayLike) -> jax.Array:
-    """``∇²K`` at ``theta``, shape ``(p, p)``."""
-    return jnp.asarray(jax.hessian(reading.neg_log_prior)(jnp.asarray(theta)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,7 @@ from private_mcmc.inference.posterior.linear import (
 )
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
-from private_mcmc.planning.estimates import score_average, settled_average
-from private_mcmc.planning.stages import prior_curvature, prior_slopes
+from private_mcmc.planning.estimates import prior_curvature, prior_slopes, score_average, settled_average
 from private_mcmc.records import ON_FEW_ROWS, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]

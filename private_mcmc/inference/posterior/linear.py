@@ -40,7 +40,7 @@ _DRAWS = 256
 # Of the share of the curvature that a bound on influence leaves, before the path: mean, sd, least.
 _SHARE, _SD_OF_SHARE, _LEAST_SHARE = 0.8, 0.25, 0.2
 # Of released curvatures so many count at least, however unlikely a path makes the others.
-_COUNTING, _FLATTER = 0.4, 0.8
+_COUNTING, _FLATTER = 0.15, 0.8
 # Public rows, and parameters, at which it is seen what rows read.
 _ROWS, _PLACES = 64, 4
 
