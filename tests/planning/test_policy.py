@@ -89,7 +89,8 @@ def test_the_mean_score_of_a_path_tells_the_mode_of_a_quadratic_whatever_the_sta
         score = precision @ (theta - centre) + weight * curvature @ (theta - mode)
         theta = theta - schedule.step_size * metric @ score
         states.append(theta)
-    average = score_average(np.array(states), schedule, 1.0, lambda at: precision @ (at - centre))
+    at = np.array(states)
+    average = score_average(at, schedule, 1.0, (at - centre) @ precision)
     np.testing.assert_allclose(average.root(curvature), mode, atol=1e-9)
     assert np.abs(average.centre - mode).max() > 3
 
@@ -105,7 +106,7 @@ def test_the_mean_score_of_a_path_has_the_noise_that_it_says():
     for _ in range(400):
         moves = np.sqrt(2 * 0.2) * random.normal(size=(10, 2)) @ np.sqrt(metric)
         states = np.vstack([np.zeros(2), np.cumsum(moves, axis=0)])
-        scores.append(score_average(states, schedule, 1.0, np.zeros_like))
+        scores.append(score_average(states, schedule, 1.0, np.zeros_like(states)))
     covariance = np.cov(np.array([each.score for each in scores]).T)
     np.testing.assert_allclose(covariance @ scores[0].precision, np.eye(2), atol=0.25)
 
@@ -122,7 +123,7 @@ def test_what_a_path_shows_to_be_burn_in_is_left_out():
         # The score saturates, as a clipped one does: no straight line from the start leads to the mode.
         score = 5 * np.tanh(states[-1] / 5)
         states.append(states[-1] - 0.5 * score + random.standard_normal(1))
-    given = np.array(states), schedule, 1.0, np.zeros_like
+    given = np.array(states), schedule, 1.0, np.zeros((len(states), 1))
     settled, every = settled_average(*given, np.eye(1)).root(np.eye(1)), score_average(*given).root(np.eye(1))
     assert abs(float(settled[0])) < 0.4 < abs(float(every[0]))
 
