@@ -38,7 +38,7 @@ from private_mcmc.inference.columns import (
 from private_mcmc.inference.decision import Decision, Declaration, decide
 from private_mcmc.kernels import Generator, Streams, public_key
 from private_mcmc.kernels.chain import ChainOutput
-from private_mcmc.kernels.devices import ChainMethod, Devices
+from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.model import RowModel

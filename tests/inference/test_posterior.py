@@ -107,6 +107,36 @@ def test_what_a_bound_on_influence_errs_by_is_in_the_width():
     assert drawn([history], bias=2.0).draws.std() > 2 * drawn([history]).draws.std()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("time", "widest"), [(0.5, 1.0), (3.0, 0.8)])
+def test_persons_are_told_from_a_path_that_never_left_its_start(time, widest):
+    """It began 20 sds away. How many rows persons have nothing tells but the path: of half a unit of Langevin
+    time draws are nearly as wide as the prior, of three units less so: the curvature on the way from a path
+    to a parameter so far away may be another than that along the path.
+    """
+    persons, rows, mean = 300, 4, 1.5
+    domain = pmc.Rows(y=pmc.Box(-12.0, 12.0), who=pmc.Person(at_most=rows))
+    known = read(mean_of_people, domain, n=persons)
+    curvature = 1.0 + persons * rows / 4
+    start, random = mean + 20 * curvature**-0.5, np.random.default_rng(3)
+    states = [start]
+    for _ in range(STEPS):
+        slope = states[-1] - 0.5 + (curvature - 1.0) * (states[-1] - mean)
+        noise = np.sqrt(2 * time / STEPS / curvature) * random.normal()
+        states.append(states[-1] - time / STEPS / curvature * slope + noise)
+    schedule = Schedule(
+        adjacency="replace_one", num_rows=persons, dim=1, step_size=time / STEPS, num_steps=STEPS, clip=100.0,
+        preconditioner=((1 / curvature,),), release="path", unit=known.unit,
+    )  # fmt: skip
+    stage = PathStage("run", schedule, np.array([start]))
+    told = Conclusion(np.zeros((4, 1)), Prediction(1.0, 0.0, 1.0, 0.0))
+    history = (CompletedStage(stage, np.array(states[1:])[:, None]),)
+    draws = posterior_of(known, [(history, told)]).draws
+    assert abs(np.mean(states) - mean) > 5 * curvature**-0.5
+    assert abs(draws.mean() - mean) < 2 * draws.std()
+    assert 1.5 * curvature**-0.5 < draws.std() < widest
+
+
 @pytest.mark.slow
 def test_runs_on_one_data_set_are_one_likelihood():
     """They share the sample's deviation: together they tell more, and never more than its mean would."""
