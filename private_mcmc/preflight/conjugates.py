@@ -140,7 +140,7 @@ def _is_plain_categorical(row_model: RowModel) -> bool:
     program, name = row_model.program, row_model.observations[0].name
     p, y = (program.outputs[Output(*key)] for key in (("given", name, "probs"), ("observed", name)))
     with jax.enable_x64(True):
-        shapes = {of: abstract(program.shape(v), program.avals[v].dtype) for of, v in (("p", p), ("y", y))}
+        shapes = {of: abstract(program.shape(v), v.aval.dtype) for of, v in (("p", p), ("y", y))}
         plain = trace(lambda p, y: {"density": dist.CategoricalProbs(p).log_prob(y)}, **shapes)
     own = program.text([program.outputs[Output("density", name)]], {p: "p", y: "y"})
     return own == plain.text([plain.outputs["density"]])
