@@ -397,11 +397,13 @@ def _parted(a: Range, params: Mapping[str, Any]) -> list[Range | None]:
 
 
 def _padded(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | None:
-    """Zeros around it."""
+    """Zeros around it; fewer than none cut its ends off."""
     a, config = x[0], params["padding_config"]
-    if x[1].largest != 0 or any(low < 0 or high < 0 or inner for low, high, inner in config):
+    if x[1].largest != 0 or any(inner for _, _, inner in config):
         return None
-    lo, hi = (np.pad(end, [(low, high) for low, high, _ in config]) for end in (a.lo, a.hi))
+    around = [(max(low, 0), max(high, 0)) for low, high, _ in config]
+    inside = tuple(slice(max(-low, 0), min(high, 0) or None) for low, high, _ in config)
+    lo, hi = (np.pad(end, around)[inside] for end in (a.lo, a.hi))
     return between(lo, hi, whole=a.whole).with_norm(a.norm)
 
 

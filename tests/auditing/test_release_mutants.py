@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from private_mcmc.accounting import conjugate
 from private_mcmc.auditing.auditing import audit_at
 from private_mcmc.errors import ReleaseError
 from private_mcmc.release import noise
@@ -38,6 +39,8 @@ LONG = {
 def test_the_mutant_is_caught(name, monkeypatch):
     for swap in SCENARIOS[name].swaps:
         monkeypatch.setattr(swap.owner, swap.attribute, swap.mutant)
+        if swap.owner is conjugate:
+            monkeypatch.setitem(conjugate._WORST, swap.attribute, swap.mutant)
     assert refuted(SCENARIOS[name])
 
 

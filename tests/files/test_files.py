@@ -32,7 +32,6 @@ WRITERS = {
     "write_whole": lambda path: write_whole(path, "text"),
     "check_writable": check_writable,
     "to_html": Report("t", (Text("words"),)).to_html,
-    "to_json": Report("t", (Text("words"),)).to_json,
     "png": lambda path: png(PLOT, path),
     "new_file": lambda path: new_file(path).__enter__(),
 }

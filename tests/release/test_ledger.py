@@ -164,7 +164,7 @@ def test_stages_are_charged_to_what_was_set_aside_for_them_and_to_nothing_else(l
     whole, single = (ledger.reserve("people", normal(0.4), purpose="x", staged=one) for one in (True, False))
     with pytest.raises(ReleaseError, match="constants"):
         ledger.stage(whole, forged)
-    with pytest.raises(LedgerError, match="another adjacency"):
+    with pytest.raises(LedgerError, match="never composes"):
         ledger.stage(whole, normal(0.1, "add_remove"))
     ledger.stage(whole, normal(0.3))
     with pytest.raises(BudgetExceeded, match="set aside"):

@@ -83,7 +83,7 @@ class Sweep:
     @property
     def report(self) -> Report:
         """The summary, and every setting."""
-        return self.summary + Report("", _every(self))
+        return Report(self.summary.title, (*self.summary.blocks, *_every(self)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
