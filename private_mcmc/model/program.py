@@ -106,9 +106,11 @@ class Program:
         values = dict(self.constants)
         equations = self.slice(targets, given)
         read = {*targets, *(variable for equation in equations for variable in equation.invars)}
-        for variable in read.intersection(given):
-            value = jnp.asarray(given[variable])
-            values[variable] = value.astype(variable.aval.dtype).reshape(variable.aval.shape)
+        # In the order given, not in that of a set: what is traced here is hashed, saved and compared.
+        for variable, value in given.items():
+            if variable in read:
+                number = jnp.asarray(value)
+                values[variable] = number.astype(variable.aval.dtype).reshape(variable.aval.shape)
         for equation in equations:
             operands = [values[variable] for variable in equation.invars]
             params = equation.primitive.get_bind_params(dict(equation.params))

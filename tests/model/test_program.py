@@ -198,3 +198,17 @@ def test_arrays_that_are_written_to_later_change_no_program():
         before = values()
         scale[:] = 7.0
         np.testing.assert_array_equal(values(), before)
+
+
+def test_a_function_that_is_traced_again_runs_as_the_same_program():
+    """What runs is hashed, saved with plans and checkpoints, and compared: no order is that of a set."""
+    names = [f"column{number}" for number in range(12)]
+
+    def run():
+        shapes = {name: abstract((), np.int64) for name in names}
+        program = trace(lambda **row: {"sum": sum(jnp.sin(value) for value in row.values())}, **shapes)
+        given = {program.inputs[name]: jnp.asarray(1) for name in names}
+        return str(jax.make_jaxpr(lambda: program.run([program.outputs["sum"]], given))())
+
+    with jax.enable_x64(True):
+        assert len({run() for _ in range(8)}) == 1
