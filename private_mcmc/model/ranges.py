@@ -157,7 +157,9 @@ def _unbounded(shape: Shape) -> Range:
 def _literal(variable: Variable, value: Any) -> Range | None:
     if jnp.issubdtype(variable.aval.dtype, jax.dtypes.extended) or not np.all(np.isfinite(np.asarray(value))):
         return None
-    return constant(value)
+    found = constant(value)
+    # Of larger whole numbers the ends, which are floats, may be others.
+    return found if found.largest < _WHOLE or jnp.issubdtype(variable.aval.dtype, jnp.floating) else None
 
 
 def _of_type(variable: Variable, value: Range | None) -> Range | None:

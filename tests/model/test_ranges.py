@@ -266,3 +266,18 @@ def test_no_radius_is_false(name):
         norms = np.linalg.norm(sample(function, domain, 5000), axis=-1)
     assert not np.any(norms > found.norm * (1 + 1e-12))
     assert np.all(np.isfinite(norms)) or found.norm == np.inf
+
+
+# The nearest float of the first is the second.
+BEYOND, FLOAT = np.int64(2**53 + 1), np.int64(2**53)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, k: x * (jnp.asarray(BEYOND) - FLOAT).astype(float),
+        lambda x, k: jnp.where(jnp.asarray(BEYOND) > FLOAT + jnp.minimum(k, 1), 100 * x, 0.0),
+    ],
+)
+def test_whole_numbers_that_are_no_floats_bound_nothing(function):
+    assert holds(function, Ball(1.0, 3))
