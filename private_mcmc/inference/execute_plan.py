@@ -50,26 +50,25 @@ from private_mcmc.planning import (
     Stage,
     of_rows,
 )
-from private_mcmc.release import CountsPlan, ReleasedStates, SecondMomentsPlan, StateGrid, state_grid
+from private_mcmc.release import Contribution, ReleasedStates, StateGrid, state_grid
 from private_mcmc.release.noise import gaussian_noise
 from private_mcmc.schedule import Schedule
 
 Rows = dict[str, jax.Array]
 
 
-def _sums(mechanism: SecondMomentsPlan | CountsPlan, found: np.ndarray, present: np.ndarray) -> Array:
-    """The sums of a mechanism over the rows that are present."""
-    if isinstance(mechanism, CountsPlan):
-        return mechanism.sums(found, present)
+def _sums(stage: MomentsStage | CountsStage, found: np.ndarray, present: np.ndarray) -> Array:
+    """The sums of a stage over the rows that are present."""
+    if isinstance(stage, CountsStage):
+        return stage.mechanism.sums((Contribution(found),), present)
     apart = (slice(None), *(None,) * (found.ndim - 1))
-    return mechanism.sums(np.where(present[apart], found, 0.0))
+    return stage.mechanism.sums(np.where(present[apart], found, 0.0))
 
 
 def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> CompletedStage:
     """What a query releases: of the sums of all rows."""
     function = stage.vectors if isinstance(stage, MomentsStage) else stage.cell
-
-    sums = partial(_sums, stage.mechanism)
+    sums = partial(_sums, stage)
     if held.partitions:
         mapped = plan.reading.rows.project
         question = Question(
@@ -81,7 +80,7 @@ def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> Complete
             found = np.asarray(of_rows(function, held.rows))
         # Without what fills the devices up.
         exact = sums(found[: plan.n], np.asarray(held.present)[: plan.n])
-    return CompletedStage(stage, stage.mechanism.released(stage.mechanism.noised(exact)))
+    return CompletedStage(stage, stage.released(stage.mechanism.noised(exact)))
 
 
 def with_derived(stage: PathStage, rows: Rows) -> Rows:

@@ -26,7 +26,7 @@ from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.planning.coefficients import Named
 from private_mcmc.records import Model
-from private_mcmc.release import Counts, CountsPlan, plan_counts
+from private_mcmc.release import Contribution, Family, Sums, SumsPlan, plan_sums
 from private_mcmc.report import at_most, number
 from private_mcmc.target import Target
 
@@ -239,7 +239,7 @@ class BoundsPlan:
     composition: the plan may depend on the bounds), and both are charged to the ledger at once.
 
     **Guarantee**: a row falls into one cell of each histogram: replacing it moves one by at most ``√2``,
-    adding, removing or emptying it by 1 (``plan_counts``). **Cost**: ``share`` of the squared budget in all.
+    adding, removing or emptying it by 1 (``plan_sums``). **Cost**: ``share`` of the squared budget in all.
 
     Attributes:
         fields: with their outer ranges.
@@ -250,7 +250,7 @@ class BoundsPlan:
     """
 
     fields: tuple[Field, ...]
-    mechanisms: tuple[CountsPlan, ...]
+    mechanisms: tuple[SumsPlan, ...]
     whole: Target
     rest: Target
     share: float
@@ -283,14 +283,15 @@ class BoundsPlan:
         """``schema`` with the bought ranges; ``columns``, read as ``marked``, are curator-side."""
         bought = {}
         for field, mechanism in zip(self.fields, self.mechanisms, strict=True):
-            edges = _edges(field, mechanism.cells)
+            cells = mechanism.families[0].cells
+            edges = _edges(field, cells)
             values = columns[identifier(field.name)]
             there = np.asarray(columns.get(PRESENT, np.ones(len(values)))) > 0
             if indicator := _marked(field).indicator:
                 # A missing number, wherever it stands, has no place among the others.
                 there = there & (columns[identifier(indicator)] == 0)
-            cells = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, mechanism.cells - 1)
-            counts = mechanism.release(cells.astype(np.int64), there)
+            found = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, cells - 1)
+            (counts,) = mechanism.release((Contribution(found.astype(np.int64)),), there)
             bought[field.name] = _narrowed(field, edges, counts)
         return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
 
@@ -322,7 +323,12 @@ def plan_bounds(
     fewest, most = _CELLS
     fine = _HIDDEN * n * each / (_CAUTION * math.sqrt(2))
     cells = min(max(2 ** math.floor(math.log2(max(fine, 1))), fewest), most)
-    mechanisms = tuple(plan_counts(each, cells=cells, adjacency=target.adjacency) for _ in fields)
+    mechanisms = tuple(
+        plan_sums(
+            each, (Family(field.name, cells),), num_rows=n, adjacency=target.adjacency, what="counts by cell"
+        )
+        for field in fields
+    )
     # Slightly less, so that rounding upwards keeps everything within the budget.
     rest = accounting.gdp.epsilon(budget * math.sqrt(1 - share), target.delta) * (1 - 1e-6)
     found = BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest), share)
@@ -338,9 +344,9 @@ def _edges(field: Field, cells: int) -> npt.NDArray[np.float64]:
     return np.linspace(low, high, cells + 1)
 
 
-def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Counts) -> Field:
+def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Sums) -> Field:
     """The field with the range between its tails; the outer one where noise leaves nothing between them."""
-    values = np.asarray(counts.values, dtype=np.float64)
+    values = counts.values[0]
     total = max(float(values.sum()), 1.0)
     passed = np.sqrt(np.arange(1, len(values) + 1))
     # A cell that is surely not empty, or a tail that surely holds more than its share; noise is neither.

@@ -174,7 +174,7 @@ class RawRelease:
 
 
 def _value(stage: Stage, values: Any) -> Any:
-    return values if isinstance(stage, PathStage) else stage.mechanism.released(values)
+    return values if isinstance(stage, PathStage) else stage.released(values)
 
 
 def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:

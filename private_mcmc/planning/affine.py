@@ -45,7 +45,7 @@ from private_mcmc.planning.estimates import (
     root_of,
     settled_average,
 )
-from private_mcmc.planning.influence import CELLS, LONGEST, SHORTEST, Bound, Influence
+from private_mcmc.planning.influence import LONGEST, SHORTEST, Bound, Influence, counts_of_influence
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -60,7 +60,7 @@ from private_mcmc.planning.stages import (
     remaining,
 )
 from private_mcmc.planning.synthetic import possible_outcomes
-from private_mcmc.release import plan_counts, plan_second_moments
+from private_mcmc.release import plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
 
@@ -240,7 +240,7 @@ class AffinePolicy(Releases):
     def _count(self, centre: Array, root: Array, bound: Bound) -> CountsStage:
         """How many rows have how much influence at ``centre``, in units of their typical norm."""
         budget = math.sqrt(COUNTS_SHARE[bound]) * self.budget
-        mechanism = plan_counts(budget, cells=CELLS, adjacency=self.adjacency)
+        mechanism = counts_of_influence(budget, self.num_rows, self.adjacency)
         return CountsStage(COUNTS[bound], mechanism, self.influence.cells(bound, centre, root / self.unit))
 
     def _schedule(

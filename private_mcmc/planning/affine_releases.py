@@ -230,7 +230,7 @@ class Releases:
             return released
         # Noise would be read as if no row had any influence.
         expected = expected_counts(self.influence, done.stage, people)
-        return replace(released, counts=replace(counts, values=expected, noise_sd=0.0))
+        return replace(released, counts=replace(counts, values=expected[None], noise_sd=0.0))
 
 
 def named(history: History, name: str) -> History:

@@ -28,11 +28,11 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import allowed_by_noise, spectral_norm
 from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
-    CELLS,
     CLIPS,
     MIDDLES,
     InfluenceCounts,
     cell_of,
+    counts_of_influence,
     people_counted,
     weighted_model,
 )
@@ -49,7 +49,7 @@ from private_mcmc.planning.stages import (
     Stage,
     remaining,
 )
-from private_mcmc.release import CountsPlan, SecondMomentsPlan, floored, plan_counts
+from private_mcmc.release import SecondMomentsPlan, SumsPlan, floored
 from private_mcmc.schedule import Schedule
 
 REACH = "reach of persons"
@@ -134,11 +134,10 @@ def counts_reach(facts: Facts, theta: Array, metric: Metric) -> CountsStage | No
     return CountsStage(REACH, mechanism, partial(_cell_of(facts.reading), np.asarray(theta), root))
 
 
-def _mechanism(facts: Facts) -> CountsPlan | None:
-    found = plan_counts(math.sqrt(REACH_SHARE) * facts.budget, cells=CELLS, adjacency=facts.adjacency)
-    if facts.num_rows < _FEWEST * found.noise.sd:
-        return None
-    return replace(found, statement=accounting.of_unit(found.statement, facts.reading.unit))
+def _mechanism(facts: Facts) -> SumsPlan | None:
+    gdp = math.sqrt(REACH_SHARE) * facts.budget
+    found = counts_of_influence(gdp, facts.num_rows, facts.adjacency, facts.reading.unit)
+    return None if facts.num_rows < _FEWEST * found.noise.sd else found
 
 
 def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:

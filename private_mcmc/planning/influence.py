@@ -29,8 +29,8 @@ from private_mcmc.planning.estimates import NOISE
 from private_mcmc.planning.stages import Array, CountsStage, Row, Stage, of_rows
 from private_mcmc.planning.synthetic import Columns, with_outcomes
 from private_mcmc.records import RUN_ONCE
-from private_mcmc.release import Counts
-from private_mcmc.target import Adjacency
+from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
+from private_mcmc.target import Adjacency, Unit
 
 # Cells are geometric in a row's influence over the typical norm; the first and the last are open.
 _LEAST, _RATIO, CELLS = 0.25, 64 ** (1 / 18), 32
@@ -57,11 +57,19 @@ def cell_of(influence: jax.Array) -> jax.Array:
     return jnp.clip(jnp.floor(jnp.nan_to_num(position)) + 1, 0, CELLS - 1).astype(int)
 
 
-def people_counted(counts: Counts, num_rows: int, adjacency: Adjacency) -> float:
+def counts_of_influence(
+    gdp: float, num_rows: int, adjacency: Adjacency, unit: Unit | None = None
+) -> SumsPlan:
+    """What releases how many rows, or persons, are in each cell, at a cost of ``gdp``-GDP."""
+    family = Family("influence", CELLS)
+    return plan_sums(gdp, (family,), num_rows=num_rows, adjacency=adjacency, unit=unit, what="counts by cell")
+
+
+def people_counted(counts: Sums, num_rows: int, adjacency: Adjacency) -> float:
     """About how many rows are there, at most: those counted and two sds, where slots may be empty."""
     if adjacency == "replace_one":
         return float(num_rows)
-    noise = 2 * counts.noise_sd * math.sqrt(len(counts.values))
+    noise = 2 * counts.noise_sd * math.sqrt(counts.values.size)
     return min(max(float(np.sum(counts.values)), 0.0) + noise, float(num_rows))
 
 
@@ -75,7 +83,7 @@ class InfluenceCounts:
     ``people``: how many of the rows are no empty slots, as far as that is known; all if left out.
     """
 
-    counts: Counts
+    counts: Sums
     num_rows: int
     skew: float
     dispersion: float = 1.0
@@ -85,7 +93,7 @@ class InfluenceCounts:
     @cached_property
     def _significant(self) -> Array:
         kept, significant = np.zeros(CELLS), False
-        for cell, count in enumerate(self.counts.values):
+        for cell, count in enumerate(self.counts.values[0]):
             significant = bool(count > (_BESIDE if significant else _ALONE) * self.counts.noise_sd)
             kept[cell] = count if significant else 0.0
         return kept
@@ -98,7 +106,7 @@ class InfluenceCounts:
         a hundred others, is judged by all cells before them. On four tables of skewed outcomes (eight
         simulated runs each, ε = 1 and 3) errors were 0.23 to 0.77 times those with counts that fall.
         """
-        counts = np.array(self.counts.values[: self.cells])
+        counts = np.array(self.counts.values[0, : self.cells])
         peak = int(np.argmax(counts))
         scale = MIDDLES[peak : self.cells]
         falling = isotonic_regression(counts[peak:] * scale, weights=scale**-2, increasing=False).x / scale

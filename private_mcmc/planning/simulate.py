@@ -40,7 +40,7 @@ from private_mcmc.planning.stages import (
 )
 from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
 from private_mcmc.records import RUN_ONCE
-from private_mcmc.release import Counts, SecondMoments
+from private_mcmc.release import SecondMoments, Sums
 from private_mcmc.report.document import say
 
 T = TypeVar("T")
@@ -90,14 +90,14 @@ def simulate(
     history: History = ()
     with jax.enable_x64(True):
         while (stage := policy.next(history)) is not None:
-            value: SecondMoments | Counts | Array
+            value: SecondMoments | Sums | Array
             if isinstance(stage, MomentsStage):
                 value = _moments(stage, rows, weights, random)
             elif isinstance(stage, CountsStage):
                 cells = np.asarray(of_rows(stage.cell, rows))
-                exact = np.bincount(cells, weights, minlength=stage.mechanism.cells)
+                exact = np.bincount(cells, weights, minlength=stage.mechanism.families[0].cells)
                 sd = stage.mechanism.noise.sd
-                value = Counts(exact + sd * random.standard_normal(len(exact)), sd, stage.statement)
+                value = stage.released(exact + sd * random.standard_normal(len(exact)))
             else:
                 given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)

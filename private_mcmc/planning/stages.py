@@ -21,7 +21,7 @@ from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
 from private_mcmc.records import ON_FEW_ROWS, Fields, Record
-from private_mcmc.release import Counts, CountsPlan, SecondMoments, SecondMomentsPlan
+from private_mcmc.release import SecondMoments, SecondMomentsPlan, Sums, SumsPlan
 from private_mcmc.schedule import Schedule
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -47,19 +47,27 @@ class MomentsStage:
         """What the stage costs, whatever was released before."""
         return self.mechanism.statement
 
+    def released(self, values: Array) -> SecondMoments:
+        """What the mechanism gave, or a file that it was written to."""
+        return self.mechanism.released(values)
+
 
 @dataclass(frozen=True, eq=False)
 class CountsStage:
     """Buys how many rows fall into each cell, plus noise; ``cell(row)`` is an integer."""
 
     name: str
-    mechanism: CountsPlan
+    mechanism: SumsPlan
     cell: Callable[[Row], jax.Array]
 
     @property
     def statement(self) -> accounting.Statement:
         """What the stage costs, whatever was released before."""
         return self.mechanism.statement
+
+    def released(self, values: Array) -> Sums:
+        """What the mechanism gave, or a file that it was written to."""
+        return self.mechanism.released(values)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +124,7 @@ class CompletedStage:
     """A stage and what it released: moments, counts, or the path's states, shape ``(steps, p)``."""
 
     stage: Stage
-    value: SecondMoments | Counts | Array
+    value: SecondMoments | Sums | Array
 
     @property
     def path(self) -> PathStage:
@@ -133,9 +141,9 @@ class CompletedStage:
         return self.value
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> Sums:
         """What a query for counts released."""
-        if not isinstance(self.value, Counts):
+        if not isinstance(self.value, Sums):
             raise TypeError(f"the stage {self.stage.name!r} releases no counts")
         return self.value
 
@@ -145,8 +153,8 @@ class CompletedStage:
         value = self.value
         if isinstance(value, SecondMoments):
             value = value.matrix
-        elif isinstance(value, Counts):
-            value = value.values
+        elif isinstance(value, Sums):
+            value = value.values[0]
         return np.asarray(value)
 
     @property

@@ -10,12 +10,9 @@ from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.ledger import Ledger
 from private_mcmc.release.ledger.state import Balance, Reservation
 from private_mcmc.release.moments import (
-    Counts,
-    CountsPlan,
     SecondMoments,
     SecondMomentsPlan,
     floored,
-    plan_counts,
     plan_second_moments,
 )
 from private_mcmc.release.noise import (
@@ -36,8 +33,6 @@ from private_mcmc.release.sums import Contribution, Family, Sums, SumsPlan, plan
 __all__ = [
     "Balance",
     "Contribution",
-    "Counts",
-    "CountsPlan",
     "Expectations",
     "ExpectationsPlan",
     "Family",
@@ -58,7 +53,6 @@ __all__ = [
     "gaussian_noise",
     "laplace_noise",
     "mean_and_square",
-    "plan_counts",
     "plan_expectations",
     "plan_second_moments",
     "plan_sums",

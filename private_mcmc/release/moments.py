@@ -15,77 +15,7 @@ from private_mcmc.accounting.rounding import product_up
 from private_mcmc.domains.columns import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
-from private_mcmc.target import Adjacency, check_adjacency
-
-
-@dataclass(frozen=True, eq=False)
-class Counts:
-    """Released counts plus noise; using them further costs nothing.
-
-    Attributes:
-        values: shape ``(cells,)``; may be negative.
-        noise_sd: sd of every count's noise.
-        statement: what the release cost.
-    """
-
-    values: FloatArray
-    noise_sd: float
-    statement: Statement
-
-
-@dataclass(frozen=True)
-class CountsPlan:
-    """The mechanism, known before anything is spent: a Gaussian histogram.
-
-    **Guarantee**: replacing a row moves two counts by one, ``√2/σ``-GDP (``replace_one``); adding, removing
-    or blanking one moves a single count, ``1/σ``-GDP. The noise drawn also covers its grid.
-    Source: Dong, Roth, Su 2022.
-
-    Attributes:
-        cells: number of cells; other cell numbers are mapped to the nearest one.
-        noise: the noise on every count.
-        statement: the cost.
-    """
-
-    cells: int
-    noise: GaussianNoise
-    statement: Statement
-
-    def release(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> Counts:
-        """Count the present rows by cell, add noise. Both arguments have shape ``(n,)``: curator-side."""
-        return self.released(self.noised(self.sums(cells, present)))
-
-    def sums(self, cells: npt.ArrayLike, present: npt.ArrayLike) -> FloatArray:
-        """Exact counts of the rows of one partition, or of all: curator-side."""
-        where, given = numeric_column("cells", cells), numeric_column("present", present).astype(bool)
-        if where.ndim != 1 or where.shape != given.shape or not np.issubdtype(where.dtype, np.integer):
-            raise DataSchemaError("one integer cell for each row is needed.")
-        kept = np.clip(where[given], 0, self.cells - 1)
-        return np.bincount(kept, minlength=self.cells).astype(np.float64)
-
-    def noised(self, exact: FloatArray) -> FloatArray:
-        """The counts of all rows with noise, drawn once."""
-        return self.noise.release(exact)
-
-    def released(self, values: FloatArray) -> Counts:
-        """What ``noised`` gave, with its price."""
-        return Counts(values, self.noise.sd, self.statement)
-
-
-def plan_counts(gdp: float, *, cells: int, adjacency: Adjacency) -> CountsPlan:
-    """Plan a release of cost ``gdp``-GDP."""
-    if not (cells >= 1 and 0 < gdp < math.inf):
-        raise DeclarationError(
-            f"cells={cells}, gdp={gdp}: at least one cell and a positive budget are needed."
-        )
-    sensitivity = math.sqrt(2.0) if check_adjacency(adjacency) == "replace_one" and cells >= 2 else 1.0
-    sensitivity *= 1 + 2.0**-52
-    scale = sensitivity / gdp * (1 + 2.0**-50)
-    statement = accounting.gaussian(
-        adjacency=adjacency, sensitivity=sensitivity, scale=scale, dim=cells, what="counts by cell"
-    )
-    return CountsPlan(cells, gaussian_noise(sensitivity / scale, sensitivity, cells), statement)
-
+from private_mcmc.target import Adjacency
 
 _CHUNK = 4096
 _UNIT = 2.0**-53

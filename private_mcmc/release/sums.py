@@ -112,7 +112,7 @@ class SumsPlan:
     def sums(self, parts: Sequence[Contribution], present: npt.ArrayLike) -> FloatArray:
         """Exact sums of all rows: curator-side."""
         there = numeric_column("present", present) > 0
-        persons = there.reshape(len(there), -1)
+        persons = there[:, None] if there.ndim == 1 else there
         fits = len(persons) <= self.num_rows and persons.shape[1] <= self.rows
         if len(parts) != len(self.families) or not fits:
             raise DataSchemaError(

@@ -19,7 +19,7 @@ from private_mcmc.cli.main import main
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference import execute_plan, fitting, last_run
 from private_mcmc.inference.columns import Held
-from private_mcmc.release import ledger, moments, noise
+from private_mcmc.release import Contribution, SumsPlan, ledger, noise
 
 SCHEMA = """fields:
 - {name: died, type: boolean, private_mcmc: {missing: %s, otherwise: missing}}
@@ -92,8 +92,8 @@ def fixed(monkeypatch):
             public = {name: jnp.zeros(column.shape, column.dtype) for name, column in held.rows.items()}
             return Held(public, jnp.ones_like(held.present))
 
-    def counted(self, cells, present):
-        return counts(self, np.arange(24) % self.cells, np.ones(24))
+    def counted(self, parts, present):
+        return counts(self, (Contribution(np.arange(24) % self.families[0].cells),), np.ones(24))
 
     def drawn(self, values):
         return np.asarray(values, float).reshape(-1) + self.sd * state.random.normal(size=self.size)
@@ -102,8 +102,8 @@ def fixed(monkeypatch):
         raise NotYetSupported("only what the path says, which is quicker")
 
     shown, seeded = execute_plan.held_rows, np.random.default_rng
-    counts = moments.CountsPlan.release
-    monkeypatch.setattr(moments.CountsPlan, "release", counted)
+    counts = SumsPlan.release
+    monkeypatch.setattr(SumsPlan, "release", counted)
     monkeypatch.setattr(execute_plan, "held_rows", held_rows)
     monkeypatch.setattr(noise._Noise, "drawn", drawn)
     monkeypatch.setattr(last_run, "posterior_of", no_posterior)

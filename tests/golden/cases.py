@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.records import plain
-from private_mcmc.release import Family, plan_counts, plan_second_moments, plan_sums
+from private_mcmc.release import Family, plan_second_moments, plan_sums
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement
 from tests.zoo.linear import linear
@@ -99,7 +99,9 @@ def releases() -> Mapping[str, acc.Statement]:
     }
     found = {name: _decided(kernel, release) for name, release in expectations.items()}
     for adjacency in ("replace_one", "add_remove", "zero_out"):
-        counts = plan_counts(0.3, cells=4, adjacency=adjacency)
+        counts = plan_sums(
+            0.3, (Family("levels", 4),), num_rows=N, adjacency=adjacency, what="counts by cell"
+        )
         sums = plan_sums(
             0.3, (Family("levels", 4), Family("age", 2, 2, 1.5)), num_rows=N, adjacency=adjacency
         )

@@ -11,7 +11,7 @@ from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.influence import CELLS
-from private_mcmc.release import Counts
+from private_mcmc.release import Sums
 
 
 def mean_of_people(y=None):
@@ -32,7 +32,7 @@ def test_counts_of_people_are_not_hidden_by_empty_slots(adjacency):
         with jax.enable_x64(True):
             root = np.array([[2 / people**0.5]])
             stages = [policy._count(np.array([0.5]), root, bound) for bound in policy.influence.bounds]
-            counts = Counts(cells, noise_sd, stages[0].statement)
+            counts = Sums(np.asarray(cells)[None], noise_sd)
             return policy.influence_on(tuple(CompletedStage(stage, counts) for stage in stages), "clip")
 
     if adjacency == "replace_one":

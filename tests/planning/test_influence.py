@@ -14,9 +14,9 @@ import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.influence import CELLS, CLIPS, InfluenceCounts, cell_of
+from private_mcmc.planning.influence import CELLS, CLIPS, InfluenceCounts, cell_of, counts_of_influence
 from private_mcmc.planning.simulate import simulate_affine, with_posterior
-from private_mcmc.release import Counts, plan_counts
+from private_mcmc.release import Contribution, Sums
 
 
 def influence_of(outcome, domain):
@@ -90,8 +90,10 @@ def test_an_outcome_without_a_slope_leaves_no_weight(outcome):
 def test_of_equally_good_clips_the_largest_is_taken():
     """All rows lose weight below the smallest influence: time and speed cancel."""
     cells = np.full(5000, 20)
-    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
-    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), 0.0)
+    mechanism = counts_of_influence(50.0, 6000, "replace_one")
+    influence = InfluenceCounts(
+        mechanism.release((Contribution(cells),), np.ones(len(cells)))[0], len(cells), 0.0
+    )
     smallest = 0.25 * 64 ** (19 / 18)
     assert 0.8 * smallest < influence.best_clip(lambda clip: 100 / clip**2) <= 64 ** (1 / 18) * smallest
     assert influence.error(smallest, 12.0, distance=50.0) > influence.error(smallest, 12.0)
@@ -99,28 +101,28 @@ def test_of_equally_good_clips_the_largest_is_taken():
 
 def test_a_count_that_stands_alone_in_an_outer_cell_is_noise():
     """Three noise sds in an empty outer cell would otherwise choose the clip."""
-    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
+    mechanism = counts_of_influence(50.0, 6000, "replace_one")
     values = np.zeros(CELLS)
     values[6:12] = 1000.0
 
     def best(cell: int) -> float:
         changed = values.copy()
         changed[cell] = 3 * mechanism.noise.sd
-        counts = Counts(changed, mechanism.noise.sd, mechanism.statement)
+        counts = Sums(changed[None], mechanism.noise.sd)
         return InfluenceCounts(counts, 6000, 0.0).best_clip(lambda clip: 100 / clip**2)
 
     assert best(25) == best(29)
-    counts = Counts(values, mechanism.noise.sd, mechanism.statement)
+    counts = Sums(values[None], mechanism.noise.sd)
     assert InfluenceCounts(counts, 6000, 0.0).curvature_share(1.0) > 0.2
     assert best(12) >= best(25)
 
 
 def test_a_tail_below_the_noise_of_its_cells_is_not_taken_for_none():
     """A clip that a few rows in a hundred exceed is not free because no cell of theirs stands out."""
-    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
+    mechanism = counts_of_influence(50.0, 6000, "replace_one")
     values = np.zeros(CELLS)
     values[6:12], values[12:19] = 1000.0, 2 * mechanism.noise.sd
-    counts = Counts(values, mechanism.noise.sd, mechanism.statement)
+    counts = Sums(values[None], mechanism.noise.sd)
     short, whole = (InfluenceCounts(counts, 6000, 0.4, cells=cells).bias(8.0) for cells in (16, 19))
     assert short == pytest.approx(0.0, abs=1e-6)
     assert whole > 0.005 * mechanism.noise.sd
@@ -133,14 +135,14 @@ def test_the_noise_of_outer_cells_does_not_choose_the_clip():
     """
     slopes = np.random.default_rng(0).lognormal(-0.4, 0.9, 4000)
     values = np.bincount(np.asarray(cell_of(slopes)), minlength=CELLS).astype(float)
-    mechanism = plan_counts(0.1 * 0.648, cells=CELLS, adjacency="replace_one")
+    mechanism = counts_of_influence(0.1 * 0.648, 4000, "replace_one")
     sd, random = mechanism.noise.sd, np.random.default_rng(1)
 
     def time(clip):
         return 106 / clip**2
 
     def influence(values, sd):
-        return InfluenceCounts(Counts(values, sd, mechanism.statement), 4000, 0.56, cells=27)
+        return InfluenceCounts(Sums(values[None], sd), 4000, 0.56, cells=27)
 
     exact = influence(values, 1e-9)
     noisy = [influence(values + sd * random.normal(size=CELLS), sd) for _ in range(100)]
@@ -185,8 +187,7 @@ def test_a_slightly_wrong_model_is_worth_a_wider_clip():
     """The clip that errs least if the model is right is narrower, for a gain of a tenth at most."""
     values = np.zeros(CELLS)
     values[6:16] = np.geomspace(3000.0, 50.0, 10)
-    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
-    influence = InfluenceCounts(Counts(values, 1.0, mechanism.statement), int(values.sum()), 0.0)
+    influence = InfluenceCounts(Sums(values[None], 1.0), int(values.sum()), 0.0)
 
     def right(clip: float) -> float:
         return math.hypot(math.sqrt(influence._inequality(clip)), math.sqrt(2 * clip**2 / 1e3))

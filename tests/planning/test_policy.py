@@ -28,9 +28,9 @@ from private_mcmc.planning.estimates import (
     score_average,
     settled_average,
 )
-from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of
+from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of, counts_of_influence
 from private_mcmc.planning.simulate import _chain, simulate, simulate_affine, synthetic_data, with_posterior
-from private_mcmc.release import Counts, SecondMoments, plan_counts, plan_second_moments
+from private_mcmc.release import Contribution, SecondMoments, Sums, plan_second_moments
 from tests.examples_of_models import logistic
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
@@ -47,7 +47,7 @@ def synthetic(stage, random, scale):
         half = random.normal(size=(3, 3)) * scale
         return SecondMoments(half + half.T, stage.mechanism.noise.sd, stage.statement)
     if isinstance(stage, CountsStage):
-        return Counts(random.normal(size=CELLS) * scale, stage.mechanism.noise.sd, stage.statement)
+        return Sums(random.normal(size=(1, CELLS)) * scale, stage.mechanism.noise.sd)
     return np.cumsum(random.normal(size=(stage.schedule.num_steps, 3)), axis=0) * scale
 
 
@@ -165,9 +165,11 @@ def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
 
 
 def test_wide_clips_are_preferred_where_time_is_cheap():
-    mechanism = plan_counts(50.0, cells=CELLS, adjacency="replace_one")
+    mechanism = counts_of_influence(50.0, 10_000, "replace_one")
     cells = np.repeat(np.arange(CELLS), 100)
-    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), 0.0)
+    influence = InfluenceCounts(
+        mechanism.release((Contribution(cells),), np.ones(len(cells)))[0], len(cells), 0.0
+    )
     cheap, dear = (influence.best_clip(lambda clip, time=time: time / clip**2) for time in (1e6, 10.0))
     assert cheap > dear
     assert influence.curvature_share(dear) < influence.curvature_share(cheap) <= 1
@@ -215,8 +217,10 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
     cells = np.repeat([6, 13], [900, 200])
     # Rows in the middle of their cells.
     x = 0.25 * 64 ** ((cells - 0.5) / 18)
-    mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
-    influence = InfluenceCounts(mechanism.release(cells, np.ones(len(cells), bool)), len(cells), 0.0)
+    mechanism = counts_of_influence(1e4, 10_000, "replace_one")
+    influence = InfluenceCounts(
+        mechanism.release((Contribution(cells),), np.ones(len(cells)))[0], len(cells), 0.0
+    )
     assert int(cell_of(jnp.asarray(x))[-1]) == 13
     for clip in (0.3, 1.0, 2.0, 9.0):
         weights = np.minimum(1, clip / x)
@@ -229,9 +233,9 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
 
 def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
     cells = np.full(500, 10)
-    mechanism = plan_counts(1e4, cells=CELLS, adjacency="replace_one")
+    mechanism = counts_of_influence(1e4, 10_000, "replace_one")
     # Without noise, which may pass for rows in another cell.
-    counts = mechanism.released(mechanism.sums(cells, np.ones(len(cells), bool)))
+    (counts,) = mechanism.released(mechanism.sums((Contribution(cells),), np.ones(len(cells))))
     influence = InfluenceCounts(counts, len(cells), 0.0)
     assert influence.curvature_share(0.5) < 0.5
     assert influence.bias(0.5) == pytest.approx(0.0, abs=1e-6)

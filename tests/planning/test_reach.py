@@ -19,7 +19,7 @@ from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import REACH, RUN, WARM_UP, GeneralPolicy, assumed, counts_reach, reach_of
 from private_mcmc.planning.influence import MIDDLES
 from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, Prediction, of_rows
-from private_mcmc.release import Counts, SecondMoments
+from private_mcmc.release import Contribution, SecondMoments, Sums
 from private_mcmc.target import Unit
 
 N, AT_MOST = 4000, 3
@@ -45,7 +45,7 @@ def bought(policy: GeneralPolicy, longer: float) -> History:
             lengths = longer * np.random.default_rng(0).lognormal(-0.3, 0.8, N)
             cells = np.searchsorted(np.sqrt(MIDDLES[1:] * MIDDLES[:-1]), lengths)
             values = np.bincount(cells, minlength=len(MIDDLES)).astype(float)
-            history += (CompletedStage(stage, Counts(values, 11.0, stage.statement)),)
+            history += (CompletedStage(stage, Sums(values[None], 11.0)),)
         elif isinstance(stage, PathStage):
             states = 0.01 * np.random.default_rng(1).normal(size=(stage.schedule.num_steps, 2))
             history += (CompletedStage(stage, states),)
@@ -98,7 +98,7 @@ def test_one_person_moves_the_counts_by_no_more_than_is_charged(adjacency):
         present = persons.pop(PRESENT) | (adjacency == "replace_one")
         with jax.enable_x64(True):
             cells = np.asarray(of_rows(stage.cell, persons))
-        return stage.mechanism.sums(cells, present)
+        return stage.mechanism.sums((Contribution(cells),), present)
 
     everybody = np.ones(len(codes), bool)
     before, moved = counted(everybody, y), []
@@ -127,7 +127,7 @@ def test_counts_that_noise_hides_say_nothing_and_rows_are_not_counted():
     made = facts()
     stage = counts_reach(made, np.zeros(2), made.metric)
     assert stage is not None
-    hidden = Counts(np.full(len(MIDDLES), 20.0), 11.0, stage.statement)
+    hidden = Sums(np.full((1, len(MIDDLES)), 20.0), 11.0)
     assert reach_of(made, CompletedStage(stage, hidden)) is None
     single = facts(rows=pmc.Rows(**ROWS.columns))
     assert counts_reach(single, np.zeros(2), single.metric) is None and assumed(single) == ()

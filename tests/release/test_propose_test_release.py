@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from benchmarks.papers.propose_test_release import LowerBound, ProposeTestRelease
 from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.release import plan_counts, plan_second_moments
+from private_mcmc.release import Contribution, Family, plan_second_moments, plan_sums
 from private_mcmc.release.ledger.file import data_mark
 from private_mcmc.release.noise import laplace_noise
 
@@ -220,15 +220,15 @@ def test_absurd_bounds_are_refused_in_words_or_work(changes, paper):
 )  # fmt: skip
 def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
     moments = plan_second_moments(0.5, radius=1.0, dim=2, num_rows=9, adjacency="replace_one")
-    counts = plan_counts(0.5, cells=2, adjacency="replace_one")
+    counts = plan_sums(0.5, (Family("two", 2),), num_rows=9, adjacency="replace_one")
     good = np.ones(2)
     table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
     for release, columns in (
         (sample().release, (column, good)),
         (sample().release, (good, column)),
         (moments.release, (table,)),
-        (counts.release, (column, good)),
-        (counts.release, (np.ones(2, int), column)),
+        (lambda given: counts.release((Contribution(given),), good), (column,)),
+        (lambda given: counts.release((Contribution(np.ones(2, int)),), given), (column,)),
         (lambda given: data_mark(b"key", {"y": given}), (column,)),
     ):
         with pytest.raises(DataSchemaError) as refused:
