@@ -37,12 +37,14 @@ class QueryOptions(ChargedOptions):
     def carry_out(self, table: Path, analysis: Analysis) -> None:
         """Plan, ask, charge, release, write the dossier, and show its answers."""
         from private_mcmc.dossier import new_dossier
+        from private_mcmc.inference.bookkeeping import Bookkeeping
         from private_mcmc.inference.query import Books, plan_query
 
         if not 0 < self.prob < 1:
             raise DeclarationError(f"--prob {self.prob}: must be between 0 and 1.")
         opened = self.books()
-        books = Books(self.epsilon, self.delta, self.share, opened, self.dataset, self.purpose)
+        charged = Bookkeeping(opened, self.dataset, self.purpose)
+        books = Books(self.epsilon, self.delta, self.share, charged)
         with new_dossier(self.out) as dossier:
             planned = plan_query(table, analysis, books, self.relation, self.n)
             tell(planned.warnings)

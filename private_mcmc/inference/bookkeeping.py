@@ -113,11 +113,44 @@ class Bookkeeping:
             return nullcontext()
         return self.ledger.settled(self.reserved)
 
-    def standing(self) -> Record | None:
-        """What was spent before the open charge, and is left after it."""
-        if self.reserved is None or self.ledger is None:
+    def standing(self, charge: Reservation | None) -> Record | None:
+        """What was spent before a charge and is left after it: read at once, since ledgers may go away."""
+        if charge is None or self.ledger is None:
             return None
-        return standing_in(self.ledger, self.reserved.identity)
+        return standing_in(self.ledger, charge.identity)
+
+    def charged(
+        self, how: Callable[..., Charge], price: Statement, words: str, columns: Fields, staged: bool = False
+    ) -> Charge | None:
+        """What a ledger's ``charge`` or ``reserve`` makes of a price; ``None`` without a ledger."""
+        if self.ledger is None or self.dataset is None:
+            return None
+        data: dict[str, Any] = dict(columns if self.known_by is None else self.known_by)
+        if self.reserved is not None:
+            # As the ledger has it. What stages have not charged is free again at the end, so that a run
+            # which charges none would be.
+            wanted = (self.reserved.identity, "reserved", price.to_dict(), staged)
+            if not any(
+                (one.identity, one.outcome, one.statement, one.staged) == wanted
+                for one in self.ledger.history(self.dataset)
+            ):
+                raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
+            # Whoever made it may have had other rows, or none.
+            self.ledger.recognise(self.dataset, data)
+            # Whoever made the charge settles it.
+            return nullcontext(self.reserved)  # type: ignore[return-value]
+        more = {"purpose": self.purpose, "model": words, "data": data, "staged": staged}
+        return how(self.ledger, self.dataset, price, **more)
+
+    def know(self, charge: Fields | None, fingerprint: str) -> None:
+        """Tell the ledger, if it can be written, the fingerprint of a record of this charge."""
+        if self.ledger is None or charge is None:
+            return
+        try:
+            self.ledger.know(str(charge["charge"]), fingerprint)
+        except (LedgerError, KeyboardInterrupt) as error:
+            why = str(error) or "interrupted"
+            warn_of_what_was_paid(f"against the ledger this record will not be verified: {why}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,9 +228,11 @@ class ChargedRun:
         # What is charged says it too, or a record that says it no longer could not be told from the charge.
         seen = replace(self, price=marked(self.price, keys.provenance))
         if self.books.checkpoint is None:
-            with seen._paying() as charge:
+            with seen._reserved(Ledger.charge) or nullcontext() as charge:
+                if charge is not None:
+                    take(charge)
                 pay = replace(self.books, reserved=charge).pay
-                yield replace(new, charge=self._standing(charge), pay=pay)
+                yield replace(new, charge=self.books.standing(charge), pay=pay)
         else:
             head = header(self._to_save.identity, self.columns, keys.provenance)
             charge = seen._reserved(Ledger.reserve)
@@ -206,7 +241,7 @@ class ChargedRun:
             paid = {"reservation": None if charge is None else charge.identity}
             about = replace(head, record={**head.record, **paid})
             saving = self._saving(self.books.checkpoint, about, new.streams, keys.provenance)
-            yield replace(saving, charge=self._standing(charge))
+            yield replace(saving, charge=self.books.standing(charge))
 
     def resumed(self, checkpoint: Checkpoint) -> RunKeysAndState:
         """The run in the checkpoint, if it is this one and has not released."""
@@ -214,11 +249,10 @@ class ChargedRun:
         charge = self._open(saved.head.record["reservation"])
         remove_leftovers(checkpoint)
         job = self._saving(checkpoint, saved.head, saved.streams, saved.provenance, saved.state)
-        return replace(job, charge=self._standing(charge))
+        return replace(job, charge=self.books.standing(charge))
 
-    def _standing(self, charge: Reservation | None) -> Record | None:
-        """What was spent before a charge and is left after it: read at once, since ledgers may go away."""
-        return replace(self.books, reserved=charge, checkpoint=None).standing()
+    def _reserved(self, how: Callable[..., Charge]) -> Charge | None:
+        return self.books.charged(how, self.price, self.words, self.columns, self.staged)
 
     @cached_property
     def _to_save(self) -> ToSave:
@@ -266,36 +300,6 @@ class ChargedRun:
             "this run has released already, or was charged elsewhere: resume it with the ledger and the "
             "dataset= that it was started with."
         )
-
-    @contextmanager
-    def _paying(self) -> Iterator[Reservation | None]:
-        """The charge of a run that is not saved, settled at the end by whoever made it."""
-        with self._reserved(Ledger.charge) or nullcontext() as charge:
-            if charge is not None:
-                take(charge)
-            yield charge
-
-    def _reserved(self, how: Callable[..., Charge]) -> Charge | None:
-        """``how`` is a ledger's ``charge`` or ``reserve``; ``None`` without a ledger."""
-        books = self.books
-        if books.ledger is None or books.dataset is None:
-            return None
-        data: dict[str, Any] = dict(self.columns if books.known_by is None else books.known_by)
-        if books.reserved is not None:
-            # As the ledger has it. What stages have not charged is free again at the end, so that a run
-            # which charges none would be.
-            wanted = (books.reserved.identity, "reserved", self.price.to_dict(), self.staged)
-            if not any(
-                (one.identity, one.outcome, one.statement, one.staged) == wanted
-                for one in books.ledger.history(books.dataset)
-            ):
-                raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
-            # Whoever made it may have had other rows, or none.
-            books.ledger.recognise(books.dataset, data)
-            # Whoever made the charge settles it.
-            return nullcontext(books.reserved)  # type: ignore[return-value]
-        more = {"purpose": books.purpose, "model": self.words, "data": data, "staged": self.staged}
-        return how(books.ledger, books.dataset, self.price, **more)
 
 
 def standing_in(ledger: Ledger, charge: str) -> Record:

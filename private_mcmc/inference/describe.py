@@ -15,6 +15,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import StudyRecord
 from private_mcmc.errors import NotYetSupported, arguments_checked, clean_errors
+from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.query import Books, plan_query
 from private_mcmc.inference.reading import schema_of
 from private_mcmc.release import Ledger
@@ -103,7 +104,9 @@ def describe(
         ['count', 'mean', 'sd', 'quantile 0.25']
     """
     asked = description(schema_of(schema), fields, by, means, bins, sampling)
-    return _run(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
+    return _run(
+        table, asked, Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose)), adjacency, n
+    )
 
 
 def _run(table: object, asked: Analysis, books: Books, adjacency: Adjacency, n: int | None) -> Query:
@@ -171,7 +174,9 @@ def check(
         >>> pmc.check(study, "people.csv", by=["region"], epsilon=0.2).report().show()  # doctest: +SKIP
     """
     asked = Check.planned(studied(study), by)
-    return _run(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
+    return _run(
+        table, asked, Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose)), adjacency, n
+    )
 
 
 @clean_errors
@@ -210,4 +215,6 @@ def compare(
         >>> pmc.compare(one, other, "people.csv", epsilon=0.2).report().show()  # doctest: +SKIP
     """
     asked = Comparison.planned(studied(first), studied(second))
-    return _run(table, asked, Books(epsilon, delta, share, ledger, dataset, purpose), adjacency, n)
+    return _run(
+        table, asked, Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose)), adjacency, n
+    )

@@ -101,17 +101,8 @@ class Planned:
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
         checked(self.plan, (), given, self.columns.get(PRESENT), Place(whole=True))
-        if ledger is None or dataset is None:
-            return self._bought(books, progress_bar, keep, look)
         words = self.asked.formula or "a model of one's own"
-        reserved = ledger.reserve(
-            dataset,
-            self.plan.statement,
-            purpose=purpose,
-            model=words,
-            data=dict(self.marks.known_by),
-            staged=True,
-        )
+        reserved = books.charged(Ledger.reserve, self.plan.statement, words, self.marks.known_by, staged=True)
         return self._bought(replace(books, reserved=reserved), progress_bar, keep, look)
 
     def _bought(
@@ -133,7 +124,7 @@ class Planned:
             if keep is not None:  # planning takes long
                 about = replace(self, asked=asked, bounds=None).about(books.ledger)
                 first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
-                first.hand_on(Outcome(self.plan.statement, None), books.standing())
+                first.hand_on(Outcome(self.plan.statement, None), books.standing(books.reserved))
             made = plan_rest(self.plan, bounds.rest, asked, progress_bar)
             ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
             ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))

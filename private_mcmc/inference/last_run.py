@@ -22,7 +22,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import environment_hash, mark_of_claims, privacy_numbers, warnings_of
-from private_mcmc.errors import LedgerError, NotYetSupported, ReleaseError, warn_of_what_was_paid
+from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
 from private_mcmc.inference.execute_plan import PlannedRun
@@ -281,13 +281,7 @@ class LastRun:
 
     def _entered(self, study: Study) -> Study:
         """The record, of which the ledger knows, if it can be written, that it is of its charge."""
-        ledger = self._books.ledger
-        if ledger is not None and self._charge is not None:
-            try:
-                ledger.know(self._charge["charge"], study.fingerprint)
-            except (LedgerError, KeyboardInterrupt) as error:
-                why = str(error) or "interrupted"
-                warn_of_what_was_paid(f"against the ledger this record will not be verified: {why}")
+        self._books.know(self._charge, study.fingerprint)
         return study
 
     def kept(self, about: About | None = None) -> Study:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +18,12 @@ from private_mcmc.data.table import Marks, refuse_changed
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.errors import DeclarationError, clean_errors
+from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.question import Question
 from private_mcmc.inference.reading import read_for
-from private_mcmc.inference.sums import RowSums, SumsBooks, row_sums
+from private_mcmc.inference.sums import RowSums, row_sums
 from private_mcmc.records import Fields
-from private_mcmc.release import Ledger, SumsPlan
+from private_mcmc.release import SumsPlan
 from private_mcmc.report import json_types
 from private_mcmc.target import Adjacency, Target
 
@@ -41,20 +42,14 @@ class Books:
     epsilon: float | None = None
     delta: float | None = None
     share: float | None = None
-    ledger: Ledger | None = None
-    dataset: str | None = None
-    purpose: str = ""
+    charged: Bookkeeping = field(default_factory=Bookkeeping)
 
     def __post_init__(self) -> None:
-        if (self.ledger is None) != (self.dataset is None):
-            raise DeclarationError(
-                "give both a ledger and the dataset= that it knows the rows by, or neither."
-            )
         if (self.epsilon is None) == (self.share is None):
             raise DeclarationError(
                 "give epsilon=…, or share=… of the ledger's whole squared budget; one of them."
             )
-        if self.share is not None and (self.ledger is None or self.delta is not None):
+        if self.share is not None and (self.charged.ledger is None or self.delta is not None):
             raise DeclarationError(
                 "share=…: of a ledger's budget, with its δ: give ledger and dataset, no delta."
             )
@@ -75,9 +70,10 @@ class Books:
 
     @property
     def _whole(self) -> Any:
-        if self.ledger is None or self.dataset is None:
+        ledger, dataset = self.charged.ledger, self.charged.dataset
+        if ledger is None or dataset is None:
             raise DeclarationError("share=…: give a ledger.")
-        return self.ledger.balance(self.dataset).dataset.filter
+        return ledger.balance(dataset).dataset.filter
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,7 +96,7 @@ class PlannedQuery:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to know before this is spent."""
-        return warnings_of(self.target, self.mechanism.num_rows, self.books.ledger)
+        return warnings_of(self.target, self.mechanism.num_rows, self.books.charged.ledger)
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -110,13 +106,12 @@ class PlannedQuery:
     def run(self, keep: Callable[[Fields], None] | None = None) -> Query:
         """Charge, sum, add noise; ``keep`` is given the whole record before the charge is settled."""
         refuse_changed(self.table, self.marks)
-        books, record = self.books, self._record
-        place = SumsBooks(books.ledger, books.dataset, books.purpose, self.marks.known_by)
-        words = f"{record.subject}, claims {record.claims}"
-        whole = None if keep is None else lambda found: keep(replace(record, **found).to_dict())
-        found, know = self.sums.release(place, words, whole)
+        record = self._record
+        whole = None if keep is None else lambda found, _: keep(replace(record, **found).to_dict())
+        books = replace(self.books.charged, known_by=self.marks.known_by, keep=whole)
+        found = self.sums.release(books, f"{record.subject}, claims {record.claims}")
         made = replace(record, **found)
-        know(made.fingerprint)
+        books.know(made.ledger, made.fingerprint)
         return made
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,27 +15,15 @@ import numpy as np
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.errors import LedgerError, warn_of_what_was_paid
+from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import checked_columns, held_rows
 from private_mcmc.inference.execute import run_name
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Contribution, Ledger, SumsPlan
-from private_mcmc.release.ledger.export import standing
-from private_mcmc.release.ledger.ledger import note_copy
 from private_mcmc.target import Target
 
 # A cell and a number in [−1, 1] of one row for every family, as of ``Contribution``.
 OfRow = Callable[[Fields], Any]
-
-
-@dataclass(frozen=True)
-class SumsBooks:
-    """Where sums are charged: a ledger and its name for the data set, or neither."""
-
-    ledger: Ledger | None = None
-    dataset: str | None = None
-    purpose: str = ""
-    known_by: Fields = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,46 +34,20 @@ class RowSums:
     parts: tuple[Contribution, ...]
     present: np.ndarray
 
-    def release(
-        self, books: SumsBooks, words: str, keep: Callable[[Record], None] | None
-    ) -> tuple[Record, Callable[[str], None]]:
-        """Charge, sum, add noise once, and ``keep`` that before the charge is settled.
+    def release(self, books: Bookkeeping, words: str) -> Record:
+        """Charge, sum, add noise once, and hand that on before the charge is settled.
 
-        Returns the statement, the place in the ledger and the noised sums as a record, and what tells the
-        ledger the fingerprint of the dossier. ``words`` are the ledger's for what runs.
+        Returns the statement, the place in the ledger and the noised sums. ``words`` are the ledger's for
+        what runs.
         """
         self.mechanism.noise.confirmed()
         statement = self.mechanism.statement.of(run_name())
-        ledger, dataset = books.ledger, books.dataset
-        charge = None
-        if ledger is not None and dataset is not None:
-            data = dict(books.known_by)
-            charge = ledger.charge(dataset, statement, purpose=books.purpose, model=words, data=data)
-        with charge or nullcontext() as reserved:
-            found: Record = {"statement": statement.to_dict(), "ledger": None}
-            if reserved is not None and ledger is not None:
-                spent = standing(ledger.state(), reserved.identity)
-                found["ledger"] = {"file": ledger.path.name, **spent}
+        with books.charged(Ledger.charge, statement, words, {}) or nullcontext() as charge:
+            place = books.standing(charge)
             noised = self.mechanism.noised(self.mechanism.sums(self.parts, self.present))
-            found["released"] = tuple(noised.tolist())
-            try:
-                if keep is not None:
-                    keep(found)
-            except Exception as error:  # the result is worth more than its copy
-                what = f"what was released is in memory and not on disk ({type(error).__name__})."
-                warn_of_what_was_paid(what)
-                if reserved is not None:
-                    note_copy(reserved.identity, False)
-
-        def know(fingerprint: str) -> None:
-            if reserved is None or ledger is None:
-                return
-            try:
-                ledger.know(reserved.identity, fingerprint)
-            except (LedgerError, KeyboardInterrupt) as error:
-                warn_of_what_was_paid(f"against the ledger this record will not be verified: {error}")
-
-        return found, know
+            found = {"statement": statement.to_dict(), "ledger": place, "released": tuple(noised.tolist())}
+            books.hand_on(found, place)
+        return found
 
 
 def row_sums(

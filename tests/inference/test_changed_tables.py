@@ -59,7 +59,7 @@ def test_a_table_that_changes_after_a_query_was_planned_is_not_charged_for(tmp_p
     ledger.declare("people", pmc.Target(1.2, 1e-6))
     schema = pmc.Schema.from_dict({"fields": [WAGE]})
     table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
-    books = Books(epsilon=0.5, ledger=ledger, dataset="people")
+    books = Books(epsilon=0.5, charged=pmc.Bookkeeping(ledger, "people"))
     planned = plan_query(table, description(schema), books, "replace_one", None)
     if kind == "file":
         written(table, [9, 9, 9])

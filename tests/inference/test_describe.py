@@ -74,7 +74,7 @@ def saved(folder, table, books, **asked):
         planned = plan_query(
             table,
             description(SCHEMA, **asked),
-            Books(share=0.05, ledger=books, dataset="people"),
+            Books(share=0.05, charged=pmc.Bookkeeping(books, "people")),
             "replace_one",
             None,
         )
@@ -144,7 +144,7 @@ def test_what_is_released_is_on_disk_before_the_charge_is_settled_and_is_complet
         (tmp_path / "t" / RELEASE).write_text(json.dumps(release))
 
     (tmp_path / "t").mkdir()
-    asked = Books(share=0.05, ledger=books, dataset="people")
+    asked = Books(share=0.05, charged=pmc.Bookkeeping(books, "people"))
     made = plan_query(table, description(SCHEMA), asked, "replace_one", None).run(keep)
     assert seen == [["reserved"]]
     assert is_raw(tmp_path / "t")
@@ -158,7 +158,7 @@ def test_a_release_that_cannot_be_kept_leaves_its_charge_open(table, books):
     def keep(_):
         raise OSError("no space")
 
-    asked = Books(share=0.05, ledger=books, dataset="people")
+    asked = Books(share=0.05, charged=pmc.Bookkeeping(books, "people"))
     with pytest.warns(UserWarning, match="not on disk"):
         plan_query(table, description(SCHEMA), asked, "replace_one", None).run(keep)
     assert [charge.outcome for charge in books.history("people")] == ["reserved"]
