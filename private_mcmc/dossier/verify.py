@@ -315,7 +315,6 @@ def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
         raise Skipped("nothing kept count of this run")
     if ledger is None:
         raise Skipped(f"give --ledger: {study.ledger['file']}")
-    from private_mcmc.release.ledger.export import standing
 
     state, books = ledger.state(), dict(study.ledger)
     charge = state.reservations.get(books["charge"])
@@ -339,7 +338,7 @@ def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
     need(study.fingerprint in charge.dossiers, words)
     cost = state.dataset(charge.dataset).filter.cost(study.price)
     need(cost <= charge.cost * (1 + Fraction(1, 10**9)), "less was charged than the release costs.")
-    again = standing(state, charge.identity) | {"file": books["file"]}
+    again = state.standing(charge.identity) | {"file": books["file"]}
     need(close(books, again), "budget, prices or what is left are not those of the ledger.")
     return f"charged to {charge.dataset!r} at {charge.time}"
 

@@ -33,7 +33,6 @@ from private_mcmc.kernels import Provenance, RunKeys, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
-from private_mcmc.release.ledger.export import standing
 from private_mcmc.release.ledger.ledger import is_saved, note_copy, take
 
 Charge = TypeVar("Charge", Reservation, AbstractContextManager[Reservation])
@@ -307,4 +306,4 @@ def standing_in(ledger: Ledger, charge: str) -> Record:
 
     The name of the file without its folder: a path may tell who keeps it.
     """
-    return {"file": ledger.path.name, **standing(ledger.state(), charge)}
+    return {"file": ledger.path.name, **ledger.state().standing(charge)}

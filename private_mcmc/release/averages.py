@@ -241,7 +241,7 @@ def observed(functions: tuple[Function, ...], units: FloatArray, schedule: Sched
 def plan_expectations(
     expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
 ) -> ExpectationsPlan:
-    """Sensitivities, noise, expected error and cost of ``expectations`` under ``schedule``.
+    """Sensitivities, noise and cost of ``expectations`` under ``schedule``.
 
     ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
     """
@@ -336,11 +336,6 @@ class ExpectationsPlan:
     def noise_sd(self) -> FloatArray:
         """Standard deviation of the noise on each value."""
         return self.noise.sd * self.units
-
-    @property
-    def expected_error(self) -> FloatArray:
-        """Mean absolute error that the noise adds to each value."""
-        return self.noise.mean_absolute_error * self.units
 
     def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
         """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).

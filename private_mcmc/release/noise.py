@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.errors import DeclarationError, ReleaseError
@@ -124,15 +123,6 @@ class LaplaceNoise(_Noise):
         return math.sqrt(2.0) * self.scale
 
     @property
-    def mean_absolute_error(self) -> float:
-        """Expected size of one draw, ``b``."""
-        return self.scale
-
-    def quantile(self, probability: float) -> float:
-        """``q`` with ``P(|draw| ≤ q) = probability``."""
-        return -self.scale * math.log1p(-probability)
-
-    @property
     def _promised(self) -> float:
         return self.epsilon
 
@@ -191,15 +181,6 @@ class GaussianNoise(_Noise):
     def sd(self) -> float:
         """Standard deviation of one draw, ``σ``."""
         return self.scale
-
-    @property
-    def mean_absolute_error(self) -> float:
-        """Expected size of one draw, ``σ√(2/π)``."""
-        return self.scale * math.sqrt(2 / math.pi)
-
-    def quantile(self, probability: float) -> float:
-        """``q`` with ``P(|draw| ≤ q) = probability``."""
-        return self.scale * float(ndtri(0.5 + probability / 2))
 
     @property
     def _promised(self) -> float:

@@ -126,28 +126,26 @@ class ReleasedValue:
     Attributes:
         name: as declared.
         value: noised value.
-        noise_sd: sd of the privacy noise, entry by entry; ``None`` for a choice among candidates.
+        noise_sd: sd of the privacy noise, entry by entry.
         error: root of noise variance plus a data-free bound on the Monte Carlo variance; ``inf`` where
             nothing is proved about the chain's mixing.
     """
 
     name: str
     value: FloatArray
-    noise_sd: FloatArray | None
-    error: FloatArray | None
+    noise_sd: FloatArray
+    error: FloatArray
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
-        known = self.error is not None and bool(np.all(np.isfinite(self.error)))
         return {
             "value": self.value.tolist(),
-            "noise_sd": None if self.noise_sd is None else self.noise_sd.tolist(),
-            "error": self.error.tolist() if self.error is not None and known else None,
+            "noise_sd": self.noise_sd.tolist(),
+            "error": self.error.tolist() if np.all(np.isfinite(self.error)) else None,
         }
 
     def __str__(self) -> str:
-        noise = "chosen among candidates" if self.noise_sd is None else f"± {self.noise_sd.max():.3g} (noise)"
-        return f"{self.name} = {self.value.round(6).tolist()} {noise}"
+        return f"{self.name} = {self.value.round(6).tolist()} ± {self.noise_sd.max():.3g} (noise)"
 
 
 @dataclass(frozen=True, eq=False)

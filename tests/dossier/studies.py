@@ -8,7 +8,6 @@ import numpy as np
 from private_mcmc import Ledger, Schema, Study, Target, accounting
 from private_mcmc.dossier.record import privacy_numbers, warnings_of
 from private_mcmc.inference.question import question
-from private_mcmc.release.ledger.export import standing
 from private_mcmc.report import json_types
 from private_mcmc.schedule import Schedule
 
@@ -82,7 +81,7 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
     if books is not None:
         with books.charge("people", statement, purpose="a test") as charge:
             pass
-        kept = {"file": books.path.name, **standing(books.state(), charge.identity)}
+        kept = {"file": books.path.name, **books.state().standing(charge.identity)}
     rng = np.random.default_rng(0)
     fields = {
         "library": __import__("importlib.metadata").metadata.version("private-mcmc"),

@@ -20,6 +20,10 @@ ROOTS = (
 )
 # Words and numbers for people, plans that only propose stages, and records of what was released.
 UNTRUSTED = (
+    "private_mcmc/accounting/risk.py",
+    "private_mcmc/draws.py",
+    "private_mcmc/release/ledger/export.py",
+    "private_mcmc/release/sickness.py",
     "private_mcmc/report/",
     "private_mcmc/planning/",
     "private_mcmc/preflight/",
@@ -32,17 +36,29 @@ def listed() -> set[str]:
     return set(re.findall(r"private_mcmc/[\w/]+\.py", PAGE.read_text(encoding="utf-8")))
 
 
-def imports(file: str) -> set[str]:
-    """Files of the package that a file imports, wherever in it."""
+def place(module: str) -> str:
+    """The file of a module or a package; empty where the package has none."""
+    path = module.replace(".", "/")
+    return next((file for file in (f"{path}.py", f"{path}/__init__.py") if (ROOT / file).exists()), "")
+
+
+def imports(file: str, names: set[str] | None = None) -> set[str]:
+    """Files of the package that a file imports, wherever in it: where these ``names`` come from, or all.
+
+    A name that a package hands on comes from the file that the package has it from.
+    """
     found = set()
     for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for name in node.names:
-                for module in (f"{node.module}.{name.name}", node.module):
-                    place = f"{module.replace('.', '/')}.py"
-                    if place.startswith("private_mcmc/") and (ROOT / place).exists():
-                        found.add(place)
-                        break
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("private_mcmc"):
+            continue
+        for name in node.names:
+            if names is not None and (name.asname or name.name) not in names:
+                continue
+            whole, part = place(f"{node.module}.{name.name}"), place(str(node.module))
+            if (whole or part).endswith("__init__.py"):
+                found |= imports(whole or part, None if whole else {name.name})
+            else:
+                found.add(whole or part)
     return found
 
 

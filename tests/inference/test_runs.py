@@ -168,10 +168,10 @@ def test_expectations_are_priced_before_the_run_and_released_with_noise():
     )
     decision = mcmc.decide(N)
     assert decision.statement.epsilon(0.0) == pytest.approx(2.0)
-    error = float(decision.expectations.expected_error.max())
+    sd = float(decision.expectations.noise_sd.max())
     mcmc.run(y=y)
-    # Posterior mean 0.5·40/41; the noise is Laplace, 20 expected errors have probability e^-20.
-    assert abs(float(mcmc.expectation("mu")) - 0.5 * N / (N + 1)) < 20 * error
+    # Posterior mean 0.5·40/41; the noise is Laplace: 15 of its sds have probability e^-21.
+    assert abs(float(mcmc.expectation("mu")) - 0.5 * N / (N + 1)) < 15 * sd
     with pytest.raises(pmc.ReleaseError, match="states stay hidden"):
         mcmc.get_samples()
     with pytest.raises(pmc.ReleaseError, match="not declared"):

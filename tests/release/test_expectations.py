@@ -132,7 +132,7 @@ def test_the_price_is_known_before_the_run_and_meets_the_target():
     assert normal.statement.epsilon(1e-6) == pytest.approx(1.0, rel=1e-3)
     for plan in (laplace, normal):
         assert plan.statement.verify()
-        np.testing.assert_allclose(plan.expected_error, plan.noise.mean_absolute_error * plan.units)
+        np.testing.assert_allclose(plan.noise_sd, plan.noise.sd * plan.units)
     with pytest.raises(DeclarationError, match="δ = 0"):
         planned(Expectations("w", noise="gaussian"), target=Target(1.0, 0.0))
 

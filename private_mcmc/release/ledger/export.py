@@ -1,19 +1,14 @@
-"""A ledger in words, JSON and CSV, and the check of its charges against their statements."""
+"""A ledger as pages, JSON and CSV: for people alone, nothing is priced by it."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable
-from fractions import Fraction
-from pathlib import Path
 
-from private_mcmc.accounting import Statement, verify
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.records import Record
-from private_mcmc.release.ledger.filter import Filter
-from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
+from private_mcmc.release.ledger.state import Balance, LedgerState, Reservation, what_fits
 from private_mcmc.report import Block, Heading, Report, Table, at_least, at_most
 from private_mcmc.report.blocks import Cell
 
@@ -30,40 +25,6 @@ _COLUMNS = (
     "model",
     "id",
 )
-
-
-# What is shown as fitting must fit, whatever a conversion rounds.
-_BELOW = 1 - 1e-8
-
-
-def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
-    """Why a charge does not fit, and what would."""
-    room, kept = state.room(dataset), dataset.filter
-    message = (
-        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
-        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
-        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. "
-    )
-    if not room > 0:
-        return message + "Nothing more fits."
-    share = at_least(float(room / cost) * _BELOW)
-    return (
-        f"{message}What would fit: ε = {_epsilon_left(kept, room)} at δ = {at_most(kept.delta)}, or {share} "
-        "of a path's Langevin time."
-    )
-
-
-def what_fits(kept: Filter, room: Fraction) -> str:
-    """What is left of a budget: as the ε of one more release, rounded down, and in its own currency."""
-    if not room > 0:
-        return "nothing"
-    return f"ε = {_epsilon_left(kept, room)} ({kept.describe(room, left=True)})"
-
-
-def _epsilon_left(kept: Filter, room: Fraction) -> str:
-    """Of a budget that is whole its own ε; else the ε of one more release, with what computing it rounds."""
-    whole = room == kept.limit
-    return at_least(kept.epsilon, 6) if whole else at_least(kept.epsilon_of(room) * _BELOW)
 
 
 def as_epsilon(amount: str, delta: float, left: bool = False) -> str:
@@ -90,26 +51,6 @@ def record(state: LedgerState, reservation: Reservation) -> Record:
         "model": reservation.model,
         "dossiers": list(reservation.dossiers),
         "statement": dict(reservation.statement),
-    }
-
-
-def standing(state: LedgerState, identity: str) -> Record:
-    """What was spent when a charge was made, and is left after it, as plain JSON types."""
-    charge = state.reservations[identity]
-    kept, after = state.dataset(charge.dataset).filter, charge.before + charge.spent
-    return {
-        "charge": identity,
-        "dataset": charge.dataset,
-        "purpose": charge.purpose,
-        "epsilon": kept.epsilon,
-        "delta": kept.delta,
-        "budget": kept.describe(kept.limit),
-        "before": kept.describe(charge.before),
-        "epsilon_before": kept.epsilon_of(charge.before),
-        "cost": kept.describe(charge.spent),
-        "after": kept.describe(after),
-        "epsilon_after": kept.epsilon_of(after),
-        "left": kept.describe(kept.limit - after, left=True),
     }
 
 
@@ -163,29 +104,3 @@ def export_csv(state: LedgerState) -> str:
     table.writeheader()
     table.writerows(record(state, reservation) for reservation in state.reservations.values())
     return out.getvalue()
-
-
-def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
-    """Raise ``LedgerError`` unless a charge covers what its statement costs."""
-    for record, charged in ((reservation.statement, reservation.cost), *reservation.stages):
-        try:
-            statement = Statement.from_dict(record)
-            cost = state.dataset(reservation.dataset).filter.cost(statement)
-        except (KeyError, TypeError, ValueError, PrivateMCMCError) as error:
-            raise LedgerError(
-                f"{path}: a statement of charge {reservation.identity} is unreadable."
-            ) from error
-        found = verify(record)
-        if not found:
-            raise LedgerError(
-                f"{path}: a statement of charge {reservation.identity} is not verified: {found.reason}"
-            )
-        if not charged >= cost:
-            raise LedgerError(f"{path}: charge {reservation.identity} is less than its statement costs.")
-
-
-def recheck_budgets(path: Path, state: LedgerState) -> None:
-    """Raise ``LedgerError`` where what was charged, exceeds a budget."""
-    for dataset in state.datasets.values():
-        if state.room(dataset) < 0:
-            raise LedgerError(f"{path}: what was charged to {dataset.name!r} is more than its budget.")

@@ -1,15 +1,19 @@
-"""What a ledger's entries add up to: data sets, reservations, balances."""
+"""What a ledger's entries add up to: data sets, reservations, balances, and whether they hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Literal
 
-from private_mcmc.errors import LedgerError
+from private_mcmc.accounting import Statement, verify
+from private_mcmc.errors import LedgerError, PrivateMCMCError
+from private_mcmc.records import Record
 from private_mcmc.release.ledger.file import Entry
 from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Adjacency, check_adjacency
 
 Outcome = Literal["reserved", "released", "stopped", "kept"]
@@ -148,6 +152,25 @@ class LedgerState:
         left_open = sum(one.outcome == "reserved" for one in charged)
         return Balance(dataset, spent, room, dataset.filter.epsilon_of(spent), len(charged), left_open)
 
+    def standing(self, identity: str) -> Record:
+        """What was spent when a charge was made, and is left after it, as plain JSON types."""
+        charge = self.reservations[identity]
+        kept, after = self.dataset(charge.dataset).filter, charge.before + charge.spent
+        return {
+            "charge": identity,
+            "dataset": charge.dataset,
+            "purpose": charge.purpose,
+            "epsilon": kept.epsilon,
+            "delta": kept.delta,
+            "budget": kept.describe(kept.limit),
+            "before": kept.describe(charge.before),
+            "epsilon_before": kept.epsilon_of(charge.before),
+            "cost": kept.describe(charge.spent),
+            "after": kept.describe(after),
+            "epsilon_after": kept.epsilon_of(after),
+            "left": kept.describe(kept.limit - after, left=True),
+        }
+
 
 _FIELDS = {
     kind: {"kind", "time", *names.split()}
@@ -230,3 +253,63 @@ def _dataset(entry: Entry) -> DataSet:
     )
     unit = None if entry["unit"] is None else str(entry["unit"])
     return DataSet(str(entry["name"]), check_adjacency(entry["adjacency"]), kept, entry["fingerprint"], unit)
+
+
+# What is shown as fitting must fit, whatever a conversion rounds.
+_BELOW = 1 - 1e-8
+
+
+def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
+    """Why a charge does not fit, and what would."""
+    room, kept = state.room(dataset), dataset.filter
+    message = (
+        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
+        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
+        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. "
+    )
+    if not room > 0:
+        return message + "Nothing more fits."
+    share = at_least(float(room / cost) * _BELOW)
+    return (
+        f"{message}What would fit: ε = {_epsilon_left(kept, room)} at δ = {at_most(kept.delta)}, or {share} "
+        "of a path's Langevin time."
+    )
+
+
+def what_fits(kept: Filter, room: Fraction) -> str:
+    """What is left of a budget: as the ε of one more release, rounded down, and in its own currency."""
+    if not room > 0:
+        return "nothing"
+    return f"ε = {_epsilon_left(kept, room)} ({kept.describe(room, left=True)})"
+
+
+def _epsilon_left(kept: Filter, room: Fraction) -> str:
+    """Of a budget that is whole its own ε; else the ε of one more release, with what computing it rounds."""
+    whole = room == kept.limit
+    return at_least(kept.epsilon, 6) if whole else at_least(kept.epsilon_of(room) * _BELOW)
+
+
+def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
+    """Raise ``LedgerError`` unless a charge covers what its statement costs."""
+    for record, charged in ((reservation.statement, reservation.cost), *reservation.stages):
+        try:
+            statement = Statement.from_dict(record)
+            cost = state.dataset(reservation.dataset).filter.cost(statement)
+        except (KeyError, TypeError, ValueError, PrivateMCMCError) as error:
+            raise LedgerError(
+                f"{path}: a statement of charge {reservation.identity} is unreadable."
+            ) from error
+        found = verify(record)
+        if not found:
+            raise LedgerError(
+                f"{path}: a statement of charge {reservation.identity} is not verified: {found.reason}"
+            )
+        if not charged >= cost:
+            raise LedgerError(f"{path}: charge {reservation.identity} is less than its statement costs.")
+
+
+def recheck_budgets(path: Path, state: LedgerState) -> None:
+    """Raise ``LedgerError`` where what was charged, exceeds a budget."""
+    for dataset in state.datasets.values():
+        if state.room(dataset) < 0:
+            raise LedgerError(f"{path}: what was charged to {dataset.name!r} is more than its budget.")
