@@ -22,6 +22,7 @@ from private_mcmc.errors import (
     clean_errors,
 )
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
+from private_mcmc.inference.columns import checked
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
 from private_mcmc.inference.execute_plan import Look, PlannedRun
@@ -194,13 +195,13 @@ class PrivateMCMC(LastRun):
         refuse_key(args)
         keys = run_keys(rng_key, self._execution.generator)
         keys.provenance.check_releasable(self._execution.unsafe_seed)
-        checked, n = self._run.columns(args, columns, present)
+        given, n = checked(self._run.declared, args, columns, present, self._run.place)
         with no_value_checks(), blas_of_one_thread():
-            charged = self._charged(checked, n)
+            charged = self._charged(given, n)
             charged.check_new()
             if self._execution.progress_bar:
                 announce(self._opening(n))
-            steps = self._run.ready(checked, n, keys.provenance.generator)
+            steps = self._run.ready(given, n, keys.provenance.generator)
             with charged.begun(keys) as job:
                 self._charge = job.charge
                 steps(job, self._keep)
@@ -216,12 +217,12 @@ class PrivateMCMC(LastRun):
         self._begin()
         if self._books.checkpoint is None:
             raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
-        checked, n = self._run.columns(args, columns, present)
+        given, n = checked(self._run.declared, args, columns, present, self._run.place)
         with no_value_checks(), blas_of_one_thread():
-            job = self._charged(checked, n).resumed(self._books.checkpoint)
+            job = self._charged(given, n).resumed(self._books.checkpoint)
             job.provenance.check_releasable(self._execution.unsafe_seed)
             self._charge = job.charge
-            self._run.ready(checked, n, job.provenance.generator)(job, self._keep)
+            self._run.ready(given, n, job.provenance.generator)(job, self._keep)
 
     def _begin(self) -> None:
         """Forget the last run, whatever comes of this one; in the one thread that runs this driver."""

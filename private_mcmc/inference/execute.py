@@ -32,7 +32,6 @@ from private_mcmc.inference.columns import (
     Held,
     HostColumns,
     Place,
-    checked,
     held_rows,
 )
 from private_mcmc.inference.decision import Decision, Declaration, decide
@@ -231,12 +230,6 @@ class DeclaredRun:
             "the noise of Expectations is drawn at the release, and no key fixes it: a run that is killed "
             "there would draw it a second time, or lose what was paid for. Run without a checkpoint"
         )
-
-    def columns(
-        self, args: tuple[object, ...], named: Mapping[str, object], present: object
-    ) -> tuple[Columns | HostColumns, int]:
-        """The checked columns, on the host where they are streamed, and their public number of rows."""
-        return checked(self.declared, args, named, present, self.place)
 
     def decide(self, n: int | None = None) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""

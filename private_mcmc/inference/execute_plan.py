@@ -19,7 +19,6 @@ from private_mcmc.inference.columns import (
     Held,
     HostColumns,
     Place,
-    checked,
     held_rows,
 )
 from private_mcmc.inference.decision import Decision
@@ -121,16 +120,10 @@ class PlannedRun:
 
     @cached_property
     def place(self) -> Place:
-        """Rows over the devices that were given, or elsewhere."""
+        """Rows over the devices that were given, or elsewhere; files whole unless blocks are asked for."""
         given = self.execution
         over = layout("vectorized", given.devices)
         return Place(over, given.rows_on_device, given.engine, whole=True)
-
-    def columns(
-        self, args: tuple[object, ...], named: Mapping[str, object], present: object
-    ) -> tuple[Columns | HostColumns, int]:
-        """The checked columns, those of files read whole unless blocks of rows are asked for."""
-        return checked(self.declared, args, named, present, self.place)
 
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""

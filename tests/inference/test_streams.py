@@ -10,7 +10,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import ArrayColumn, HostColumn
-from private_mcmc.inference.columns import Held
+from private_mcmc.inference.columns import Held, checked
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from private_mcmc.kernels.partitions import Blocks
 from tests.examples_of_models import logistic
@@ -68,7 +68,7 @@ def test_mapped_columns_in_blocks_give_the_same_chain(data, wanted, tmp_path):
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     mcmc = pmc.PrivateMCMC(PrivateULA(logistic, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
                            release="last", num_steps=1, guarantee="run")  # fmt: skip
-    columns, _ = mcmc._run.columns((), mapped(data, tmp_path), None)
+    columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, mcmc._run.place)
     assert all(isinstance(column, HostColumn) for column in columns.values())
 
 
