@@ -93,14 +93,6 @@ def test_a_mistake_in_an_argument_is_said_in_words(mistake):
         make()
 
 
-@pytest.mark.long
-def test_num_samples_are_the_draws_after_warm_up():
-    mcmc = driver(num_steps=None, num_warmup=3, num_samples=5)
-    assert mcmc.decide(6).schedule.num_steps == 8
-    mcmc.run(Y)
-    assert mcmc.get_samples()["mu"].shape == (5,)
-
-
 def test_the_constructor_takes_no_more_arguments_than_a_reader_remembers():
     taken = inspect.signature(pmc.PrivateMCMC).parameters
     assert len(taken) <= 13  # NumPyro's progress_bar among them

@@ -17,7 +17,6 @@ import private_mcmc as pmc
 from private_mcmc.inference import checkpoint as checkpoint_module
 from private_mcmc.inference import execute
 from private_mcmc.inference.bookkeeping import RunKeysAndState
-from private_mcmc.inference.execute import _drawn
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
@@ -85,13 +84,6 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(data, monkeypatch, t
     np.testing.assert_array_equal(again.get_samples()["w"], whole.get_samples()["w"])
     assert "NOT PRIVATE" in str(again.statement)
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_settings_that_change_random_numbers_are_seen():
-    with jax.threefry_partitionable(True):
-        one = _drawn()
-    with jax.threefry_partitionable(False):
-        assert _drawn() != one
 
 
 @pytest.mark.parametrize(

@@ -44,18 +44,6 @@ def driver(ledger=None, kernel=None, **changes):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("release", ["last", (1, 2), pmc.Expectations("mu", epsilon=1.0), "path"])
-def test_no_statement_rests_on_a_box_that_the_noise_of_one_step_leaves(release):
-    """Of steps that a row moves by 1e-16 two chains were further apart than was charged for, by rounding."""
-    mcmc = driver(kernel=PrivateULA(normal_mean, 0.02, 1.0, temper=1e-14), release=release)
-    if release == "path":
-        assert mcmc.decide(6).statement.epsilon(1e-6) < 1e-9
-        return
-    with pytest.raises(pmc.DeclarationError, match="float64 rounds"):
-        mcmc.decide(6)
-    assert driver(kernel=PrivateULA(normal_mean, 0.02, 1.0, temper=1e-3), release=release).decide(6)
-
-
 def shows_nothing(mcmc):
     for look in ("released", "statement"):
         with pytest.raises(pmc.ReleaseError):
@@ -146,18 +134,6 @@ def test_batches_that_cannot_be_streamed_cost_nothing(ledger):
     with pytest.raises(pmc.NotYetSupported, match="share"):
         mcmc.run(y=Y)
     assert ledger.history("rows") == ()
-
-
-@pytest.mark.long
-def test_a_result_is_kept_when_the_books_cannot_be_closed(ledger, monkeypatch):
-    def locked(*_, **__):
-        raise pmc.LedgerError("locked")
-
-    mcmc = driver(ledger)
-    with monkeypatch.context() as patched, pytest.warns(UserWarning, match="stays open, and spent"):
-        patched.setattr(pmc.Ledger, "settle", locked)
-        mcmc.run(y=Y)
-    assert mcmc.get_samples()["mu"].shape == (2,)
 
 
 @pytest.mark.slow

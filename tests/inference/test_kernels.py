@@ -57,34 +57,9 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
     assert mcmc.statement.verify()
 
 
-@pytest.mark.parametrize(
-    ("options", "adjacency", "word"),
-    [
-        (dict(scheme="fixed", batch_size=8), "add_remove", "fixed"),
-    ],
-)
-def test_batches_without_a_statement_are_refused_by_name(options, adjacency, word, data):
-    with pytest.raises(DeclarationError, match=word):
-        driver(sgld(**options), adjacency).run(**data)
-
-
 def test_kernels_without_a_statement_are_refused_by_name():
     with pytest.raises(DeclarationError, match="NUTS"):
         driver(NUTS(logistic))
-
-
-@pytest.mark.long
-def test_a_second_run_reuses_the_compiled_chain(data, monkeypatch):
-    """No step of the model is traced again, and the draws are new."""
-    mcmc = driver(pmc.PrivateULA(logistic, 0.01, 0.5))
-    mcmc.run(**data)
-    first = mcmc.get_samples()["w"]
-    runner = mcmc.decide().runner
-    traced = runner.advance._cache_size()
-    mcmc.run(**{name: column[::-1] for name, column in data.items()})
-    assert mcmc.decide().runner is runner
-    assert runner.advance._cache_size() == traced == 1
-    assert not np.array_equal(first, mcmc.get_samples()["w"])
 
 
 @pytest.mark.long

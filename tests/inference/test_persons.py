@@ -410,29 +410,6 @@ def test_a_run_is_compiled_once_whatever_the_rows(adjacency, kernel):
     assert mcmc.decide(20).runner.advance._cache_size() == 1
 
 
-@pytest.mark.long
-def test_a_file_in_another_order_gives_the_same_run():
-    """Same key, same persons: slots, kept rows and their order do not depend on the file."""
-    mcmc = driver(execution=pmc.Execution(unsafe_seed=True))
-    rows, drawn = people(), []
-    for order in (np.arange(40), np.arange(40)[::-1]):
-        mcmc.run(rng_key=seeded(0), **{name: column[order] for name, column in rows.items()})
-        drawn.append(mcmc.get_samples())
-    assert all(np.array_equal(drawn[0][name], drawn[1][name]) for name in drawn[0])
-
-
-@pytest.mark.slow
-def test_a_saved_run_of_persons_goes_on_and_is_charged_once(tmp_path):
-    ledger = pmc.Ledger.create(tmp_path / "books.db")
-    ledger.declare("visits", pmc.Target(100.0, 1e-6), unit="who")
-    books = pmc.Bookkeeping(ledger, "visits", checkpoint=pmc.Checkpoint(tmp_path / "run.ckpt"))
-    mcmc = driver(bookkeeping=books, target=pmc.Target(5.0, 1e-6))
-    mcmc.run(**people())
-    assert [charge.outcome for charge in ledger.history("visits")] == ["released"]
-    with pytest.raises(pmc.ReleaseError):
-        mcmc.resume(**people())
-
-
 # What is refused, by name.
 
 

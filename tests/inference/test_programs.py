@@ -101,25 +101,6 @@ def _model(y):
         numpyro.sample("y", dist.Bernoulli(logits=p), obs=y)
 
 
-MANY = """
-import warnings
-import private_mcmc as pmc
-from private_mcmc.programs import mappings
-from tests.inference.test_programs import SCHEMA, table
-warnings.simplefilter("ignore")
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) / 256
-seen = []
-for seed in range(50):
-    pmc.fit(table(seed), SCHEMA, "died ~ age", epsilon=3.0, progress_bar=False)
-    seen.append((mappings()[0], resident()))
-# Flat from the third on, up to a few programs for paths of other lengths.
-assert seen[-1][0] < seen[2][0] + 400, seen
-assert seen[-1][1] < seen[2][1] + 60, seen
-"""
-
-
 def test_commands_keep_programs_in_a_folder_that_is_their_users_alone(tmp_path, monkeypatch):
     """They hold no rows: see above, a fit of other rows needs no other program."""
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):

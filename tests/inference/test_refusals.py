@@ -7,10 +7,7 @@ import private_mcmc as pmc
 from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import (
-    centred_inside,
-    fixed_plate,
     logistic,
-    outside_plate,
 )
 
 N = 40
@@ -56,48 +53,9 @@ def test_a_posterior_that_is_not_certified_is_refused_by_default(data):
     assert refused.value.report.verdict == "not private"
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (centred_inside, "y"),
-        (outside_plate, "total"),
-        (fixed_plate, "rows"),
-    ],
-)
-def test_models_whose_rows_have_no_term_of_their_own_are_refused_by_site(data, model, words):
-    with pytest.raises(pmc.UnsupportedModel, match=words):
-        driver(model).run(**data)
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        (lambda d: {"X": d["X"]}, pmc.DataSchemaError, "missing.*y"),
-        (lambda d: d | {"z": d["y"]}, pmc.DataSchemaError, "z"),
-        (lambda d: d | {"X": d["X"][:, :1]}, pmc.DataSchemaError, "X"),
-        (lambda d: d | {"y": d["y"][:-1]}, pmc.DataSchemaError, "rows"),
-        (lambda d: d | {"y": np.array(["a"] * N)}, pmc.DataSchemaError, "numeric"),
-        (lambda d: {k: v[:0] for k, v in d.items()}, pmc.DataSchemaError, "at least one row"),
-    ],
-)
-def test_wrong_schemas_are_refused_by_name(data, change, error, words):
-    with pytest.raises(error, match=words):
-        driver().run(**change(data))
-
-
-def test_a_wrong_public_number_of_rows_is_refused(data):
-    with pytest.raises(pmc.DataSchemaError, match="n=41"):
-        driver(n=41).run(**data)
-
-
 def test_a_seed_is_refused_unless_declared_unsafe(data):
     with pytest.raises(pmc.ReleaseError, match="not private"):
         driver().run(rng_key=1, **data)
-
-
-def test_hiding_the_number_of_rows_needs_a_public_bound(data):
-    with pytest.raises(pmc.DeclarationError, match="public"):
-        driver(target=pmc.Target(3.0, 1e-6, adjacency="add_remove")).run(**data)
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,6 @@ def mapped(data, folder):
     return found
 
 
-@pytest.mark.long
-def test_mapped_columns_in_blocks_give_the_same_chain(data, wanted, tmp_path):
-    # 53 rows in blocks of 10: the last one is filled up.
-    found = draws(mapped(data, tmp_path), execution=replace(SEEDED, rows_on_device=10))
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-
-
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     mcmc = pmc.PrivateMCMC(PrivateULA(logistic, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
                            release="last", num_steps=1, guarantee="run")  # fmt: skip

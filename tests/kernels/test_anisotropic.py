@@ -8,7 +8,6 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from private_mcmc import accounting
 from private_mcmc.domains import Ball, Box, Rows
-from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import AnisotropicLangevin, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.model import read
 from tests.examples_of_models import linear
@@ -77,10 +76,3 @@ def test_noise_equal_to_the_preconditioner_is_plain_langevin():
     assert accounting.langevin_statement(same, proved).gdp == pytest.approx(
         accounting.langevin_statement(plain, proved).gdp, rel=1e-6
     )
-
-
-def test_noise_that_is_no_covariance_is_refused():
-    reading = read(linear, Rows(X=Ball(1.0, dim=2), y=Box(-5.0, 5.0)), n=30)
-    for noise in ((1.0, -1.0), (1.0,), ((1.0, 2.0), (2.0, 1.0)), ((1.0, 0.1), (0.2, 1.0))):
-        with pytest.raises(DeclarationError, match="noise"):
-            langevin_program(reading, schedule_of(AnisotropicLangevin(linear, 0.1, 1.0, noise=noise), 30))

@@ -114,18 +114,3 @@ def test_seeds_keep_all_their_bits():
     with jax.enable_x64(True):
         low, high = jax.random.key(5, impl=CHACHA20), jax.random.key(5 + 2**32, impl=CHACHA20)
         assert not np.array_equal(jax.random.key_data(low), jax.random.key_data(high))
-
-
-@pytest.mark.long
-def test_numpyro_runs_on_it():
-    from numpyro.distributions import Gamma, Normal
-    from numpyro.handlers import seed, trace
-    from numpyro.primitives import sample
-
-    def model():
-        sample("a", Normal(0.0, 1.0).expand([3]).to_event(1))
-        sample("b", Gamma(2.0, 1.0))
-
-    sites = trace(seed(model, key_of(4))).get_trace()
-    assert np.isfinite(sites["a"]["value"]).all()
-    assert sites["b"]["value"] > 0

@@ -9,7 +9,6 @@ import pytest
 from numpyro.infer import MCMC
 
 import private_mcmc as pmc
-from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.kernels import AnisotropicLangevin, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.model import read
@@ -36,30 +35,6 @@ def test_a_function_of_the_step_number_is_the_tuple_of_its_values():
     assert schedule_of(function).step_sizes == sizes
     with pytest.raises(pmc.DeclarationError, match="tuple"):
         MCMC(function, num_warmup=0, num_samples=2, progress_bar=False).run(jax.random.key(0), y=np.zeros(N))
-
-
-def test_the_path_pays_for_every_step_its_own_size():
-    """m² = chains · Σ γ_k Δ²/2."""
-    schedule = schedule_of(PrivateULA(normal_mean, decreasing, 0.7, temper=0.5), 3, "path")
-    statement = accounting.langevin_statement(schedule)
-    square = 3 * sum(schedule.step_sizes) * (2 * 0.5 * 0.7) ** 2 / 2
-    assert statement.gdp == pytest.approx(np.sqrt(square), rel=1e-6)
-    assert statement.verify()
-
-
-def test_the_last_state_of_a_quadratic_has_its_exact_price():
-    """Curvature λ in every direction: X_T is Gaussian, and |difference of means|/sd is its exact GDP."""
-    schedule = schedule_of(PrivateULA(normal_mean, decreasing, 0.7))
-    curvature = 10.0
-    proved = accounting.Curvature(strong_convexity=curvature, smoothness=curvature)
-    apart = variance = 0.0
-    for size in schedule.step_sizes:
-        rho = 1 - size * curvature
-        apart, variance = rho * apart + size * 2 * 0.7, rho * rho * variance + 2 * size
-    statement = accounting.langevin_statement(schedule, proved)
-    assert statement.gdp == pytest.approx(apart / np.sqrt(variance), rel=1e-6)
-    assert statement.gdp >= apart / np.sqrt(variance)
-    assert statement.verify()
 
 
 @pytest.mark.long

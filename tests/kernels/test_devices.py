@@ -36,11 +36,6 @@ def on_eight_devices(*arguments):
 
 
 @pytest.mark.long
-def test_eight_devices_sum_over_all_rows_as_one_does():
-    assert "same chains" in on_eight_devices("all rows")
-
-
-@pytest.mark.long
 def test_eight_devices_run_the_chain_of_one_with_one_all_reduce_a_step():
     assert "same chains" in on_eight_devices()
 
@@ -89,11 +84,3 @@ def test_the_calls_of_a_run_make_every_step_once_and_keep_what_is_released(relea
     done = data.draw(st.sampled_from([call.last for call in calls]))
     rest = [call for call in calls if call.last > done]
     assert [call.first for call in segments(schedule, done)] == [call.first for call in rest]
-
-
-def test_a_million_steps_for_one_state_hold_one_state():
-    schedule = PrivateULA(logistic, 0.1, 1.0).schedule(
-        adjacency="replace_one", num_rows=10, dim=2, num_steps=10**6, num_chains=1, release="last"
-    )
-    assert buffer_size(schedule) == 1
-    assert sum(int(call.gaps.sum()) for call in segments(schedule)) == 10**6

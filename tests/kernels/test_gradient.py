@@ -201,16 +201,6 @@ def test_many_columns_in_parts(n, parts):
     np.testing.assert_allclose(found, scale @ each, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("sums", "parts"), [(100, 1), (1_000_000, 16)])
-def test_parts_are_compiled_for_long_runs_only(sums, parts):
-    model, rows = CASES["affine"]
-    with jax.enable_x64(True):
-        reading, columns = read(model, rows, n=12_001), rows.synthetic(1, 12_001)
-        gradient = clipped_gradient(reading, whitening(None, P), 1.0, states=1, sums=sums)
-        assert len(gradient.prepare(columns, jnp.ones(12_001, bool)).parts) == parts
-
-
 @pytest.mark.slow
 def test_columns_that_no_slope_reads_are_not_kept():
     model, rows = CASES["affine"]

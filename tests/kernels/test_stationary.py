@@ -98,27 +98,6 @@ def test_a_preconditioner_changes_the_path_but_not_the_limit(rng):
 
 
 @pytest.mark.long
-def test_the_step_size_bias_is_of_first_order():
-    """The excess variance of ULA halves with the step: ratio 2 up to sampling error."""
-    y = np.zeros(9)
-
-    def excess(step, seed):
-        states = final_states(
-            normal_mean,
-            Rows(y=Box(-5.0, 5.0)),
-            {"y": y},
-            num_steps=int(6 / step),
-            num_chains=100_000,
-            step_size=step,
-            clip=1e3,
-            seed=seed,
-        )
-        return 10 * states.var() - 1
-
-    assert excess(0.08, 0) / excess(0.04, 1) == pytest.approx(0.4 / 0.6 / (0.2 / 0.8), rel=0.15)
-
-
-@pytest.mark.long
 def test_clipped_logistic_matches_nuts_on_the_huberised_density(rng):
     """Clipping |ψ'|‖x‖ at C samples the posterior with each loss linear beyond |ψ'| = C/‖x‖."""
     n, clip = 60, 0.3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.domains import Box, Rows
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateSGLD, Streams, chain_runner, langevin_program
 from private_mcmc.model import read
 from tests.examples_of_models import normal_mean
 
@@ -56,10 +56,3 @@ def test_the_variance_of_sgld_is_that_of_its_batches_on_a_gaussian(scheme):
     # The batches' share is not Gaussian: its kurtosis is allowed for.
     assert abs(states.var() / variance - 1) < 6 * np.sqrt(3 / CHAINS)
     assert abs(states.mean()) < 5 * np.sqrt(variance / CHAINS)
-
-
-@pytest.mark.long
-def test_without_batches_only_the_chains_own_noise_is_left():
-    states = last_states(PrivateULA(normal_mean, STEP, 1e3))
-    plain = 2 * STEP / (1 - (1 - STEP * (1 + N)) ** 2)
-    assert abs(states.var() / plain - 1) < 5 * np.sqrt(2 / CHAINS)
