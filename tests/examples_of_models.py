@@ -33,21 +33,6 @@ def linear(X, y=None):
         numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
 
 
-def centred_inside(X, y=None):
-    """Rows are coupled: each covariate has the mean of all rows subtracted."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=(X - X.mean(0)) @ w), obs=y)
-
-
-def outside_plate(X, y=None):
-    """One observation of all rows together, beside the plate."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    numpyro.sample("total", dist.Normal(w.sum(), 1.0), obs=X.sum())
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 def fixed_plate(X, y=None):
     """The plate's size is written in the model."""
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))

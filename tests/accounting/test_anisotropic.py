@@ -14,7 +14,6 @@ from scipy.special import ndtr
 
 from benchmarks.papers import anisotropic
 from benchmarks.papers.bounds import bkpp
-from private_mcmc.errors import DeclarationError
 
 
 def problem(seed, dim=3):
@@ -72,34 +71,12 @@ def test_entropy_bound_is_above_the_exact_divergence_and_equals_its_integral(see
     assert bound == pytest.approx(quad_vec(integrand, 0, time)[0], rel=1e-7)
 
 
-def test_entropy_bound_is_girsanovs_for_a_constant_difference():
-    drift, _, noise, start = problem(1)
-    gap = np.array([0.3, -0.2, 0.1])
-    other = anisotropic.LinearDrift(drift.matrix, drift.vector + gap)
-    exact = 0.5 * 2.5 * gap @ np.linalg.solve(noise, gap)
-    assert anisotropic.entropy_bound(drift, other, noise, start, 2.5) == pytest.approx(exact, rel=1e-12)
-
-
-def test_kl_vanishes_for_equal_laws_and_matches_one_dimension():
-    law = anisotropic.NormalLaw(np.array([1.0]), np.array([[2.0]]))
-    assert anisotropic.kl(law, law) == 0
-    other = anisotropic.NormalLaw(np.array([0.0]), np.array([[3.0]]))
-    exact = 0.5 * (math.log(3 / 2) + 2 / 3 - 1 + 1 / 3)
-    assert anisotropic.kl(law, other) == pytest.approx(exact, rel=1e-12)
-
-
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0, 30))
 def test_advantage_bound_is_above_the_exact_one_of_two_normals(shift):
     exact = 2 * ndtr(shift / 2) - 1
     assert anisotropic.advantage(shift * shift / 2) >= exact * (1 - 1e-12)
-
-
-def test_advantage_refuses_what_is_not_a_divergence():
-    for bad in (-1.0, math.nan):
-        with pytest.raises(DeclarationError):
-            anisotropic.advantage(bad)
 
 
 def test_error_has_the_mean_that_the_paper_leaves_out():
@@ -119,18 +96,6 @@ def test_optimal_diagonal_beats_every_other_diagonal_of_the_same_trace(bounds, t
     price = anisotropic.path_square([1.0], best, bounds)
     other = np.random.default_rng(seed).dirichlet(np.ones(len(bounds))) * trace + 1e-12
     assert anisotropic.path_square([1.0], other, bounds) >= price * (1 - 1e-9)
-
-
-def test_under_a_norm_bound_alone_the_optimal_diagonal_is_not_optimal():
-    # worst case over ‖s‖ ≤ 1 of Σ s_i²/Σ_ii is 1/min Σ_ii: isotropic noise is best
-    skewed = anisotropic.optimal_diagonal([1.0, 0.1], 2.0)
-    assert 1 / skewed.min() > 1 / 1.0
-
-
-@pytest.mark.parametrize("bad", [[1.0, 0.0], [1.0, -2.0], [math.nan], [], [math.inf, 1.0]])
-def test_optimal_diagonal_needs_positive_data_free_bounds(bad):
-    with pytest.raises(DeclarationError):
-        anisotropic.optimal_diagonal(bad, 1.0)
 
 
 def test_printed_propositions_are_not_bounds():

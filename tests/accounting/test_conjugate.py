@@ -5,53 +5,16 @@ from __future__ import annotations
 import json
 import math
 from itertools import pairwise, product
-from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import betaln
 
 from private_mcmc.accounting import Statement, conjugate
 from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.errors import DeclarationError
-
-CASES = json.loads((Path(__file__).parents[1] / "cases" / "beta_bernoulli.json").read_text())["cases"]
-
-
-def beta_renyi(a: float, b: float, a2: float, b2: float, order: float) -> float:
-    """Rényi divergence of order ``α > 1`` of ``Beta(a,b)`` from ``Beta(a2,b2)``; ``inf`` where it diverges.
-
-    ``[ln B(αa+(1−α)a2, αb+(1−α)b2) − α ln B(a,b) + (α−1) ln B(a2,b2)]/(α−1)``, finite only while both
-    arguments are positive.
-    """
-    mixed_a, mixed_b = order * a + (1 - order) * a2, order * b + (1 - order) * b2
-    if not (mixed_a > 0 and mixed_b > 0):
-        return math.inf
-    log_ratio = betaln(mixed_a, mixed_b) - order * betaln(a, b) + (order - 1) * betaln(a2, b2)
-    return float(log_ratio / (order - 1))
-
-
-def beta_bernoulli_renyi(a: float, b: float, *, n: int, order: float) -> tuple[float, int, int]:
-    """The largest Rényi divergence over all data sets of ``n`` Bernoulli rows and neighbours.
-
-    Returns the divergence, the number of successes of the first data set, and the direction of the change.
-    """
-    cases = [
-        (beta_renyi(a + k, b + n - k, a + k + way, b + n - k - way, order), k, way)
-        for k in range(n + 1)
-        for way in (1, -1)
-        if 0 <= k + way <= n
-    ]
-    return max(cases, key=lambda case: case[0])
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_renyi_divergence_of_beta_bernoulli_is_the_printed_one(case) -> None:
-    found, _, _ = beta_bernoulli_renyi(case["alpha0"], case["beta0"], n=case["n"], order=case["order"])
-    assert found == (math.inf if case["rdp"] is None else pytest.approx(case["rdp"], rel=1e-9))
 
 
 def hockey_stick(log_p, log_q, low: float, high: float, epsilon: float) -> float:

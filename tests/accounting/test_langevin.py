@@ -18,7 +18,7 @@ from benchmarks.papers.mean_loss import MeanForm, to_mean, to_sum
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, rounding_box
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average, Batch, Schedule
+from private_mcmc.schedule import Average, Schedule
 
 CASES = Path(__file__).parent.parent / "cases"
 TRAPS = json.loads((CASES / "traps.json").read_text())
@@ -251,27 +251,6 @@ def test_one_row_more_or_less_costs_half_of_a_replacement(adjacency):
     )
 
 
-def test_anisotropic_noise_has_the_path_bound_only():
-    """``m² = Tγ(Δ²/2) sup ‖S^{-1/2}…‖²``: the least noisy direction decides, contraction is not used."""
-    curvature = acc.Curvature(1.0, 50.0)
-    statement = acc.langevin_statement(schedule(dim=2, noise=(1.0, 9.0)), curvature)
-    path = acc.langevin_statement(schedule(release="path"))
-    assert statement.gdp == pytest.approx(path.gdp, rel=1e-9)
-    proportional = acc.langevin_statement(schedule(dim=2, noise=(4.0, 4.0)), curvature)
-    assert proportional.gdp == pytest.approx(acc.langevin_statement(schedule(), curvature).gdp / 2, rel=1e-9)
-
-
-def test_noise_is_measured_in_the_metric_of_the_preconditioner():
-    curvature = acc.Curvature(1.0, 50.0)
-    scale = ((2.0, 0.6), (0.6, 1.0))
-    same = acc.langevin_statement(schedule(dim=2, preconditioner=scale, noise=scale), curvature)
-    assert same.gdp == pytest.approx(acc.langevin_statement(schedule(), curvature).gdp, rel=1e-9)
-    identity = acc.langevin_statement(schedule(dim=2, preconditioner=scale, noise=(1.0, 1.0), release="path"))
-    largest = np.linalg.eigvalsh(np.array(scale))[-1]
-    plain = acc.langevin_statement(schedule(release="path"))
-    assert identity.gdp == pytest.approx(plain.gdp * math.sqrt(largest), rel=1e-9)
-
-
 def test_varying_steps_agree_with_exact_chains():
     sizes = tuple(0.02 / (1 + k / 10) for k in range(40))
     mean, spread, push, mu = 0.0, 0.0, 2.0, 1.5
@@ -382,8 +361,3 @@ def test_million_steps_take_the_closed_form():
     statement = acc.langevin_statement(schedule(num_steps=10**6), acc.Curvature(1.0, 50.0))
     limit = 2.0 * math.sqrt(0.005 * (2 - 0.01) / 0.01)
     assert statement.gdp == pytest.approx(limit, rel=1e-8)
-
-
-def test_a_bad_batch_is_refused_before_anything_is_computed():
-    with pytest.raises(DeclarationError):
-        acc.langevin_statement(schedule(batch=Batch(scheme="fixed", size=5)))

@@ -8,10 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting import NeighboringRelation, dp_event
-from dp_accounting.pld import PLDAccountant
-from dp_accounting.rdp import RdpAccountant
-from scipy.integrate import quad
 from scipy.stats import norm
 
 from private_mcmc import accounting as acc
@@ -19,7 +15,7 @@ from private_mcmc.accounting.curves.curve import Gaussian, Laplace
 from private_mcmc.accounting.curves.pld import Sampled
 from private_mcmc.accounting.curves.product import combine
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.schedule import Schedule
 
 TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())
 
@@ -88,55 +84,6 @@ def test_two_releases_of_one_chain_exceed_their_composition():
     second = acc.laplace(0.5, adjacency="replace_one", sensitivity=1.0, scale=scale).of("chain 1")
     with pytest.raises(DeclarationError, match="one chain"):
         acc.compose(first, second)
-
-
-@pytest.mark.long
-def test_library_relation_arguments_would_double_or_refuse():
-    """dp_accounting's own replace-one relation disagrees with itself: it is never asked."""
-    event = dp_event.GaussianDpEvent(noise_multiplier=1.0)
-    replaced = PLDAccountant(NeighboringRelation.REPLACE_ONE).compose(event).get_epsilon(1e-6)
-    plain = PLDAccountant().compose(event).get_epsilon(1e-6)
-    assert replaced == pytest.approx(acc.gdp.epsilon(2.0, 1e-6), rel=1e-3)
-    assert plain == pytest.approx(acc.gdp.epsilon(1.0, 1e-6), rel=1e-3)
-    orders = (2.0, 8.0, 16.0)
-    twice = RdpAccountant(orders, NeighboringRelation.REPLACE_ONE).compose(event).get_epsilon(1e-6)
-    once = RdpAccountant(orders, NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event).get_epsilon(1e-6)
-    assert twice == once
-    laplace = dp_event.LaplaceDpEvent(noise_multiplier=1.0)
-    assert not PLDAccountant(NeighboringRelation.REPLACE_ONE).supports(laplace)
-    batches = dp_event.SampledWithoutReplacementDpEvent(100, 10, event)
-    assert not PLDAccountant(NeighboringRelation.REPLACE_ONE).supports(batches)
-    # Here: Gaussian steps with sensitivity 2C are stated once, whatever the relation is called.
-    step = acc.langevin_statement(schedule(step_size=0.5, num_steps=1, clip=1.0))
-    assert step.epsilon(1e-6) == pytest.approx(acc.gdp.epsilon(1.0, 1e-6), rel=1e-7)
-
-
-def test_poisson_pair_is_no_bound_without_replacement():
-    case = TRAPS["without_replacement_one_step"]
-    right = Sampled("fixed", case["q"], 1.0, 1).delta(case["epsilon"])
-    wrong = quad(
-        lambda x: max(
-            0.0,
-            (1 - case["q"]) * norm.pdf(x)
-            + case["q"] * norm.pdf(x - 1)
-            - math.exp(case["epsilon"]) * norm.pdf(x),
-        ),
-        2,
-        12,
-        limit=400,
-        points=[5.8],
-    )[0]
-    assert wrong < 1e-7 < right
-
-
-def test_advantage_of_a_path_is_at_most_the_gaussian_value():
-    statement = acc.langevin_statement(schedule(release="path", num_steps=3))
-    assert statement.advantage == pytest.approx(2 * norm.cdf(statement.gdp / 2) - 1, rel=1e-12)
-
-
-def test_an_average_is_not_a_release_of_states():
-    with pytest.raises(DeclarationError):
-        acc.langevin_statement(schedule(release=Average(1)), acc.Curvature(1.0, 2.0))
 
 
 @pytest.mark.slow

@@ -12,8 +12,6 @@ from private_mcmc.schedule import Schedule
 from tests.accounting.every_statement import statements
 
 ALL = statements()
-# Free text, and constants that a bound does not depend on in that statement.
-INERT = {"what", "kind", "used", "scheme", "release", "adjacency", "dim", "convex"}
 
 
 def leaves(node, path=()):
@@ -37,13 +35,6 @@ def changed(record, path, factor):
     return other, node[path[-1]] != value
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_every_statement_verifies_from_its_json(name):
-    found = acc.verify(json.loads(json.dumps(ALL[name].to_dict())))
-    assert found.ok, found.reason
-    assert ALL[name].verify()
-
-
 @pytest.mark.some(5)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("factor", [0.5, 1 - 1e-6, 1 + 1e-6, 2.0])
@@ -52,36 +43,6 @@ def test_a_tampered_curve_fails(name, factor):
     for path in leaves(record["curves"]):
         other, differs = changed(record, ("curves", *path), factor)
         assert not differs or not acc.verify(other)
-
-
-CONSTANTS = {
-    "path": ("step_size", "num_steps", "num_chains", "clip", "temper", "sensitivity", "noise_ratio"),
-    "last": ("step_size", "num_steps", "clip", "sensitivity", "strong_convexity"),
-    "states": ("num_chains", "clip", "strong_convexity"),
-    "last, long": ("clip", "strong_convexity", "noise_ratio"),
-    "poisson path": ("clip", "num_steps", "num_chains", "temper"),
-    "poisson last": ("clip", "num_steps", "strong_convexity"),
-    "fixed path": ("clip", "num_rows"),
-    "laplace": ("epsilon",),
-    "gaussian": ("sensitivity", "scale"),
-    "posterior, concave": ("sensitivity", "strong_convexity"),
-    "posterior, gradient": ("gradient_bound", "prior_strong_convexity"),
-}
-
-
-@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in CONSTANTS.items() for key in keys])
-def test_a_tampered_constant_fails(name, key):
-    record = json.loads(json.dumps(ALL[name].to_dict()))
-    for factor in (0.5, 2.0):
-        other, differs = changed(record, ("argument", "constants", key), factor)
-        assert not differs or not acc.verify(other)
-    assert differs
-
-
-def test_a_scale_too_small_for_the_claimed_epsilon_fails():
-    record = ALL["laplace"].to_dict()
-    record["argument"]["constants"]["sensitivity"] *= 2
-    assert not acc.verify(record)
 
 
 @pytest.mark.parametrize(
@@ -102,23 +63,6 @@ def test_constants_that_contradict_each_other_fail():
         assert not acc.verify(other)
 
 
-def test_other_adjacency_or_rule_fails():
-    record = json.loads(json.dumps(ALL["path"].to_dict()))
-    assert not acc.verify(record | {"adjacency": "add_remove"})
-    record["argument"]["rule"] = "trust me"
-    assert "trust me" in acc.verify(record).reason
-
-
-def test_missing_constants_fail_without_an_exception():
-    record = json.loads(json.dumps(ALL["last"].to_dict()))
-    for key in list(record["argument"]["constants"]):
-        other = copy.deepcopy(record)
-        del other["argument"]["constants"][key]
-        assert isinstance(acc.verify(other).ok, bool)
-    del record["argument"]["constants"]["clip"]
-    assert not acc.verify(record)
-
-
 def test_a_tampered_part_fails_the_whole():
     record = json.loads(json.dumps(ALL["nested composition"].to_dict()))
     record["parts"][0]["parts"][1]["curves"][0]["level"] *= 0.9
@@ -132,11 +76,6 @@ def test_a_part_of_another_adjacency_fails():
     assert not acc.verify(record)
 
 
-def test_refused_schemes_do_not_verify_either():
-    record = json.loads(json.dumps(ALL["fixed path"].to_dict()))
-    assert not acc.verify(record | {"adjacency": "add_remove"})
-
-
 @pytest.mark.parametrize("name", ["num_chains", "num_steps", "clip", "step_size"])
 def test_a_run_of_nothing_proves_nothing(name):
     schedule = Schedule(
@@ -146,11 +85,3 @@ def test_a_run_of_nothing_proves_nothing(name):
     record["argument"]["constants"][name] = 0
     record["curves"] = [{"kind": "gaussian", "m": 0.0}]
     assert not acc.Statement.from_dict(record).verify()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_record_that_lost_its_assumptions_is_not_verified(name):
-    record = json.loads(json.dumps(ALL[name].to_dict()))
-    for kept in ([], [""], [" "]):
-        record["argument"]["assumptions"] = kept
-        assert not acc.verify(record)

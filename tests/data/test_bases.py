@@ -19,7 +19,6 @@ N = 400
 PEOPLE = people(N)
 AGE, DOSE = PEOPLE["age"], PEOPLE["dose"]
 MALE, FEMALE = PEOPLE["sex"] == 0, PEOPLE["sex"] == 1
-BOTH = (("m", MALE), ("f", FEMALE))
 REGION = {level: PEOPLE["region"] == place for place, level in enumerate("nse")}
 
 

@@ -94,42 +94,6 @@ def draws_of(shown, count=3):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("formula", "kind"), FORMULAS)
-def test_coefficients_in_the_users_units_times_formulaics_columns_are_the_models_predictor(formula, kind):
-    formulaic, pandas = pytest.importorskip("formulaic"), pytest.importorskip("pandas")
-    shown, columns = made(formula, kind), people()
-    table = pandas.DataFrame(columns)
-    for name in ("sex", "region"):
-        levels = [level.value for level in SCHEMA[name].levels]
-        table[name] = pandas.Categorical.from_codes(columns[name], levels)
-    matrix = formulaic.model_matrix(formula.split("~")[1], table)
-    draws = draws_of(shown)
-    flat = {}
-    for name, values in shown.to_user(draws).items():
-        effect = next((each for each in shown.effects if each.name == name), None)
-        labels = [name] if effect is None else effect.coordinates()
-        flat |= dict(zip(labels, values.reshape(len(values), -1).T, strict=True))
-    expected = sum(
-        np.outer(flat[_ours(column)], np.asarray(matrix[column], float)) for column in matrix.columns
-    )
-    assert len(flat) == len(matrix.columns)
-    model = compile_model(model_source(shown))
-    for k in range(3):
-        stated = predictor(model, columns, {name: values[k] for name, values in draws.items()})
-        np.testing.assert_allclose(stated * np.ones(40), expected[k], rtol=1e-9, atol=1e-9)
-
-
-def _ours(column):
-    """Formulaic's name of a column as ours: ``sex[T.f]:age`` is ``sex:age[f]``."""
-    names, levels = [], []
-    for factor in column.split(":"):
-        name, _, level = factor.partition("[")
-        names.append(name)
-        levels += [level.rstrip("]").removeprefix("T.")] if level else []
-    return ":".join(names) + (f"[{', '.join(levels)}]" if levels else "")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("formula", [formula for formula, kind in FORMULAS if kind == "bernoulli"])
 def test_the_declared_norm_is_the_one_that_preflight_proves(formula):
     shown = made(formula, "bernoulli")
@@ -259,6 +223,10 @@ def test_names_of_any_kind_are_written_as_they_are():
         ("died ~ log(sex)", "'sex'"),
         ("died ~ age + age ** 2", r"I\(age \*\* 2\)"),
         ("died ~ os.log(age)", "functions are"),
+        ("died ~ age +", "a term is missing"),
+        ("died ~ C(sex, Treatment)", "levels are compared with the first"),
+        ("died ~ (1 | sex / region)", "groups in groups"),
+        ("died ~ 'age'", "backticks"),
     ],
 )
 def test_what_is_not_declared_or_would_be_learnt_from_rows_is_refused(formula, message):

@@ -164,18 +164,6 @@ def test_an_identifier_that_is_none_of_the_declared_pattern_is_missing():
         persons(pattern="[")
 
 
-def test_numbers_outside_the_declared_range_are_refused_unless_a_fate_is_declared():
-    def ages(**own):
-        return Schema.from_dict({"fields": [{**FIELDS[0], "private_mcmc": own} if own else FIELDS[0]]})
-
-    table = {"age": [-9, 50, 130]}
-    with pytest.raises(pmc.DataSchemaError, match="outside: missing, or nearest"):
-        read_table(table, ages(), ["age"])
-    assert read_table(table, ages(outside="nearest"), ["age"])["age"].tolist() == [0, 50, 120]
-    found = read_table(table, ages(outside="missing", missing="indicator"), ["age"])
-    assert found["age"].tolist() == [60, 50, 60] and found["age_missing"].tolist() == [1, 0, 1]
-
-
 def test_an_identifier_in_name_is_no_person_until_a_person_says_so(tmp_path):
     table = pandas.DataFrame({"school": [1, 1, 2], "size": [3.0, 4.0, 5.0]})
     table.to_stata(tmp_path / "s.dta", write_index=False, variable_labels={"school": "School id"})

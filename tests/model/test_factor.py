@@ -170,24 +170,6 @@ def test_hazards_by_steps_are_planned_and_run_near_coxs_own_estimate():
     assert plan.prediction.rms < 3 and abs(off) < 3 * max(plan.prediction.rms, 1)
 
 
-@pytest.mark.long
-def test_a_censored_time_is_sampled_as_numpyro_samples_it():
-    random = np.random.default_rng(0)
-    X = random.normal(size=(2000, 2)) / 3
-    died, left = random.exponential(np.exp(-X @ [1.0, -1.0])), random.exponential(2.0, size=2000)
-    data = {"X": X, "time": np.clip(np.minimum(died, left), 0.01, 10), "event": (died < left).astype(int)}
-    plan = pmc.plan(model_of(exponential), ROWS, pmc.Target(10.0, 1e-6), n=2000, guarantee="run")
-    driver = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-    driver.run(**data)
-    nuts = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(survival), num_warmup=300, num_samples=1000, progress_bar=False
-    )
-    nuts.run(jax.random.key(0), **data)
-    exact = nuts.get_samples()["w"]
-    off = (driver.get_samples()["w"].mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
-    assert np.abs(off).max() < 2.5
-
-
 def test_a_plan_for_a_term_without_an_outcome_is_refused_in_words():
     def model(X):
         w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))

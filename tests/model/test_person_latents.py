@@ -10,9 +10,9 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy import stats
-from scipy.integrate import dblquad, quad
+from scipy.integrate import quad
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Person, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.model.integrated import integrated_loss, kinds_of
@@ -130,43 +130,6 @@ def test_both_ways_of_writing_it_are_one_model():
     ]
     np.testing.assert_allclose(*slopes_of, atol=1e-9)
     assert "effect" not in reading(non_centred).constrain(theta)
-
-
-@pytest.mark.long
-def test_an_intercept_and_a_slope_are_integrated():
-    found, people, theta = reading(slopes), some(ROWS, 1), np.array([0.3, -1.4, -0.2])
-    rows = own_rows(people, 0)
-
-    def integrand(b, a):
-        signs = 2 * rows["y"] - 1
-        eta = rows["X"] @ theta[:2] + a + b * rows["X"][:, 0]
-        density = stats.norm.pdf(a, 0, np.exp(theta[2])) * stats.norm.pdf(b, 0, 0.5)
-        return density * np.prod(1 / (1 + np.exp(-signs * eta)))
-
-    exact = -np.log(dblquad(integrand, -6, 6, -4, 4, epsabs=1e-9)[0])
-    person = {name: column[0] for name, column in people.items()}
-    assert float(jax.jit(found.row_loss)(jnp.asarray(theta), person)) == pytest.approx(exact, abs=1e-5)
-
-
-@pytest.mark.long
-def test_a_gamma_frailty_of_counts_is_their_negative_binomial():
-    """A person with one row: the mixture of Poisson counts over a Gamma is known."""
-    rows = Rows(X=Ball(2.0, dim=2), y=Counts(20), person=Person(at_most=1))
-    found, theta = reading(frailty, rows), jnp.array([0.4, -0.3, -0.9])
-    shape = float(jnp.exp(0.9))
-    for count in (0, 1, 7):
-        x = np.array([0.6, -1.1])
-        person = {"X": x[None], "y": np.array([count]), "rows of the person": np.array([1])}
-        mean = np.exp(x @ np.asarray(theta[:2]))
-        exact = -stats.nbinom.logpmf(count, shape, shape / (shape + mean))
-        assert float(jax.jit(found.row_loss)(theta, person)) == pytest.approx(exact, abs=2e-4)
-
-
-@pytest.mark.long
-def test_abilities_leave_the_parameters_of_items():
-    found = reading(ability, ITEMS)
-    assert found.dim == 10 and found.predictor is None
-    assert {site.name for site in found.sites} == {"easy", "slope"}
 
 
 @pytest.mark.slow

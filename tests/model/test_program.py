@@ -67,14 +67,6 @@ def test_equal_subexpressions_are_one_variable():
     assert program.outputs["one"] == program.outputs["two"]
 
 
-def test_the_text_is_of_the_function_and_not_of_its_surroundings():
-    plain = trace(lambda x: {"out": jnp.tanh(x * 2).sum()}, x=vector())
-    busy = trace(lambda x: {"aside": jnp.cos(x), "out": jnp.tanh(x * 2).sum()}, x=vector())
-    other = trace(lambda x: {"out": jnp.tanh(x * 3).sum()}, x=vector())
-    texts = [program.text([program.outputs["out"]]) for program in (plain, busy, other)]
-    assert texts[0] == texts[1] != texts[2]
-
-
 @pytest.mark.parametrize(
     "leak",
     [

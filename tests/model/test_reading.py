@@ -8,7 +8,6 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam
-from numpyro.infer.util import potential_energy
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, UnsupportedModel
@@ -116,28 +115,6 @@ def test_a_change_of_scale_moves_from_the_prior_to_the_rows(model):
     found = read(model, ROWS, n=50)
     assert found.predictor.radius == pytest.approx(2.0) and found.predictor.family.name == "Bernoulli"
     np.testing.assert_allclose(found.prior.hessian, np.ones(3))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("x64", [True, False])
-def test_the_parts_add_up_to_the_potential_in_either_precision(x64):
-    row_model = read(in_a_plate, ROWS, n=5)
-    with jax.enable_x64(x64):
-        rows = ROWS.synthetic(0, 5)
-        theta = jnp.array([0.3, -0.7, 1.1])
-
-        def potential(theta):
-            losses = jax.vmap(row_model.row_loss, in_axes=(None, 0))(theta, rows)
-            return row_model.neg_log_prior(theta) + jnp.sum(losses)
-
-        def expected(theta):
-            return potential_energy(in_a_plate, (), rows, {"w": theta})
-
-        tolerance = 1e-12 if x64 else 1e-5
-        value, slope = jax.jit(jax.value_and_grad(potential))(theta)
-        assert value.dtype == slope.dtype == theta.dtype
-        np.testing.assert_allclose(value, expected(theta), rtol=tolerance)
-        np.testing.assert_allclose(slope, jax.grad(expected)(theta), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.long
@@ -269,30 +246,6 @@ def test_softmax_regression(logits, radius):
     assert spectral.max() <= several.radius * (1 + 1e-12)
 
 
-@pytest.mark.long
-def test_a_network_is_read_without_claims():
-    def model(X, y=None):
-        first = numpyro.sample("first", dist.Normal(0, 1).expand([3, 5]).to_event(2))
-        last = numpyro.sample("last", dist.Normal(0, 1).expand([5]).to_event(1))
-        with plate(X):
-            numpyro.sample("y", dist.Bernoulli(logits=jnp.tanh(X @ first) @ last), obs=y)
-
-    row_model = read(model, ROWS, n=5)
-    assert row_model.predictor is None and row_model.predictors is None and row_model.dim == 20
-    constants = row_model.constants
-    assert not constants.convex and constants.gradient_bound == constants.curvature_bound == np.inf
-    with jax.enable_x64(True):
-        theta, row = jnp.ones(20), {"X": jnp.array([0.1, 0.2, 0.3]), "y": 1}
-        expected = potential_energy(
-            model,
-            (),
-            {"X": row["X"][None], "y": jnp.ones(1)},
-            {"first": jnp.ones((3, 5)), "last": jnp.ones(5)},
-        )
-        found = row_model.row_loss(theta, row) + row_model.neg_log_prior(theta)
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 def test_unbounded_columns_have_no_radius():
     rows = Rows(X=Real(3), y=Binary())
     row_model = read(in_a_plate, rows, n=5)
@@ -323,13 +276,6 @@ def centred(X, y=None):
     w = weights()
     with plate(X):
         numpyro.sample("y", dist.Bernoulli(logits=without @ w), obs=y)
-
-
-@refusal(DoThisInstead, "'y'", "differs")
-def lagged(X, y=None):
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=jnp.roll(X, 1, 0) @ w), obs=y)
 
 
 @refusal(DoThisInstead, "'total'", "not inside a plate")
@@ -416,14 +362,6 @@ def shape_on_count(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w + shape.sum()), obs=y)
 
 
-@refusal(DoThisInstead, "'bonus'", "numpyro.factor")
-def user_factor(X, y=None):
-    w = weights()
-    numpyro.factor("bonus", (X @ w).sum())
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 @refusal(DoThisInstead, "'k'", "discrete")
 def discrete_latent(X, y=None):
     k = numpyro.sample("k", dist.Bernoulli(0.5))
@@ -458,13 +396,6 @@ def tempered_prior(X, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
-@refusal(DoThisInstead, "'y'", "column")
-def masked_by_other_rows(X, y=None):
-    w = weights()
-    with plate(X), handlers.mask(mask=X[:, 0] > X[:, 0].mean()):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 @refusal(DoThisInstead, "in Python")
 def python_branch(X, y=None):
     w = weights()
@@ -472,22 +403,6 @@ def python_branch(X, y=None):
         w = 2 * w
     with plate(X):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-@refusal(DoThisInstead, "prints or calls back")
-def talkative(X, y=None):
-    w = weights()
-    jax.debug.print("{}", X)
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-@refusal(NotYetSupported, "'w'", "param")
-def optimised(X, y=None):
-    w = numpyro.param("w", jnp.zeros(3))
-    b = numpyro.sample("b", dist.Normal(0, 1))
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + b), obs=y)
 
 
 @refusal(DoThisInstead, "'d'", "Delta")

@@ -177,14 +177,6 @@ def test_what_follows_the_advice_is_read(model, rows):
     assert read(model, rows, n=50).dim >= 1
 
 
-def test_an_outcome_that_must_be_positive_is_said_so():
-    def times(x, y):
-        observed(x, dist.LogNormal(slope() * x, 1.0), y)
-
-    with pytest.raises(DoThisInstead, match="Box that begins above 0"):
-        read(times, Rows(x=Box(-1, 1), y=Box(-2, -1)), n=50)
-
-
 def test_rows_with_latents_of_their_own_are_not_called_persons():
     assert "clip each row" in read(classes_in_the_last, SERIES, n=50).constants.why
 

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from numpyro.contrib.control_flow import scan
-from numpyro.infer.reparam import LocScaleReparam, TransformReparam
+from numpyro.infer.reparam import LocScaleReparam
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import NotYetSupported
@@ -65,45 +65,15 @@ def non_centred_with_known_spread(g, y):
     observed(dist.Bernoulli(logits=a[g]), y)
 
 
-@model("Bernoulli", 0.5, g=Categories(5), y=Y)
-def affine_reparametrisation(g, y):
-    shifted = dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.AffineTransform(0.3, 0.5))
-    with numpyro.plate("groups", 5), handlers.reparam(config={"a": TransformReparam()}):
-        a = numpyro.sample("a", shifted)
-    observed(dist.Bernoulli(logits=a[g]), y)
-
-
 @model("Bernoulli", 1.0, g=Categories(5), y=Y)
 def dummy_coding(g, y):
     observed(dist.Bernoulli(logits=jnp.concatenate([jnp.zeros(1), weights(4)])[g]), y)
-
-
-@model("Bernoulli", 1.0, g=Categories(5), y=Y)
-def one_hot_coding(g, y):
-    observed(dist.Bernoulli(logits=jax.nn.one_hot(g, 5) @ weights(5)), y)
 
 
 @model("Bernoulli", np.sqrt(2), person=Categories(20), item=Categories(10), y=Y)
 def rasch(person, item, y):
     ability, difficulty = weights(20, name="ability"), weights(10, name="difficulty")
     observed(dist.Bernoulli(logits=ability[person] - difficulty[item]), y)
-
-
-@model("Bernoulli", 2.0, home=Categories(8), away=Categories(8), y=Y)
-def bradley_terry(home, away, y):
-    strength = weights(8)
-    observed(dist.Bernoulli(logits=strength[home] - strength[away]), y)
-
-
-@model("Bernoulli", 2.0, x=U, y=Y)
-def polynomial_by_terms(x, y):
-    w = weights(4)
-    observed(dist.Bernoulli(logits=w[0] + w[1] * x + w[2] * x**2 + w[3] * x**3), y)
-
-
-@model("Bernoulli", 2.0, x=U, y=Y)
-def polynomial_as_matrix(x, y):
-    observed(dist.Bernoulli(logits=jnp.stack([x**k for k in range(4)], -1) @ weights(4)), y)
 
 
 @model("Bernoulli", 2.0, x=U, y=Y)
@@ -120,19 +90,6 @@ def interaction(a, b, y):
 @model("Bernoulli", np.hypot(1, 40 / 15), age=Box(18, 90), y=Y)
 def standardised_with_public_numbers(age, y):
     observed(dist.Bernoulli(logits=number("a") + number("b") * (age - 50.0) / 15.0), y)
-
-
-@model("Normal", np.sqrt(4 + 0.75**6 + 0.5**6 + 0.25**6), x=Box(0, 1), y=U)
-def truncated_powers(x, y):
-    knots = jnp.array([0.25, 0.5, 0.75])
-    basis = jnp.concatenate([x[:, None] ** jnp.arange(4), jnp.maximum(x[:, None] - knots, 0) ** 3], -1)
-    observed(dist.Normal(basis @ weights(7), 0.5), y)
-
-
-@model("Normal", np.sqrt(8), x=Box(0, 1), y=U)
-def radial_basis(x, y):
-    basis = jnp.exp(-0.5 * ((x[:, None] - jnp.linspace(0, 1, 8)) / 0.2) ** 2)
-    observed(dist.Normal(basis @ weights(8), 0.5), y)
 
 
 @model("unknown", np.sqrt(6), x=Box(0, 1), y=U)
@@ -154,17 +111,6 @@ def gaussian_process(t, y):
     observed(dist.Normal((jnp.linalg.cholesky(covariance) @ weights(10))[t], 0.5), y)
 
 
-@model("Poisson", np.sqrt(2), x=U, exposure=Box(0.5, 10), y=Counts(20))
-def log_offset(x, exposure, y):
-    observed(dist.Poisson(jnp.exp(number("a") + number("b") * x + jnp.log(exposure))), y)
-
-
-@model("Bernoulli", 1.0, X=Ball(1.0, 3), y=Y)
-def vectorised_over_rows(X, y):
-    w = weights(3)
-    observed(dist.Bernoulli(logits=jax.vmap(lambda row: row @ w)(X)), y)
-
-
 @model("Bernoulli", 1.0, X=Ball(1.0, 3), y=Y)
 def mapped_over_rows(X, y):
     w = weights(3)
@@ -182,25 +128,6 @@ def treatment_effect(x, treated, y):
     observed(dist.Bernoulli(logits=number("slope") * x + jnp.where(treated == 1, effect, 0.0)), y)
 
 
-@model("Bernoulli", 1.0, x=U, seen=Y, y=Y)
-def missing_outcomes(x, seen, y):
-    observed(dist.Bernoulli(logits=number("b") * x).mask(seen == 1), y)
-
-
-@model("Bernoulli", 1.0, x=U, weight=Box(0, 2), y=Y)
-def survey_weights(x, weight, y):
-    b = number("b")
-    with handlers.scale(scale=weight):
-        observed(dist.Bernoulli(logits=b * x), y)
-
-
-@model("Bernoulli", 1.0, x=U, y=Y)
-def batches(x, y):
-    b = number("b")
-    with numpyro.plate("rows", x.shape[0], subsample_size=1) as index:
-        numpyro.sample("y", dist.Bernoulli(logits=b * x[index]), obs=y[index])
-
-
 @model("Binomial", 1.0, x=U, trials=Counts(10), y=Counts(10))
 def trials_by_row(x, trials, y):
     observed(dist.Binomial(trials, logits=number("b") * x), jnp.minimum(y, trials))
@@ -213,11 +140,6 @@ def hurdle(x, y):
         numpyro.sample("any", dist.Bernoulli(logits=c * x), obs=(y > 0).astype(int))
         with handlers.mask(mask=y > 0):
             numpyro.sample("y", dist.Poisson(jnp.exp(b * x)), obs=y)
-
-
-@model("Poisson", 1.0, x=U, time=Box(0.01, 5), died=Y)
-def censored_survival(x, time, died):
-    observed(dist.Poisson(time * jnp.exp(number("b") * x)), died)
 
 
 @model(None, None, x=U, y=Y)
@@ -267,7 +189,6 @@ MEASURED = [
     "random_walk",
     "gaussian_process",
     "trials_by_row",
-    "compositions",
     "part_of_a_vector",
 ]
 
