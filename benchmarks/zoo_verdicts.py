@@ -10,7 +10,6 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from private_mcmc.errors import UnsupportedModel
 from private_mcmc.preflight import preflight
 from private_mcmc.report import number
 from tests.zoo import ZOO, Entry
@@ -19,13 +18,9 @@ from tests.zoo import ZOO, Entry
 def examine(entry: Entry) -> tuple[str, str, float]:
     begun = time.perf_counter()
     options = {"clip": entry.clip, "temper": entry.temper, "model_args": entry.model_args}
-    try:
-        report = preflight(entry.model, entry.rows, entry.target, n=entry.n, **options)
-        verdict = report.verdict
-        epsilon = "—" if report.epsilon is None else number(report.epsilon)
-    except UnsupportedModel as error:
-        verdict, epsilon = "refused", type(error).__name__
-    return verdict, epsilon, time.perf_counter() - begun
+    report = preflight(entry.model, entry.rows, entry.target, n=entry.n, **options)
+    epsilon = "—" if report.epsilon is None else number(report.epsilon)
+    return report.verdict, epsilon, time.perf_counter() - begun
 
 
 def main() -> None:

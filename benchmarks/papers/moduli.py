@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchmarks.papers.cross_moduli import Minimum, Moduli, Parameter, check_parameter
+from benchmarks.papers.cross_moduli import Moduli, Parameter, check_parameter
 from benchmarks.papers.shift_bound import UNIT, ShiftBound, noise_array
 from benchmarks.papers.shift_search import last_state
 from private_mcmc.accounting.rounding import TINY, FloatArray, product_up, sum_up, up
@@ -111,35 +111,6 @@ def strongly_dissipative(
     if not c > 0:
         raise DeclarationError(f"1 − 2ηκ + η²β² = {c}: κ ≤ β is needed.")
     return Root(c, product_up(2.0, step_size, dissipativity), product_up(step_size, sensitivity))
-
-
-def batch_smoothness(
-    prior_smoothness: float, row_smoothness: float, *, temper: float, factor: float, largest_batch: int
-) -> float:
-    """``L_batch = L_K + factor·w·(largest batch)·L_row``: valid for every batch that can be drawn.
-
-    ``factor`` is the public ``n/b`` or ``1/q``; a Poisson batch can hold all ``n`` rows.
-    """
-    check_non_negative(prior_smoothness=prior_smoothness, row_smoothness=row_smoothness)
-    check_positive(temper=temper, factor=factor)
-    if not largest_batch >= 1:
-        raise DeclarationError(f"largest_batch={largest_batch}: at least one row.")
-    rows = product_up(factor, temper, float(largest_batch), row_smoothness)
-    return sum_up((prior_smoothness, rows))
-
-
-def saddle(step_size: float, lipschitz: float, smoothness: float, offset: float = 0.0) -> Minimum:
-    """``φ(z) = sqrt(z² + min(2ηL, ηβz)²) + s``: descent–ascent on a convex–concave function.
-
-    ``L`` bounds the gradient, ``β`` is its Lipschitz constant, ``η`` the step size.
-
-    Source: BFG, Remark 3.6 (for ``s = 0``), which leaves its shift problem open.
-    """
-    for name, value in (("step_size", step_size), ("lipschitz", lipschitz), ("smoothness", smoothness)):
-        check_parameter(name, value)
-    jump = product_up(2.0, step_size, lipschitz)
-    bend = product_up(step_size, step_size, smoothness, smoothness)
-    return Minimum((Root(1.0, product_up(jump, jump), offset), Root(sum_up((1.0, bend)), 0.0, offset)))
 
 
 def two_starts_constant(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
-from benchmarks.papers.cross_moduli import Affine
 from private_mcmc.accounting.langevin.sensitivity import dense
-from private_mcmc.accounting.rounding import FloatArray, up
+from private_mcmc.accounting.rounding import FloatArray
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Matrix
 
@@ -47,17 +46,6 @@ def operator_norm(matrix: MatrixLike, noise: MatrixLike) -> float:
     return float(np.linalg.norm(inverse @ np.asarray(matrix, dtype=np.float64) @ root, 2)) * slack
 
 
-def linear_step(matrix: MatrixLike, shift: Sequence[float], noise: MatrixLike) -> Affine:
-    """Modulus of ``x → Ax + d`` against ``x → Ax`` in units of the noise: ``‖A‖_S z + ‖S^{-1/2}d‖``.
-
-    Assumptions:
-        the matrix is the same for all data sets; with unit noise variance in these units.
-    """
-    push = np.asarray(shift, dtype=np.float64)
-    offset = math.sqrt(max(0.0, float(push @ np.linalg.solve(covariance(noise), push))))
-    return Affine(1.0 - operator_norm(matrix, noise), up(offset) * (1 + 1e-12))
-
-
 def diagonal_step_gap(
     step_size: float,
     preconditioner: Sequence[float],
@@ -85,34 +73,3 @@ def diagonal_step_gap(
         raise DeclarationError("diagonal_step_gap: needs γM > 0 and finite bounds with low ≤ high.")
     gaps = np.minimum(scale * low, 2.0 - scale * high)
     return float(np.min(gaps - 2.0**-50 * (1 + np.abs(scale * high) + np.abs(scale * low))))
-
-
-def check_same_metric(preconditioner: MatrixLike, noise: MatrixLike) -> None:
-    """Raise unless the noise covariance is a multiple of ``M``, as the table of moduli needs."""
-    m, s = covariance(preconditioner, "preconditioner"), covariance(noise)
-    factor = float(np.trace(s) / np.trace(m))
-    if m.shape != s.shape or not (np.abs(s - factor * m) <= 1e-14 * np.abs(s).max()).all():
-        raise DeclarationError(
-            "noise: its covariance is not a multiple of the preconditioner, so only the path bound holds."
-        )
-
-
-def check_projection(kind: Literal["metric", "box", "euclidean"], noise: MatrixLike) -> None:
-    """Raise unless a projection does not increase distances in the metric of the noise.
-
-    ``metric``: nearest point in ``‖S^{-1/2}·‖``, any convex set. ``box``: coordinatewise clipping,
-    for diagonal ``S``. ``euclidean``: nearest point in the usual norm, for ``S ∝ I`` only.
-    """
-    s = covariance(noise)
-    fine = {
-        "metric": True,
-        "box": is_diagonal(s),
-        "euclidean": is_diagonal(s) and bool((np.diag(s) == s[0, 0]).all()),
-    }
-    if kind not in fine:
-        raise DeclarationError(f"kind={kind!r}: choose one of {', '.join(fine)}.")
-    if not fine[kind]:
-        raise DeclarationError(
-            f"a {kind} projection can increase distances in the metric of this noise: project in that "
-            "metric, or clip coordinates under diagonal noise."
-        )

@@ -99,24 +99,6 @@ def test_of_equally_good_clips_the_largest_is_taken():
     assert influence.error(smallest, 12.0, distance=50.0) > influence.error(smallest, 12.0)
 
 
-def test_a_count_that_stands_alone_in_an_outer_cell_is_noise():
-    """Three noise sds in an empty outer cell would otherwise choose the clip."""
-    mechanism = counts_of_influence(50.0, 6000, "replace_one")
-    values = np.zeros(CELLS)
-    values[6:12] = 1000.0
-
-    def best(cell: int) -> float:
-        changed = values.copy()
-        changed[cell] = 3 * mechanism.noise.sd
-        counts = Sums(changed[None], mechanism.noise.sd)
-        return InfluenceCounts(counts, 6000, 0.0).best_clip(lambda clip: 100 / clip**2)
-
-    assert best(25) == best(29)
-    counts = Sums(values[None], mechanism.noise.sd)
-    assert InfluenceCounts(counts, 6000, 0.0).curvature_share(1.0) > 0.2
-    assert best(12) >= best(25)
-
-
 def test_a_tail_below_the_noise_of_its_cells_is_not_taken_for_none():
     """A clip that a few rows in a hundred exceed is not free because no cell of theirs stands out."""
     mechanism = counts_of_influence(50.0, 6000, "replace_one")

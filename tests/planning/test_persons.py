@@ -75,17 +75,6 @@ TIMES = models.survival_rows(2)
 
 
 @pytest.mark.long
-def test_of_a_factor_the_curvature_is_the_information():
-    found = likelihood_of(read(hazard, TIMES, n=50), 1.0)
-    row = {"X": np.array([0.3, -0.8]), "time": 0.6, "event": 0}
-    theta = jnp.array([0.2, -0.4])
-    with jax.enable_x64(True):
-        vectors = np.asarray(found.information(theta[None], np.eye(2), row))
-    rate = 0.6 * np.exp(row["X"] @ np.asarray(theta))
-    np.testing.assert_allclose(vectors.T @ vectors, rate * np.outer(row["X"], row["X"]), atol=1e-6)
-
-
-@pytest.mark.long
 def test_times_to_an_event_are_recognised_by_their_hazard():
     for model, rows in ((hazard, TIMES), (weibull, TIMES), (models.hazards, models.hazards_rows(2))):
         found = event_times(read(model, rows, n=50))

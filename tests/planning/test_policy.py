@@ -22,7 +22,6 @@ from private_mcmc.planning.affine_releases import RUN, named
 from private_mcmc.planning.estimates import (
     first_estimate,
     next_estimate,
-    normal_draws,
     query,
     root_of,
     score_average,
@@ -128,13 +127,6 @@ def test_what_a_path_shows_to_be_burn_in_is_left_out():
     assert abs(float(settled[0])) < 0.4 < abs(float(every[0]))
 
 
-def test_normal_draws_have_exactly_the_mean_and_covariance_asked_for():
-    half, mean = np.random.default_rng(1).normal(size=(3, 3)), np.array([1.0, -2.0, 3.0])
-    draws = normal_draws(mean, half @ half.T)
-    np.testing.assert_allclose(draws.mean(axis=0), mean, atol=1e-9)
-    np.testing.assert_allclose(np.cov(draws.T, bias=True), half @ half.T, rtol=1e-8, atol=1e-9)
-
-
 def test_a_second_round_sees_directions_that_the_first_one_loses():
     """Small eigenvalues a hundred times below the first round's noise: errors of the log determinant."""
     n, gdp, prior = 50_000, 0.05, np.eye(4)
@@ -164,18 +156,6 @@ def test_weighted_slopes_are_bounded_and_unbiased_under_the_model(eta):
             assert slopes == pytest.approx([success, success - 1])
 
 
-def test_wide_clips_are_preferred_where_time_is_cheap():
-    mechanism = counts_of_influence(50.0, 10_000, "replace_one")
-    cells = np.repeat(np.arange(CELLS), 100)
-    influence = InfluenceCounts(
-        mechanism.release((Contribution(cells),), np.ones(len(cells)))[0], len(cells), 0.0
-    )
-    cheap, dear = (influence.best_clip(lambda clip, time=time: time / clip**2) for time in (1e6, 10.0))
-    assert cheap > dear
-    assert influence.curvature_share(dear) < influence.curvature_share(cheap) <= 1
-    assert influence.bias(dear) > influence.bias(cheap)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("intercept", "warm_ups"), [(0.0, 1), (-9.0, 2)])
 def test_another_warm_up_follows_where_the_first_was_slow(intercept, warm_ups):
@@ -187,28 +167,6 @@ def test_another_warm_up_follows_where_the_first_was_slow(intercept, warm_ups):
     chains = lambda stage: _chain(stage.reading or rich.reading)  # noqa: E731
     history = simulate(rich, chains, {"X": X, "y": y}, np.ones(n), 0)
     assert [completed.stage.name for completed in history].count("warm-up") == warm_ups
-
-
-@pytest.mark.long
-def test_another_warm_up_follows_where_the_first_is_still_on_its_way():
-    """The curvature of a linear model is the same everywhere, and says nothing of the way that is left."""
-
-    def far(X, y=None):
-        w = numpyro.sample("w", dist.Normal(0, 50).expand([3]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Normal(X @ w, 0.5), obs=y)
-
-    n, random = 20_000, np.random.default_rng(3)
-    domains = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(-40.0, 40.0))
-    chosen = affine_policy(read(far, domains, n=n), n, "replace_one", 1.0)
-    X = np.column_stack([np.ones(n), random.uniform(-1, 1, (n, 2))]) / np.sqrt(3)
-    chains = lambda stage: _chain(stage.reading or chosen.reading)  # noqa: E731
-    counts = []
-    for away in (0.0, 50.0):
-        y = X @ np.array([away, 0.0, 0.0]) + 0.5 * random.standard_normal(n)
-        history = simulate(chosen, chains, {"X": X, "y": y}, np.ones(n), 0)
-        counts.append([completed.stage.name for completed in history].count("warm-up"))
-    assert counts == [1, 2]
 
 
 @pytest.mark.long
@@ -229,16 +187,6 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
         assert influence.curvature_share(clip) == pytest.approx(kept, rel=0.01)
         misfit = 2 + len(x) / 50_000
         assert influence.bias(clip) == pytest.approx(math.sqrt(excess * misfit), rel=0.01, abs=1e-6)
-
-
-def test_a_clip_that_weighs_all_rows_alike_moves_no_mean():
-    cells = np.full(500, 10)
-    mechanism = counts_of_influence(1e4, 10_000, "replace_one")
-    # Without noise, which may pass for rows in another cell.
-    (counts,) = mechanism.released(mechanism.sums((Contribution(cells),), np.ones(len(cells))))
-    influence = InfluenceCounts(counts, len(cells), 0.0)
-    assert influence.curvature_share(0.5) < 0.5
-    assert influence.bias(0.5) == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.long

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from typer.testing import CliRunner
 
@@ -49,21 +47,6 @@ def test_exit_code_is_the_verdict(files) -> None:
     assert call(files, model="cauchy", epsilon="1e-3", delta="1e-9").exit_code == 2
 
 
-@pytest.mark.long
-def test_json_and_html_say_the_same(files) -> None:
-    done = call(files, "--json", "--html", f"{files}/report.html")
-    record = json.loads(done.stdout)
-    assert record["verdict"] == "not private"
-    assert record["refutation"]["event"]
-    page = (files / "report.html").read_text(encoding="utf-8")
-    assert "not private" in page
-
-
-@pytest.mark.long
-def test_terminal_report_starts_with_the_verdict(files) -> None:
-    assert "NOT PRIVATE" in call(files).stdout.splitlines()[2]
-
-
 @pytest.mark.parametrize(
     ("place", "message"),
     [
@@ -76,9 +59,3 @@ def test_terminal_report_starts_with_the_verdict(files) -> None:
 def test_a_place_that_is_no_model_is_refused(files, place: str, message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
         load_model(f"{files}/{place}" if place != "model.py" else place)
-
-
-def test_a_file_that_fails_is_refused_with_its_error(files) -> None:
-    (files / "broken.py").write_text("raise RuntimeError('no such column')\n")
-    with pytest.raises(DeclarationError, match="RuntimeError: no such column"):
-        load_model(f"{files}/broken.py:model")

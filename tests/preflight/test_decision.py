@@ -14,9 +14,7 @@ from scipy.special import expit
 from private_mcmc import accounting
 from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import read
 from private_mcmc.preflight import preflight
-from private_mcmc.preflight.refutation import refute
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 from tests.preflight import zoo_small as small
@@ -80,25 +78,6 @@ def test_the_refuting_data_sets_are_adjacent_and_in_the_domain(adult) -> None:
         assert row["y"] in (0, 1)
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize(
-    ("change", "declared"),
-    [
-        ("temper", lambda v: (small.logistic, small.ADULT_ROWS, {"temper": v})),
-        ("clip", lambda v: (small.logistic, small.ADULT_ROWS, {"clip": v})),
-        ("radius", lambda v: (small.logistic, Rows(X=Ball(v, dim=9), y=Binary()), {})),
-        ("prior precision", lambda v: (small.logistic, small.ADULT_ROWS, {"model_args": {"sd": v**-0.5}})),
-    ],
-)
-def test_advice_makes_it_private_and_a_tenth_less_does_not(adult, change, declared) -> None:
-    value = advised(adult, change)
-    model, rows, options = declared(value)
-    assert preflight(model, rows, TARGET, **ADULT, **options).verdict == "private"
-    loosened = value * 0.9 if change == "prior precision" else value * 1.1
-    model, rows, options = declared(loosened)
-    assert preflight(model, rows, TARGET, **ADULT, **options).verdict != "private"
-
-
 @pytest.mark.slow
 def test_unbounded_columns_are_refuted_with_the_bound_that_would_help() -> None:
     report = preflight(small.logistic, small.UNBOUNDED_ROWS, TARGET, **ADULT)
@@ -149,32 +128,10 @@ def test_normal_rows_need_a_clip_and_then_speak_of_the_huberised_posterior() -> 
 
 
 @pytest.mark.long
-def test_a_clip_that_is_too_large_is_refuted_for_the_huberised_posterior() -> None:
-    report = preflight(small.poisson, small.POISSON_ROWS, TARGET, n=100, clip=3.0)
-    assert report.verdict == "not private"
-    assert report.subject == "Huberised posterior"
-
-
-@pytest.mark.slow
-def test_an_idle_clip_changes_nothing() -> None:
-    assert preflight(small.logistic, small.ADULT_ROWS, TARGET, clip=1.0, **ADULT).subject == "posterior"
-
-
-@pytest.mark.long
 def test_rows_that_meet_an_intercept_are_refuted_along_it() -> None:
     report = preflight(small.logistic_with_intercept, small.ADULT_ROWS, TARGET, **ADULT)
     assert report.verdict == "not private"
     assert "b" in report.refutation.coordinate
-
-
-@pytest.mark.long
-def test_what_is_certified_is_never_refuted() -> None:
-    model = read(small.logistic, small.LOGISTIC_ROWS, n=50)
-    for temper in (0.05, 0.1, 0.16):
-        found = refute(model, n=50, temper=temper, target=TARGET)
-        assert found.refutation is None
-        assert "was found" in found.words
-        assert "w[0]" in found.words
 
 
 @pytest.mark.slow
@@ -278,27 +235,6 @@ def test_the_report_is_plain_data_and_reads_in_every_form(adult, tmp_path) -> No
     assert "<svg" in page
     # The ratio of the two posteriors is e^{∓t}: it is e^ε at ∓3.
     assert adult.refutation.event == "w[0] < −3" in adult._repr_html_().replace("&lt;", "<")
-
-
-@pytest.mark.long
-def test_rows_that_are_not_convex_are_told_the_prior_that_outweighs_them() -> None:
-    report = preflight(small.robust, small.LINEAR_ROWS, TARGET, n=100)
-    assert report.verdict == "unknown"
-    needed = advised(report, "prior precision")
-    enough = preflight(small.robust, small.LINEAR_ROWS, TARGET, n=100, model_args={"sd": needed**-0.5})
-    assert enough.verdict == "private"
-    fewer = preflight(
-        small.robust, small.LINEAR_ROWS, TARGET, n=100, model_args={"sd": (0.85 * needed) ** -0.5}
-    )
-    assert fewer.verdict == "unknown"
-
-
-@pytest.mark.slow
-def test_a_bounded_likelihood_certifies_nothing_under_an_improper_prior() -> None:
-    report = preflight(small.flat_bounded, Rows(y=Binary()), Target(3.0, 0.0), n=10)
-    assert report.certificates == ()
-    assert report.verdict == "not private"
-    assert report.refutation.kind == "no posterior"
 
 
 @pytest.mark.slow

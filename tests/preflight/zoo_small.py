@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
@@ -28,12 +27,6 @@ def flat_logistic(X, y=None):
     w = numpyro.sample("w", dist.ImproperUniform(constraints.real, (), (X.shape[1],)))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-def flat_bounded(y=None):
-    u = numpyro.sample("u", dist.ImproperUniform(constraints.real, (), ()))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=0.3 + 0.4 * jax.nn.sigmoid(u)), obs=y)
 
 
 def linear(x, y=None):

@@ -9,8 +9,6 @@ from tests.zoo.grouped import ENTRIES as _GROUPED
 from tests.zoo.linear import ENTRIES as _LINEAR
 from tests.zoo.logistic import ENTRIES as _LOGISTIC
 from tests.zoo.positive import ENTRIES as _POSITIVE
-from tests.zoo.refused import ENTRIES as _REFUSED
 from tests.zoo.structured import ENTRIES as _STRUCTURED
 
-_READ = (*_LOGISTIC, *_LINEAR, *_COUNTS, *_CATEGORIES, *_POSITIVE, *_BOUNDED, *_GROUPED, *_STRUCTURED)
-ZOO = (*_READ, *_REFUSED)
+ZOO = (*_LOGISTIC, *_LINEAR, *_COUNTS, *_CATEGORIES, *_POSITIVE, *_BOUNDED, *_GROUPED, *_STRUCTURED)

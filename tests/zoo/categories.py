@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -28,13 +27,6 @@ def softmax(X: Any, y: Any = None, sd: float = 1.0) -> None:
     w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1], 3]).to_event(2))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Categorical(logits=X @ w), obs=y)
-
-
-def softmax_probs(X: Any, y: Any = None, sd: float = 1.0) -> None:
-    """The same through probabilities."""
-    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1], 3]).to_event(2))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Categorical(probs=jax.nn.softmax(X @ w, axis=-1)), obs=y)
 
 
 def ordered(X: Any, y: Any = None) -> None:
@@ -148,7 +140,6 @@ _SOFTMAX: dict[str, Any] = {
 
 ENTRIES = (
     Entry("softmax_tempered", softmax, CLASSES, **_SOFTMAX),
-    Entry("softmax_probs", softmax_probs, CLASSES, **_SOFTMAX, same_as="softmax_tempered"),
     Entry(
         "softmax",
         softmax,

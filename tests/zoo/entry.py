@@ -14,7 +14,7 @@ from private_mcmc.target import Target
 
 Array = NDArray[np.float64]
 LogDensity = Callable[[Array], Array]
-Expected = Literal["private", "not private", "unknown", "refused"]
+Expected = Literal["private", "not private", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,13 @@ class Entry:
         rows: the row domain.
         n: number of rows.
         target: the target asked about.
-        verdict: what preflight answers; ``refused`` for a model that cannot be read.
+        verdict: what preflight answers.
         why: the reason, in a sentence.
         witness: a ``Pair`` whose exact divergence agrees with the verdict, or the condition that is
-            missing, in the words that the report or the refusal uses.
+            missing, in the words that the report uses.
         temper: power of the likelihood.
         clip: bound on every row's gradient, if rows are clipped.
         model_args: public arguments of the model.
-        same_as: name of the entry of which this is the same model written differently.
         provable: of an ``unknown`` model: why it is private after all, by a proof that preflight lacks.
     """
 
@@ -68,7 +67,6 @@ class Entry:
     temper: float = 1.0
     clip: float | None = None
     model_args: Mapping[str, Any] = field(default_factory=dict)
-    same_as: str = ""
     provable: str = ""
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro import handlers
-from numpyro.infer.reparam import LocScaleReparam
 
 from private_mcmc.domains import Ball, Binary, Box, Real, Rows
 from private_mcmc.target import Target
@@ -25,23 +23,6 @@ def logistic(X: Any, y: Any = None, sd: float = 2.0) -> None:
     w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("rows", X.shape[0]):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-def logistic_probs(X: Any, y: Any = None) -> None:
-    """The same through probabilities."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=jax.nn.sigmoid(X @ w)), obs=y)
-
-
-def _scaled(X: Any, y: Any = None) -> None:
-    with numpyro.plate("features", X.shape[1]):
-        w = numpyro.sample("w", dist.Normal(0.0, 2.0))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-logistic_reparam = handlers.reparam(_scaled, config={"w": LocScaleReparam(0)})
 
 
 def logistic_flat(X: Any, y: Any = None) -> None:
@@ -87,13 +68,6 @@ def logistic_missing(X: Any, seen: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.Bernoulli(logits=X @ w).mask(seen == 1), obs=y)
 
 
-def logistic_subsampled(X: Any, y: Any = None) -> None:
-    """Written for minibatches of 10: the potential is that of all rows."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0], subsample_size=min(10, X.shape[0])) as index:
-        numpyro.sample("y", dist.Bernoulli(logits=X[index] @ w), obs=None if y is None else y[index])
-
-
 def _opposite(sd: float, slope: float, temper: float = 1.0) -> Pair:
     """The weight of one feature; all other rows have no features, one row has outcome 1 or 0."""
     return Pair(
@@ -124,9 +98,6 @@ _TEMPERED: dict[str, Any] = {
 
 ENTRIES = (
     Entry("logistic_tempered", logistic, CENSUS, **_TEMPERED),
-    Entry("logistic_probs", logistic_probs, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
-    Entry("logistic_reparam", logistic_reparam, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
-    Entry("logistic_subsampled", logistic_subsampled, CENSUS, **_TEMPERED, same_as="logistic_tempered"),
     Entry(
         "logistic_weighted",
         logistic_weighted,

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from private_mcmc.errors import UnsupportedModel
 from private_mcmc.preflight import PreflightReport, preflight
 from tests.zoo import ZOO, Entry, Pair
 
@@ -18,21 +17,17 @@ DECIDED = [entry for entry in PAIRED if entry.verdict != "unknown"]
 
 
 @functools.cache
-def answer(name: str) -> PreflightReport | str:
-    """The report, or the words of the refusal."""
+def answer(name: str) -> PreflightReport:
     entry = BY_NAME[name]
-    try:
-        return preflight(
-            entry.model,
-            entry.rows,
-            entry.target,
-            n=entry.n,
-            clip=entry.clip,
-            temper=entry.temper,
-            model_args=entry.model_args,
-        )
-    except UnsupportedModel as error:
-        return str(error)
+    return preflight(
+        entry.model,
+        entry.rows,
+        entry.target,
+        n=entry.n,
+        clip=entry.clip,
+        temper=entry.temper,
+        model_args=entry.model_args,
+    )
 
 
 @functools.cache
@@ -62,11 +57,6 @@ def divergence(name: str, epsilon: float) -> float:
 @pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
 def test_verdict_is_the_expected_one(entry: Entry) -> None:
     found = answer(entry.name)
-    if entry.verdict == "refused":
-        assert isinstance(found, str)
-        assert entry.witness in found
-        return
-    assert isinstance(found, PreflightReport), found
     assert found.verdict == entry.verdict
     if isinstance(entry.witness, str):
         assert entry.witness in " ".join(found.reasons)
@@ -92,14 +82,6 @@ def test_no_certificate_is_below_the_witness(entry: Entry) -> None:
             assert divergence(entry.name, epsilon) <= statement.delta(epsilon) * (1 + 1e-6) + 1e-12
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", [entry for entry in ZOO if entry.same_as], ids=lambda entry: entry.name)
-def test_the_same_model_written_differently_gets_the_same_answer(entry: Entry) -> None:
-    own, other = answer(entry.name), answer(entry.same_as)
-    assert own.verdict == other.verdict
-    assert own.epsilon == pytest.approx(other.epsilon, rel=1e-9)
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize("entry", [e for e in ZOO if e.verdict == "private"], ids=lambda entry: entry.name)
 def test_statements_of_private_models_are_verified(entry: Entry) -> None:
@@ -110,7 +92,6 @@ def test_statements_of_private_models_are_verified(entry: Entry) -> None:
 
 def test_names_are_unique_and_there_are_many() -> None:
     assert len(BY_NAME) == len(ZOO) >= 40
-    assert all(entry.same_as in BY_NAME for entry in ZOO if entry.same_as)
 
 
 def test_most_models_with_a_true_certificate_are_found_private() -> None:
