@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from private_mcmc import (
-    AnisotropicLangevin,
     Ball,
     Binary,
     Box,
@@ -19,7 +18,7 @@ from private_mcmc import (
 from private_mcmc.auditing import Mechanism, Pair, audit
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.model import read
-from tests.examples_of_models import bent, logistic, normal_mean
+from tests.examples_of_models import logistic, normal_mean
 from tests.soundness.attacks import chain_mechanism, worst_pairs
 
 ONE_NUMBER = Rows(y=Box(-5.0, 5.0))
@@ -44,16 +43,6 @@ def mean_chain(**changes):
     return chain_mechanism(kernel, **{**DECLARED, **changes})
 
 
-@pytest.mark.long
-def test_noise_given_site_by_site_is_attacked_as_it_runs():
-    settings = dict(rows=ONE_NUMBER, target=Target(1.0, 1e-5), release="path", num_steps=2, n=1)
-    named, flat = (
-        chain_mechanism(AnisotropicLangevin(normal_mean, 0.05, CLIP, noise=noise), **settings)
-        for noise in ({"mu": 3.0}, (3.0,))
-    )
-    assert named.statement.gdp == flat.statement.gdp
-
-
 def test_a_gaussian_mechanism_is_measured_and_not_refuted():
     found = audit(gaussian(2.0, 2.0), APART, num_runs=40_000)
     assert found.sound
@@ -75,14 +64,6 @@ def test_a_chain_with_an_exactly_known_law_is_measured_within_five_per_cent():
     assert found.statement.gdp == pytest.approx(2.0, rel=0.01)
     assert found.best.gdp_estimate == pytest.approx(found.statement.gdp, rel=0.05)
     assert found.tightness > 0.9
-
-
-@pytest.mark.long
-def test_several_chains_leak_together_as_much_as_is_claimed():
-    found = audit(mean_chain(num_chains=3), APART, num_runs=10_000)
-    assert found.sound
-    assert found.statement.gdp == pytest.approx(math.sqrt(3) * mean_chain().statement.gdp, rel=1e-6)
-    assert found.best.gdp_estimate == pytest.approx(found.statement.gdp, rel=0.05)
 
 
 @pytest.mark.long
@@ -202,17 +183,6 @@ def test_declarations_that_are_missing_or_unknown_are_named(given, declared, sai
 def test_an_attack_without_errors_proves_as_much_as_so_many_runs_can():
     found = audit(gaussian(40.0, 40.0), APART, num_runs=400)
     assert found.comparisons[0].lower == pytest.approx(found.most_provable)
-
-
-@pytest.mark.long
-def test_models_without_a_predictor_are_audited_as_well():
-    kernel = PrivateULA(bent, step_size=0.05, clip=1.0)
-    rows = Rows(X=Ball(1.0, dim=1), y=Box(-3.0, 3.0))
-    target = Target(1.0, 1e-5)
-    mechanism = chain_mechanism(kernel, rows=rows, target=target, release="path", num_steps=10, n=2)
-    found = audit(mechanism, mechanism.pairs()[0], num_runs=6_000)
-    assert found.sound
-    assert found.tightness > 0.5
 
 
 def test_the_words_of_an_audit_say_that_a_claim_is_refuted():

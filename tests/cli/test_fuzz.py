@@ -2,20 +2,16 @@
 
 import re
 import string
-import zipfile
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.papers.experiments.images import read_idx
-from benchmarks.papers.experiments.store import ChunkStore
 from private_mcmc.cli.common import load_model, read_arguments
 from private_mcmc.cli.table import read_columns, read_fates
 from private_mcmc.domains import Ball, Binary, Rows, domain_from_dict
-from private_mcmc.errors import LedgerError, PrivateMCMCError
-from private_mcmc.release import Ledger
+from private_mcmc.errors import PrivateMCMCError
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 CORPUS = (
@@ -145,14 +141,6 @@ def test_model_files_that_do_not_work(tmp_path, content):
         load_model(f"{path}:model")
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"a = ", b"[[["])
-def test_argument_files_that_do_not_work(tmp_path, content):
-    path = tmp_path / "args.toml"
-    path.write_bytes(content)
-    with pytest.raises(PrivateMCMCError):
-        read_arguments(path)
-
-
 @given(
     text=st.one_of(
         st.text(max_size=100),
@@ -177,30 +165,3 @@ def test_random_arguments(tmp_path_factory, text):
 def test_a_declaration_may_name_a_column_as_python_names_its_own(tmp_path):
     (tmp_path / "rows.toml").write_text('self = "binary"\ncls = "binary"\n')
     assert set(Rows.from_toml(tmp_path / "rows.toml").columns) == {"self", "cls"}
-
-
-@given(content=st.one_of(st.binary(max_size=200), st.binary(max_size=200).map(b"SQLite format 3\0".__add__)))
-def test_random_ledgers(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("fuzz") / "ledger"
-    path.write_bytes(content)
-    with pytest.raises(LedgerError):
-        Ledger(path).state()
-
-
-@pytest.mark.slow
-@given(content=st.one_of(st.binary(max_size=60), JSON.map(str).map(str.encode)))
-def test_random_files_of_experiments(tmp_path_factory, content):
-    folder = tmp_path_factory.mktemp("fuzz")
-    for name in ("images", "images.gz", "experiment.json"):
-        (folder / name).write_bytes(content)
-    for name in ("images", "images.gz"):
-        with pytest.raises(PrivateMCMCError):
-            read_idx(folder / name)
-    with pytest.raises(PrivateMCMCError):
-        ChunkStore(folder, {"models": 3})
-    (folder / "experiment.json").unlink()
-    store = ChunkStore(folder, {"models": 3})
-    with zipfile.ZipFile(folder / "chunk-0000.npz", "w") as file:
-        file.writestr("a.npy", content)
-    with pytest.raises(PrivateMCMCError):
-        store.load(0)

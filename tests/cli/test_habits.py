@@ -80,25 +80,6 @@ def test_an_option_of_another_program_gets_what_to_do_instead(folder, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("formula", "remedy"),
-    [
-        ("died ~ .", "name the terms"),
-        ("died ~ age +", "a term is missing"),
-        ("died ~ C(sex, Treatment)", "levels are compared with the first"),
-        ("died ~ scale(age)", "private rows"),
-        ("died ~ age^2", r"I\(age \*\* 2\)"),
-        ("cbind(died, age - died) ~ sex", r"trials\(n\)"),
-        ("died ~ (1 | sex / died)", "groups in groups"),
-        ("died ~ 'age'", "backticks"),
-        ("age | trials(10) ~ sex", "family 'binomial'"),
-        ("died ~ I(age > 50)", "column of its own"),
-    ],
-)
-def test_a_formula_of_another_program_gets_what_to_write(folder, monkeypatch, capsys, formula, remedy):
-    assert re.search(remedy, told(folder, monkeypatch, capsys, *FIT, "--formula", formula))
-
-
-@pytest.mark.parametrize(
     ("line", "remedy"),
     [
         ("fit schema.yaml --schema people.csv --epsilon 1 --out study --formula died~age", "init TABLE"),

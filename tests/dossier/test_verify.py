@@ -390,20 +390,6 @@ def test_a_certificate_of_a_formula_is_proved_anew(adjacency):
 
 
 @pytest.mark.long
-def test_what_a_run_alone_can_know_is_covered_by_the_fingerprint(folder):
-    before = Study.load(folder).fingerprint
-    assert forged(folder, predicted=None) == set()
-    assert Study.load(folder).fingerprint != before
-
-
-@pytest.mark.long
-def test_a_larger_promise_than_the_release_keeps_is_seen(folder):
-    study = Study.load(folder)
-    stronger = privacy_numbers(study.price, 0.9, study.delta)
-    assert "the privacy statement" in forged(folder, epsilon=0.9, privacy=stronger)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"])
 def test_any_byte_of_any_file_counts(folder, name):
     content = bytearray((folder / name).read_bytes())

@@ -19,8 +19,6 @@ from private_mcmc.kernels.batches import (
     Chosen,
     _summed,
     batch_sum,
-    distinct,
-    shuffled,
     successes,
 )
 from private_mcmc.kernels.gradient.affine import AffineRows
@@ -102,11 +100,6 @@ def test_poisson_rows_are_independent(rate, most):
 
 
 @pytest.mark.long
-def test_poisson_with_probability_one_takes_every_row():
-    np.testing.assert_array_equal(membership(5, scheme="poisson", rate=1.0)(50), 1.0)
-
-
-@pytest.mark.long
 def test_poisson_positions_continue_over_blocks():
     """Blocks of three positions, taken until the end, give a binomial number of rows."""
     n, rate, count = 30, 0.25, 20_000
@@ -133,24 +126,6 @@ def test_fixed_batches_are_uniform_subsets():
     draws = membership(n, "replace_one", scheme="fixed", size=size)(30_000)
     assert set(np.unique(draws)) == {0.0, n / size}
     assert chi_square(as_sets(draws), {s: 1 / 15 for s in combinations(range(n), size)}) > LEVEL
-
-
-@pytest.mark.long
-def test_distinct_draws_are_uniform_ordered_choices():
-    with jax.enable_x64(True):
-        one = jax.vmap(lambda key: distinct(key, 3, jnp.asarray(4), jnp.asarray(3)))
-        found = np.asarray(jax.jit(one)(jax.random.split(jax.random.key(5), 30_000)))
-    codes = [tuple(row) for row in found.tolist()]
-    orders = {(a, b, c): 1 / 24 for a in range(4) for b in range(4) for c in range(4) if len({a, b, c}) == 3}
-    assert chi_square(codes, orders) > LEVEL
-
-
-@pytest.mark.slow
-def test_a_shuffle_puts_present_rows_first():
-    with jax.enable_x64(True):
-        orders = np.stack([shuffled(jax.random.key(seed), 7, jnp.asarray(4)) for seed in range(20)])
-    assert (np.sort(orders[:, :4], axis=1) == np.arange(4)).all()
-    assert (np.sort(orders, axis=1) == np.arange(7)).all()
 
 
 SCHEMES = {

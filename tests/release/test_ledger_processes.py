@@ -81,12 +81,6 @@ def test_killed_processes_leave_a_readable_file_that_counts_every_touch(ledger, 
     assert len(ledger.history()) > 5
 
 
-@pytest.mark.long
-def test_five_hundred_killed_processes(ledger, tmp_path):
-    kill_many(ledger, tmp_path / "log", 500)
-    assert len(ledger.history()) > 100
-
-
 @pytest.mark.slow
 def test_fifty_concurrent_writers_spend_the_budget_to_the_last_charge(ledger, tmp_path):
     """The budget holds 41 charges of 0.1-GDP; fifty processes ask for one each."""

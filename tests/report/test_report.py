@@ -71,15 +71,6 @@ def test_every_word_reaches_terminal_html_and_json() -> None:
     assert as_json["blocks"][6]["drawn"][0]["y"] == [0.1, 0.01, 0.001]
 
 
-@pytest.mark.slow
-def test_html_is_self_contained() -> None:
-    page = report.Report("Title", BLOCKS).to_html()
-    assert "<script" not in page
-    assert "src=" not in page
-    assert "@import" not in page
-    assert "<link" not in page
-
-
 @settings(deadline=None, max_examples=50)
 @given(st.text(max_size=30))
 def test_no_text_is_read_as_markup(text: str) -> None:
@@ -116,27 +107,6 @@ def test_svg_is_well_formed_and_follows_the_theme() -> None:
     assert "var(--c0)" in text
     assert "#0102" not in text
     assert "certificate" in text
-
-
-@pytest.mark.long
-def test_same_plot_gives_same_bytes() -> None:
-    assert drawing.svg(PLOT) == drawing.svg(PLOT)
-    assert report.png(PLOT) == report.png(PLOT)
-
-
-@pytest.mark.long
-def test_png_and_files_are_written(tmp_path) -> None:
-    content = report.png(PLOT, tmp_path / "plot.png")
-    assert content[:8] == b"\x89PNG\r\n\x1a\n"
-    assert (tmp_path / "plot.png").read_bytes() == content
-    result = report.Report("Title", BLOCKS)
-    assert result.to_html(tmp_path / "r.html") == (tmp_path / "r.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.long
-def test_notebook_shows_the_same_content() -> None:
-    result = report.Report("Title", BLOCKS)
-    assert result._repr_html_() in result.to_html()
 
 
 def test_ragged_table_is_refused() -> None:

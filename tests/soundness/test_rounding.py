@@ -11,7 +11,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
-from benchmarks.papers import mixing, transfer
 from benchmarks.papers.anisotropic import path_square
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves import gdp, rdp
@@ -43,7 +42,6 @@ def magnitudes(low: float, high: float) -> st.SearchStrategy[float]:
 
 
 WIDE = magnitudes(-323, 300)
-SHARES = st.floats(1e-12, 1.0)
 STEPS = st.integers(1, 10**6)
 
 
@@ -291,16 +289,6 @@ def test_conversion_from_renyi_divergences(alpha, divergence, epsilon):
     a = mpf(alpha)
     exact = mpmath.exp((a - 1) * (mpf(divergence) - mpf(epsilon))) * (1 - 1 / a) ** a / (a - 1)
     assert above(rdp.delta_at_order(alpha, divergence, epsilon), min(mpf(1), exact))
-
-
-@pytest.mark.slow
-@given(magnitudes(-323, 0), magnitudes(-323, 0), st.floats(0, 50), WIDE, WIDE)
-def test_privacy_carried_by_convergence(delta, distance, epsilon, accuracy, change):
-    assume(delta <= 1 and distance <= 1)
-    found = transfer.delta_of_run(epsilon, delta, transfer.PosteriorDistance(distance, "a lemma"))
-    assert above(found, min(mpf(1), mpf(delta) + mpf(distance) * (mpmath.exp(mpf(epsilon)) + 1)))
-    held = mixing.AverageByConvergence(accuracy, distance, change)
-    assert above(held.sensitivity, 2 * mpf(accuracy) + mpf(change))
 
 
 def test_the_smallest_sensitivity_of_all_is_not_free():

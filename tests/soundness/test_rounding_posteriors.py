@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
-from benchmarks.papers import mixing
 from private_mcmc.accounting import conjugate as certificates
 from tests.soundness.test_rounding import above, magnitudes
 
@@ -56,42 +55,3 @@ def test_conjugate_posteriors_of_whole_numbers(a, b, n, temper, epsilon, largest
 
 
 SIZES = magnitudes(-9, 9)
-
-
-@pytest.mark.slow
-@given(SIZES, SIZES, SIZES, st.integers(1, 10**7), SIZES, magnitudes(-300, -1))
-def test_bounds_of_convergence(step, curvature, wide, steps, distance, failure):
-    ratio = min(1.0, curvature * step)
-    smooth, low = 1 / step, ratio / step
-    low = min(low, smooth)
-    gap = mixing.contraction_gap(step, low, smooth)
-    rate = -mpmath.log1p(-mpf(gap)) if gap < 1 else mpmath.inf
-    if gap > 0:
-        exact = mpf(distance) * mpmath.exp(-steps * rate) if gap < 1 else mpf(0)
-        assert above(mixing.forgotten(step, low, smooth, steps, distance), exact)
-        spread = mpmath.sqrt(2 * mpf(step)) * wide / (mpf(gap) * mpmath.sqrt(steps))
-        exact = spread * mpmath.sqrt(2 * mpmath.log(2 / mpf(failure)))
-        assert above(mixing.concentration(step, gap, wide, steps, failure), exact)
-    if step <= 2 / (low + smooth):
-        exact = mpf(1.65) * mpf(smooth) / mpf(low) * mpmath.sqrt(mpf(step) * 3)
-        assert above(mixing.bias(step, low, smooth, 3), exact)
-        if gap > 0:
-            left = mpmath.exp(-rate * 6) * -mpmath.expm1(-rate * steps) / mpf(gap) / steps * distance
-            if gap == 1:
-                left = mpf(0)
-            found = mixing.by_convergence(
-                step_size=step, strong_convexity=low, smoothness=smooth, dim=3, lipschitz=wide, kept=steps,
-                burn_in=5, start_distance=distance, sensitivity=distance, failure=failure,
-            )  # fmt: skip
-            whole = spread * mpmath.sqrt(2 * mpmath.log(2 / mpf(failure))) + mpf(wide) * (left + exact)
-            assert above(found.accuracy, whole)
-            assert above(found.posterior_change, mpf(wide) * mpf(distance) / mpf(low))
-
-
-@given(st.floats(0, 1), SIZES, SIZES)
-def test_the_largest_step_of_projected_chains(exponent, constant, diameter):
-    half, p = mpf(constant) / 2, mpf(exponent)
-    share = (1 - p) / (1 + p)
-    inner = max(16 * mpmath.log(mpf(diameter) * half ** (1 / (1 + p)) * mpmath.e), mpf(27))
-    exact = half ** (2 / (1 + p)) * (share * inner) ** share
-    assert above(mixing.step_threshold(exponent, constant, diameter), exact)

@@ -19,20 +19,15 @@ from private_mcmc.report import (
     Block,
     Facts,
     Heading,
-    Line,
-    Plot,
-    Plots,
     Report,
     Table,
     Verdict,
-    floats,
     number,
 )
 from tests.soundness.sweep.kept import Kept
 from tests.soundness.sweep.settings import POINTS, Setting, settings
 
 _FEWEST_RUNS = 200
-_CLOSEST = 10
 
 
 @dataclass(frozen=True)
@@ -40,10 +35,6 @@ class Swept:
     """One setting and what the audit found at one (ε, δ)."""
 
     setting: str
-    family: str
-    model: str
-    kernel: str
-    release: str
     adjacency: str
     result: AuditResult
 
@@ -77,7 +68,7 @@ class Sweep:
 
     @property
     def summary(self) -> Report:
-        """Verdict, refuted claims, tightness by release and kernel."""
+        """Verdict, refuted claims, and how likely either is wrong."""
         return Report("Soundness sweep", _blocks(self))
 
     @property
@@ -178,8 +169,7 @@ def _audited(
     runs = max(_FEWEST_RUNS, round(num_runs * setting.share))
     pair = mechanism.pairs()[0]
     results = audit_at(mechanism, pair, POINTS, num_runs=runs, failure=failure_probability, seed=seed)
-    where = setting.model, setting.kernel, setting.release, setting.adjacency
-    return [Swept(setting.name, setting.family, *where, result) for result in results]
+    return [Swept(setting.name, setting.adjacency, result) for result in results]
 
 
 def _blocks(swept: Sweep) -> tuple[Block, ...]:
@@ -198,9 +188,6 @@ def _blocks(swept: Sweep) -> tuple[Block, ...]:
                 ("failure probability of any of them", number(swept.any_failure)),
             )
         ),
-        *(_tightness(swept, field) for field in ("family", "release", "model", "kernel", "adjacency")),
-        _closest(swept),
-        Plots((_bounds_plot(swept), _tightness_plot(swept))),
     )
 
 
@@ -212,75 +199,7 @@ def _every(swept: Sweep) -> tuple[Block, ...]:
     )
 
 
-def _closest(swept: Sweep) -> Table:
-    """The settings whose lower bounds come closest to the claim, refuted ones first."""
-    best_of: dict[str, Swept] = {}
-    for one in sorted(swept.found, key=lambda one: -one.result.tightness):
-        best_of.setdefault(one.setting, one)
-    rows = []
-    for one in list(best_of.values())[:_CLOSEST]:
-        best = max(one.result.comparisons, key=lambda c: c.ratio)
-        word = {"epsilon": f"ε at δ = {number(one.result.delta)}", "gdp": "m"}.get(
-            best.quantity, f"δ at ε = {number(one.result.epsilon)}"
-        )
-        rows.append((one.setting, word, number(best.lower, 3), number(best.upper, 3)))
-    return Table(("setting", "quantity", "at least", "claimed"), tuple(rows), "Closest to their claims")
-
-
 def _row(one: Swept) -> tuple[str, ...]:
     epsilon, delta, *gdp = (f"{number(c.lower, 3)} … {number(c.upper, 3)}" for c in one.result.comparisons)
     at_delta, at_epsilon = number(one.result.delta), number(one.result.epsilon)
     return one.setting, epsilon, at_delta, delta, at_epsilon, gdp[0] if gdp else ""
-
-
-def _tightness(swept: Sweep, field: str) -> Table:
-    groups: dict[str, list[float]] = {}
-    for one in swept.found:
-        groups.setdefault(getattr(one, field), []).append(one.result.tightness)
-    return Table(
-        (field, "audits", "median lower/upper", "largest"),
-        tuple(
-            (name, len(values), number(float(np.median(values)), 3), number(max(values), 3))
-            for name, values in groups.items()
-        ),
-        f"Tightness by {field}",
-    )
-
-
-def _bounds_plot(swept: Sweep) -> Plot:
-    """Every comparison as a dot below the diagonal, or a bug."""
-    found = [(c.quantity, c.upper, c.lower) for one in swept.found for c in one.result.comparisons]
-    dots = []
-    for color, (quantity, word) in enumerate((("epsilon", "ε"), ("delta", "δ"), ("gdp", "m"))):
-        shown = [
-            (upper, lower) for q, upper, lower in found if q == quantity and lower > 0 and upper < np.inf
-        ]
-        uppers, lowers = floats(upper for upper, _ in shown), floats(lower for _, lower in shown)
-        dots.append(Line(uppers, lowers, word, color, "none", marker=True))
-    ends = floats((1e-3, 1e2))
-    return Plot(
-        "Lower bounds against claimed upper bounds",
-        "claimed upper bound",
-        "lower bound",
-        (*dots, Line(ends, ends, "a claim is refuted above", 4, "dotted")),
-        "Every lower bound above zero against the finite claim it is compared with, on log axes.",
-        x_log=True,
-        y_log=True,
-    )
-
-
-def _tightness_plot(swept: Sweep) -> Plot:
-    lines = []
-    for index, family in enumerate(dict.fromkeys(one.family for one in swept.found)):
-        values = sorted(one.result.tightness for one in swept.found if one.family == family)
-        shares = [(place + 1) / len(values) for place in range(len(values))]
-        # Five colours, then the same ones dashed.
-        lines.append(Line(floats(values), floats(shares), family, index, "dashed" if index >= 5 else "solid"))
-    return Plot(
-        "How close the attacks come to the claims",
-        "lower bound / claimed upper bound",
-        "share of audits",
-        tuple(lines),
-        "For each family of releases, the distribution over audits of lower bound divided by claim.",
-        x_range=(0.0, 1.1),
-    )
