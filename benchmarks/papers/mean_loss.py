@@ -1,4 +1,4 @@
-"""The mean-loss form of noisy gradient descent and the sum form used here, one into the other.
+"""The mean-loss form of noisy gradient descent as the sum form used here.
 
 Mean form: steps ``θ' = θ − γ̄ ∇(k + (1/m) Σ_i v_i)(θ) + N(0, 2γ̄/β)`` on the average over ``m`` rows at
 inverse temperature ``β``. Sum form: ``U = K + w Σ_i v_i`` with ``K = βk``, ``w = β/m``, ``γ = γ̄/β``,
@@ -72,17 +72,4 @@ def to_sum(mean: MeanForm) -> SumForm:
         strong_convexity=mean.strong_convexity * beta,
         smoothness=mean.smoothness * beta,
         clip=mean.clip,
-    )
-
-
-def to_mean(form: SumForm) -> MeanForm:
-    """Inverse of ``to_sum``: ``β = wm``, ``γ̄ = βγ``."""
-    beta = form.temper * form.num_rows
-    return MeanForm(
-        step_size=form.step_size * beta,
-        inverse_temperature=beta,
-        num_rows=form.num_rows,
-        strong_convexity=form.strong_convexity / beta,
-        smoothness=form.smoothness / beta,
-        clip=form.clip,
     )

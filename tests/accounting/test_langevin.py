@@ -14,7 +14,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.papers.mean_loss import MeanForm, to_mean, to_sum
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.langevin.sensitivity import ROUNDING_SLACK, rounding_box
 from private_mcmc.errors import DeclarationError
@@ -325,35 +324,6 @@ def test_row_sensitivity_by_adjacency():
     assert acc.row_sensitivity(1.5, 0.5, "zero_out") == 0.75
     with pytest.raises(DeclarationError):
         acc.row_sensitivity(math.nan, 1.0, "zero_out")
-
-
-@pytest.mark.long
-@given(st.floats(1e-3, 1.0), st.floats(0.1, 100.0), st.integers(1, 1000), st.floats(0.1, 2.0))
-def test_mean_loss_form_and_sum_form_are_one_chain(step, beta, rows, mu):
-    mean = MeanForm(
-        step_size=step,
-        inverse_temperature=beta,
-        num_rows=rows,
-        strong_convexity=mu,
-        smoothness=2 * mu,
-        clip=1.0,
-    )
-    form = to_sum(mean)
-    back = to_mean(form)
-    for field in dataclasses.fields(MeanForm):
-        assert getattr(back, field.name) == pytest.approx(getattr(mean, field.name), rel=1e-12)
-    # One step of both on a quadratic loss of one coordinate, noise included.
-    theta, data = 0.3, np.linspace(-1, 1, rows)
-    mean_step = theta - step * np.mean(mu * (theta - data))
-    sum_step = theta - form.step_size * form.temper * np.sum(mu * (theta - data))
-    assert sum_step == pytest.approx(mean_step, rel=1e-9, abs=1e-12)
-    assert 2 * form.step_size == pytest.approx(2 * step / beta, rel=1e-12)
-    # Path under replacement: a row moves the mean gradient by 2C/m against noise variance 2γ̄/β.
-    statement = acc.langevin_statement(
-        schedule(step_size=form.step_size, temper=form.temper, num_rows=rows, release="path", num_steps=7)
-    )
-    exact = 7 * (step * 2 / rows) ** 2 / (2 * step / beta)
-    assert statement.gdp**2 == pytest.approx(exact, rel=1e-7)
 
 
 @pytest.mark.long

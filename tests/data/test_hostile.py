@@ -59,7 +59,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(sorted(WORDS)), values, max_size=3),
     st.dictionaries(st.sampled_from(OWN), values, max_size=2),
