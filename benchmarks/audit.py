@@ -18,7 +18,8 @@ import numpy as np
 from benchmarks.written import keep, put
 from private_mcmc import Ball, Binary, Box, PrivateULA, Rows, Target
 from private_mcmc.auditing import Pair, audit, chain_mechanism
-from tests.soundness.sweep.zoo import line, logistic, mean
+from tests.examples_of_models import linear as line
+from tests.soundness.sweep.zoo import logistic, mean
 
 CHAINS, STEPS, ROWS, DIM = 10_000, 1_000, 1_000, 10
 

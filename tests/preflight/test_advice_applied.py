@@ -14,7 +14,6 @@ from numpyro.infer.reparam import TransformReparam
 from numpyro.primitives import Messenger
 
 from private_mcmc.domains import Ball, Box, Domain, Real, Rows
-from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import certificates, constants, meets
@@ -102,10 +101,7 @@ def smaller(domain: Domain, value: float, is_share: bool) -> Domain:
 
 
 def check(entry: Entry) -> None:
-    try:
-        row_model = reading(entry)
-    except UnsupportedModel:
-        return
+    row_model = reading(entry)
     if is_certified(entry):
         return
     for advice in advised(entry, row_model):

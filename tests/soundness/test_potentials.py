@@ -34,10 +34,11 @@ def test_a_seed_gives_the_same_model_again():
         assert write(seed) == write(seed) != write(seed + 1)
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("half", range(2))
-def test_every_model_that_is_read_is_the_one_numpyro_runs(half):
-    check(cover(DAILY, range(1000))[half::2])
+@pytest.mark.some(4)
+@pytest.mark.parametrize("part", range(8))
+def test_every_model_that_is_read_is_the_one_numpyro_runs(part):
+    """In parts, which several processes share."""
+    check(cover(DAILY, range(1000))[part::8])
 
 
 @pytest.mark.long

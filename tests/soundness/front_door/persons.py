@@ -16,10 +16,11 @@ from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.langevin import PrivateSGLD
+from tests.examples_of_models import linear as line
 from tests.soundness.attacks import ChainAttacks
 from tests.soundness.front_door.setup import FAILURE, SEEDED, Attempt, audited, driver, seeded, states
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, row_gradients
-from tests.soundness.sweep.zoo import line, mean
+from tests.soundness.sweep.zoo import mean
 
 _PEOPLE = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Box(-50.0, 50.0), who=pmc.Person(at_most=3))
 # Of five rows of "d", all alike, any three are kept; "c" has one row, and one row has no identifier.

@@ -9,10 +9,11 @@ import numpy as np
 import private_mcmc as pmc
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.langevin import PrivateSGLD
+from tests.examples_of_models import linear as line
 from tests.soundness.front_door.resumed import Resumed
 from tests.soundness.front_door.setup import FAILURE, FAR, SEEDED, Attempt, driver, seeded, states
 from tests.soundness.replay import implied_noise, not_drawn_anew, not_standard, repeated
-from tests.soundness.sweep.zoo import ZOO, line, mean
+from tests.soundness.sweep.zoo import ZOO, mean
 
 _LOGISTIC = ZOO["logistic"]
 _PEOPLE = {"X": np.array([[0.9, 0.3], [0.0, -1.0], [0.1, 0.05], [0.6, -0.6]]), "y": np.array([1, 0, 0, 1])}

@@ -11,6 +11,8 @@ import numpyro
 import numpyro.distributions as dist
 
 from private_mcmc.domains import Ball, Binary, Box, Counts, Person, Rows
+from tests.examples_of_models import logistic
+from tests.examples_of_models import normal_mean as mean
 
 
 @dataclass(frozen=True)
@@ -23,27 +25,6 @@ class ZooModel:
     dim: int
     step_size: float
     clip: float
-
-
-def mean(y: Any = None) -> None:
-    """A Normal mean: quadratic potential, where the shift bound is exact."""
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
-
-
-def line(X: Any, y: Any = None) -> None:
-    """A linear regression: rows at 0 say nothing and have no curvature."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
-
-
-def logistic(X: Any, y: Any = None) -> None:
-    """A logistic regression: convex, smooth, bounded score."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
 def poisson(X: Any, y: Any = None) -> None:
