@@ -12,7 +12,6 @@ import private_mcmc as pmc
 from private_mcmc.domains.columns import ArrayColumn, HostColumn
 from private_mcmc.inference.columns import Held, checked
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
-from private_mcmc.kernels.partitions import Blocks
 from tests.examples_of_models import logistic
 
 N = 53
@@ -190,14 +189,6 @@ def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
         draws(columns, n=50)
     with pytest.raises(pmc.DeclarationError, match="devices"):
         draws(columns, execution=replace(SEEDED, devices=1))
-
-
-def test_blocks_have_one_shape_and_hold_every_row_once():
-    values = np.arange(23.0)
-    blocks = list(Blocks({"y": ArrayColumn(values.shape, values.dtype, values)}, 5))
-    assert {block.columns["y"].shape for block in blocks} == {(5,)}
-    assert [block.first for block in blocks] == [0, 5, 10, 15, 20]
-    np.testing.assert_array_equal(np.concatenate([b.columns["y"][b.present] for b in blocks]), values)
 
 
 def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):

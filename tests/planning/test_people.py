@@ -52,8 +52,3 @@ def test_a_number_of_a_table_is_not_two_valued_and_elements_of_a_vector_may_be()
             assert shares[-2:].sum() < 0.9
         two_valued += sum(len(np.unique(column)) == 2 for column in drawn["scores"].T)
     assert 10 <= two_valued <= 30  # of 40, each with probability 1/2: 5 sds are 16
-
-
-def test_the_same_seed_draws_the_same_people():
-    for first, again in zip(people(ROWS, 50, 1).values(), people(ROWS, 50, 1).values(), strict=True):
-        np.testing.assert_array_equal(first, again)

@@ -10,7 +10,7 @@ import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.planning import MomentsStage, PathStage
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.planners import public_columns, resampled, summary_of
+from private_mcmc.planning.planners import public_columns, summary_of
 from private_mcmc.planning.simulate import _chain, simulate, simulate_affine, with_posterior
 from tests.examples_of_models import logistic
 
@@ -85,16 +85,6 @@ def test_a_statement_names_public_rows_and_rests_on_no_number_of_theirs_and_a_sa
     np.testing.assert_array_equal(loaded.policy.next(()).start, taught.policy.next(()).start)
     record = json.loads((tmp_path / "plan.json").read_text())
     assert record["public"]["rows"] == 2000
-
-
-@pytest.mark.long
-def test_public_rows_are_resampled_for_the_tables_of_a_prediction(policy):
-    rows = public_columns(policy.reading, people(300, 1))
-    table = resampled(policy, rows, 0)
-    assert np.isclose(np.sum(table.weights), N)
-    assert {tuple(row) for row in np.asarray(table.rows["X"])} <= {
-        tuple(row) for row in np.asarray(rows["X"])
-    }
 
 
 @pytest.mark.parametrize(
