@@ -132,7 +132,7 @@ def test_both_ways_of_writing_it_are_one_model():
     assert "effect" not in reading(non_centred).constrain(theta)
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("model", "rows"), [(ability, ITEMS), (classes, ROWS)])
 def test_what_persons_share_is_computed_once_for_all_points(model, rows):
     """No vector of all parameters lies side by side for every point."""
@@ -154,7 +154,7 @@ def tail(kind, person, persons, y=None):
 KINDS = Rows(kind=Categories(3), y=Binary(), person=Person(at_most=3))
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("model", "rows"), [(ability, ITEMS), (tail, KINDS)])
 def test_of_rows_that_can_be_few_things_each_is_looked_at_once(model, rows):
     """Value and slope are those of the sum over a person's rows, of persons without some rows as well."""
