@@ -193,7 +193,7 @@ class OutputError(PrivateMCMCError, OSError):
 
 
 _PACKAGE = Path(__file__).parent
-_ELSEWHERE = re.compile(r"site-packages|[/\\]lib[/\\]python3|private_mcmc[/\\]errors\.py:")
+ELSEWHERE = re.compile(r"site-packages|[/\\]lib[/\\]python3|private_mcmc[/\\]errors\.py:")
 
 
 def places_of(error: BaseException) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def foreseen(error: BaseException) -> BaseException:
         # In the system's words: a library may put its own in their place, and other arguments into a class.
         return OSError(error.errno, os.strerror(error.errno), error.filename)
     # Of this package or of a model of the user's own, and not of what they call.
-    own = (place for place in reversed(places) if not _ELSEWHERE.search(place))
+    own = (place for place in reversed(places) if not ELSEWHERE.search(place))
     where = next(own, places[-1])
     return Unforeseen(
         f"stopped by {type(error).__name__} at {where.partition(' in ')[0]}. Its message is not shown, since "

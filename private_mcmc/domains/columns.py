@@ -148,7 +148,8 @@ def _types(name: str, column: object) -> list[Any]:
     found = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
     if any(getattr(dtype, "kind", None) is None for dtype in found):
         raise DataSchemaError(
-            f"column {name!r} is a {type(column).__name__}: pass an array, a series or a frame."
+            f"column {name!r} is a {type(column).__name__}: pass an array, a series or a frame; of a list, "
+            "np.asarray(…, float)."
         )
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import TypeAlias
 
 import jax
@@ -101,7 +101,8 @@ class Ball(RealDomain):
 class Box(RealDomain):
     """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
 
-    NaN becomes the point of the box nearest to zero. ``lo`` and ``hi`` are numbers or arrays.
+    NaN becomes the point of the box nearest to zero. ``lo`` and ``hi`` are numbers or arrays; with ``dim``,
+    of vectors of that length.
 
     Raises:
         DeclarationError: unless the bounds are finite and ``lo ≤ hi``.
@@ -113,10 +114,13 @@ class Box(RealDomain):
 
     lo: Bounds
     hi: Bounds
+    dim: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, dim: int | None) -> None:
+        shape = () if dim is None else (whole("Box dim", dim, 1),)
         try:
-            lo, hi = np.broadcast_arrays(np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64))
+            ends = (np.asarray(end, np.float64) for end in (self.lo, self.hi))
+            lo, hi, _ = np.broadcast_arrays(*ends, np.empty(shape))
         except (TypeError, ValueError) as error:
             raise DeclarationError(f"Box(lo, hi): numbers or arrays of one shape ({error}).") from error
         if lo.size == 0 or not np.all(np.isfinite(lo) & np.isfinite(hi) & (lo <= hi)):

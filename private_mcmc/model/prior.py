@@ -46,6 +46,7 @@ class PriorConstants:
         factorised: the unconstrained sites are independent.
         improper: names of sites whose prior is known not to integrate.
         sites: the argument, site by site.
+        terms: observed sites that read latents alone, whose densities are factors of the prior.
         forms: by site, what runs in place of NumPyro's potential: that of which the bounds are proved.
     """
 
@@ -55,6 +56,7 @@ class PriorConstants:
     factorised: bool
     improper: tuple[str, ...]
     sites: tuple[SitePrior, ...]
+    terms: tuple[str, ...] = ()
     forms: dict[str, Potential] = field(default_factory=dict, repr=False)
 
     @property
@@ -174,19 +176,23 @@ TABLE: Mapping[tuple[str, str], Line] = {
 _OF_ANY_SIGN = ("loc", "base.loc", "low", "high")
 
 
-def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
-    """Read the constants of every group of latent sites that depend on one another."""
+def prior_constants(program: Program, sites: Sequence[Site], terms: tuple[str, ...] = ()) -> PriorConstants:
+    """Read the constants of every group of latent sites that depend on one another.
+
+    With ``terms`` of latents alone all are one group, of which no site's own line of the table holds.
+    """
     size = sites[-1].slice.stop
     lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
     hessian: np.ndarray | None = np.zeros((size, size))
     records: dict[str, SitePrior] = {}
     forms: dict[str, Potential] = {}
-    groups = _groups(program, sites)
+    groups = [list(sites)] if terms else _groups(program, sites)
     public = _public(program, sites)
     for group in groups:
         where = np.concatenate([np.arange(size)[site.slice] for site in group])
         line, block = TABLE.get((group[0].family, group[0].support)), None
-        given = _parameters(public, group[0], line) if line is not None and len(group) == 1 else None
+        own = line is not None and len(group) == 1 and not terms
+        given = _parameters(public, group[0], line) if line is not None and own else None
         if line is not None and given is not None:
             low, high = (
                 np.broadcast_to(np.asarray(end, np.float64), group[0].unconstrained_shape).ravel()
@@ -196,11 +202,11 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
             block = np.diag(low) if np.array_equal(low, high) else None
             why = f"{group[0].family}: {line.why}"
             forms[group[0].name] = functools.partial(_summed, group[0], line.form, given)
-        elif (block := _quadratic(program, group)) is not None:
+        elif (block := _quadratic(program, group, terms)) is not None:
             lower[where], upper[where] = _extremes(block, None)
             why = "jointly Gaussian: constant Hessian"
         else:
-            names = ", ".join(site.name for site in group)
+            names = ", ".join([*(site.name for site in group), *terms])
             why = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
         if block is None:
             hessian = None
@@ -216,9 +222,10 @@ def prior_constants(program: Program, sites: Sequence[Site]) -> PriorConstants:
         lower=lower,
         upper=upper,
         hessian=hessian,
-        factorised=all(len(group) == 1 for group in groups),
+        factorised=not terms and all(len(group) == 1 for group in groups),
         improper=tuple(site.name for site in sites if site.improper),
         sites=tuple(records[site.name] for site in sites),
+        terms=terms,
         forms=forms,
     )
 
@@ -254,7 +261,7 @@ def neg_log_prior(
 ) -> jax.Array:
     """``K(θ)``: NumPyro's, but for the sites with a form of their own, up to a constant."""
     rest = [site for site in sites if site.name not in prior.forms]
-    keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in rest]
+    keys = [*_densities(rest), *(Output("row", name) for name in prior.terms)]
     found = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
     own = [prior.forms[site.name](theta[site.slice]) for site in sites if site not in rest]
     return jnp.sum(jnp.stack([*(-value for value in found), *own]))
@@ -282,20 +289,24 @@ def _groups(program: Program, sites: Sequence[Site]) -> list[list[Site]]:
     values = {program.outputs[Output("value", site.name)]: site.name for site in sites}
     label = {site.name: index for index, site in enumerate(sites)}
     for site in sites:
-        used = program.uses(program.outputs[Output(kind, site.name)] for kind in ("prior", "jacobian"))
+        used = program.uses(program.outputs[key] for key in _densities([site]))
         names = {site.name, *(name for variable, name in values.items() if variable in used)}
         merged = {label[name] for name in names}
         label = {name: min(merged) if index in merged else index for name, index in label.items()}
     return [[site for site in sites if label[site.name] == index] for index in sorted(set(label.values()))]
 
 
-def _quadratic(program: Program, group: Sequence[Site]) -> np.ndarray | None:
+def _densities(sites: Sequence[Site]) -> list[Output]:
+    return [Output(kind, site.name) for kind in ("prior", "jacobian") for site in sites]
+
+
+def _quadratic(program: Program, group: Sequence[Site], terms: Sequence[str]) -> np.ndarray | None:
     """The constant Hessian of a group whose potential has a gradient that is proved affine, or ``None``.
 
     Such a potential is quadratic: its second derivative anywhere is its second derivative everywhere.
     """
     where = np.concatenate([np.arange(site.slice.start, site.slice.stop) for site in group])
-    keys = [Output(kind, site.name) for kind in ("prior", "jacobian") for site in group]
+    keys = [*_densities(group), *(Output("row", name) for name in terms)]
     targets = [program.outputs[key] for key in keys]
     dim = program.shape(program.inputs["theta"])[0]
 

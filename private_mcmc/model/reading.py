@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -131,6 +132,12 @@ def _of_columns(
     hidden = [latent.site for latent in latents]
     with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
         one = discover(model, _abstract(rows, 1), public)
+        if one.subsampled:
+            warnings.warn(
+                f"plates {sorted(one.subsampled)}: subsample_size is not followed, and the plates are read "
+                "whole: PrivateSGLD draws the batches of a run, whose law is what is charged.",
+                stacklevel=4,
+            )
 
         @functools.cache
         def traced(count: int) -> Program:
@@ -152,7 +159,7 @@ def _of_columns(
         structure, bases = find_structure(program, rows, observed) or (None, ())
         view = functools.partial(_in_float64, View(program, bases))
         single, several = build(view, structure, rows, one.dim) if structure else (None, None)
-        prior = prior_constants(program, one.latents)
+        prior = prior_constants(program, one.latents, tuple(name for name in stated if _reads(program, name)))
         found = RowModel(
             rows=rows,
             dim=one.dim,
@@ -180,22 +187,28 @@ def _of_columns(
 
 
 def _stated(program: Program, few: Program, model_sites: ModelSites) -> list[str]:
-    """Sites with a public value and a public density, as ``handlers.condition`` makes of a latent.
+    """Observed sites and factors that read latents alone, whatever the rows and how many.
 
-    They are constants: no term of a row, which would count them once for every row.
+    That is proved, of their programs. They are terms of the prior, or constants (``handlers.condition``),
+    and no term of a row, which would count them once for every row.
     """
-    key = {site.name: Output("row", site.name) for site in model_sites.observations}
+    names = [site.name for site in model_sites.observations]
     stated = [
         name
-        for name, term in key.items()
-        if not program.reads([program.outputs[term]]) and same_program(program, few, term)
+        for name in names
+        if _reads(program, name) <= {"theta"} and same_program(program, few, Output("row", name))
     ]
-    if stated and len(stated) == len(key):
+    if len(stated) == len(names):
         raise DoThisInstead(
-            f"sites {stated} are observed, and neither a latent nor a column of a row is in their densities: "
-            "declare the observed column in Rows and pass it as `obs=`."
+            f"sites {stated} are observed, and no column of a row is in their densities: declare the "
+            "observed column in Rows and pass it as `obs=`."
         )
     return stated
+
+
+def _reads(program: Program, name: str) -> frozenset[str]:
+    """What the density of an observed site depends on."""
+    return program.reads([program.outputs[Output("row", name)]])
 
 
 def _of_persons(each: RowModel, rows: Rows) -> RowModel:
@@ -228,6 +241,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         refuse_other_persons(
             own,
             one.sites,
+            [site.name for site in one.observations],
             one.constrain,
             rows.single,
             n,

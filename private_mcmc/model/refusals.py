@@ -43,7 +43,13 @@ def refuse_coupled_rows(
     it is asked for once the few agree. Of several data sets none has all rows masked, or a symmetry that
     hides their order.
     """
-    _refuse_priors_that_are_observed(one, model_sites)
+    for site in model_sites.observations:
+        if site.family == "Unit" and not site.plates:
+            raise DoThisInstead(
+                f"site {site.name!r} is a numpyro.factor outside every plate: it may hold any function of "
+                "all rows, so that no row has a term of its own; put each row's term in the plate of the "
+                "rows, and what reads latents alone, a part of their prior, in a factor of its own."
+            )
     keys = [Output("row", site.name) for site in model_sites.observations]
     thetas = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim)) * _SCALES
     sets = [synthetic_rows(rows, COUNT, seed) for seed in range(_DATA_SETS)]
@@ -75,13 +81,19 @@ def refuse_coupled_rows(
         found = np.stack([np.sum(x) for x in at_n().evaluate(keys, theta=thetas[point], **repeated)])
         for index in np.flatnonzero(_differ(found, alone[0, point, which])):
             raise DoThisInstead(_mismatch(keys[index].site, [], rows, model_sites))
-    finite = np.any(np.all(np.isfinite(alone), axis=2), axis=(0, 1))
-    for index in np.flatnonzero(~finite):
+
+    def possible(place: int, columns: Data) -> bool:
+        found = alone if columns is data else np.asarray(every(thetas, columns)[1])
+        return bool(np.any(np.all(np.isfinite(found[..., place]), axis=2)))
+
+    for index in range(len(keys)):
+        if possible(index, data):
+            continue
         site = model_sites.observations[index]
         raise DoThisInstead(
             f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
             "the domains of its columns so that every row is possible under the model "
-            f"({_possible(site, rows)})."
+            f"({_inside(rows, data, functools.partial(possible, index)) or _possible(site, rows)})."
         )
 
 
@@ -95,16 +107,22 @@ def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(finite[0] & finite[1], ~same, finite[0] != finite[1]))
 
 
-def _refuse_priors_that_are_observed(one: Program, model_sites: ModelSites) -> None:
-    """Observed sites outside every plate with no column of a row in their densities."""
-    for site in model_sites.observations:
-        if not site.plates and one.reads([one.outputs[Output("row", site.name)]]) == {"theta"}:
-            raise DoThisInstead(
-                f"site {site.name!r} is observed, and no column of a row is in its density: that is a part "
-                "of the latents' prior. Write it as their distribution. Where a handler fixes the site "
-                "(condition), fix what its own prior depends on as well. If it is an outcome, declare its "
-                "column in Rows and pass it as `obs=`."
-            )
+_SHARE = 1e-3
+
+
+def _inside(rows: Rows, data: Data, possible: Callable[[Data], bool]) -> str:
+    """The domain of a column without its ends, where these are all that the model says is impossible."""
+    for name, domain in rows.items:
+        low, high = domain.interval()
+        if np.issubdtype(domain.dtype, np.integer) or not np.all(np.isfinite(high - low)):
+            continue
+        for below, above in ((_SHARE, 0.0), (0.0, _SHARE), (_SHARE, _SHARE)):
+            moved = data[name] * (1 - below - above) + low * above + high * below
+            if possible({**data, name: moved}):
+                first, last = low + below * (high - low), high - above * (high - low)
+                ends = f"{np.min(first):.6g}, {np.max(last):.6g}"
+                return f"column {name!r} may not reach an end that is not possible: Box({ends}), for example"
+    return ""
 
 
 def _possible(site: Observation, rows: Rows) -> str:
@@ -128,11 +146,9 @@ def _possible(site: Observation, rows: Rows) -> str:
             "no outcome is above its number of trials: obs=jnp.minimum(y, trials) says so and changes no row "
             "that is possible"
         )
-    if site.family.startswith("Beta") and not site.whole:
-        said.append("an outcome between 0 and 1: a Box inside, as Box(0.001, 0.999)")
     return "; ".join(said) or (
         "an outcome that must be positive: a Box that begins above 0; an interval: its lower end, and its "
-        "width, above 0; a truncated one: a Box whose ends lie inside the truncation"
+        "width, above 0"
     )
 
 
@@ -329,6 +345,7 @@ def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, 
 def refuse_other_persons(
     own: OwnLatents,
     sites: Sequence[Site],
+    observed: Sequence[str],
     constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
     rows: Rows,
     n: int,
@@ -337,13 +354,12 @@ def refuse_other_persons(
     """Compare NumPyro's own densities of the rows of ``n`` persons with those of each person by herself.
 
     ``densities`` are those of all sites, not summed, of rows whose persons have these numbers, at values of
-    the sites. Only differences between points count.
+    the latents; rows have the ``observed`` ones. Only differences between points count.
     """
     random = np.random.default_rng(0)
     numbers = sum(math.prod(one.event_shape) for _, one in rows.items)
     data = synthetic_rows(rows, max(3, min(n, MOST_NUMBERS // numbers)))
     count = len(next(iter(data.values())))
-    observed: list[str] = []
     who = random.permutation(n)[np.arange(count) % n]
     theta = random.normal(size=own.program.shape(own.program.inputs["theta"]))
     drawn = {
@@ -362,14 +378,13 @@ def refuse_other_persons(
         values |= {one.site: one.transform(columns[one.column]) for one in own.latents}
         found = dict(densities(who, data, values))
         of_persons = [found.pop(one.site).reshape(n, -1).sum(axis=1) for one in own.latents]
-        of_rows = {name: value for name, value in found.items() if name not in values}
-        observed[:] = of_rows
+        of_rows = [found[name] for name in observed]
         mine = jax.tree.map(lambda column: column[who], columns)
         losses = jax.vmap(functools.partial(own.term, at))(mine, jax.tree.map(jnp.asarray, data))
         each = jax.vmap(functools.partial(own.density, at))(columns)
         return {
             "persons": sum(of_persons) - each,
-            "rows": sum(jnp.reshape(value, (count, -1)).sum(axis=1) for value in of_rows.values()) + losses,
+            "rows": sum(jnp.reshape(value, (count, -1)).sum(axis=1) for value in of_rows) + losses,
         }
 
     def at_points(who: jax.Array, **drawn: jax.Array) -> dict[str, jax.Array]:

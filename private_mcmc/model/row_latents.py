@@ -51,6 +51,10 @@ _MOST_POINTS, _MOST_CLASSES, _MOST_NUMBERS = 1024, 64, 2
 _ON_A_LINE = {"Normal": dist.transforms.IdentityTransform(), "LogNormal": dist.transforms.ExpTransform()}
 
 
+_BY_HAND = (
+    "Of a discrete one, the outcome's probabilities are those that it chooses between, each times its own, "
+    "added up; along a series, the forward algorithm by jax.lax.scan, in a numpyro.factor of the row."
+)
 # How the columns of latents are called; no argument of a model has such a name.
 OF_A_ROW, OF_A_PERSON = " of the row", " of the person"
 
@@ -132,7 +136,7 @@ def row_latents(
     if math.prod(_points(latent, found) for latent in found) > _MOST_POINTS:
         raise NotYetSupported(
             f"latents {[latent.site for latent in found]} of each row take too many values together "
-            f"(at most {_MOST_POINTS} are summed over, and two real numbers)."
+            f"(at most {_MOST_POINTS} are summed over, and two real numbers). {_BY_HAND}"
         )
     return tuple(found)
 
@@ -226,7 +230,7 @@ def _latent(name: str, message: Message, count: int = 1, of: str = OF_A_ROW) -> 
     if shape[:1] != (count,) or (of == OF_A_ROW and shape != (count,)):
         raise DoThisInstead(
             f"site {name!r} has {math.prod(shape) // count} numbers for every {whose}: single numbers are "
-            "summed out. Write them as sites of their own, or integrate them out."
+            f"summed out. Write them as sites of their own, or integrate them out. {_BY_HAND}"
         )
     if is_improper(fn):
         raise DoThisInstead(

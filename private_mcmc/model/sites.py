@@ -91,6 +91,7 @@ class ModelSites:
     observations: list[Observation] = field(default_factory=list)
     deterministics: list[str] = field(default_factory=list)
     plates: dict[str, int] = field(default_factory=dict)
+    subsampled: set[str] = field(default_factory=set)
 
     @property
     def dim(self) -> int:
@@ -182,12 +183,6 @@ def _plates(message: Message) -> tuple[str, ...]:
 
 def _observation(name: str, message: Message) -> Observation:
     fn = unwrap(message["fn"])
-    if isinstance(fn, dist.Unit) and not message["cond_indep_stack"]:
-        raise DoThisInstead(
-            f"site {name!r} is a numpyro.factor outside every plate: it may hold any function of all rows, "
-            "so that no row has a term of its own; put each row's term in the plate of the rows. One of "
-            "latents alone is a part of their prior: write it as their distribution."
-        )
     return Observation(
         name=name,
         family=family_name(fn),

@@ -67,11 +67,12 @@ def conjugate_certificates(
 
 
 def _is_one_of_each(row_model: RowModel) -> bool:
-    """One latent site, and per row one factor of one observed number without a weight.
+    """One latent site, with no term of the prior beside it, and per row one factor of one observed number
+    without a weight.
 
     A value that is broadcast against its distribution is as many factors as the two together have.
     """
-    if len(row_model.sites) != 1 or len(row_model.observations) != 1:
+    if len(row_model.sites) != 1 or len(row_model.observations) != 1 or row_model.prior.terms:
         return False
     if math.prod(row_model.observations[0].shape) != 1:
         return False

@@ -106,10 +106,34 @@ def optimised(x, y):
     observed(x, dist.Bernoulli(logits=numpyro.param("a", 0.0) + slope() * x), y)
 
 
-def penalised(x, y):
+def answers_in_the_last(y):
     b = slope()
-    numpyro.factor("penalty", -(b**2))
-    observed(x, dist.Bernoulli(logits=b * x), y)
+    with numpyro.plate("rows", y.shape[0]):
+        guess = numpyro.sample("guess", dist.Bernoulli(0.5).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Normal(b * guess, 1.0).to_event(1), obs=y)
+
+
+def answers_summed_by_hand(y):
+    b = slope()
+    parts = dist.Normal(jnp.stack([0.0 * b, b]), 1.0)
+    with numpyro.plate("rows", y.shape[0]):
+        each = dist.MixtureSameFamily(dist.Categorical(jnp.array([0.5, 0.5])), parts)
+        numpyro.sample("y", each.expand([2]).to_event(1), obs=y)
+
+
+def four_classes(y):
+    b = slope()
+    with numpyro.plate("rows", y.shape[0]):
+        drawn = sum(numpyro.sample(f"z{k}", dist.Categorical(jnp.ones(8) / 8)) for k in range(4))
+        numpyro.sample("y", dist.Normal((b * drawn)[:, None], jnp.ones(2)).to_event(1), obs=y)
+
+
+def below_its_end(y):
+    observed(y, dist.TruncatedNormal(slope(), 1.0, high=1.2), y)
+
+
+def logarithms(y):
+    observed(y, dist.LogNormal(slope(), 1.0), y)
 
 
 def classes_in_another_dimension(y):
@@ -140,6 +164,12 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (items, THREE, "several outcomes of a row: one column for each, joined by jnp.stack"),
         (multinomial, Rows(y=Box([0.0] * 3, [5.0] * 3)), "total_count=counts.sum(-1)"),
         (proportion, Rows(x=Box(-1, 1), y=Box(0, 1)), "Box(0.001, 0.999)"),
+        (
+            below_its_end,
+            Rows(y=Box(-3, 1.2)),
+            "'y' may not reach an end that is not possible: Box(-3, 1.1958)",
+        ),
+        (logarithms, Rows(y=Box(0, 5)), "Box(0.005, 5)"),
         (of_a_dict, X_Y, "an argument for each column"),
         (of_a_frame, X_Y, "an argument for each column"),
         (levels, GROUPED, "write it with jax.numpy"),
@@ -147,7 +177,8 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (autoregression, Rows(y=Box(-1, 1)), "a whole series"),
         (shifted, X_Y, "mixes rows of column x, y"),
         (optimised, X_Y, "Give it a prior"),
-        (penalised, X_Y, "write it as their distribution"),
+        (answers_in_the_last, SERIES, "probabilities are those that it chooses between, each times its own"),
+        (four_classes, SERIES, "the forward algorithm by jax.lax.scan, in a numpyro.factor of the row"),
         (classes_in_another_dimension, SERIES, "Put that plate at dim=-1"),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
@@ -166,6 +197,9 @@ def test_what_is_said_is_what_to_write(model, rows, advice):
         (items_joined, JOINED),
         (multinomial_of_its_sum, JOINED),
         (proportion, Rows(x=Box(-1, 1), y=Box(0.001, 0.999))),
+        (below_its_end, Rows(y=Box(-3, 1.1958))),
+        (logarithms, Rows(y=Box(0.005, 5))),
+        (answers_summed_by_hand, SERIES),
         (of_columns, X_Y),
         (levels_known, GROUPED),
         (autoregression_of_each, SERIES),
@@ -203,13 +237,21 @@ def chosen_rows(y):
     numpyro.factor("positive", dist.Poisson(r).log_prob(y)[y > 0])
 
 
+def counted_by_an_if(y):
+    a = numpyro.sample("a", dist.Normal(0, 1))
+    if y.sum() > 3:
+        a = 2 * a
+    observed(y, dist.Bernoulli(logits=a), y)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (closed_over, "'y'.*a design that it closes over"),
         (one_matrix, "a matrix of all rows|numbers of rows"),
-        (set_of_levels, "is public: an argument, by model_args"),
-        (chosen_rows, "jnp.where"),
+        (set_of_levels, r"test_remedies.py:\d+ in set_of_levels: .*is public: an argument, by model_args"),
+        (chosen_rows, r"in chosen_rows: .*jnp.where"),
+        (counted_by_an_if, r"in counted_by_an_if: "),
     ],
 )
 def test_what_fails_on_one_row_is_refused_with_what_to_write(model, words):
