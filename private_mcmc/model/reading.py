@@ -130,20 +130,17 @@ def _of_columns(
 ) -> RowModel:
     """The reading of rows with some ``latents`` as columns, whose density is no part of a row's term."""
     hidden = [latent.site for latent in latents]
+    subsampled: set[str] = set()
     with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
         one = discover(model, _abstract(rows, 1), public)
-        if one.subsampled:
-            warnings.warn(
-                f"plates {sorted(one.subsampled)}: subsample_size is not followed, and the plates are read "
-                "whole: PrivateSGLD draws the batches of a run, whose law is what is charged.",
-                stacklevel=4,
-            )
 
         @functools.cache
         def traced(count: int) -> Program:
             """The model on so many rows."""
             if count > 1:
-                refuse_growing_latents(one, discover(model, _abstract(rows, count), public))
+                several = discover(model, _abstract(rows, count), public)
+                refuse_growing_latents(one, several)
+                subsampled.update(several.subsampled)
             return _program(model, rows, public, one, hidden, count)
 
         # A few rows first: what they refuse (a Gaussian process) may be too large to run on all n.
@@ -155,6 +152,12 @@ def _of_columns(
         refuse_prior_on_data(program, one)
         refuse_coupled_rows(program, few, lambda: traced(many), many, rows, one)
         refuse_prior_on_count(program, traced(many), one, stated)
+        if subsampled:
+            warnings.warn(
+                f"plates {sorted(subsampled)}: subsample_size is not followed, and the plates are read "
+                "whole. PrivateSGLD draws the batches of a run, whose law is what is charged.",
+                stacklevel=4,
+            )
         observed = [site for site in one.observations if site.name not in hidden]
         structure, bases = find_structure(program, rows, observed) or (None, ())
         view = functools.partial(_in_float64, View(program, bases))

@@ -86,14 +86,13 @@ def refuse_coupled_rows(
         found = alone if columns is data else np.asarray(every(thetas, columns)[1])
         return bool(np.any(np.all(np.isfinite(found[..., place]), axis=2)))
 
-    for index in range(len(keys)):
-        if possible(index, data):
+    for place, site in enumerate(model_sites.observations):
+        if possible(place, data):
             continue
-        site = model_sites.observations[index]
         raise DoThisInstead(
             f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
             "the domains of its columns so that every row is possible under the model "
-            f"({_inside(rows, data, functools.partial(possible, index)) or _possible(site, rows)})."
+            f"({_inside(rows, data, functools.partial(possible, place)) or _possible(site, rows)})."
         )
 
 

@@ -16,6 +16,7 @@ DOMAINS = [
     Ball(0.1, 4),
     Box(-1, 2),
     Box([0.1, -5.0], [0.1000001, 7.0]),
+    Box(-1, 2, dim=3),
     Binary(),
     Categories(5),
     Counts(300),
@@ -141,6 +142,8 @@ def test_a_domain_survives_its_dictionary(domain):
         lambda: Box(float("nan"), 1),
         lambda: Box([0, 0], [1, 1, 1]),
         lambda: Box([], []),
+        lambda: Box(0, 1, dim=0),
+        lambda: Box([0, 0], 1, dim=3),
         lambda: Categories(1),
         lambda: Counts(0),
         lambda: Counts(2**40),
@@ -169,3 +172,7 @@ def test_a_box_without_a_float32_inside_is_refused_in_that_mode():
         assert Box(0.1, 0.1).project(jnp.zeros(1))[0] == 0.1
     with jax.enable_x64(False), pytest.raises(DeclarationError, match="float32"):
         Box(0.1, 0.1).project(jnp.zeros(1))
+
+
+def test_a_box_of_a_length_is_that_of_as_many_ends():
+    assert Box(-1, 2, dim=3) == Box([-1.0] * 3, [2.0] * 3) == domain_from_dict(Box(-1, 2, dim=3).to_dict())

@@ -1,4 +1,5 @@
-"""A ``numpyro.factor`` in the plate of the rows is a term of each row; anywhere else it is refused."""
+"""A ``numpyro.factor`` in the plate of the rows is a term of each row, one of latents alone a part of their
+prior; anywhere else it is refused."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +8,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import statsmodels.api as statsmodels
+from numpyro import handlers
+from numpyro.infer.util import potential_energy
 from scipy import stats
 
 import private_mcmc as pmc
@@ -178,3 +181,124 @@ def test_a_plan_for_a_term_without_an_outcome_is_refused_in_words():
 
     with pytest.raises(NotYetSupported, match="plans need an outcome"):
         pmc.plan(model, pmc.Rows(X=pmc.Ball(1.0, dim=2)), pmc.Target(3.0, 1e-6), n=500, guarantee="run")
+
+
+def soft_zero(a, n):
+    numpyro.factor("zero", dist.Normal(0, 0.1).log_prob(a.sum()))
+
+
+def pseudo_datum(a, n):
+    numpyro.sample("zero", dist.Normal(a.sum(), 0.1), obs=0.0)
+
+
+def neighbours(a, n):
+    with numpyro.plate("edges", 3):
+        numpyro.sample("steps", dist.Normal(a[1:] - a[:-1], 0.3), obs=0.0)
+
+
+def weighted(a, n):
+    with handlers.scale(scale=3.0):
+        numpyro.factor("zero", -((a - a.mean()) ** 2).sum())
+
+
+def conditioned(a, n):
+    with handlers.condition(data={"m": 0.3}):
+        numpyro.sample("m", dist.Normal(a[0], jnp.exp(0.2)))
+
+
+def quartic(a, n):
+    numpyro.factor("tails", -(a**4).sum())
+
+
+def areas(term):
+    def model(g, y=None):
+        a = numpyro.sample("a", dist.Normal(0, 1).expand([4]).to_event(1))
+        term(a, g.shape[0])
+        with numpyro.plate("rows", g.shape[0]):
+            numpyro.sample("y", dist.Normal(a[g], 1.0), obs=y)
+
+    return model
+
+
+AREAS = pmc.Rows(g=pmc.Categories(4), y=pmc.Box(-5, 5))
+
+
+@pytest.mark.parametrize("term", [soft_zero, pseudo_datum, neighbours, weighted, conditioned, quartic])
+def test_what_latents_alone_are_in_is_counted_once_as_numpyro_counts_it(term):
+    found = read(areas(term), AREAS, n=50)
+    assert [site.name for site in found.observations] == ["y"] and not found.prior.factorised
+    random = np.random.default_rng(0)
+    rows = {"g": jnp.array([0, 1, 3, 3, 2]), "y": jnp.array([0.1, -1.0, 2.0, 0.4, 5.0])}
+    with jax.enable_x64(True):
+
+        def ours(theta):
+            terms = jax.vmap(found.row_loss, in_axes=(None, 0))(theta, rows)
+            return found.neg_log_prior(theta) + jnp.sum(terms)
+
+        def numpyros(theta):
+            return potential_energy(areas(term), (), rows, {"a": theta})
+
+        thetas = jnp.asarray(random.normal(size=(4, 4)))
+        np.testing.assert_allclose(
+            jax.vmap(jax.grad(ours))(thetas), jax.vmap(jax.grad(numpyros))(thetas), rtol=1e-9, atol=1e-9
+        )
+        hessians = np.asarray(jax.vmap(jax.hessian(found.neg_log_prior))(thetas))
+    for values in np.linalg.eigvalsh(hessians):
+        assert found.prior.lower.min() <= values[0] + 1e-9 and found.prior.upper.max() >= values[-1] - 1e-9
+    if term in (soft_zero, quartic):  # NumPyro's check of the support is no polynomial
+        assert found.prior.hessian is None and not found.prior.convex
+    else:
+        known = found.prior.hessian
+        np.testing.assert_allclose(np.diag(known) if known.ndim == 1 else known, hessians[0], atol=1e-9)
+
+
+def count_dependent(a, n):
+    numpyro.factor("zero", -n * (a.sum() ** 2))
+
+
+def in_every_row(a, n):
+    with numpyro.plate("persons", n):
+        numpyro.sample("zero", dist.Normal(a.sum(), 0.1), obs=0.0)
+
+
+def test_what_follows_the_number_of_rows_is_no_part_of_the_prior():
+    with pytest.raises(DoThisInstead, match="outside every plate"):
+        read(areas(count_dependent), AREAS, n=50)
+    found = read(areas(in_every_row), AREAS, n=50)
+    assert [site.name for site in found.observations] == ["zero", "y"] and not found.prior.terms
+
+
+def test_a_datum_that_the_prior_holds_ends_what_is_known_of_a_conjugate_one():
+    def model(y=None, term=False):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        if term:
+            numpyro.factor("corner", 200 * jnp.log(p[0]))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Categorical(probs=p), obs=y)
+
+    rows, target = pmc.Rows(y=pmc.Categories(3)), pmc.Target(1.0, 1e-3)
+    assert "conjugate" in str(pmc.preflight(model, rows, target, n=50).certificates)
+    other = pmc.preflight(model, rows, target, n=50, model_args={"term": True})
+    assert "conjugate" not in str(other.certificates)
+
+
+def test_a_model_whose_outcome_is_no_column_is_told_to_declare_it():
+    with pytest.raises(DoThisInstead, match="declare the observed column"):
+        read(lambda y: soft_zero(numpyro.sample("a", dist.Normal(0, 1)), 1), pmc.Rows(y=pmc.Box(0, 1)), n=50)
+
+
+@pytest.mark.long
+def test_areas_that_sum_to_zero_are_planned_and_run_near_nuts():
+    random, n = np.random.default_rng(0), 4000
+    g = random.integers(0, 4, n)
+    data = {"g": g, "y": np.clip(np.array([1.0, -0.5, 0.3, -0.8])[g] + random.normal(size=n), -5, 5)}
+    plan = pmc.plan(areas(soft_zero), AREAS, pmc.Target(3.0, 1e-6), n=n, guarantee="run")
+    driver = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
+    driver.run(**data)
+    nuts = numpyro.infer.MCMC(
+        numpyro.infer.NUTS(areas(soft_zero)), num_warmup=300, num_samples=1000, progress_bar=False
+    )
+    nuts.run(jax.random.key(0), **data)
+    exact = nuts.get_samples()["a"]
+    off = (driver.get_samples()["a"].mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
+    assert np.abs(off).max() < 3 * max(plan.prediction.rms, 1)

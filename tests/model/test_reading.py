@@ -110,6 +110,11 @@ def test_the_same_model_written_differently_gives_the_same_reading(model):
         np.testing.assert_allclose(found.neg_log_prior(theta), plain.neg_log_prior(theta), rtol=1e-12)
 
 
+def test_a_plate_that_is_read_whole_is_said_to_be():
+    with pytest.warns(UserWarning, match=r"\['rows'\]: subsample_size is not followed.*PrivateSGLD"):
+        read(subsampled, ROWS, n=50)
+
+
 @pytest.mark.parametrize("model", [reparametrised, whitened])
 def test_a_change_of_scale_moves_from_the_prior_to_the_rows(model):
     found = read(model, ROWS, n=50)

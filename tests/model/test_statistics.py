@@ -231,6 +231,17 @@ def test_an_outcome_that_is_missing_adds_nothing():
     assert abs(missing) < 1e-12 < abs(there)
 
 
+def test_a_recursion_of_numpyro_that_holds_no_site_is_read():
+    def sums(x, y):
+        total, _ = scan(lambda last, now: (last + now, None), number("b"), jnp.arange(3.0))
+        observed(dist.Bernoulli(logits=total * x), y)
+
+    found = read(sums, Rows(x=U, y=Y), n=50)
+    with jax.enable_x64(True):
+        loss = jax.jit(found.row_loss)(jnp.array([0.7]), {"x": 0.5, "y": 1})
+    assert float(loss) == pytest.approx(np.log1p(np.exp(-(0.7 + 3) * 0.5)), rel=1e-12)
+
+
 def test_a_chain_of_observations_is_refused_by_name():
     def autoregression(y):
         phi = number("phi")
