@@ -106,20 +106,17 @@ def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(finite[0] & finite[1], ~same, finite[0] != finite[1]))
 
 
-_SHARE = 1e-3
-
-
 def _inside(rows: Rows, data: Data, possible: Callable[[Data], bool]) -> str:
     """The domain of a column without its ends, where these are all that the model says is impossible."""
     for name, domain in rows.items:
         low, high = domain.interval()
-        if np.issubdtype(domain.dtype, np.integer) or not np.all(np.isfinite(high - low)):
+        width = high - low
+        if np.issubdtype(domain.dtype, np.integer) or not np.all(np.isfinite(width)):
             continue
-        for below, above in ((_SHARE, 0.0), (0.0, _SHARE), (_SHARE, _SHARE)):
-            moved = data[name] * (1 - below - above) + low * above + high * below
+        for first, last in ((1e-3, 1.0), (0.0, 0.999), (1e-3, 0.999)):
+            moved = low + first * width + (data[name] - low) * (last - first)
             if possible({**data, name: moved}):
-                first, last = low + below * (high - low), high - above * (high - low)
-                ends = f"{np.min(first):.6g}, {np.max(last):.6g}"
+                ends = f"{np.min(low + first * width):.6g}, {np.max(low + last * width):.6g}"
                 return f"column {name!r} may not reach an end that is not possible: Box({ends}), for example"
     return ""
 

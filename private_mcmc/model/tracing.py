@@ -18,7 +18,6 @@ import numpyro
 from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer.util import compute_log_probs
-from numpyro.ops.pytree import PytreeTrace
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import ELSEWHERE, DoThisInstead, NotYetSupported, UnsupportedModel, places_of
@@ -66,19 +65,17 @@ class Whole(Messenger):  # type: ignore[misc]
 
     def postprocess_message(self, msg: Message) -> None:
         """Refuse a scan or cond that holds sites, once it is known."""
-        if msg["type"] == "control_flow" and any(
-            part.trace for part in jax.tree.leaves(msg["value"], is_leaf=_is_trace) if _is_trace(part)
-        ):
+        if msg["type"] != "control_flow":
+            return
+        # Of a scan the sites lie beside the outputs of its steps.
+        held = msg["value"][1]
+        if (held[0] if isinstance(held, tuple) else held).trace:
             raise NotYetSupported(
                 "the model has sites in numpyro.contrib.control_flow (scan or cond); "
                 "write a recursion as jax.lax.scan over values sampled outside it; of discrete states, "
                 "write the forward algorithm so, and pass its log likelihood to numpyro.factor in the plate "
                 "of the rows."
             )
-
-
-def _is_trace(part: object) -> bool:
-    return isinstance(part, PytreeTrace)
 
 
 class Feasible(Messenger):  # type: ignore[misc]
@@ -277,24 +274,17 @@ def _trace(
         raise DoThisInstead(
             "the model looks at the values of its rows or latents in Python (an `if`, `float(…)`, …); "
             "write it with jnp.where or jax.lax.cond. A number of groups or levels is public: an argument of "
-            f"the model, passed by model_args. JAX said: {_place(error)}{first_line(error)}"
+            f"the model, passed by model_args. JAX said: {first_line(error)}"
         ) from error
     except Exception as error:
         _check_undisturbed(whole)
         fixed = {name: size for name, size in model_sites.plates.items() if size != count}
         hint = f" Plates whose size is not the number of rows: {fixed}; use X.shape[0]." if fixed else ""
         raise DoThisInstead(
-            f"the model cannot be run on {count} row(s): {_place(error)}{type(error).__name__}: "
-            f"{first_line(error)}{hint}{_remedy(error)}"
+            f"the model cannot be run on {count} row(s): {type(error).__name__}: {first_line(error)}{hint}"
+            f"{_remedy(error)}"
         ) from error
     return dict(messages)
-
-
-def _place(error: Exception) -> str:
-    """The last line of the user's own code on the way to an error."""
-    places = (place for place in places_of(error) if not place.startswith("private_mcmc"))
-    own = [place for place in places if not ELSEWHERE.search(place)]
-    return f"{Path(own[-1]).name}: " if own else ""
 
 
 def _remedy(error: Exception) -> str:
@@ -331,5 +321,7 @@ def _check_undisturbed(whole: Whole) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first."""
-    return (str(error).strip().splitlines() or [""])[0]
+    """What an error says first, after the last line of the user's own code that it came through."""
+    places = (place for place in places_of(error) if not place.startswith("private_mcmc"))
+    own = [f"{Path(place).name}: " for place in places if not ELSEWHERE.search(place)]
+    return "".join([*own[-1:], *str(error).strip().splitlines()[:1]])
