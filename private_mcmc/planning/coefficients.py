@@ -175,6 +175,9 @@ def elements(sites: Mapping[str, Array]) -> dict[str, Array]:
 OF_SYNTHETIC = "on synthetic people whose values fill the declared ranges"
 
 
+OF_A_BALL = " (of a Ball an intercept and numbers above 0: sds of centred ones are smaller)"
+
+
 def table(prediction: Prediction, units: Mapping[str, str], of: str = OF_SYNTHETIC) -> Table:
     """What to expect of every coefficient, and ``of`` whom."""
     of_units = ["unit"] if units else []

@@ -16,13 +16,15 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.data.source import is_written
-from private_mcmc.domains import Rows
+from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.coefficients import (
+    OF_A_BALL,
+    OF_SYNTHETIC,
     MaxError,
     Named,
     check_max_error,
@@ -346,7 +348,9 @@ class Plan:
             words = f"The certified posterior weights the likelihood by {weight}: its sds are about {wider} "
             words += "times those of the model's own, and errors are in its sds."
             notes = (*notes, Note(words))
-        each = (table(expected, units or {}),) if expected.coefficients else ()
+        ball = any(isinstance(domain, Ball) for _, domain in self.reading.rows.items)
+        of = OF_SYNTHETIC + OF_A_BALL * ball
+        each = (table(expected, units or {}, of),) if expected.coefficients else ()
         return Report("A plan", (Facts(tuple(items)), *each, *notes))
 
     def _repr_html_(self) -> str:

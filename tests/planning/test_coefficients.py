@@ -55,6 +55,11 @@ def test_a_limit_is_of_a_coefficient_of_all_levels_or_of_the_whole():
         check_max_error({"age": 1.0}, [])
 
 
+@pytest.mark.long
+def test_what_fills_a_ball_is_said_where_sds_depend_on_it():
+    assert "sds of centred ones are smaller" in planned()._repr_html_()
+
+
 def test_a_limit_is_written_as_a_number_or_by_name():
     assert read_max_error(["0.5"]) == 0.5 and read_max_error([]) is None
     assert read_max_error(["age=0.01", "sex[male]=0.2"]) == {"age": 0.01, "sex[male]": 0.2}
