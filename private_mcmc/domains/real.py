@@ -101,8 +101,7 @@ class Ball(RealDomain):
 class Box(RealDomain):
     """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
 
-    NaN becomes the point of the box nearest to zero. ``lo`` and ``hi`` are numbers or arrays; with ``dim``,
-    of vectors of that length.
+    NaN becomes the point nearest to zero. ``lo`` and ``hi`` are numbers, with ``dim`` of vectors, or arrays.
 
     Raises:
         DeclarationError: unless the bounds are finite and ``lo ≤ hi``.
@@ -148,6 +147,9 @@ class Box(RealDomain):
         shape = (n, *self.event_shape)
         share = every_other(n, random.integers(0, 2, shape), random.random(shape))
         return self.project(lo * (1 - share) + hi * share)
+
+
+del Box.dim  # type: ignore[attr-defined]  # a Box holds its ends alone
 
 
 @construction_checked
