@@ -40,6 +40,10 @@ class Predictive:
 
     def __post_init__(self) -> None:
         formula, schema = self.design.formula, self.design.schema
+        if formula.event:
+            raise NotYetSupported(
+                f"outcome {formula.outcome!r}: checks and comparisons are not for times that may be cut off."
+            )
         if summed := [name for name in formula.fields if schema[name].missing == "marginal"]:
             raise NotYetSupported(f"fields {summed}: missing: marginal is not for checks and comparisons.")
 
@@ -56,15 +60,13 @@ class Predictive:
         design = self.design
         profile = {
             **row,
-            **{name: row[identifier(name)].astype(float) for name in design.formula.fields[:-1]},
+            **{name: row[identifier(name)].astype(float) for name in design.formula.covariates},
         }
         # Everybody is one person of whom nothing else is known.
         profile |= {design.schema.person: 0.0}
         value = design.predictor(self.whole, profile, jnp)
         given: Record = {"eta": value, "mu": value, "dist": dist, "jnp": jnp, "jax": jax}
-        for name, prior in design.parameters.items():
-            drawn = self.draws.get(name)
-            given[name] = jnp.asarray(prior.numbers[0] if drawn is None else drawn)
+        given |= {name: jnp.asarray(each) for name, each in design.values(self.draws).items()}
         if design.thresholds:
             given[THRESHOLDS] = jnp.asarray(self.draws[THRESHOLDS])
         if design.formula.trials:
@@ -108,6 +110,8 @@ def _cdf(law: Any, value: Any) -> Any:
         trials = law.total_count
         inside = betainc(jnp.maximum(trials - value, 1e-6).astype(float), value + 1.0, 1 - law.probs)
         return jnp.where(value >= trials, 1.0, inside)
+    if isinstance(law, dist.ZeroInflatedProbs):
+        return law.gate + (1 - law.gate) * _cdf(law.base_dist, value)
     if isinstance(law, dist.Poisson):
         return gammaincc(value + 1.0, law.rate)
     return law.cdf(value)

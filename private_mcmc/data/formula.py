@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import product
+from itertools import pairwise, product
 
 from private_mcmc.data.expressions import Expression, basis
-from private_mcmc.data.fields import Field, composed, identifier, repeated
+from private_mcmc.data.fields import Field, composed, identifier, is_number, repeated
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
@@ -239,7 +239,9 @@ def _numbers(schema: Schema) -> Mapping[str, str]:
 
 
 _GROUP = re.compile(r"\(((?:[^()|]|\([^()|]*\))+)(\|{1,2})([^()|]+)\)")
-_TRIALS = re.compile(r"^(.+?)\|\s*trials\(([^()]+)\)$")
+# ``trials(n) + weights(w)`` beside an outcome, as in brms, and the time of an event with its flag.
+_ADDED = re.compile(r"(trials|weights)\(([^()]+)\)")
+_SURV = re.compile(r"^[sS]urv\(([^(),]+),([^(),]+)(?:,\s*cuts\s*=\s*\[([^\[\]]*)\]\s*)?\)$")
 _OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
 # Habits of other programs, and what to write in their place.
 _HABITS = (
@@ -261,12 +263,8 @@ _HABITS = (
         "how smooth would be learnt from rows; write ns(x, df=4), bs(x, df=5) or poly(x, 2), whose knots "
         "come from the declared range",
     ),
-    (r"\bweights?\(", "weights are not taken: how much a row counts would be private"),
-    (
-        r"\b(Surv|cens)\(",
-        "the event is the outcome: event ~ … + offset(log(time)) with family poisson is the exponential "
-        "model of survival with censoring",
-    ),
+    (r"~.*\bweights?\(|\bweighted\(", "weights stand beside the outcome: y | weights(w) ~ …"),
+    (r"\bcens\(", "a time that may be cut off is surv(time, event) ~ …, its event a field of two levels"),
     (
         r"(?:^|[~+])\s*([\w.]+)\s*(?:\*\*|\^)\s*(\d)",
         r"a power is I(\1 ** \2): between terms the sign would mean interactions, and of one alone nothing",
@@ -290,6 +288,9 @@ class Formula:
         terms: in the order of the formula; indicators of missing numbers follow their fields.
         offset: added to the predictor as it is, or ``None``.
         trials: of a binomial outcome: a field's name or a number, or empty.
+        event: the field that says whether the outcome, a time, is that of the event or was cut off; or empty.
+        cuts: times at which a hazard of steps may change.
+        weights: the field that multiplies each row's log likelihood, or empty.
     """
 
     text: str
@@ -298,14 +299,26 @@ class Formula:
     terms: tuple[Term, ...]
     offset: Expression | None = None
     trials: str = ""
+    event: str = ""
+    cuts: tuple[float, ...] = ()
+    weights: str = ""
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Names of the fields that the predictor depends on."""
+        names = [name for term in self.terms for name in term.fields]
+        return tuple(dict.fromkeys([*names, *([] if self.offset is None else self.offset.fields.values())]))
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Names of the fields beside the outcome: trials, event, weights."""
+        named = (self.trials * (not self.trials.isdigit()), self.event, self.weights)
+        return tuple(name for name in named if name)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of all fields that are read, the outcome last."""
-        names = dict.fromkeys(name for term in self.terms for name in term.fields)
-        names |= dict.fromkeys([] if self.offset is None else self.offset.fields.values())
-        names |= dict.fromkeys([self.trials] if self.trials and not self.trials.isdigit() else [])
-        return (*(name for name in names if name != self.outcome), self.outcome)
+        return (*dict.fromkeys((*self.covariates, *self.beside)), self.outcome)
 
 
 def read_formula(text: str, schema: Schema) -> Formula:
@@ -321,10 +334,14 @@ def read_formula(text: str, schema: Schema) -> Formula:
     left, tilde, right = (part.strip() for part in _GROUP.sub("", words).partition("~"))
     offsets = [match[1] for match in _OFFSET.finditer(right)]
     right = re.sub(r"^\+\s*|\+\s*(?=$|\+)", "", _OFFSET.sub("", right)).strip()
-    trials = match[2].strip() if (match := _TRIALS.match(left)) else ""
-    left = match[1].strip() if match else left
-    if "|" in left + right:
-        raise DeclarationError(f"formula {text!r}: group effects are written (1 | field) or (x | field).")
+    left, _, beside = (part.strip() for part in left.partition("|"))
+    added = {match[1]: match[2].strip() for match in _ADDED.finditer(beside)}
+    if "|" in right or _ADDED.sub("", beside).strip(" +"):
+        raise DeclarationError(
+            f"formula {text!r}: group effects are written (1 | field) or (x | field); beside an outcome "
+            "stand trials(n) and weights(w), as y | weights(w) ~ …."
+        )
+    left, event, cuts = _event(text, left, schema)
     if not tilde or not left or "~" in right:
         raise DeclarationError(f"formula {text!r}: OUTCOME ~ TERMS, as in death ~ age + sex.")
     outcome = field_of(left, schema)
@@ -335,8 +352,11 @@ def read_formula(text: str, schema: Schema) -> Formula:
             "logarithm of its mean.)"
         )
     schema[outcome]
+    trials, weights = (field_of(added.get(word, ""), schema) for word in ("trials", "weights"))
     if trials and not trials.isdigit():
-        trials = _count(field_of(trials, schema), text, schema)
+        _check_beside(trials, text, schema, "trials are a number, or a field of type integer from 0 or more")
+    if weights:
+        _check_beside(weights, text, schema, "weights are a field with a range from 0 or more")
     factors = expand(text, right or "1")
     intercept = [] in factors
     terms: list[Term] = []
@@ -365,15 +385,42 @@ def read_formula(text: str, schema: Schema) -> Formula:
         raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
     offset = _offset(offsets, schema)
     used = {name for term in terms for name in term.fields} | set(offset.fields.values() if offset else ())
-    if outcome in used:
-        raise DeclarationError(f"formula {text!r}: the outcome {outcome!r} is also a term.")
+    if both := {outcome, event} & used:
+        raise DeclarationError(f"formula {text!r}: the outcome {sorted(both)[0]!r} is also a term.")
     for name in dict.fromkeys(name for term in terms for name in term.fields):
         if schema[name].missing == "indicator" and schema[name].indicator:
             word = f"{name}_missing"
             tree, fields = Expression.of_field(word).tree, {identifier(word): name}
             shown = Expression(f"{name} missing", tree, fields, per="vs known")
             terms.append(Term(f"{name} missing", (), (shown,)))
-    return Formula(text, outcome, intercept, tuple(terms), offset, trials)
+    return Formula(text, outcome, intercept, tuple(terms), offset, trials, event, cuts, weights)
+
+
+def _event(text: str, left: str, schema: Schema) -> tuple[str, str, tuple[float, ...]]:
+    """The outcome of ``surv(time, event, cuts=[…])``, its event and the cuts; another outcome as it is."""
+    if not left.lower().startswith("surv("):
+        return left, "", ()
+    match = _SURV.match(left)
+    cuts = [cut.strip() for cut in (match[3] or "").split(",") if cut.strip()] if match else [""]
+    if match is None or not all(map(is_number, cuts)):
+        raise DeclarationError(
+            f"formula {text!r}: surv(time, event) ~ …, or with numbers at which a hazard of steps may "
+            "change, surv(time, event, cuts=[30, 90]) ~ …."
+        )
+    time, event = (field_of(match[place].strip(), schema) for place in (1, 2))
+    field, numbers = schema[event], tuple(map(float, cuts))
+    two = field.type == "integer" and field.range == (0, 1)
+    levels = len(field.all_levels) if field.is_category else 2 * two
+    if levels != 2 or time == event:
+        raise DeclarationError(
+            f"formula {text!r}: the event {event!r} needs two levels, of which the second is that it was "
+            "seen, or an integer 0 to 1."
+        )
+    _check_known(field, text)
+    low, high = schema[time].range if not schema[time].is_category else (0.0, 0.0)
+    if any(not low < cut < high for cut in numbers) or any(a >= b for a, b in pairwise(numbers)):
+        raise DeclarationError(f"formula {text!r}: cuts rise, inside the range of {time!r}.")
+    return identifier(time), event, numbers
 
 
 def _offset(texts: list[str], schema: Schema) -> Expression | None:
@@ -385,13 +432,20 @@ def _offset(texts: list[str], schema: Schema) -> Expression | None:
     return found
 
 
-def _count(name: str, text: str, schema: Schema) -> str:
+def _check_beside(name: str, text: str, schema: Schema, wanted: str) -> None:
+    """Refuse what is no number from 0 on, of whole ones where ``wanted`` says so, with an unknown value."""
     field = schema[name]
-    if field.is_category or field.type != "integer" or not field.range[0] >= 0:
+    unfit = field.is_category or ("integer" in wanted and field.type != "integer")
+    if unfit or not field.range[0] >= 0:
+        raise DeclarationError(f"formula {text!r}: {wanted}.")
+    _check_known(field, text)
+
+
+def _check_known(field: Field, text: str) -> None:
+    if field.missing in ("indicator", "marginal"):
         raise DeclarationError(
-            f"formula {text!r}: trials are a number, or a field of type integer with a minimum of at least 0."
+            f"formula {text!r}: of {field.name!r} missing is refuse, drop, middle or a value."
         )
-    return name
 
 
 def _plain(text: str, schema: Schema) -> str:

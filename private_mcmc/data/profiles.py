@@ -71,11 +71,9 @@ def read_profile(
     """
     profile = _one_profile(profile)
     codes, shown, assumed = {}, {}, []
-    read = [
-        name for name in design.formula.fields if name not in (design.formula.outcome, design.formula.trials)
-    ]
+    read = design.formula.covariates
     if unknown := sorted(set(profile) - set(read)):
-        raise DeclarationError(f"profile: {unknown} are not in the formula; it reads {read}.")
+        raise DeclarationError(f"profile: {unknown} are not in the formula; it reads {list(read)}.")
     fixed = {name for effect in design.effects if not effect.term.group for name in effect.term.fields}
     groups = {effect.term.group for effect in design.effects} - fixed
     for name in read:

@@ -12,7 +12,7 @@ from types import CodeType
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
 from private_mcmc.data.expressions import PIECEWISE
-from private_mcmc.data.families import Prior, marginal, ordered_start
+from private_mcmc.data.families import STEPS, Prior, marginal, ordered_start
 from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import Term
 from private_mcmc.errors import DeclarationError
@@ -43,9 +43,10 @@ def model_source(design: Design) -> str:
     columns = list(dict.fromkeys(word for effect in design.effects for word in _columns(effect.term)))
     columns += [] if offset is None else [word for word in offset.fields if word not in columns]
     trials = formula.trials and (formula.trials if formula.trials.isdigit() else identifier(formula.trials))
-    columns += [trials] if trials and not trials.isdigit() and trials not in columns else []
+    beside = [identifier(name) for name in formula.beside]
+    columns += [word for word in beside if word not in columns]
     who = identifier(design.schema.person) if any(term.own for term in formula.terms) else ""
-    _refuse_taken(design, {outcome, *columns[:1]} - {trials})
+    _refuse_taken(design, {outcome, *columns[:1], *beside} - {trials})
     unknown = [name for name in formula.fields if design.schema[name].missing == "marginal"]
     columns += [identifier(f"{name}_missing") for name in unknown]
     middle, half = design.outcome_scale
@@ -79,9 +80,16 @@ def model_source(design: Design) -> str:
             else f"{trials} if {outcome} is None else jnp.maximum({trials}, {outcome})"
         )
         lines += [f"trials = {most}"]
+    site = f"numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})"
+    if formula.event:
+        term = design.family.event.format(time=outcome, event=identifier(formula.event))
+        lines += ["# The row's log hazard if its event was seen, less its cumulative hazard."]
+        lines += [f"term = {term}"]
+        site = f"numpyro.factor({formula.outcome!r}, term)"
+    weighed = f", numpyro.handlers.scale(scale={identifier(formula.weights)})" * bool(formula.weights)
     lines += [
-        f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
-        f"    numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})",
+        f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]){weighed}:',
+        f"    {site}",
     ]
     lines = [line for name in unknown for line in _unknown(design.schema[name])] + lines
     head = _HEAD.format(
@@ -99,6 +107,7 @@ def _refuse_taken(design: Design, columns: set[str]) -> None:
     own = {*design.parameters, *(["mu"] if design.family.is_linear else [])}
     own |= {"thresholds", "start"} if design.thresholds else set()
     own |= {"trials"} if design.formula.trials else set()
+    own |= {"cuts", "hazards", "eta", "term"} if design.formula.event else set()
     if both := sorted(columns & own):
         raise DeclarationError(
             f"formula {design.formula.text!r}: a model of this family calls something else {both[0]!r}: "
@@ -151,8 +160,14 @@ def _thresholds(design: Design) -> list[str]:
 def _parameters(design: Design) -> list[str]:
     lines = []
     for name, prior in design.parameters.items():
-        value = prior.source() if prior.is_stated else f"numpyro.sample({name!r}, {prior.source()})"
+        many = _expand([len(design.formula.cuts)]) * (name == STEPS)
+        value = prior.source() if prior.is_stated else f"numpyro.sample({name!r}, {prior.source()}{many})"
         lines += [f"{name} = {value}" + "  # stated, not estimated" * prior.is_stated]
+    if STEPS in design.parameters:
+        lines += [
+            "# Log hazards of eta = 0: of the first step, and of those after each cut.",
+            f"cuts, hazards = jnp.array({list(design.formula.cuts)}), jnp.append(0.0, {STEPS})",
+        ]
     return lines
 
 

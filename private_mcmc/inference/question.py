@@ -140,6 +140,7 @@ def _notes(made: Design) -> tuple[str, ...]:
     told = {each.name: each.words for each in made.family.parameters if each.words}
     return (
         *alike * apart,
+        *_weighed(made),
         *_misread(made),
         *_unlogged(made),
         *(
@@ -149,6 +150,19 @@ def _notes(made: Design) -> tuple[str, ...]:
             f"as {name} ~ halfnormal(…)."
             for name in made.unsaid
         ),
+    )
+
+
+def _weighed(made: Design) -> tuple[str, ...]:
+    """What weights of rows do to intervals: Kish's design effect, bounded by the declared range."""
+    if not (name := made.formula.weights):
+        return ()
+    high = made.schema[name].range[1]
+    return (
+        f"Each row counts {name!r} times: a pseudo-posterior, for weights of mean 1 (divide them in the table "
+        "by a public mean). Its intervals are not those of the sandwich: with weights of sd c they are too "
+        f"narrow by about √(1 + c²), at most {number(math.sqrt(max(high, 1.0)), 2)}. What c is, the "
+        f"sd of {name} in a table of describe says.",
     )
 
 
