@@ -172,7 +172,7 @@ def _softmax(eta: Array) -> Array:
 
 
 def _weibull(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
-    return np.exp(-np.exp(values["alpha"] * (np.log(time) - eta + gammaln(1 + 1 / values["alpha"]))))
+    return np.asarray(np.exp(-np.exp(values["alpha"] * (np.log(time) - eta + gammaln(1 + 1 / values["alpha"])))))
 
 
 def _steps(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
@@ -180,7 +180,7 @@ def _steps(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
     cuts, steps = values["cuts"], np.pad(values[STEPS], [(0, 0), (1, 0)])
     ends, starts = np.append(cuts, np.inf), np.append(0.0, cuts)
     inside = np.clip(np.minimum(np.reshape(time, (-1, 1)), ends) - starts, 0.0, None)
-    return np.exp(-np.exp(eta) * (inside * np.exp(steps)).sum(axis=1))
+    return np.asarray(np.exp(-np.exp(eta) * (inside * np.exp(steps)).sum(axis=1)))
 
 
 _ODDS, _RATES, _MEANS, _MEDIANS = "odds ratio", "rate ratio", "ratio of means", "ratio of medians"
@@ -215,8 +215,8 @@ _LOGNORMAL_EVENT = (
 )
 # Cumulative hazard of eta = 0; the hazard's step is that of the time itself.
 _COX_EVENT = (
-    "{event} * (eta + hazards[jnp.sum({time}[:, None] > cuts, axis=-1)]) - jnp.exp(eta) * jnp.sum(jnp.exp(hazards) * "
-    "jnp.clip(jnp.minimum({time}[:, None], jnp.append(cuts, jnp.inf)) - jnp.append(0.0, cuts), 0.0), axis=-1)"
+    "{event} * (eta + hazards[jnp.sum({time}[:, None] > cuts, axis=-1)]) - jnp.exp(eta) * "
+    "jnp.sum(jnp.exp(hazards) * jnp.clip(jnp.minimum({time}[:, None], jnp.append(cuts, jnp.inf)) - jnp.append(0.0, cuts), 0.0), axis=-1)"
 )
 # The first level's logit is 0.
 _LEVELS = "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))"
