@@ -172,7 +172,9 @@ def _softmax(eta: Array) -> Array:
 
 
 def _weibull(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
-    return np.asarray(np.exp(-np.exp(values["alpha"] * (np.log(time) - eta + gammaln(1 + 1 / values["alpha"])))))
+    return np.asarray(
+        np.exp(-np.exp(values["alpha"] * (np.log(time) - eta + gammaln(1 + 1 / values["alpha"]))))
+    )
 
 
 def _steps(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
@@ -216,7 +218,8 @@ _LOGNORMAL_EVENT = (
 # Cumulative hazard of eta = 0; the hazard's step is that of the time itself.
 _COX_EVENT = (
     "{event} * (eta + hazards[jnp.sum({time}[:, None] > cuts, axis=-1)]) - jnp.exp(eta) * "
-    "jnp.sum(jnp.exp(hazards) * jnp.clip(jnp.minimum({time}[:, None], jnp.append(cuts, jnp.inf)) - jnp.append(0.0, cuts), 0.0), axis=-1)"
+    "jnp.sum(jnp.exp(hazards) * jnp.clip(jnp.minimum({time}[:, None], jnp.append(cuts, jnp.inf)) "
+    "- jnp.append(0.0, cuts), 0.0), axis=-1)"
 )
 # The first level's logit is 0.
 _LEVELS = "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))"

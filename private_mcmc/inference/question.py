@@ -160,9 +160,9 @@ def _weighed(made: Design) -> tuple[str, ...]:
     high = made.schema[name].range[1]
     return (
         f"Each row counts {name!r} times: a pseudo-posterior, for weights of mean 1 (divide them in the "
-        "table by a public mean). Its intervals are not those of the sandwich: with weights of sd c they are too "
-        f"narrow by about √(1 + c²), at most {number(math.sqrt(max(high, 1.0)), 2)}. What c is, the "
-        f"sd of {name} in a table of describe says.",
+        "table by a public mean). Its intervals are not those of the sandwich: with weights of sd c they are "
+        f"too narrow by about √(1 + c²), at most {number(math.sqrt(max(high, 1.0)), 2)}; c is the sd of "
+        f"{name!r} in a table that describe writes.",
     )
 
 
