@@ -362,10 +362,11 @@ def test_a_weight_multiplies_its_rows_log_likelihood():
         return float(log_density(model, (), given, at)[0])
 
     with jax.enable_x64(True):
-        none, single = (likelihood("visits | weights(cost) ~ age", cost=np.full(N, w)) for w in (0.0, 1.0))
-        weighted = likelihood("visits | weights(cost) ~ age", cost=np.full(N, 2.5))
+        single, double, weighted = (
+            likelihood("visits | weights(cost) ~ age", cost=np.full(N, w)) for w in (1.0, 2.0, 3.5)
+        )
         assert single == pytest.approx(likelihood("visits ~ age"))
-    assert weighted - none == pytest.approx(2.5 * (single - none))
+    assert weighted - single == pytest.approx(2.5 * (double - single))
 
 
 def test_an_event_over_a_time_is_predicted_as_a_cumulative_hazard_and_counts_as_their_mean():
