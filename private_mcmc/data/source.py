@@ -81,14 +81,17 @@ def model_source(design: Design) -> str:
         )
         lines += [f"trials = {most}"]
     site = f"numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})"
-    if formula.event:
-        term = design.family.event.format(time=outcome, event=identifier(formula.event))
-        lines += ["# The row's log hazard if its event was seen, less its cumulative hazard."]
-        lines += [f"term = {term}"]
+    if formula.event or formula.weights:
+        term = f"{design.family.likelihood}.log_prob({outcome})"
+        if formula.event:
+            term = design.family.event.format(time=outcome, event=identifier(formula.event))
+            lines += ["# A row's log hazard if its event was seen, less its cumulative hazard."]
+        # A factor, whose curvature is planned with: a weighted density is none of the outcome's.
+        weighed = f"{identifier(formula.weights)} * ({term})" if formula.weights else term
+        lines += [f"term = {weighed}"]
         site = f"numpyro.factor({formula.outcome!r}, term)"
-    weighed = f", numpyro.handlers.scale(scale={identifier(formula.weights)})" * bool(formula.weights)
     lines += [
-        f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]){weighed}:',
+        f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
         f"    {site}",
     ]
     lines = [line for name in unknown for line in _unknown(design.schema[name])] + lines
@@ -107,7 +110,7 @@ def _refuse_taken(design: Design, columns: set[str]) -> None:
     own = {*design.parameters, *(["mu"] if design.family.is_linear else [])}
     own |= {"thresholds", "start"} if design.thresholds else set()
     own |= {"trials"} if design.formula.trials else set()
-    own |= {"cuts", "hazards", "eta", "term"} if design.formula.event else set()
+    own |= {"cuts", "hazards", "eta", "term"} if design.formula.event or design.formula.weights else set()
     if both := sorted(columns & own):
         raise DeclarationError(
             f"formula {design.formula.text!r}: a model of this family calls something else {both[0]!r}: "
