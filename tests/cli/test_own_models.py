@@ -1,12 +1,13 @@
 """A model file in place of a formula, from `--show-model` to a dossier that is verified."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from private_mcmc import Study
-from tests.cli.test_real_tables import command
 
 SCHEMA = """\
 fields:
@@ -18,6 +19,19 @@ fields:
 PERSONS = "private_mcmc: {person: {field: ssn, at_most: 4}}\n"
 FORMULA = "--formula", "visits ~ age + sex", "--family", "negativebinomial", "--prior", "alpha = 1.5"
 ROWS, PEOPLE = 1500, 600
+
+
+def command(folder, *arguments):
+    """Run ``private-mcmc`` in a process of its own; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from private_mcmc.cli import main; main()", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
 
 
 @pytest.mark.long
