@@ -191,7 +191,7 @@ def _in_plain_numbers(axes: Axes) -> None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if low > 0 and high / low < 1e3:
         # Steps that divide 1, where equality lies.
-        near = high / low <= 20
+        near = high / low <= 5
         axes.xaxis.set_major_locator(
             MaxNLocator(6, steps=[1, 2, 5, 10]) if near else LogLocator(subs=(1, 2, 5))
         )
