@@ -20,6 +20,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 
 
+@pytest.fixture(autouse=True)
+def float64():
+    """As ``numpyro.enable_x64()``, without which readings refuse to be evaluated."""
+    with jax.enable_x64(True):
+        yield
+
+
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(3)
