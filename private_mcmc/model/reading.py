@@ -294,7 +294,10 @@ def _differentiable() -> Iterator[None]:
 def _in_float64(view: View) -> View:
     """The program of which everything is proved: a model may be another one in float32."""
     if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
-        raise DeclarationError("a reading is evaluated in float64: under `with jax.enable_x64(True):`.")
+        raise DeclarationError(
+            "a model is evaluated in float64: call numpyro.enable_x64() first, or do it under "
+            "`with jax.enable_x64(True):`."
+        )
     return view
 
 

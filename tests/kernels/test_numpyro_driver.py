@@ -34,6 +34,14 @@ def data():
     return {"X": jnp.asarray(X), "y": jnp.asarray(X[:, 0] > 0, dtype=int)}
 
 
+def test_without_float64_the_driver_of_numpyro_is_told_how_to_have_it(data):
+    mcmc = MCMC(
+        PrivateULA(logistic, step_size=0.05, clip=1.0), num_warmup=1, num_samples=2, progress_bar=False
+    )
+    with jax.enable_x64(False), pytest.raises(DeclarationError, match=r"numpyro\.enable_x64\(\)"):
+        mcmc.run(jax.random.key(0), **data)
+
+
 @pytest.mark.parametrize("matrix", [2.0, "identity", [[1.0], [2.0, 3.0]], np.zeros((2, 2, 2))])
 def test_a_preconditioner_is_a_diagonal_or_a_matrix(matrix):
     with pytest.raises(DeclarationError, match="preconditioner: numbers, a diagonal"):

@@ -112,7 +112,8 @@ def test_the_same_model_written_differently_gives_the_same_reading(model):
 
 def test_a_plate_that_is_read_whole_is_said_to_be():
     with pytest.warns(UserWarning, match=r"\['rows'\]: subsample_size is not followed.*PrivateSGLD"):
-        read(subsampled, ROWS, n=50)
+        found = read(subsampled, ROWS, n=50)
+    assert found.constants == read(in_a_plate, ROWS, n=50).constants
 
 
 @pytest.mark.parametrize("model", [reparametrised, whitened])

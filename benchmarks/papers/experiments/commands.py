@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from private_mcmc.cli.common import HtmlOption, JsonOption
-from private_mcmc.cli.plan import finish
+from private_mcmc.cli.common import HtmlOption, JsonOption, show
 
 ImagesOption = Annotated[
     Path | None,
@@ -61,7 +60,8 @@ def hf(
     train, test = load_images(images, seed)
     with progress("epochs", experiment.chunks * epochs, not as_json) as on_epoch:
         found = experiment.run(train, test, out, on_epoch)
-    finish(found.sound, found.report, found.to_dict(), as_json, html)
+    show(found.report, found.to_dict(), as_json, html)
+    raise typer.Exit(0 if found.sound else 1)
 
 
 def figure(
