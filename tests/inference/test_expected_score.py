@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.posterior.expected_score import expected_score
+from private_mcmc.inference.posterior.expected_score import expected_score, mixes_latents
 from private_mcmc.model import read
 from tests.examples_of_models import logistic
 
@@ -70,3 +70,39 @@ def test_outcomes_of_two_numbers_are_left_alone():
 
     domain = pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Box(np.full(2, -9.0), np.full(2, 9.0)))
     assert expected_score(read(pair, domain, n=100), np.zeros(2)) is None
+
+
+def many_zeros(x, y=None):
+    b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+    zero = numpyro.sample("zero", dist.Beta(1, 1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.ZeroInflatedPoisson(zero, jnp.exp(b[0] + b[1] * x)), obs=y)
+
+
+def two_effects(x, y=None):
+    a, b = (numpyro.sample(name, dist.Normal(0, 1)) for name in "ab")
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(a + b * x)), obs=y)
+
+
+def scaled_effect(x, y=None):
+    sd, z = numpyro.sample("sd", dist.LogNormal(0, 1)), numpyro.sample("z", dist.Normal(0, 1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.exp(sd * z * x)), obs=y)
+
+
+def by_a_factor(x, y):
+    a, b = (numpyro.sample(name, dist.Normal(0, 1)) for name in "ab")
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.factor("y", dist.Poisson(jnp.exp(a + b * x)).log_prob(y))
+
+
+@pytest.mark.parametrize(
+    ("model", "mixed"),
+    [(many_zeros, False), (two_effects, False), (scaled_effect, True), (by_a_factor, True)],
+)
+def test_it_is_used_where_latents_multiply_or_nobody_can_tell(model, mixed):
+    """Of counts with many zeros other parameters had the same mean score: sds were five times too large."""
+    reading = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Counts(9)), n=100)
+    with jax.enable_x64(True):
+        assert mixes_latents(reading) == mixed

@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.model import RowModel
+from private_mcmc.model.program import Output, affinity
 from private_mcmc.model.synthetic import people
+from private_mcmc.model.terms import find_link
 from private_mcmc.planning.synthetic_outcomes import Likelihood, likelihood_of
 from private_mcmc.records import ON_FEW_ROWS, Record
 
@@ -71,6 +73,28 @@ class ExpectedScore(NamedTuple):
         """``T(θ)``."""
         more = self.outcomes.probabilities(reading, theta) - self.probabilities
         return self.at - jnp.einsum("rk,rkp->p", more, self.moves)
+
+
+def mixes_latents(reading: RowModel) -> bool:
+    """Whether a parameter of an outcome may be a product, or so, of several latents.
+
+    It is none that is a link of one affine variable, or that reads one site alone: near a path rows tell of
+    such latents by their curvature, and public rows, whose covariates are not these people's, add nothing
+    but ways in which other parameters could have the same mean score. Where it cannot be told, it is taken
+    for one.
+    """
+    program, levels = reading.program, affinity(reading.program, "theta")
+    values = [program.outputs[Output("value", site.name)] for site in reading.sites]
+    for observed in reading.observations:
+        given = program.parts("given", observed.name).values()
+        moving = [variable for variable in given if "theta" in program.reads([variable])]
+        if not moving:
+            return True
+        for variable in moving:
+            used = program.uses([variable])
+            if sum(value in used for value in values) > 1 and find_link(program, levels, variable) is None:
+                return True
+    return False
 
 
 def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:

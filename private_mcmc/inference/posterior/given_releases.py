@@ -16,7 +16,7 @@ from numpyro.diagnostics import split_gelman_rubin
 from numpyro.infer import NUTS
 
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.inference.posterior.expected_score import ExpectedScore, expected_score
+from private_mcmc.inference.posterior.expected_score import ExpectedScore, expected_score, mixes_latents
 from private_mcmc.inference.posterior.linear import (
     Likelihoods,
     Said,
@@ -161,7 +161,7 @@ def _given(
             said.append(Said(average, shares, told.prediction.bias))
     given, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
-    expected = expected_score(reading, said[-1].average.centre)
+    expected = expected_score(reading, said[-1].average.centre) if mixes_latents(reading) else None
     slope = np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
     mean, root = _about(given, precision, at - prior_root @ (prior_root.T @ slope))
     made = _chains(reading, asked, given, expected, mean, root, jax.random.split(key, asked.chains))
