@@ -276,7 +276,10 @@ def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
 
 
 def report(
-    what: Annotated[Path, typer.Argument(help="a dossier's folder, a ledger file, or a saved plan")],
+    what: Annotated[
+        list[Path],
+        typer.Argument(help="a dossier's folder, a ledger file, or a saved plan; or all dossiers of a study"),
+    ],
     key: KeyOption = None,
     model: Annotated[
         str | None, typer.Option(help="FILE.py:FUNCTION, to complete a run of a model of one's own")
@@ -294,12 +297,22 @@ def report(
     html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a dossier, a ledger or a plan. A dossier that was interrupted is completed."""
-    page = _page(what, key, model, ledger)
+    """Show a dossier, a ledger, a plan, or several dossiers as one. What was interrupted is completed."""
+    if len(what) > 1 and any(one is not None for one in (key, model, ledger, registry, about)):
+        raise DeclarationError("--key, --model, --ledger, --registry and --about are of one dossier.")
+    page = _page(what[0], key, model, ledger) if len(what) == 1 else _several(what)
     if registry is not None:
-        _register(what, about, registry)
+        _register(what[0], about, registry)
         return
     show(page, page.to_dict(), as_json, html)
+
+
+def _several(folders: Sequence[Path]) -> Report:
+    """The releases of one study on one page, with what they cost together."""
+    from private_mcmc.dossier import load_record
+    from private_mcmc.dossier.several import several
+
+    return several([load_record(folder) for folder in folders])
 
 
 def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) -> Report:

@@ -155,7 +155,7 @@ def test_spellings_of_one_identifier_are_one_person(spellings):
         np.array([np.nan, 1.0, np.inf, np.nan, -np.inf, 2.0, np.nan, np.nan]),
         pd.Series([None, 2**60, None, None, None, 2**60 + 1, None, None], dtype="Int64"),
         np.array(
-            [Decimal("nan"), "a", np.datetime64("NaT"), "nan", " NaN", "b", "<NA>", "None"], dtype=object
+            [Decimal("nan"), "a", np.datetime64("NaT", "s"), "nan", " NaN", "b", "<NA>", "None"], dtype=object
         ),
         np.array([np.nan, 1.0, np.nan, np.nan, np.nan, 2.0, np.nan, np.nan]).astype(str),
     ],
