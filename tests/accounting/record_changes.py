@@ -101,7 +101,7 @@ def _others(path: tuple[Any, ...], value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _numbers(value: float) -> Iterator[tuple[str, Any]]:
-    for factor in (0.5, 0.99, 1.01, 2, -1):
+    for factor in (0.5, 0.99, 1 - 1e-6, 1.01, 2, -1):
         scaled = value * factor
         yield f"times {factor}", round(scaled) if isinstance(value, int) else scaled
         if isinstance(value, int) and scaled != round(scaled):

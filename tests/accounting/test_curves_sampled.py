@@ -209,20 +209,6 @@ def test_poisson_curves_bound_every_configuration_of_three_rows(epsilon, q):
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
-@given(
-    st.sampled_from(["add_remove", "replace_one", "fixed"]),
-    st.floats(0.001, 1.0),
-    st.floats(0.01, 2.0),
-    st.floats(1.01, 200.0),
-)
-def test_sampling_never_costs_more_than_knowing_the_batches(name, q, r, alpha):
-    curve = Sampled(name, q, r, 3)
-    assert curve.rdp(alpha) <= curve.unamplified.rdp(alpha) * (1 + 1e-12)
-    assert curve.delta(0.5) <= curve.unamplified.delta(0.5)
-
-
-@pytest.mark.long
 def test_composition_with_other_mechanisms_goes_through_joint_losses():
     sampled, gaussian = Sampled("add_remove", 0.05, 1.0, 100), Gaussian(0.5)
     joint = combine((sampled, gaussian))

@@ -7,8 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import norm
 
 from private_mcmc import accounting as acc
@@ -73,11 +71,6 @@ def test_each_scheme_and_adjacency_has_its_own_pair(batch, adjacency, pair, rate
     assert exact <= part.ratio <= exact * (1 + 1e-8)
 
 
-def test_chains_multiply_the_steps():
-    part = sampled_part(acc.langevin_statement(schedule(batch=POISSON, num_chains=3)))
-    assert part.steps == 600
-
-
 @pytest.mark.parametrize(
     ("batch", "adjacency", "rows"), [(POISSON, "replace_one", 2), (POISSON, "add_remove", 1)]
 )
@@ -86,14 +79,6 @@ def test_the_unamplified_level_is_kept_as_a_gaussian_bound(batch, adjacency, row
     exact = rows * 20 * math.sqrt(200 * 0.001 / 2)
     assert exact <= statement.gdp <= exact * (1 + 1e-7)
     assert statement.epsilon(1e-6) < gdp.epsilon(exact, 1e-6) / 2
-
-
-@pytest.mark.long
-def test_a_zeroed_slot_is_cheaper_without_replacement_than_a_replaced_row():
-    zeroed = acc.langevin_statement(schedule(batch=FIXED, adjacency="zero_out"))
-    replaced = acc.langevin_statement(schedule(batch=FIXED))
-    assert zeroed.gdp == pytest.approx(replaced.gdp / 2, rel=1e-7)
-    assert zeroed.epsilon(1e-6) <= replaced.epsilon(1e-6)
 
 
 def poisson_states(data, q, step, prior, levels):
@@ -177,21 +162,6 @@ def test_path_without_replacement_bounds_exact_two_step_laws(adjacency, epsilon)
             assert exact <= statement.delta(epsilon) * (1 + 1e-4)
 
 
-@pytest.mark.long
-@settings(max_examples=8)
-@given(st.sampled_from([0.02, 0.1, 0.5]), st.integers(1, 300), st.sampled_from(["replace_one", "add_remove"]))
-def test_last_state_is_never_above_the_composed_path(q, steps, adjacency):
-    curvature = acc.Curvature(strong_convexity=5.0, smoothness=400.0)
-    base = schedule(batch=Batch(scheme="poisson", rate=q), num_steps=steps, adjacency=adjacency)
-    path = acc.langevin_statement(base)
-    last = acc.langevin_statement(
-        schedule(batch=Batch(scheme="poisson", rate=q), num_steps=steps, adjacency=adjacency, release="last"),
-        curvature,
-    )
-    for delta in (1e-3, 1e-6):
-        assert last.epsilon(delta) <= path.epsilon(delta) * (1 + 1e-9)
-
-
 def test_many_step_sizes_are_charged_at_least_their_own_ratio():
     sizes = tuple(0.001 * 1.01**k for k in range(150))
     statement = acc.langevin_statement(
@@ -204,14 +174,3 @@ def test_many_step_sizes_are_charged_at_least_their_own_ratio():
     assert len(charged) == 150
     assert all(own <= paid <= own * 1.0201 for own, paid in zip(ratios, charged, strict=True))
     assert statement.verify()
-
-
-def test_average_over_minibatch_states_couples_equal_batches():
-    curvature = acc.Curvature(strong_convexity=1.0, smoothness=50.0)
-    full = acc.average_sensitivity(schedule(release=Average(50)), curvature)
-    poisson = acc.average_sensitivity(schedule(release=Average(50), batch=POISSON), curvature)
-    zeroed = acc.average_sensitivity(
-        schedule(release=Average(50), batch=POISSON, adjacency="zero_out"), curvature
-    )
-    assert poisson == pytest.approx(20 * full, rel=1e-6)
-    assert zeroed == pytest.approx(poisson / 2, rel=1e-6)

@@ -8,9 +8,6 @@ import csv
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -145,20 +142,6 @@ def test_a_charge_of_what_is_in_memory_alone_stays_open_and_the_result_is_handed
 
 
 @pytest.mark.long
-def test_every_stage_is_on_disk_before_the_next_is_bought(here, monkeypatch):
-    every = copies(here, monkeypatch, lambda: fit(here))
-    bought = [
-        len(json.loads((place / "study" / RELEASE).read_text())["stages"])
-        for place in every
-        if (place / "study" / RELEASE).exists()
-    ]
-    assert sorted(set(bought)) == list(range(1, max(bought) + 1)) and max(bought) > 1
-    first = next(place for place in every if (place / "study" / RELEASE).exists())
-    said = command("report", first / "study").output
-    assert "stopped" in said and "GDP" in said
-
-
-@pytest.mark.long
 def test_a_model_of_ones_own_loses_nothing_either(here, monkeypatch):
     (here / "model.py").write_text(MODEL)
     (here / "rows.toml").write_text(ROWS)
@@ -181,46 +164,6 @@ def test_a_model_of_ones_own_loses_nothing_either(here, monkeypatch):
     assert "--model FILE.py:FUNCTION" in str(refused.exception)
     command("report", place / "study", "--model", model, "--ledger", place / "ledger")
     assert pmc.Study.load(place / "study").draws == pmc.Study.load(here / "study").draws
-
-
-KILLED = """
-import os, signal, sys
-from private_mcmc.cli.main import app
-left = [int(sys.argv[1])]
-def watched(real):
-    def call(*args, **named):
-        left[0] -= 1
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **named)
-    return call
-for name in ("write", "fsync", "replace", "rename"):
-    setattr(os, name, watched(getattr(os, name)))
-app(sys.argv[2:], standalone_mode=False)
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("call", [8, 16, 24, 32, 40])
-def test_a_process_that_is_killed_for_good_leaves_what_it_released(here, call):
-    words = [
-        "fit",
-        "people.csv",
-        "--schema",
-        "schema.yaml",
-        "--formula",
-        "died ~ age",
-        "--epsilon",
-        "1",
-        "--yes",
-    ]
-    books = ["--out", "study", "--ledger", "ledger", "--dataset", "people"]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(call), *words, *books], cwd=here, capture_output=True, check=False
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr[-500:]
-    assert all(outcome != "released" or released(here) for outcome in outcomes(here))
-    pmc.Ledger(here / "ledger").verify()
 
 
 @pytest.mark.long

@@ -38,12 +38,6 @@ def done(data):
     return mcmc
 
 
-@pytest.mark.long
-def test_samples_have_numpyros_shapes(done):
-    assert done.get_samples()["w"].shape == (30, 2)
-    assert done.get_samples(group_by_chain=True)["w"].shape == (2, 15, 2)
-
-
 def test_products_of_a_run_are_float64_whatever_jax_is_set_to():
     """Sums of rows and coloured noise were float32, and every statement said float64."""
     left, right = np.random.default_rng(0).normal(size=(2, 50, 50))
@@ -57,19 +51,6 @@ def test_products_of_a_run_are_float64_whatever_jax_is_set_to():
         )
         found = read.run([read.outputs["product"]], {read.inputs["a"]: left, read.inputs["b"]: right})
         assert np.max(np.abs(found[0] - left @ right)) < 1e-12
-
-
-@pytest.mark.long
-def test_a_run_under_another_precision_of_jax_is_the_same_run(data):
-    def states(precision):
-        seeded = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
-        mcmc = driver(execution=seeded, n=N)
-        mcmc.decide()
-        with jax.default_matmul_precision(precision):
-            mcmc.run(rng_key=1, **data)
-        return mcmc.get_samples()["w"]
-
-    np.testing.assert_array_equal(states("F32_F32_F32"), states(None))
 
 
 def test_the_arviz_object_carries_the_statement_and_no_data(done, data):

@@ -10,8 +10,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import ArrayColumn, HostColumn
-from private_mcmc.inference.columns import Held, checked
-from private_mcmc.kernels import PrivateSGLD, PrivateULA
+from private_mcmc.inference.columns import checked
+from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import logistic
 
 N = 53
@@ -62,34 +62,6 @@ def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
                            release="last", num_steps=1, guarantee="run")  # fmt: skip
     columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, mcmc._run.place)
     assert all(isinstance(column, HostColumn) for column in columns.values())
-
-
-BATCHES = {
-    "poisson": (dict(rate=0.1), "add_remove"),
-    "fixed": (dict(scheme="fixed", batch_size=5), "replace_one"),
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("scheme", BATCHES)
-def test_batches_over_blocks_are_the_batches_over_all_rows(data, scheme, monkeypatch):
-    # Of rows in blocks each stays in the slot it came in.
-    monkeypatch.setattr(Held, "placed", lambda held, key, declared: held)
-    options, adjacency = BATCHES[scheme]
-    kernel = PrivateSGLD(logistic, 0.02, 1.0, **options)
-    n = N + 9 if adjacency == "add_remove" else None
-    both = [
-        draws(
-            data,
-            kernel,
-            target=pmc.Target(99.0, 1e-6, adjacency),
-            n=n,
-            release="last",
-            execution=replace(SEEDED, rows_on_device=size),
-        )
-        for size in (None, 20)
-    ]
-    np.testing.assert_allclose(both[1], both[0], atol=1e-6)
 
 
 def write_parquet(table, path):

@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels import AnisotropicLangevin, langevin_program
+from private_mcmc.kernels import AnisotropicLangevin
 from private_mcmc.kernels.gradient.clipped import boxed_gradient
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.model import read
@@ -190,34 +190,6 @@ def test_a_kernel_takes_a_clip_of_the_norm_or_of_each_coordinate():
         adjacency="replace_one", num_rows=3, dim=2, num_steps=1, num_chains=1, release="path", sites=sites
     )
     assert made.clips == (1.0, 0.5)
-
-
-@pytest.mark.slow
-def test_a_driver_runs_it_and_its_statement_verifies(rng):
-    X, y = rng.uniform(-1, 1, (30, 2)), rng.normal(size=30)
-    mcmc = pmc.PrivateMCMC(
-        AnisotropicLangevin(model, step_size=1e-3, clips=(1.0, 0.2), noise=(1.0, 0.2)),
-        rows=ROWS,
-        target=pmc.Target(3.0, 1e-5),
-        release="path",
-        num_steps=10,
-        guarantee="run",
-    )
-    mcmc.run(X=X, y=y)
-    assert mcmc.statement.verify()
-    assert np.shape(mcmc.get_samples()["w"]) == (10, 2)
-
-
-@pytest.mark.slow
-def test_the_program_clips_as_the_schedule_says():
-    """One step without noise moves each coordinate by at most ``γ w M_jj C_j`` for each row."""
-    reading = read(model, ROWS, n=1)
-    plan = schedule(num_rows=1, num_steps=1, num_chains=1)
-    program = langevin_program(reading, plan)
-    with jax.enable_x64(True):
-        rows = program.prepare({"X": jnp.array([[1.0, 1.0]]), "y": jnp.array([50.0])}, jnp.ones(1, bool))
-        total = program.data(jnp.zeros((1, 2)), jnp.asarray(0), None, rows)
-    np.testing.assert_allclose(np.abs(total[0]), np.sqrt(METRIC) * CLIPS, rtol=1e-10)
 
 
 @pytest.mark.slow

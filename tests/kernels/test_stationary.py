@@ -34,25 +34,6 @@ def final_states(model, rows, data, *, num_steps, num_chains=1, release="last", 
 
 
 @pytest.mark.long
-def test_ula_on_a_gaussian_has_its_exact_mean_and_variance():
-    """ULA with curvature λ has variance 1/(λ(1 − γλ/2)); 20,000 chains, failure probability below 1e-6."""
-    y = np.linspace(-1.0, 1.0, 9) + 0.3
-    curvature, step, chains = 10.0, 0.12, 20_000
-    states = final_states(
-        normal_mean,
-        Rows(y=Box(-5.0, 5.0)),
-        {"y": y},
-        num_steps=60,
-        num_chains=chains,
-        step_size=step,
-        clip=1e3,
-    )[:, 0, 0]
-    variance = 1 / (curvature * (1 - step * curvature / 2))
-    assert abs(states.mean() - y.sum() / curvature) < 5 * np.sqrt(variance / chains)
-    assert abs(states.var() / variance - 1) < 5 * np.sqrt(2 / chains)
-
-
-@pytest.mark.long
 def test_clipped_logistic_matches_nuts_on_the_huberised_density(rng):
     """Clipping |ψ'|‖x‖ at C samples the posterior with each loss linear beyond |ψ'| = C/‖x‖."""
     n, clip = 60, 0.3

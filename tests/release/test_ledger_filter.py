@@ -12,7 +12,7 @@ from scipy import stats
 from private_mcmc.accounting import Concentrated, Statement, compose, gaussian, laplace
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.statement import Argument
-from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.errors import ReleaseError
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Target
 
@@ -80,11 +80,6 @@ def test_a_composition_without_one_curve_is_charged_part_by_part():
 def test_what_proves_nothing_in_the_currency_is_refused():
     with pytest.raises(ReleaseError, match="neither Gaussian DP nor pure"):
         Filter.of(Target(1.0, 1e-6)).cost(concentrated(0.1))
-
-
-def test_a_budget_without_delta_is_refused():
-    with pytest.raises(DeclarationError):
-        Filter.of(Target(1.0, 0.0))
 
 
 def attack(limit, epsilon, stop, runs=100_000, seed=0):

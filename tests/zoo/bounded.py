@@ -48,13 +48,10 @@ def unknown_cuts(X: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.OrderedLogistic(X @ w, cuts), obs=y)
 
 
-def _along_one_weight(words: str, sd: float, losses: tuple[Any, Any]) -> Pair:
+def _along_one_weight(sd: float, losses: tuple[Any, Any]) -> Pair:
+    """Rows without features, and one with first feature 1 and either loss."""
     return Pair(
-        f"rows without features, and one with first feature 1 and {words}",
-        lambda t: normal(t, sd) - losses[0](t),
-        lambda t: normal(t, sd) - losses[1](t),
-        -12 * sd,
-        12 * sd,
+        lambda t: normal(t, sd) - losses[0](t), lambda t: normal(t, sd) - losses[1](t), -12 * sd, 12 * sd
     )
 
 
@@ -63,35 +60,24 @@ def _binomial_loss(sign: float) -> Any:
 
 
 ENTRIES = (
+    # As many successes as trials at most: scores at most 10 times a temper of 0.01: 0.2-GDP.
     Entry(
         "binomial_by_row",
         trials_by_row,
         Rows(X=Ball(1.0, dim=2), trials=Counts(10), y=Counts(10)),
-        500,
-        TARGET,
         "private",
-        "as many successes as trials at most: scores at most 10 times a temper of 0.01: 0.2-GDP",
-        _along_one_weight("10 or 0 successes in 10 trials", 1.0, (_binomial_loss(1.0), _binomial_loss(-1.0))),
+        _along_one_weight(1.0, (_binomial_loss(1.0), _binomial_loss(-1.0))),
         temper=0.01,
     ),
-    Entry(
-        "unknown_dispersion",
-        unknown_dispersion,
-        COUNTS,
-        100,
-        TARGET,
-        "unknown",
-        "a count of 10 among zeros moves mean and dispersion, whose scores have no bound",
-        "no certificate",
-    ),
+    # A count of 10 among zeros moves mean and dispersion, whose scores have no bound.
+    Entry("unknown_dispersion", unknown_dispersion, COUNTS, "unknown", "no certificate", n=100),
+    # The gaps between cut points are exponentials of what is sampled.
     Entry(
         "unknown_cut_points",
         unknown_cuts,
         CLASSES,
-        100,
-        TARGET,
         "unknown",
-        "the gaps between cut points are exponentials of what is sampled",
         "cutpoints and predictor of OrderedLogistic",
+        n=100,
     ),
 )

@@ -60,7 +60,6 @@ def die(y: Any = None, alpha: float = 1.0) -> None:
 def _beta_pair(a: float, b: float, n: int, low: float, high: float) -> Pair:
     """The log odds; all outcomes 0 but one, which is 1 or 0."""
     return Pair(
-        "outcomes 0, and one of 1 or 0",
         lambda t: (a + 1) * log_sigmoid(t) + (b + n - 1) * log_sigmoid(-t),
         lambda t: a * log_sigmoid(t) + (b + n) * log_sigmoid(-t),
         low,
@@ -85,13 +84,7 @@ def _two_classes(sd: float, temper: float) -> Pair:
 
         return log_density
 
-    return Pair(
-        "rows without features, one with first feature 1 and class 0 or 1",
-        law(1.0),
-        law(-1.0),
-        -17 * sd,
-        17 * sd,
-    )
+    return Pair(law(1.0), law(-1.0), -17 * sd, 17 * sd)
 
 
 def _ordered_pair() -> Pair:
@@ -101,7 +94,7 @@ def _ordered_pair() -> Pair:
     def high(t: Array) -> Array:
         return normal(t, 0.1) + log_sigmoid(t - 1)
 
-    return Pair("rows without features, and one with first feature 1 and class 0 or 2", low, high, -1.2, 1.2)
+    return Pair(low, high, -1.2, 1.2)
 
 
 def _probit_pair(clip: float | None) -> Pair:
@@ -120,120 +113,68 @@ def _probit_pair(clip: float | None) -> Pair:
         huber: Array = -log_ndtr(inner) - clip * (t - inner)
         return huber
 
-    return Pair(
-        "rows without features, and one with first feature 1 and outcome 1 or 0",
-        lambda t: normal(t, 1.0) - loss(t),
-        lambda t: normal(t, 1.0) - loss(-t),
-        -12.0,
-        12.0,
-    )
+    return Pair(lambda t: normal(t, 1.0) - loss(t), lambda t: normal(t, 1.0) - loss(-t), -12.0, 12.0)
 
-
-_SOFTMAX: dict[str, Any] = {
-    "n": 500,
-    "target": TARGET,
-    "verdict": "private",
-    "why": "convex rows of gradient at most √2·0.07 under a prior of precision 1: 0.198-GDP",
-    "witness": _two_classes(1.0, 0.07),
-    "temper": 0.07,
-}
 
 ENTRIES = (
-    Entry("softmax_tempered", softmax, CLASSES, **_SOFTMAX),
-    Entry(
-        "softmax",
-        softmax,
-        CLASSES,
-        500,
-        TARGET,
-        "unknown",
-        "one row's class moves the weights of prior sd 3 by their whole scale",
-        _two_classes(3.0, 1.0),
-        model_args={"sd": 3.0},
-    ),
-    Entry(
-        "ordered",
-        ordered,
-        CLASSES,
-        500,
-        TARGET,
-        "private",
-        "convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP",
-        _ordered_pair(),
-    ),
-    Entry(
-        "probit",
-        probit,
-        OUTCOMES,
-        500,
-        TARGET,
-        "not private",
-        "the probit score grows with the predictor",
-        _probit_pair(None),
-    ),
-    Entry(
-        "probit_clipped",
-        probit,
-        OUTCOMES,
-        500,
-        TARGET,
-        "private",
-        "clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP",
-        _probit_pair(0.1),
-        clip=0.1,
-    ),
+    # Convex rows of gradient at most √2·0.07 under a prior of precision 1: 0.198-GDP.
+    Entry("softmax_tempered", softmax, CLASSES, "private", _two_classes(1.0, 0.07), temper=0.07),
+    # One row's class moves the weights of prior sd 3 by their whole scale.
+    Entry("softmax", softmax, CLASSES, "unknown", _two_classes(3.0, 1.0), model_args={"sd": 3.0}),
+    # Convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP.
+    Entry("ordered", ordered, CLASSES, "private", _ordered_pair()),
+    # The probit score grows with the predictor.
+    Entry("probit", probit, OUTCOMES, "not private", _probit_pair(None)),
+    # Clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP.
+    Entry("probit_clipped", probit, OUTCOMES, "private", _probit_pair(0.1), clip=0.1),
+    # Among 99 zeros a single one shows under a uniform prior.
     Entry(
         "coin_uniform",
         coin,
         COINS,
-        100,
-        Target(0.5, 1e-3),
         "not private",
-        "among 99 zeros a single one shows under a uniform prior",
         _beta_pair(1.0, 1.0, 100, -45.0, 5.0),
+        n=100,
+        target=Target(0.5, 1e-3),
     ),
+    # A Beta(200, 200) prior hides one outcome: the exact divergence is small.
     Entry(
         "coin_strong_prior",
         coin,
         COINS,
-        100,
-        Target(0.5, 1e-6),
         "private",
-        "a Beta(200, 200) prior hides one outcome: the exact divergence is small",
         _beta_pair(200.0, 200.0, 100, -2.0, 1.5),
+        n=100,
+        target=Target(0.5, 1e-6),
         model_args={"a": 200.0, "b": 200.0},
     ),
+    # A Dirichlet(200, 200, 200) prior hides one outcome: the exact divergence is small.
     Entry(
         "die_strong_prior",
         die,
         Rows(y=Categories(3)),
-        100,
-        TARGET,
         "private",
-        "a Dirichlet(200, 200, 200) prior hides one outcome: the exact divergence is small",
         Pair(
-            "all outcomes in the third category, and one in the first or the second",
             lambda t: 201 * log_sigmoid(t) + 200 * log_sigmoid(-t),
             lambda t: 200 * log_sigmoid(t) + 201 * log_sigmoid(-t),
             -1.5,
             1.5,
         ),
+        n=100,
         model_args={"alpha": 200.0},
     ),
+    # An outcome in one of two otherwise empty categories shows.
     Entry(
         "die_uniform",
         die,
         Rows(y=Categories(3)),
-        100,
-        TARGET,
         "unknown",
-        "an outcome in one of two otherwise empty categories shows",
         Pair(
-            "all outcomes in the third category, and one in the first or the second",
             lambda t: 2 * log_sigmoid(t) + log_sigmoid(-t),
             lambda t: log_sigmoid(t) + 2 * log_sigmoid(-t),
             -45.0,
             45.0,
         ),
+        n=100,
     ),
 )

@@ -75,11 +75,7 @@ def _poisson_pair(sd: float, clip: float | None = None) -> Pair:
         )
 
     return Pair(
-        "rows without features, and one with first feature 1 and count 10 or 0",
-        lambda t: normal(t, sd) - loss(t, 10.0),
-        lambda t: normal(t, sd) - loss(t, 0.0),
-        -12 * sd,
-        12 * sd,
+        lambda t: normal(t, sd) - loss(t, 10.0), lambda t: normal(t, sd) - loss(t, 0.0), -12 * sd, 12 * sd
     )
 
 
@@ -87,7 +83,6 @@ def _gamma_pair(shape: float, rate: float, n: int, largest: int) -> Pair:
     """The log of the rate; all counts 0 but one, which is the largest or 0."""
     total = rate + n
     return Pair(
-        f"counts 0, and one of {largest} or 0",
         lambda u: (shape + largest) * u - total * np.exp(u),
         lambda u: shape * u - total * np.exp(u),
         float(np.log(shape / total)) - 40 / shape**0.5,
@@ -96,58 +91,36 @@ def _gamma_pair(shape: float, rate: float, n: int, largest: int) -> Pair:
 
 
 ENTRIES = (
-    Entry(
-        "poisson",
-        poisson,
-        FEATURES,
-        500,
-        TARGET,
-        "not private",
-        "a Poisson score grows without bound with the weights",
-        _poisson_pair(1.0),
-    ),
-    Entry(
-        "poisson_clipped",
-        poisson,
-        FEATURES,
-        500,
-        TARGET,
-        "private",
-        "clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP",
-        _poisson_pair(1.0, 0.1),
-        clip=0.1,
-    ),
+    # A Poisson score grows without bound with the weights.
+    Entry("poisson", poisson, FEATURES, "not private", _poisson_pair(1.0)),
+    # Clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP.
+    Entry("poisson_clipped", poisson, FEATURES, "private", _poisson_pair(1.0, 0.1), clip=0.1),
+    # A Gamma(5000, 1000) prior weighs more than 5 counts: the exact divergence is small.
     Entry(
         "gamma_poisson",
         poisson_rate,
         COUNTS,
-        1000,
-        TARGET,
         "private",
-        "a Gamma(5000, 1000) prior weighs more than 5 counts: the exact divergence is small",
         _gamma_pair(5000.0, 1000.0, 1000, 5),
+        n=1000,
         model_args={"shape": 5000.0, "rate": 1000.0},
     ),
+    # Among zeros one count of 5 shows.
     Entry(
         "gamma_poisson_weak_prior",
         poisson_rate,
         COUNTS,
-        1000,
-        TARGET,
         "not private",
-        "among zeros one count of 5 shows",
         _gamma_pair(2.0, 1.0, 1000, 5),
+        n=1000,
     ),
+    # Scores at most 10 times a temper of 0.02 under a prior of precision 4: 0.2-GDP.
     Entry(
         "negative_binomial",
         negative_binomial,
         FEATURES,
-        500,
-        TARGET,
         "private",
-        "scores at most 10 times a temper of 0.02 under a prior of precision 4: 0.2-GDP",
         Pair(
-            "rows without features, and one with first feature 1 and count 10 or 0",
             lambda t: normal(t, 0.5) - 0.02 * (12 * np.logaddexp(np.log(2), t) - 10 * t),
             lambda t: normal(t, 0.5) - 0.02 * 2 * np.logaddexp(np.log(2), t),
             -6.0,
@@ -155,16 +128,13 @@ ENTRIES = (
         ),
         temper=0.02,
     ),
+    # Scores at most 10 times a temper of 0.01: 0.2-GDP.
     Entry(
         "binomial",
         binomial,
         FEATURES,
-        500,
-        TARGET,
         "private",
-        "scores at most 10 times a temper of 0.01: 0.2-GDP",
         Pair(
-            "rows without features, and one with first feature 1 and 10 or 0 successes",
             lambda t: normal(t, 1.0) + 0.1 * log_sigmoid(t),
             lambda t: normal(t, 1.0) + 0.1 * log_sigmoid(-t),
             -12.0,
@@ -172,32 +142,27 @@ ENTRIES = (
         ),
         temper=0.01,
     ),
+    # A Beta(2000, 2000) prior weighs more than 5 trials: the exact divergence is small.
     Entry(
         "binomial_rate",
         binomial_rate,
         COUNTS,
-        200,
-        TARGET,
         "private",
-        "a Beta(2000, 2000) prior weighs more than 5 trials: the exact divergence is small",
         Pair(
-            "no successes in 995 trials, and 5 or 0 in 5 more",
             lambda t: 2005 * log_sigmoid(t) + 2995 * log_sigmoid(-t),
             lambda t: 2000 * log_sigmoid(t) + 3000 * log_sigmoid(-t),
             -2.0,
             0.0,
         ),
+        n=200,
     ),
+    # Behind the zeros the Poisson score is unbounded.
     Entry(
         "zero_inflated",
         zero_inflated,
         FEATURES,
-        500,
-        TARGET,
         "not private",
-        "behind the zeros the Poisson score is unbounded",
         Pair(
-            "rows without features, and one with first feature 1 and count 10 or 0",
             lambda t: normal(t, 1.0) - (np.exp(np.minimum(t, 600.0)) - 10 * t),
             lambda t: normal(t, 1.0) + np.log(0.3 + 0.7 * np.exp(-np.exp(np.minimum(t, 600.0)))),
             -12.0,

@@ -22,14 +22,12 @@ class Pair:
     """One number's posterior on two adjacent data sets, written by hand, up to constants.
 
     Attributes:
-        data: the two data sets in words.
         first: log density on the first.
         second: log density on the second.
         low: left end of a range that holds all but a negligible part of both.
         high: its right end.
     """
 
-    data: str
     first: LogDensity
     second: LogDensity
     low: float
@@ -44,12 +42,11 @@ class Entry:
         name: unique name.
         model: the NumPyro model.
         rows: the row domain.
-        n: number of rows.
-        target: the target asked about.
         verdict: what preflight answers.
-        why: the reason, in a sentence.
         witness: a ``Pair`` whose exact divergence agrees with the verdict, or the condition that is
             missing, in the words that the report uses.
+        n: number of rows.
+        target: the target asked about.
         temper: power of the likelihood.
         clip: bound on every row's gradient, if rows are clipped.
         model_args: public arguments of the model.
@@ -59,11 +56,10 @@ class Entry:
     name: str
     model: Callable[..., Any]
     rows: Rows
-    n: int
-    target: Target
     verdict: Expected
-    why: str
     witness: Pair | str
+    n: int = 500
+    target: Target = Target(1.0, 1e-6)  # noqa: RUF009
     temper: float = 1.0
     clip: float | None = None
     model_args: Mapping[str, Any] = field(default_factory=dict)

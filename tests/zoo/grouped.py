@@ -72,10 +72,9 @@ def discriminating(person: Any, item: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.Bernoulli(logits=slope[item] * ability[person]), obs=y)
 
 
-def _pair(words: str, sd: float, temper: float) -> Pair:
+def _pair(sd: float, temper: float) -> Pair:
     """The predictor of one row that shares no latent with the others."""
     return Pair(
-        words,
         lambda t: normal(t, sd) + temper * log_sigmoid(t),
         lambda t: normal(t, sd) + temper * log_sigmoid(-t),
         -12 * sd,
@@ -84,69 +83,16 @@ def _pair(words: str, sd: float, temper: float) -> Pair:
 
 
 ENTRIES = (
-    Entry(
-        "groups_around_a_mean",
-        around_a_mean,
-        GROUPS,
-        500,
-        TARGET,
-        "private",
-        "mean and effects are jointly normal with precision at least 4.28: 2·0.2/√4.28 = 0.193-GDP",
-        "strongly log-concave",
-        temper=0.2,
-    ),
-    Entry(
-        "groups_with_slopes",
-        slopes,
-        SLOPES,
-        500,
-        TARGET,
-        "private",
-        "a row's design is (1, x) in its group's place: 2·0.3·√2·0.2 = 0.17-GDP",
-        _pair("the first group has one row, x = 0, with outcome 1 or 0", 0.2, 0.3),
-        temper=0.3,
-    ),
-    Entry(
-        "cubic",
-        cubic,
-        CURVE,
-        500,
-        TARGET,
-        "private",
-        "three powers of x in [−1, 1], of norm √3: 2·0.25·√3·0.2 = 0.173-GDP",
-        _pair("x = 0 but for one row with x = 1 and outcome 1 or 0", 0.2 * 3**0.5, 0.25),
-        temper=0.25,
-    ),
-    Entry(
-        "bradley_terry",
-        bradley_terry,
-        MATCHES,
-        500,
-        TARGET,
-        "private",
-        "two strengths enter with signs, of norm at most 2: 2·0.5·2·0.1 = 0.2-GDP",
-        _pair("six players against themselves, and one match that the first wins or loses", 0.02**0.5, 0.5),
-        temper=0.5,
-    ),
-    Entry(
-        "rasch",
-        rasch,
-        ANSWERS,
-        500,
-        TARGET,
-        "private",
-        "one ability and one difficulty enter, of norm √2: 2·0.7·√2·0.1 = 0.2-GDP",
-        _pair("one answer of the first person to the first item, the others elsewhere", 0.02**0.5, 0.7),
-        temper=0.7,
-    ),
-    Entry(
-        "discriminating_items",
-        discriminating,
-        ANSWERS,
-        500,
-        TARGET,
-        "unknown",
-        "a product of latents is no affine predictor",
-        "logits of BernoulliLogits",
-    ),
+    # Mean and effects are jointly normal with precision at least 4.28: 2·0.2/√4.28 = 0.193-GDP.
+    Entry("groups_around_a_mean", around_a_mean, GROUPS, "private", "strongly log-concave", temper=0.2),
+    # A row's design is (1, x) in its group's place: 2·0.3·√2·0.2 = 0.17-GDP.
+    Entry("groups_with_slopes", slopes, SLOPES, "private", _pair(0.2, 0.3), temper=0.3),
+    # Three powers of x in [−1, 1], of norm √3: 2·0.25·√3·0.2 = 0.173-GDP.
+    Entry("cubic", cubic, CURVE, "private", _pair(0.2 * 3**0.5, 0.25), temper=0.25),
+    # Two strengths enter with signs, of norm at most 2: 2·0.5·2·0.1 = 0.2-GDP.
+    Entry("bradley_terry", bradley_terry, MATCHES, "private", _pair(0.02**0.5, 0.5), temper=0.5),
+    # One ability and one difficulty enter, of norm √2: 2·0.7·√2·0.1 = 0.2-GDP.
+    Entry("rasch", rasch, ANSWERS, "private", _pair(0.02**0.5, 0.7), temper=0.7),
+    # A product of latents is no affine predictor.
+    Entry("discriminating_items", discriminating, ANSWERS, "unknown", "logits of BernoulliLogits"),
 )

@@ -79,11 +79,7 @@ def mean_and_scale(y: Any = None) -> None:
 def _with_loss(sd: float, losses: tuple[Any, Any], spread: float) -> Pair:
     """One weight; the other rows have no features, one row has the loss ``losses[0]`` or ``losses[1]``."""
     return Pair(
-        "rows without features, and one of two extreme rows",
-        lambda t: normal(t, sd) - losses[0](t),
-        lambda t: normal(t, sd) - losses[1](t),
-        -spread,
-        spread,
+        lambda t: normal(t, sd) - losses[0](t), lambda t: normal(t, sd) - losses[1](t), -spread, spread
     )
 
 
@@ -111,153 +107,121 @@ def _log_scale(squares: float) -> Any:
 
 
 ENTRIES = (
+    # A normal score grows without bound with the weights.
     Entry(
         "linear",
         linear,
         FEATURES,
-        1000,
-        TARGET,
         "not private",
-        "a normal score grows without bound with the weights",
         _with_loss(1.0, (_square(1.0), _square(-1.0)), 12.0),
+        n=1000,
     ),
+    # Clipped at 0.1 the rows are Huber losses; 2·0.1/1 = 0.2-GDP.
     Entry(
-        "linear_clipped",
-        linear,
-        FEATURES,
-        1000,
-        TARGET,
-        "private",
-        "clipped at 0.1 the rows are Huber losses; 2·0.1/1 = 0.2-GDP",
-        _with_loss(1.0, _huber(0.1), 12.0),
-        clip=0.1,
+        "linear_clipped", linear, FEATURES, "private", _with_loss(1.0, _huber(0.1), 12.0), n=1000, clip=0.1
     ),
+    # A clip of 2 is larger than what a prior of sd 1 can hide.
     Entry(
         "linear_clipped_too_little",
         linear,
         FEATURES,
-        1000,
-        TARGET,
         "not private",
-        "a clip of 2 is larger than what a prior of sd 1 can hide",
         _with_loss(1.0, _huber(2.0), 12.0),
+        n=1000,
         clip=2.0,
     ),
+    # Gaussian posteriors of bounded rows differ by a small shift and a small change of scale.
     Entry(
         "heller_fetaya",
         slope,
         LINE,
-        50,
-        Target(1.0, 1e-4),
         "unknown",
-        "Gaussian posteriors of bounded rows differ by a small shift and a small change of scale",
         _with_loss(0.1, (_square(1.0, 0.5), _square(-1.0, 0.5)), 1.5),
+        n=50,
+        target=Target(1.0, 1e-4),
         temper=0.5,
     ),
+    # Under a prior of sd 1 one row moves the slope by half its scale.
     Entry(
         "heller_fetaya_weak_prior",
         slope,
         LINE,
-        50,
-        Target(1.0, 1e-4),
         "not private",
-        "under a prior of sd 1 one row moves the slope by half its scale",
         _with_loss(1.0, (_square(1.0), _square(-1.0)), 12.0),
+        n=50,
+        target=Target(1.0, 1e-4),
         model_args={"sd": 1.0},
     ),
+    # An outlier among inliers is told by the scale of the errors.
     Entry(
         "linear_latent_scale",
         latent_scale,
         FEATURES,
-        100,
-        TARGET,
         "unknown",
-        "an outlier among inliers is told by the scale of the errors",
-        Pair(
-            "rows without features: 98 outcomes 0, one outcome 1, and one of 1 or 0",
-            _log_scale(2.0),
-            _log_scale(1.0),
-            -3.5,
-            0.0,
-        ),
+        Pair(_log_scale(2.0), _log_scale(1.0), -3.5, 0.0),
+        n=100,
     ),
+    # Scores at most 1.25; a prior of precision 400 outweighs 100 rows that bend down by at most 1.25.
     Entry(
         "student",
         student,
         FEATURES,
-        100,
-        TARGET,
         "private",
-        "scores at most 1.25; a prior of precision 400 outweighs 100 rows that bend down by at most 1.25",
         _with_loss(0.05, (_student_loss(1.0), _student_loss(-1.0)), 0.6),
+        n=100,
     ),
+    # No line of the table of likelihoods.
     Entry(
         "laplace",
         laplace,
         FEATURES,
-        1000,
-        TARGET,
         "unknown",
-        "no line of the table of likelihoods",
         "no likelihood of one affine predictor with proved constants",
+        n=1000,
         provable="convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP",
     ),
+    # All posteriors are normal with precision 1001; a row moves the gradient by at most 2: 0.0632-GDP.
     Entry(
         "mean",
         mean,
         OUTCOMES,
-        1000,
-        TARGET,
         "private",
-        "all posteriors are normal with precision 1001; a row moves the gradient by at most 2: 0.0632-GDP",
         Pair(
-            "outcomes 0, and one outcome 1 or −1",
-            lambda t: normal(t, 1001**-0.5, 1 / 1001),
-            lambda t: normal(t, 1001**-0.5, -1 / 1001),
+            lambda t: normal(t, 1001 ** (-0.5), 1 / 1001),
+            lambda t: normal(t, 1001 ** (-0.5), -1 / 1001),
             -0.4,
             0.4,
         ),
+        n=1000,
     ),
+    # An outcome without bound moves the mean without bound.
     Entry(
         "mean_unbounded",
         mean,
         Rows(y=Real()),
-        1000,
-        TARGET,
         "not private",
-        "an outcome without bound moves the mean without bound",
         Pair(
-            "outcomes 0, and one outcome 1000 or −1000",
-            lambda t: normal(t, 1001**-0.5, 1000 / 1001),
-            lambda t: normal(t, 1001**-0.5, -1000 / 1001),
+            lambda t: normal(t, 1001 ** (-0.5), 1000 / 1001),
+            lambda t: normal(t, 1001 ** (-0.5), -1000 / 1001),
             -3.0,
             3.0,
         ),
+        n=1000,
     ),
+    # Every posterior is N(mean of y, 1/1000): 2/√1000 = 0.0632-GDP.
     Entry(
         "mean_flat",
         mean_flat,
         OUTCOMES,
-        1000,
-        TARGET,
         "private",
-        "every posterior is N(mean of y, 1/1000): 2/√1000 = 0.0632-GDP",
         Pair(
-            "outcomes 0, and one outcome 1 or −1",
-            lambda t: normal(t, 1000**-0.5, 1 / 1000),
-            lambda t: normal(t, 1000**-0.5, -1 / 1000),
+            lambda t: normal(t, 1000 ** (-0.5), 1 / 1000),
+            lambda t: normal(t, 1000 ** (-0.5), -1 / 1000),
             -0.4,
             0.4,
         ),
+        n=1000,
     ),
-    Entry(
-        "mean_and_scale",
-        mean_and_scale,
-        OUTCOMES,
-        100,
-        TARGET,
-        "unknown",
-        "an outlier among equal outcomes is told by the scale",
-        "no certificate",
-    ),
+    # An outlier among equal outcomes is told by the scale.
+    Entry("mean_and_scale", mean_and_scale, OUTCOMES, "unknown", "no certificate", n=100),
 )

@@ -71,7 +71,6 @@ def logistic_missing(X: Any, seen: Any, y: Any = None) -> None:
 def _opposite(sd: float, slope: float, temper: float = 1.0) -> Pair:
     """The weight of one feature; all other rows have no features, one row has outcome 1 or 0."""
     return Pair(
-        f"rows without features, and one with first feature {slope:g} and outcome 1 or 0",
         lambda t: normal(t, sd) + temper * log_sigmoid(slope * t),
         lambda t: normal(t, sd) + temper * log_sigmoid(-slope * t),
         -12 * sd,
@@ -84,17 +83,13 @@ def _cauchy_pair() -> Pair:
     def law(sign: float) -> Any:
         return lambda s: np.log(np.cosh(s)) - np.log1p(np.sinh(s) ** 2) + log_sigmoid(sign * np.sinh(s))
 
-    return Pair("rows without features, and one with first feature 1", law(1.0), law(-1.0), -40.0, 40.0)
+    return Pair(law(1.0), law(-1.0), -40.0, 40.0)
 
 
+# Convex rows of gradient at most 0.16 under a prior of precision 1/4: 0.64-GDP.
 _TEMPERED: dict[str, Any] = {
-    "n": 32_561,
-    "target": TARGET,
-    "verdict": "private",
-    "why": "convex rows of gradient at most 0.16 under a prior of precision 1/4: 0.64-GDP",
-    "witness": _opposite(2.0, 1.0, 0.16),
-    "temper": 0.16,
-}
+    "verdict": "private", "witness": _opposite(2.0, 1.0, 0.16), "n": 32_561, "target": TARGET, "temper": 0.16,
+}  # fmt: skip
 
 ENTRIES = (
     Entry("logistic_tempered", logistic, CENSUS, **_TEMPERED),
@@ -105,75 +100,47 @@ ENTRIES = (
         **_TEMPERED,
     ),
     Entry(
-        "logistic_missing",
-        logistic_missing,
-        Rows(X=Ball(1.0, dim=9), seen=Binary(), y=Binary()),
-        **_TEMPERED,
+        "logistic_missing", logistic_missing, Rows(X=Ball(1.0, dim=9), seen=Binary(), y=Binary()), **_TEMPERED
     ),
-    Entry(
-        "logistic",
-        logistic,
-        CENSUS,
-        32_561,
-        TARGET,
-        "not private",
-        "one row can move a weight of prior sd 2 by its whole scale",
-        _opposite(2.0, 1.0),
-    ),
+    # One row can move a weight of prior sd 2 by its whole scale.
+    Entry("logistic", logistic, CENSUS, "not private", _opposite(2.0, 1.0), n=32_561, target=TARGET),
+    # A row of unbounded features decides the sign of a weight.
     Entry(
         "logistic_unbounded",
         logistic,
         Rows(X=Real(dim=9), y=Binary()),
-        32_561,
-        TARGET,
         "not private",
-        "a row of unbounded features decides the sign of a weight",
-        _opposite(2.0, 1e3),
+        _opposite(2.0, 1000.0),
+        n=32_561,
+        target=TARGET,
     ),
-    Entry(
-        "logistic_flat",
-        logistic_flat,
-        CENSUS,
-        32_561,
-        TARGET,
-        "not private",
-        "rows without features leave the improper prior, which is no distribution",
-        "improper",
-    ),
+    # Rows without features leave the improper prior, which is no distribution.
+    Entry("logistic_flat", logistic_flat, CENSUS, "not private", "improper", n=32_561, target=TARGET),
+    # Designs of norm √2 under a prior of precision 25: 2√2/5-GDP.
     Entry(
         "logistic_intercept",
         logistic_intercept,
         SMALL,
-        1000,
-        TARGET,
         "private",
-        "designs of norm √2 under a prior of precision 25: 2√2/5-GDP",
         Pair(
-            "rows without features, 500 or 499 of 1000 with outcome 1",
             lambda t: normal(t, 0.2) + 500 * log_sigmoid(t) + 500 * log_sigmoid(-t),
             lambda t: normal(t, 0.2) + 499 * log_sigmoid(t) + 501 * log_sigmoid(-t),
             -1.5,
             1.5,
         ),
+        n=1000,
+        target=TARGET,
     ),
-    Entry(
-        "logistic_cauchy",
-        logistic_cauchy,
-        SMALL,
-        1000,
-        TARGET,
-        "not private",
-        "under a heavy-tailed prior one row's label decides the sign of a large weight",
-        _cauchy_pair(),
-    ),
+    # Under a heavy-tailed prior one row's label decides the sign of a large weight.
+    Entry("logistic_cauchy", logistic_cauchy, SMALL, "not private", _cauchy_pair(), n=1000, target=TARGET),
+    # No theorem here covers a prior that is convex but not strongly.
     Entry(
         "logistic_laplace",
         logistic_laplace,
         SMALL,
-        1000,
-        TARGET,
         "unknown",
-        "no theorem here covers a prior that is convex but not strongly",
         "not strongly log-concave",
+        n=1000,
+        target=TARGET,
     ),
 )

@@ -48,56 +48,16 @@ def _loss(shape: float, sign: float, y: float, clip: float | None) -> Any:
 
 def _pair(shape: float, sign: float, clip: float | None) -> Pair:
     long, short = _loss(shape, sign, 5.0, clip), _loss(shape, sign, 0.1, clip)
-    return Pair(
-        "rows without features, and one with first feature 1 and outcome 5 or 0.1",
-        lambda t: normal(t, 1.0) - long(t),
-        lambda t: normal(t, 1.0) - short(t),
-        -12.0,
-        12.0,
-    )
+    return Pair(lambda t: normal(t, 1.0) - long(t), lambda t: normal(t, 1.0) - short(t), -12.0, 12.0)
 
 
 ENTRIES = (
-    Entry(
-        "exponential",
-        exponential,
-        WAITS,
-        500,
-        TARGET,
-        "not private",
-        "a long wait pulls a weight without bound",
-        _pair(1.0, -1.0, None),
-    ),
-    Entry(
-        "exponential_clipped",
-        exponential,
-        WAITS,
-        500,
-        TARGET,
-        "private",
-        "clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP",
-        _pair(1.0, -1.0, 0.1),
-        clip=0.1,
-    ),
-    Entry(
-        "gamma_regression",
-        gamma,
-        WAITS,
-        500,
-        TARGET,
-        "not private",
-        "a Gamma score grows without bound with the weights",
-        _pair(2.0, 1.0, None),
-    ),
-    Entry(
-        "gamma_regression_clipped",
-        gamma,
-        WAITS,
-        500,
-        TARGET,
-        "private",
-        "clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP",
-        _pair(2.0, 1.0, 0.1),
-        clip=0.1,
-    ),
+    # A long wait pulls a weight without bound.
+    Entry("exponential", exponential, WAITS, "not private", _pair(1.0, -1.0, None)),
+    # Clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP.
+    Entry("exponential_clipped", exponential, WAITS, "private", _pair(1.0, -1.0, 0.1), clip=0.1),
+    # A Gamma score grows without bound with the weights.
+    Entry("gamma_regression", gamma, WAITS, "not private", _pair(2.0, 1.0, None)),
+    # Clipped at 0.1 the rows are convex with gradient at most 0.1: 0.2-GDP.
+    Entry("gamma_regression_clipped", gamma, WAITS, "private", _pair(2.0, 1.0, 0.1), clip=0.1),
 )

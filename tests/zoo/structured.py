@@ -75,57 +75,29 @@ def network(X: Any, y: Any = None) -> None:
 
 
 ENTRIES = (
+    # The two densities are close on [−1, 1], and a mixture has no line in the table of likelihoods.
     Entry(
         "mixture_weight",
         mixture_weight,
         OUTCOMES,
-        500,
-        Target(4.5, 0.0),
         "unknown",
-        "the two densities are close on [−1, 1], and a mixture has no line in the table of likelihoods",
         "no likelihood of one affine predictor with proved constants",
+        target=Target(4.5, 0.0),
         provable="the densities' ratio is e^{y/2}, within e^{±1/2}: ε ≤ 2 without any δ",
     ),
-    Entry(
-        "mixture_means",
-        mixture_means,
-        OUTCOMES,
-        50,
-        TARGET,
-        "unknown",
-        "a mean that few rows support is moved by one of them",
-        "no certificate",
-    ),
-    Entry(
-        "groups_centred",
-        groups_centred,
-        GROUPS,
-        500,
-        TARGET,
-        "unknown",
-        "the joint prior of means and spread is not log-concave",
-        "not strongly log-concave",
-    ),
-    Entry(
-        "groups_noncentred",
-        groups_noncentred,
-        GROUPS,
-        500,
-        TARGET,
-        "unknown",
-        "a product of latents is no affine predictor",
-        "no bound on one row's gradient",
-    ),
+    # A mean that few rows support is moved by one of them.
+    Entry("mixture_means", mixture_means, OUTCOMES, "unknown", "no certificate", n=50),
+    # The joint prior of means and spread is not log-concave.
+    Entry("groups_centred", groups_centred, GROUPS, "unknown", "not strongly log-concave"),
+    # A product of latents is no affine predictor.
+    Entry("groups_noncentred", groups_noncentred, GROUPS, "unknown", "no bound on one row's gradient"),
+    # Each row has one group's effect as its predictor: 2·0.5·0.2 = 0.2-GDP.
     Entry(
         "groups_known_spread",
         groups_known_spread,
         GROUPS,
-        500,
-        TARGET,
         "private",
-        "each row has one group's effect as its predictor: 2·0.5·0.2 = 0.2-GDP",
         Pair(
-            "the first group has one row, with outcome 1 or 0",
             lambda t: -(t**2) / 0.08 + 0.5 * log_sigmoid(t),
             lambda t: -(t**2) / 0.08 + 0.5 * log_sigmoid(-t),
             -2.5,
@@ -133,14 +105,6 @@ ENTRIES = (
         ),
         temper=0.5,
     ),
-    Entry(
-        "network",
-        network,
-        FEATURES,
-        500,
-        TARGET,
-        "unknown",
-        "the loss of a row is neither bounded nor convex",
-        "no bound on one row's gradient",
-    ),
+    # The loss of a row is neither bounded nor convex.
+    Entry("network", network, FEATURES, "unknown", "no bound on one row's gradient"),
 )
