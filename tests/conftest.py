@@ -55,9 +55,6 @@ def pytest_addoption(parser):
     tiers.addoption("--each", type=int, metavar="SECONDS", default=0, help="fail a test that takes longer")
 
 
-# Whose tests share something dear, whatever their cases.
-WHOLE_FILES = r"(?<=test_papers_pages\.py)::.*"
-
 # Files of few and long tests: two processes that came to them last would not end together.
 LONG_FILES = ("tests/soundness/", "tests/auditing/", "tests/golden/")
 
@@ -100,7 +97,7 @@ def part(items, k, n):
 
     Tests of one case of a file are in one part: what they share, such as a reading, is made once.
     """
-    cases = [re.sub(WHOLE_FILES + r"|::[^[]*\[", "[", item.nodeid) for item in items]
+    cases = [re.sub(r"::[^[]*\[", "[", item.nodeid) for item in items]
     kept = [item for item, case in zip(items, cases, strict=True) if zlib.crc32(case.encode()) % n == k % n]
     # A part that ends early should not always leave out the same files.
     return sorted(kept, key=lambda item: zlib.crc32(f"{k} {item.location[0]}".encode()))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.soundness.sweep import kept
-from tests.soundness.sweep import sweep as module
+from tests.soundness.sweep import __main__ as command
 from tests.soundness.sweep.noised import NOISED
 from tests.soundness.sweep.posteriors import MODELS
 from tests.soundness.sweep.settings import AVERAGES, KERNELS, MECHANISMS, POINTS, settings
@@ -12,7 +11,7 @@ from tests.soundness.sweep.sweep import sweep
 CHAINS = (
     "mean, full metric, path, zero_out",
     "logistic, poisson batches, steps, add_remove",
-    "bent, projected, last, replace_one",
+    "bent, decreasing steps, last, replace_one",
     "loud mean, plain, bounded expectations, replace_one",
 )
 
@@ -35,10 +34,9 @@ def test_no_claim_of_a_few_chains_is_refuted():
     """Fails with probability 8e-6 if all claims hold."""
     part = [setting for setting in settings() if setting.name in CHAINS]
     assert len(part) == len(CHAINS)
-    found = sweep(part, num_runs=2_000)
-    assert found.sound, found.refuted
-    assert found.any_failure == pytest.approx(len(POINTS) * len(CHAINS) * 1e-6)
-    assert sum(one.result.tightness > 0.3 for one in found.found) >= len(found.found) / 2
+    found = [one for _, results in sweep(part, num_runs=2_000) for one in results]
+    assert all(one.sound for one in found), found
+    assert sum(one.tightness > 0.3 for one in found) >= len(found) / 2
 
 
 @pytest.mark.long
@@ -50,46 +48,18 @@ def test_no_claim_of_noise_filters_and_exact_posteriors_is_refuted():
         if setting.adjacency == "replace_one"
         and (setting.release in set(NOISED) - {"second moments"} or setting.model in ("Normal mean", "coin"))
     ]
-    found = sweep(part, num_runs=1_000)
-    assert found.sound, found.refuted
-    assert sum(one.result.tightness > 0.2 for one in found.found) > len(found.found) / 2
+    found = [one for _, results in sweep(part, num_runs=1_000) for one in results]
+    assert all(one.sound for one in found), found
+    assert sum(one.tightness > 0.2 for one in found) > len(found) / 2
 
 
 @pytest.mark.slow
-def test_the_report_of_a_sweep_names_every_setting():
-    part = [setting for setting in settings() if setting.name == "rows, no chain, Laplace sum, zero_out"]
-    found = sweep(part, num_runs=400)
-    text = found.report.to_html()
-    assert part[0].name in text
-    assert "sound" in text
-    assert found.to_dict()["settings"] == len(POINTS)
-
-
-@pytest.mark.long
-def test_a_sweep_that_was_stopped_goes_on_and_asks_nothing_twice(tmp_path, monkeypatch):
-    """Results of other code, or of other numbers, are not taken for its own."""
-    part = [one for one in settings() if one.model == "coin"]
-    told = []
-
-    def goes_on(**numbers):
-        told.clear()
-        return sweep(part, kept=tmp_path, on_setting=lambda found, now: told.append(now), **numbers)
-
-    def stopped(*job):
-        if len(list(tmp_path.iterdir())) == len(part) - 1:
-            raise KeyboardInterrupt
-        return audited(*job)
-
-    audited = module._audited
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "_audited", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            goes_on(num_runs=400)
-    found = goes_on(num_runs=400)
-    assert told == [False] * (len(part) - 1) + [True]
-    assert found.to_dict() == sweep(part, num_runs=400).to_dict()
-    goes_on(num_runs=401)
-    assert all(told)
-    monkeypatch.setattr(kept, "version", lambda name: "another")
-    goes_on(num_runs=400)
-    assert all(told)
+@pytest.mark.parametrize("claimed", [1.0, 0.5])
+def test_the_command_tells_of_every_setting_and_of_claims_that_are_refuted(monkeypatch, capsys, claimed):
+    (one,) = (setting for setting in settings() if setting.name == "rows, no chain, Gaussian sum, zero_out")
+    monkeypatch.setattr(command, "settings", lambda: [one])
+    monkeypatch.setattr("private_mcmc.accounting.Statement.gdp", claimed * 1.5)
+    monkeypatch.setattr("sys.argv", ["sweep", "--workers", "1"])
+    assert command.main() == (claimed < 1)
+    said = capsys.readouterr().out
+    assert one.name in said and ("REFUTED" in said) == (claimed < 1)

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.release import Contribution, Family, plan_sums
+from private_mcmc.release import Contribution, Family, plan_second_moments, plan_sums
+from private_mcmc.release.ledger.file import data_mark
 from private_mcmc.target import Unit
 
 ADJACENCIES = ["replace_one", "add_remove", "zero_out"]
@@ -140,3 +141,24 @@ def test_what_was_not_planned_is_refused_by_shape_alone():
         Family("none", 0)
     with pytest.raises(DeclarationError, match="positive budget"):
         planned((), n=3)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [np.ma.masked_array([1.0, 2.0], [True, False]), np.array(["secret", "1"]), [1.0, 2.0],
+     np.array([1.0, 2.0], np.longdouble), np.array(["secret", 1.0], dtype=object)],
+)  # fmt: skip
+def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
+    moments = plan_second_moments(0.5, radius=1.0, dim=2, num_rows=9, adjacency="replace_one")
+    counts = plan_sums(0.5, (Family("two", 2),), num_rows=9, adjacency="replace_one")
+    good = np.ones(2)
+    table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
+    for release, columns in (
+        (moments.release, (table,)),
+        (lambda given: counts.release((Contribution(given),), good), (column,)),
+        (lambda given: counts.release((Contribution(np.ones(2, int)),), given), (column,)),
+        (lambda given: data_mark(b"key", {"y": given}), (column,)),
+    ):
+        with pytest.raises(DataSchemaError) as refused:
+            release(*columns)
+        assert "secret" not in str(refused.value) and refused.value.__cause__ is None

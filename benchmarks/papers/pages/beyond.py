@@ -25,7 +25,7 @@ from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 from private_mcmc.schedule import norm_of_clips
 
 DELTA = 1e-5
-_CLOSED = "tests/accounting/test_shifts_closed_forms.py"
+_CLOSED = "benchmarks/papers/tests/test_shifts_closed_forms.py"
 
 
 def page(full: bool) -> Page:
@@ -73,7 +73,7 @@ def _shifts() -> Section:
             "certified",
             "proved: an optimiser proposes, `certify` checks z_k ≤ φ_k(z_{k−1}) and rounds up",
             "benchmarks/papers/shift_search.py; `shifts.certify`",
-            "tests/accounting/test_shifts_closed_forms.py",
+            "benchmarks/papers/tests/test_shifts_closed_forms.py",
         ),
         Claim(
             "states at declared times",
@@ -132,7 +132,7 @@ def _sampled(full: bool) -> Section:
             "proved: a one-step recursion (adaptive composition) in place of conditioning on all of "
             "the noise",
             "benchmarks/papers/sampled_last.py `SampledChain`",
-            "tests/accounting/test_sampled.py",
+            "benchmarks/papers/tests/test_sampled.py",
         ),
         Claim(
             "Poisson batches, one row replaced",
@@ -229,7 +229,7 @@ def _posteriors() -> Section:
             "certified",
             "proved in the file's docstring: monotone in Σx², mean and scale composed",
             "`benchmarks/papers/bounds/normal.py`",
-            "tests/benchmarks/test_papers_pages.py::test_the_certificate_of_the_ratio_domain_covers_pairs_drawn_from_it",
+            "benchmarks/papers/tests/test_pages.py::test_the_certificate_of_the_ratio_domain_covers_pairs_drawn_from_it",
         ),
         Claim(
             "anisotropic noise, one bound for each coordinate",

@@ -42,7 +42,7 @@ class Claim:
     by: Literal["exact", "certified", "measured"]
     why: str
     code: str
-    test: str = "tests/benchmarks/test_papers_pages.py"
+    test: str = "benchmarks/papers/tests/test_pages.py"
     proved: bool = True
     within: float = 1e-3
 

@@ -47,7 +47,7 @@ class Setting:
     def family(self) -> str:
         """What kind of release it is."""
         if self.release in MECHANISMS:
-            return "values with noise" if self.release in NOISED else "behind a private test"
+            return "values with noise"
         if self.release == "posterior":
             return "exact posterior draw"
         return "averages of a chain" if self.release in AVERAGES else f"states of a chain: {self.release}"

@@ -48,7 +48,7 @@ def mixing_time(cells: int) -> Section:
         "the worst potential is nearly flat, and Pinsker's inequality loses the rest; transition "
         "matrix on a grid",
         "benchmarks/papers/mixing.py `mixing_time`",
-        "tests/accounting/test_mixing.py",
+        "benchmarks/papers/tests/test_mixing.py",
     )
     return Section(
         (claim,),
@@ -114,7 +114,7 @@ def sampled(full: bool) -> Section:
                 "the proof conditions on all of Z, which fixes later maps; ours by a recursion (path: "
                 f"{number(path)})",
                 f"{_FORMULA} `theorem_5_2`; benchmarks/papers/sampled.py `tightest`",
-                "tests/accounting/test_sampled.py",
+                "benchmarks/papers/tests/test_sampled.py",
                 proved=False,
             )
         )
@@ -173,7 +173,7 @@ def nonconvex(full: bool) -> Section:
             "conditions on all of Z; writes σ_j = ησ/2 for σ_j² = η²σ²/2; ours, Poisson, is the "
             "path's, the same for every η",
             f"{_FORMULA} `theorem_5_4`; benchmarks/papers/sampled.py `tightest`",
-            "tests/accounting/test_papers.py::test_nonconvex_bound_and_its_comparison",
+            "benchmarks/papers/tests/test_papers.py::test_nonconvex_bound_and_its_comparison",
             proved=False,
         ),
         Claim(
@@ -186,7 +186,7 @@ def nonconvex(full: bool) -> Section:
             "exact",
             "1/η against 1/η²; at larger steps the order is the other way round",
             f"{_FORMULA} `asoodeh_diaz`",
-            "tests/accounting/test_papers.py::test_nonconvex_bound_and_its_comparison",
+            "benchmarks/papers/tests/test_papers.py::test_nonconvex_bound_and_its_comparison",
         ),
     )
     xs, ys = zip(*ours_at, strict=True)

@@ -17,7 +17,7 @@ from private_mcmc.report import Heading, Line, Note, Plot, Table, Text, floats, 
 
 _STEP, _NOISE, _DIAMETER, _ORDER = 0.1, 0.5, 2.0, 2.0
 _FORMULA = "benchmarks/papers/bounds/bfg.py"
-_SHIFTS = "tests/accounting/test_shifts_closed_forms.py"
+_SHIFTS = "benchmarks/papers/tests/test_shifts_closed_forms.py"
 
 
 def table_1(steps: int, cells: int) -> Section:
@@ -219,7 +219,7 @@ def figure_2(cells: int) -> Section:
         "certified",
         f"our optimiser and a search on a grid ({number(brute)}) find nothing lower",
         "benchmarks/papers/moduli.py `two_starts`; benchmarks/papers/shift_search.py `optimise`",
-        "tests/accounting/test_shifts_closed_forms.py",
+        "benchmarks/papers/tests/test_shifts_closed_forms.py",
     )
     return Section(
         (claim,),

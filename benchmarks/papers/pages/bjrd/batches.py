@@ -16,7 +16,7 @@ from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 
 DELTA = 1e-5
 _FORMULA = "benchmarks/papers/bounds/bjrd.py"
-_TESTS = "tests/accounting/test_papers.py::test_ours_is_never_above_theirs_over_ten_thousand_settings"
+_TESTS = "benchmarks/papers/tests/test_papers.py::test_ours_is_never_above_theirs_over_ten_thousand_settings"
 C, MU, SMOOTH, STEP, BETA, ROWS, STEPS = 1.0, 1.0, 2.0, 0.1, 1.0, 100, 10_000
 
 

@@ -52,7 +52,7 @@ def from_posterior() -> Section:
         "the distance of one law to its posterior is charged to the pair; the step's bias alone costs "
         "so much",
         f"{_TRANSFER} `delta_of_run`",
-        "tests/accounting/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
+        "benchmarks/papers/tests/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
     )
     xs = floats(counts)
     drawn = (
@@ -87,7 +87,7 @@ def _long_run(posterior_m: float) -> Claim:
         "exact",
         "the distance of the chain's own law to the posterior is charged to both data sets",
         f"{_TRANSFER} `delta_of_run`",
-        "tests/accounting/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
+        "benchmarks/papers/tests/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
     )
 
 
@@ -116,7 +116,7 @@ def not_private(chains: int) -> Section:
         "measured",
         f"the bound never exceeds 1/(e^ε + 1) = {1 / (math.e + 1):.3g}; {chains:,} chains, histogram",
         "`private_mcmc.accounting.run_distance_at_least`",
-        "tests/accounting/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
+        "benchmarks/papers/tests/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
     )
     xs = floats(outliers)
     drawn = (
@@ -190,7 +190,7 @@ def averages(chains: int) -> Section:
     injected = float(noised[0].var() - means[0].var())
     shared = {
         "code": f"{_TRANSFER} `noised_average`",
-        "test": "tests/accounting/test_transfer.py::test_averages",
+        "test": "benchmarks/papers/tests/test_transfer.py::test_averages",
     }
     claims = (
         Claim(
@@ -215,7 +215,7 @@ def averages(chains: int) -> Section:
             "exact",
             f"2(η/ε)², not η/ε: off by the factor {2 * scale:.3g} here (simulated: {injected:.3g})",
             "benchmarks/papers/bounds/bjrd.py `laplace_variance`",
-            "tests/accounting/test_papers.py::test_printed_slips_are_reproduced",
+            "benchmarks/papers/tests/test_papers.py::test_printed_slips_are_reproduced",
         ),
         Claim(
             "Proposition 3.10",
@@ -227,7 +227,7 @@ def averages(chains: int) -> Section:
             "exact",
             "two averages near two posteriors: concentration and bias are paid twice; coupling pays neither",
             "benchmarks/papers/mixing.py `by_convergence`",
-            "tests/accounting/test_mixing.py::test_constants_of_assumptions_3_8_and_3_9_hold_on_a_quadratic",
+            "benchmarks/papers/tests/test_mixing.py::test_constants_of_assumptions_3_8_and_3_9_hold_on_a_quadratic",
         ),
     )
     facts = (

@@ -19,7 +19,7 @@ from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 DELTA = 1e-5
 _FORMULA = "benchmarks/papers/bounds/bjrd.py"
 _LAST = "`accounting.langevin.shifts.last_state`"
-_TESTS = "tests/accounting/test_papers.py"
+_TESTS = "benchmarks/papers/tests/test_papers.py"
 
 
 def diffusions() -> Section:
@@ -109,7 +109,7 @@ def unadjusted() -> Section:
                 "“+1” should be “+2” (still true); steering over a unit of time costs L, a shift "
                 "spread over 1/μ not",
                 f"{_FORMULA} `theorem_5_2`; {_LAST}",
-                f"{_TESTS}::test_ours_against_theorem_5_2_at_reference_settings",
+                "benchmarks/papers/tests/test_pages.py::test_a_claim_has_these_numbers_and_this_status",
             )
         )
     # V = ±cx, K = x²/2: normal posteriors 2c apart.
@@ -237,7 +237,7 @@ def curves() -> Section:
             "exact",
             "twice the exact Rényi rate in the limit, and a conversion; the shift bound is exact at every T",
             f"benchmarks/papers/bounds/others.py `chourasia`; {_LAST}",
-            "tests/accounting/test_shifts_closed_forms.py::test_ula_on_quadratics_reference_values",
+            "benchmarks/papers/tests/test_shifts_closed_forms.py::test_ula_on_quadratics_reference_values",
         ),
     )
     claims += (
@@ -252,7 +252,7 @@ def curves() -> Section:
             "their shifts, at the best start and in Gaussian DP, are ours for μ = 0; the constants of their "
             "theorem are not printed here",
             f"benchmarks/papers/bounds/others.py `altschuler_talwar`; {_LAST}",
-            "tests/accounting/test_shifts_closed_forms.py",
+            "benchmarks/papers/tests/test_shifts_closed_forms.py",
         ),
     )
     return Section(

@@ -16,7 +16,7 @@ from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 DELTA = 1e-5
 _EXACT = "benchmarks/papers/anisotropic.py"
 _PRINTED = "benchmarks/papers/bounds/bkpp.py"
-_TEST = "tests/accounting/test_anisotropic.py"
+_TEST = "benchmarks/papers/tests/test_anisotropic.py"
 _ADVANTAGE = f"{_TEST}::test_advantage_bound_is_above_the_exact_one_of_two_normals"
 
 

@@ -15,7 +15,7 @@ from private_mcmc.report import Heading, Line, Note, Plot, Plots, Table, Text, f
 
 _RUN = "python -m benchmarks.papers.experiments figure"
 _CODE = "benchmarks/papers/experiments/noise.py"
-_TEST = "tests/auditing/test_experiments.py"
+_TEST = "benchmarks/papers/tests/test_experiments.py"
 # Of a measured number and a printed one that are called equal.
 _ERRORS = 3.0
 _KINDS = (("per layer", "isotropic per layer"), ("proportional", "anisotropic"))
@@ -53,7 +53,7 @@ def algorithm_1() -> Section:
             "it compares two runs with one seed, which no attacker sees; and for D = D′ with two "
             f"seeds it gives {equal:.2g}",
             "benchmarks/papers/bounds/bkpp.py `algorithm_1`",
-            "tests/accounting/test_anisotropic.py::test_the_papers_algorithm_1_is_positive_for_equal_data",
+            "benchmarks/papers/tests/test_anisotropic.py::test_the_papers_algorithm_1_is_positive_for_equal_data",
         ),
     )
     return Section(

@@ -17,7 +17,7 @@ from private_mcmc.schedule import Schedule, norm_of_clips
 
 DELTA = 1e-5
 _EXACT = "benchmarks/papers/anisotropic.py"
-_TEST = "tests/accounting/test_anisotropic.py"
+_TEST = "benchmarks/papers/tests/test_anisotropic.py"
 _PRICED = (
     "tests/kernels/test_boxed_clips.py::"
     "test_the_optimal_noise_costs_less_than_any_other_of_its_trace_and_less_than_under_a_norm_clip"

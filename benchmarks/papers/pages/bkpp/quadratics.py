@@ -13,7 +13,7 @@ from private_mcmc.report import Heading, Line, Plot, floats
 
 _EXACT = "benchmarks/papers/anisotropic.py"
 _PRINTED = "benchmarks/papers/bounds/bkpp.py"
-_TEST = "tests/accounting/test_anisotropic.py"
+_TEST = "benchmarks/papers/tests/test_anisotropic.py"
 
 
 def figure_3() -> Section:

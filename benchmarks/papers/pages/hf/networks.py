@@ -210,7 +210,7 @@ def _attacked() -> Iterator[Claim]:
             "measured",
             why,
             "benchmarks/papers/experiments/hf.py",
-            "tests/auditing/test_experiments.py",
+            "benchmarks/papers/tests/test_experiments.py",
         )
 
 

@@ -14,7 +14,7 @@ DOMAIN = hf_theorem.RatioDomain(2.0, 1.0, 0.9, 1.8, 0.1)
 FITTED = 2.08e7
 _THEOREM = "benchmarks/papers/bounds/hf_theorem.py"
 _FIGURE = "benchmarks/papers/bounds/hf.py `lower_bound`"
-_TEST = "tests/accounting/test_papers.py::test_figure_1_peaks_where_its_step_size_says"
+_TEST = "benchmarks/papers/tests/test_papers.py::test_figure_1_peaks_where_its_step_size_says"
 
 
 def problem(rows: int, slope: float, share: float) -> hf.Regression:

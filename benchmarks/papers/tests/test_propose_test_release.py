@@ -12,8 +12,6 @@ from scipy import integrate, stats
 from benchmarks.papers.propose_test_release import LowerBound, ProposeTestRelease
 from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.release import Contribution, Family, plan_second_moments, plan_sums
-from private_mcmc.release.ledger.file import data_mark
 from private_mcmc.release.noise import laplace_noise
 
 FAILURE = 1e-6
@@ -134,34 +132,3 @@ def test_few_rows_no_rows_and_wild_rows_are_refusals_and_never_errors():
 def test_parameters_outside_the_theorem_are_refused(bad):
     with pytest.raises(DeclarationError, match="needs"):
         sample(**bad)
-
-
-NUMBERS = (
-    -1.0, 0.0, 1e-320, 1e-30, 1e-12, 1e-9, 0.1, 0.4999999, 0.9, 1.0, 1.4999999, 3.0, 1e6, 1e12, 1e30, 1e200,
-    math.inf, math.nan, 10**400, "1", None, True, 1j, np.float64(3.0),
-)  # fmt: skip
-LEVELS, BOUNDS = ("epsilon", "delta", "x_low", "x_high"), ("prior_precision", "noise_precision")
-FIELDS = (*LEVELS, *BOUNDS, "rho1", "rho2", "gamma1")
-
-
-@pytest.mark.parametrize(
-    "column",
-    [np.ma.masked_array([1.0, 2.0], [True, False]), np.array(["secret", "1"]), [1.0, 2.0],
-     np.array([1.0, 2.0], np.longdouble), np.array(["secret", 1.0], dtype=object)],
-)  # fmt: skip
-def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
-    moments = plan_second_moments(0.5, radius=1.0, dim=2, num_rows=9, adjacency="replace_one")
-    counts = plan_sums(0.5, (Family("two", 2),), num_rows=9, adjacency="replace_one")
-    good = np.ones(2)
-    table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
-    for release, columns in (
-        (sample().release, (column, good)),
-        (sample().release, (good, column)),
-        (moments.release, (table,)),
-        (lambda given: counts.release((Contribution(given),), good), (column,)),
-        (lambda given: counts.release((Contribution(np.ones(2, int)),), given), (column,)),
-        (lambda given: data_mark(b"key", {"y": given}), (column,)),
-    ):
-        with pytest.raises(DataSchemaError) as refused:
-            release(*columns)
-        assert "secret" not in str(refused.value) and refused.value.__cause__ is None

@@ -18,7 +18,7 @@ from benchmarks.papers.pages.grid import delta_at, renyi
 from benchmarks.papers.pages.page import Claim
 from private_mcmc.accounting.curves import gdp
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # Of the pages, which `make papers` writes: nothing of the package rests on them.
 pytestmark = pytest.mark.long
 

@@ -20,10 +20,10 @@ from benchmarks.papers.shift_bound import last_state, path
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import DeclarationError
 
-CASES = Path(__file__).parent.parent / "cases"
-VECTORS = json.loads((CASES / "shifts.json").read_text())
-NOISY_GD = json.loads((CASES / "noisy_gd.json").read_text())
-QUADRATIC = json.loads((CASES / "ula_quadratic.json").read_text())["cases"]
+HERE = Path(__file__).parent
+VECTORS = json.loads((HERE / "shifts.json").read_text())
+NOISY_GD = json.loads((HERE / "noisy_gd.json").read_text())
+QUADRATIC = json.loads((HERE.parents[2] / "tests/cases/ula_quadratic.json").read_text())["cases"]
 
 
 def exact_square(matrices, pushes, covariances, times):
