@@ -41,9 +41,9 @@ from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.model import RowModel
-from private_mcmc.model.program import EXACT
-from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning import Conclusion, History
+from private_mcmc.potential.potential import model_marks
+from private_mcmc.potential.rowwise import EXACT
 from private_mcmc.release import (
     Expectations,
     ReleasedExpectations,

@@ -49,6 +49,7 @@ from private_mcmc.planning import (
     Stage,
     of_rows,
 )
+from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.release import Contribution, ReleasedStates, StateGrid, state_grid
 from private_mcmc.release.noise import gaussian_noise
 from private_mcmc.schedule import Schedule
@@ -71,7 +72,9 @@ def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> Complete
     if held.partitions:
         mapped = plan.reading.rows.project
         question = Question(
-            lambda columns, present: mapped(columns), lambda rows, first: jax.vmap(function)(rows), sums
+            lambda columns, present: mapped(columns),
+            lambda rows, first: jax.vmap(rowwise(function))(rows),
+            sums,
         )
         exact = summed(question, held.partitions)
     else:
@@ -155,7 +158,7 @@ class PlannedRun:
         elif not held.partitions:
             of_row = first.vectors if isinstance(first, MomentsStage) else first.cell
             with jax.enable_x64(True):
-                jax.eval_shape(jax.vmap(of_row), held.rows)
+                jax.eval_shape(jax.vmap(rowwise(of_row)), held.rows)
         try_constraining(plan.reading, 1)
         return partial(self._run, held, first)
 
@@ -234,7 +237,7 @@ def _runner(plan: Plan, stage: PathStage, held: Held) -> tuple[ChainRunner, tupl
 
         def mapped(columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
             rows = plan.reading.rows.project(columns)
-            return rows if derived is None else {**rows, **jax.vmap(derived)(rows)}
+            return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
 
         return partitioned_runner(langevin_program(reading, schedule), schedule, mapped), held.given
     given = with_derived(stage, held.rows), held.present

@@ -14,8 +14,8 @@ from private_mcmc.accounting import Curvature, Statement
 from private_mcmc.accounting.langevin.curvature import noise_sd
 from private_mcmc.accounting.langevin.sensitivity import noise_ratio
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import RowModel
-from private_mcmc.model.chain_constants import curvature, reach_of_prior
+from private_mcmc.potential.chain_constants import curvature, reach_of_prior
+from private_mcmc.potential.potential import Potential
 from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
 from private_mcmc.schedule import ROUNDING, Schedule
 from private_mcmc.target import Target
@@ -31,7 +31,7 @@ class Price:
 
 
 def price(
-    reading: RowModel, schedule: Schedule, target: Target, expectations: Expectations | None = None
+    reading: Potential, schedule: Schedule, target: Target, expectations: Expectations | None = None
 ) -> Price:
     """The statement of one run of ``schedule``, whose release is what ``expectations`` average, if given.
 
@@ -57,7 +57,7 @@ def price(
 _LARGEST_SHARE = 1e-3
 
 
-def _within_box(schedule: Schedule, proved: Curvature, reading: RowModel) -> tuple[Schedule, Curvature]:
+def _within_box(schedule: Schedule, proved: Curvature, reading: Potential) -> tuple[Schedule, Curvature]:
     """The schedule with a box that hidden states are kept in, so that what rounding moves is charged.
 
     Where nothing says how wide, states are assumed to stay in a box that the statement names; such chains are

@@ -18,6 +18,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import checked_columns, held_rows
 from private_mcmc.inference.execute import run_name
+from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Contribution, Ledger, SumsPlan
 from private_mcmc.target import Target
@@ -87,5 +88,5 @@ def _of_rows(function: Callable[[Fields], Any], rows: Mapping[str, np.ndarray]) 
     """The function of every row by itself; integers for cells, float64 for numbers."""
     with jax.enable_x64(True):
         here = {name: jnp.asarray(column) for name, column in rows.items()}
-        made = jax.jit(jax.vmap(lambda row: tuple(function(row))))(here)
+        made = jax.jit(jax.vmap(rowwise(lambda row: tuple(function(row)))))(here)
         return jax.tree.map(np.asarray, made)

@@ -27,7 +27,7 @@ from private_mcmc.kernels.step import (
     langevin_program,
     without_numbers,
 )
-from private_mcmc.model import RowModel
+from private_mcmc.potential.potential import Potential
 from private_mcmc.schedule import Average, Schedule
 
 Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
@@ -179,7 +179,7 @@ def chain_runner(
     return ChainRunner(schedule, program, observable, jax.jit(program.prepare), jax.jit(advance))
 
 
-def path_runner(model: RowModel, schedule: Schedule) -> ChainRunner:
+def path_runner(model: Potential, schedule: Schedule) -> ChainRunner:
     """The chain of :func:`langevin_program`, compiled once for all paths that differ in numbers alone.
 
     What one stage of a plan learns changes clip, step and metric of the next: they are arguments, like rows.
@@ -196,7 +196,7 @@ def path_runner(model: RowModel, schedule: Schedule) -> ChainRunner:
 
 
 @lru_cache(maxsize=8)
-def _shared_path(model: RowModel, shared: Schedule) -> tuple[Callable[..., PreparedRows], Advance]:
+def _shared_path(model: Potential, shared: Schedule) -> tuple[Callable[..., PreparedRows], Advance]:
     def prepare(numbers: PathNumbers, columns: Columns, present: jax.Array) -> PreparedRows:
         return langevin_program(model, shared, numbers=numbers).prepare(columns, present)
 

@@ -37,7 +37,8 @@ from private_mcmc.kernels.gradient.clipping import (
     Whitening,
     whitening,
 )
-from private_mcmc.model import RowModel
+from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Record
 from private_mcmc.schedule import Schedule
 
@@ -153,7 +154,7 @@ class LangevinProgram:
 
 
 def langevin_program(
-    model: RowModel, schedule: Schedule, one_by_one: bool = False, numbers: PathNumbers | None = None
+    model: Potential, schedule: Schedule, one_by_one: bool = False, numbers: PathNumbers | None = None
 ) -> LangevinProgram:
     """Build the step of ``schedule`` for ``model``; ``one_by_one`` takes the gradients chain after chain.
 
@@ -191,7 +192,7 @@ def check_magnitudes(schedule: Schedule) -> None:
 
 
 def step_program(
-    model: RowModel,
+    model: Potential,
     schedule: Schedule,
     change: Whitening,
     data_gradient: BatchSum,
@@ -199,7 +200,8 @@ def step_program(
     one_by_one: bool = False,
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
-    prior_score: Observable = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
+    prior = rowwise(model.neg_log_prior)
+    prior_score: Observable = rowwise(jax.grad(lambda u: prior(change.to_parameter(u))))
     colour, keep = noise_colour(schedule), kept_in_box(schedule)
     noise = _noise(schedule.num_chains, schedule.dim)
 

@@ -22,12 +22,12 @@ from private_mcmc.kernels.chain import buffer_size, pieces
 from private_mcmc.kernels.gradient.clipped import weighted_gradient
 from private_mcmc.kernels.gradient.clipping import Columns, Whitening
 from private_mcmc.kernels.step import LangevinProgram, PathNumbers, step_program, without_numbers
-from private_mcmc.model import RowModel
+from private_mcmc.potential.potential import Potential
 from private_mcmc.records import ON_FEW_ROWS
 from private_mcmc.schedule import Schedule
 
 # Of the preconditioner's root and the clip.
-_Model = Callable[[jax.Array, jax.Array], RowModel]
+_Model = Callable[[jax.Array, jax.Array], Potential]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,11 +18,13 @@ import numpy as np
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows, few_values
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.model.program import Output, Program
 from private_mcmc.model.row_latents import Row, RowLatent, RowLoss, Summed
+from private_mcmc.potential.program import Output, Program
 
 Kinds = Mapping[str, np.ndarray]
 
+# Arrays of a person's terms that are alive together.
+_OF_TERMS = 4
 # Kinds of rows at a point whose gradient takes as long as that of a row's term there.
 _OF_A_TERM = 8
 
@@ -50,6 +52,11 @@ class OwnLatents(Summed):
         dim = self.program.shape(self.program.inputs["theta"])
         origin = jnp.zeros(dim, jax.dtypes.canonicalize_dtype(np.float64))
         return len(jax.eval_shape(self.atoms, origin, {})[1])
+
+    def elements(self, rows: int) -> int:
+        """How many numbers are alive while the gradient of a person with so many rows is formed."""
+        terms = rows if self.kinds is None else len(next(iter(self.kinds.values())))
+        return _OF_TERMS * self.atoms_of() * terms
 
     def work(self, rows: int) -> float:
         """What the gradient of a person with so many rows takes, in terms of a row at a point."""

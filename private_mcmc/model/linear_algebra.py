@@ -7,8 +7,8 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.model.flatten import abstract, row_shapes
 from private_mcmc.model.row_model import RowModel
+from private_mcmc.potential.flatten import abstract, row_shapes
 
 
 @lru_cache(maxsize=8)

@@ -6,21 +6,16 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, check_kind
-from private_mcmc.model.flatten import abstract, trace
+from private_mcmc.errors import DoThisInstead, NotYetSupported, check_kind
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
-from private_mcmc.model.predictor import Row, Structure, View, build, find_structure, predicted_loss
-from private_mcmc.model.prior import PriorConstants, neg_log_prior, prior_constants
-from private_mcmc.model.program import Output, Program
 from private_mcmc.model.refusals import (
     COUNT,
     check_arguments,
@@ -45,7 +40,7 @@ from private_mcmc.model.row_latents import (
     summed_loss,
     with_columns,
 )
-from private_mcmc.model.row_model import RowConstants, RowModel, person_constants, person_loss, row_constants
+from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
@@ -55,12 +50,13 @@ from private_mcmc.model.tracing import (
     log_densities,
     terms,
 )
+from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.potential.potential import RowTerm, row_term
+from private_mcmc.potential.predictor import Row
+from private_mcmc.potential.prior import prior_constants
+from private_mcmc.potential.program import Output, Program
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
-
-NOTHING_PROVED = RowConstants(
-    why="nothing is proved of integrated latents; clip each row, or person (clip=…, guarantee='run')"
-)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None = None) -> RowModel:
@@ -88,7 +84,8 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
     elif rows.unit.name in inspect.signature(model).parameters:
         found = _with_own_latents(model, rows, rows.unit, n, public)
     else:
-        found = _of_persons(read(model, rows.single, n=n * rows.unit.rows, model_args=public), rows)
+        each = read(model, rows.single, n=n * rows.unit.rows, model_args=public)
+        found = replace(each, term=each.term.of_persons(rows), each=each)
     return replace(found, public=public)
 
 
@@ -114,15 +111,7 @@ def _of_rows(
     ]
     if any(latent.numbers for latent in latents):
         refuse_coarse_sums([one.site for one in latents], "row", sum_error(rows, found.dim, *losses))
-    return replace(
-        found,
-        rows=rows,
-        row_loss=losses[0],
-        predictor=None,
-        predictors=None,
-        constants=NOTHING_PROVED,
-        model=model,
-    )
+    return replace(found, term=RowTerm(losses[0], rows), model=model)
 
 
 def _of_columns(
@@ -159,23 +148,13 @@ def _of_columns(
                 stacklevel=4,
             )
         observed = [site for site in one.observations if site.name not in hidden]
-        structure, bases = find_structure(program, rows, observed) or (None, ())
-        view = functools.partial(_in_float64, View(program, bases))
-        single, several = build(view, structure, rows, one.dim) if structure else (None, None)
-        prior = prior_constants(program, one.latents, tuple(name for name in stated if _reads(program, name)))
         found = RowModel(
-            rows=rows,
-            dim=one.dim,
+            term=row_term(program, rows, observed, one.dim),
+            prior=prior_constants(program, one.latents, [name for name in stated if _reads(program, name)]),
             sites=tuple(one.latents),
             observations=tuple(observed),
             names=tuple(name for site in one.latents for name in site.coordinates),
-            neg_log_prior=functools.partial(_neg_log_prior, view, one, prior),
-            row_loss=functools.partial(_row_loss, view, structure),
-            constrain=functools.partial(_constrain, view, _data_free_outputs(program, one)),
-            predictor=single,
-            predictors=several,
-            constants=row_constants(program, several, observed),
-            prior=prior,
+            constrain=functools.partial(_constrain, program, _data_free_outputs(program, one)),
             program=program,
             model=model,
         )
@@ -214,22 +193,6 @@ def _reads(program: Program, name: str) -> frozenset[str]:
     return program.reads([program.outputs[Output("row", name)]])
 
 
-def _of_persons(each: RowModel, rows: Rows) -> RowModel:
-    """``each`` row's reading as that of persons."""
-    if rows.unit is None:
-        raise DeclarationError("Rows(…): no column of identifiers is declared.")
-    return replace(
-        each,
-        rows=rows.persons,
-        row_loss=functools.partial(person_loss, each.row_loss),
-        predictor=None,
-        predictors=None,
-        constants=person_constants(each.constants, rows.unit.rows),
-        unit=rows.unit,
-        each=each,
-    )
-
-
 def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: PublicArguments) -> RowModel:
     """The reading of persons whose own latents are integrated out."""
     persons = PersonsModel(model, unit.name, rows.items[0][0], n)
@@ -261,15 +224,11 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
             error = sum_error(rows.persons, one.dim, loss, finer)
         refuse_coarse_sums(own.names, "person", error)
     each = replace(
-        one,
-        rows=rows.single,
-        row_loss=functools.partial(of_one_row, loss),
-        predictor=None,
-        predictors=None,
-        constants=NOTHING_PROVED,
-        model=persons.of(1, plate),
+        one, term=RowTerm(functools.partial(of_one_row, loss), rows.single), model=persons.of(1, plate)
     )
-    return replace(each, rows=rows.persons, row_loss=loss, unit=unit, each=each, own=own)
+    with jax.enable_x64(True):
+        elements = max(one.dim, own.elements(unit.rows))
+    return replace(each, term=RowTerm(loss, rows.persons, unit), elements=elements, each=each, own=own)
 
 
 @contextmanager
@@ -291,32 +250,7 @@ def _differentiable() -> Iterator[None]:
         ) from error
 
 
-def _in_float64(view: View) -> View:
-    """The program of which everything is proved: a model may be another one in float32."""
-    if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
-        raise DeclarationError(
-            "a model is evaluated in float64: call numpyro.enable_x64() first, or do it under "
-            "`with jax.enable_x64(True):`."
-        )
-    return view
-
-
-def _neg_log_prior(
-    view: Callable[[], View], model_sites: ModelSites, prior: PriorConstants, theta: jax.Array
-) -> jax.Array:
-    return neg_log_prior(view().program, model_sites.latents, prior, theta)
-
-
-def _row_loss(view: Callable[[], View], structure: Structure | None, theta: jax.Array, row: Row) -> jax.Array:
-    if structure is not None:
-        return predicted_loss(view, structure, theta, row)
-    now = view()
-    given = {now.program.inputs["theta"]: theta, **now.columns(row)}
-    return jnp.reshape(now.program.run([now.program.outputs["loss"]], given)[0], ())
-
-
-def _constrain(view: Callable[[], View], free: tuple[Output, ...], theta: jax.Array) -> dict[str, jax.Array]:
-    program = view().program
+def _constrain(program: Program, free: tuple[Output, ...], theta: jax.Array) -> dict[str, jax.Array]:
     values = program.run([program.outputs[key] for key in free], {program.inputs["theta"]: theta})
     return {key.site: value for key, value in zip(free, values, strict=True)}
 

@@ -18,10 +18,10 @@ from numpyro.distributions import biject_to
 
 from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
-from private_mcmc.model.predictor import cut_off
-from private_mcmc.model.program import Output
 from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.tracing import ONE_AT_A_TIME
+from private_mcmc.potential.predictor import cut_off
+from private_mcmc.potential.program import Output
 from private_mcmc.records import RUN_ONCE, PublicArguments, Record
 
 Array = npt.NDArray[np.float64]

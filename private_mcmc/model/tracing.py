@@ -21,16 +21,16 @@ from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import ELSEWHERE, DoThisInstead, NotYetSupported, UnsupportedModel, places_of
-from private_mcmc.model.program import Output
 from private_mcmc.model.sites import (
     Message,
     ModelSites,
-    Site,
     describe,
     masks,
     parameters,
     unwrap,
 )
+from private_mcmc.potential.program import Output
+from private_mcmc.potential.sites import Site
 from private_mcmc.records import Model, PublicArguments
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by

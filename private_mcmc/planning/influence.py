@@ -28,6 +28,7 @@ from private_mcmc.model.synthetic import people
 from private_mcmc.planning.estimates import NOISE
 from private_mcmc.planning.stages import Array, CountsStage, Row, Stage, of_rows
 from private_mcmc.planning.synthetic import Columns, with_outcomes
+from private_mcmc.potential.potential import RowTerm
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
 from private_mcmc.target import Adjacency, Unit
@@ -211,7 +212,7 @@ def weighted_model(
         weight = jnp.minimum(1.0, clip / jnp.maximum(largest, 1e-30))
         return jax.lax.stop_gradient(weight) * reading.row_loss(theta, row)
 
-    return replace(reading, row_loss=weighted, predictor=None, predictors=None)
+    return replace(reading, term=RowTerm(weighted, reading.rows, reading.unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,7 +345,9 @@ class Influence:
             weight = jnp.minimum(1.0, row[SLOPE_CAP] / largest)
             return jnp.asarray(jax.lax.stop_gradient(weight * slope) * eta)
 
-        return replace(self.model, predictor=replace(self.predictor, loss=loss))
+        reads = self.predictor.reads | {SLOPE_CAP}
+        predictor = replace(self.predictor, loss=loss, reads=reads)
+        return replace(self.model, term=replace(self.model.term, predictor=predictor))
 
     def slope_cap(self, root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:
         """``C/‖Aᵀx‖``, the largest slope that keeps the row's gradient within the clip."""

@@ -20,7 +20,6 @@ from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
 from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
 from private_mcmc.model import RowModel, read
-from private_mcmc.model.row_model import model_marks
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.coefficients import (
     OF_A_BALL,
@@ -45,6 +44,7 @@ from private_mcmc.planning.planners import (
 )
 from private_mcmc.planning.simulate import measured
 from private_mcmc.planning.stages import Policy, Prediction
+from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, Model, PublicArguments, Record

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
+from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import ON_FEW_ROWS, Fields, Record
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, Sums, SumsPlan
 from private_mcmc.schedule import Schedule
@@ -116,7 +117,7 @@ def partial_parts(function: Callable[..., Any]) -> tuple[Callable[..., Any], tup
 
 @partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Row) -> Any:
-    return jax.vmap(partial(function, *given))(rows)
+    return jax.vmap(rowwise(partial(function, *given)))(rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -334,7 +334,8 @@ def coarse(reading: RowModel) -> RowModel:
     if reading.own is None:
         return reading
     own = replace(reading.own, coarse=True)
-    return replace(reading, own=own, row_loss=functools.partial(integrated_loss, own))
+    loss = functools.partial(integrated_loss, own)
+    return replace(reading, own=own, term=replace(reading.term, loss=loss))
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,9 +13,9 @@ from private_mcmc.accounting import Statement, row_sensitivity
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Ball, Box, Domain, Real
 from private_mcmc.model import RowModel
-from private_mcmc.model.families import times
-from private_mcmc.model.flatten import abstract, trace
-from private_mcmc.model.ranges import of_domain, ranges
+from private_mcmc.potential.families import times
+from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.potential.ranges import of_domain, ranges
 from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number
 from private_mcmc.target import Target

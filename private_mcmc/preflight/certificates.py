@@ -15,8 +15,8 @@ from private_mcmc.accounting import (
     row_sensitivity,
 )
 from private_mcmc.model import RowModel
-from private_mcmc.model.chain_constants import largest_eigenvalue, never_clips
-from private_mcmc.model.families import times
+from private_mcmc.potential.chain_constants import largest_eigenvalue, never_clips
+from private_mcmc.potential.families import times
 from private_mcmc.preflight.conjugates import conjugate_certificates
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target, check_positive

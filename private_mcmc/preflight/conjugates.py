@@ -14,11 +14,11 @@ import numpyro.distributions as dist
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.model import RowModel
-from private_mcmc.model.flatten import abstract, row_shapes, trace
-from private_mcmc.model.program import Output, affinity, name_of
-from private_mcmc.model.ranges import Range, of_function, of_rows
 from private_mcmc.model.refusals import synthetic_rows
-from private_mcmc.model.terms import find_link
+from private_mcmc.potential.flatten import abstract, row_shapes, trace
+from private_mcmc.potential.program import Output, affinity, name_of
+from private_mcmc.potential.ranges import Range, of_function, of_rows
+from private_mcmc.potential.terms import find_link
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, Target
 

@@ -12,7 +12,7 @@ import numpy as np
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.model import RowModel
-from private_mcmc.model.chain_constants import curvature
+from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.preflight.advice import Advice, is_sayable, rounded_down
 from private_mcmc.preflight.certificates import Subject, meets
 from private_mcmc.preflight.refutation import Refutation

@@ -29,7 +29,9 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import RowModel, Site
+from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import rowwise
+from private_mcmc.potential.sites import Site
 from private_mcmc.release.expectations import Bounds, Expectations, SiteValue, What
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
@@ -77,7 +79,7 @@ class Function:
         return self.low if self.low > -math.inf else 0.0
 
 
-def bind(model: RowModel, name: str, what: What, bounds: Bounds | None) -> Function:
+def bind(model: Potential, name: str, what: What, bounds: Bounds | None) -> Function:
     """A declared item as a function of the flat unconstrained vector, with what is known of it.
 
     ``DeclarationError`` for an unknown site, or a function that nothing bounds.
@@ -119,7 +121,7 @@ def bind(model: RowModel, name: str, what: What, bounds: Bounds | None) -> Funct
         found = values(theta) if first is None else theta[first : first + math.prod(shape)]
         return jnp.ravel(found).astype(theta.dtype)
 
-    return Function(name, shape, evaluate, first, low, high)
+    return Function(name, shape, rowwise(evaluate), first, low, high)
 
 
 def _of_transform(site: Site) -> tuple[int | None, float, float]:
@@ -239,7 +241,7 @@ def observed(functions: tuple[Function, ...], units: FloatArray, schedule: Sched
 
 
 def plan_expectations(
-    expectations: Expectations, model: RowModel, schedule: Schedule, curvature: Curvature, target: Target
+    expectations: Expectations, model: Potential, schedule: Schedule, curvature: Curvature, target: Target
 ) -> ExpectationsPlan:
     """Sensitivities, noise and cost of ``expectations`` under ``schedule``.
 

@@ -24,8 +24,8 @@ from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.kernels.gradient.clipping import Whitening
 from private_mcmc.model import read
-from private_mcmc.model.chain_constants import curvature
 from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import logistic
 from tests.soundness.front_door.setup import seeded

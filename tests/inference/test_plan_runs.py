@@ -180,8 +180,12 @@ def test_a_path_that_has_not_converged_is_told_of(planned, people, memory, told)
 def test_a_path_may_follow_another_gradient_but_never_beyond_its_clip(planned, people):
     """A loss a million times as steep moves the path no further than the clip allows."""
     predictor = planned.reading.predictor
-    steep = replace(predictor, loss=lambda eta, row: 1e6 * row["scale"] * predictor.loss(eta, row))
-    reading = replace(planned.reading, predictor=steep)
+    steep = replace(
+        predictor,
+        loss=lambda eta, row: 1e6 * row["scale"] * predictor.loss(eta, row),
+        reads=predictor.reads | {"scale"},
+    )
+    reading = replace(planned.reading, term=replace(planned.reading.term, predictor=steep))
     stage = path(reading=reading, derived=lambda row: {"scale": jnp.ones(())})
     states = np.asarray(run(planned, people, stage).history[0].value)
     assert np.abs(np.diff(states, axis=0)).max() <= 0.01 * (0.5 * N + 3) + 8 * np.sqrt(0.02)

@@ -66,7 +66,8 @@ def test_a_row_longer_than_the_proved_radius_does_not_enter():
         columns = rows.project({"a": np.array([900.0]), "y": np.array([0])})
         assert float(model.predictor.design({"a": columns["a"][0], "y": columns["y"][0]})[0]) == 100.0
     assert model.predictor.radius == 100.0
-    believed = replace(model, predictor=replace(model.predictor, radius=1.0))
+    predictor = replace(model.predictor, radius=1.0)
+    believed = replace(model, term=replace(model.term, predictor=predictor))
     assert moved(believed, columns, 1e6) == 0.0
 
 

@@ -13,7 +13,8 @@ from jax.interpreters import batching, mlir
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.gradient.clipped import general_rows
 from private_mcmc.kernels.gradient.clipping import Whitening
-from private_mcmc.model import flatten, read, reading
+from private_mcmc.model import read, reading
+from private_mcmc.potential import rowwise
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 
@@ -65,7 +66,7 @@ def test_a_rule_for_many_rows_that_mixes_them_is_refused_and_would_move_every_ro
     with pytest.raises(NotYetSupported, match="custom_vmap_call"):
         read(model_of(apart), ROWS, n=40)
     assert sensitivity(model_of()) <= 2.0 + 1e-9
-    monkeypatch.setattr(flatten, "refuse_unknown", lambda closed: None)
+    monkeypatch.setattr(rowwise, "_refuse_unknown", lambda closed: None)
     with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
         read(model_of(apart), ROWS, n=40)
     monkeypatch.setattr(reading, "refuse_coupled_rows", lambda *given: None)

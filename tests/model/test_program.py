@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.flatten import abstract, trace
-from private_mcmc.model.program import name_of
-from private_mcmc.model.ranges import ranges
+from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.potential.program import name_of
+from private_mcmc.potential.ranges import ranges
 
 
 def vector(size=3):
@@ -121,7 +121,7 @@ def test_what_a_primitive_s_name_does_not_say_is_left_to_jax(odd):
     assert np.all(constant.lo <= expected) and np.all(expected <= constant.hi)
 
 
-# What the rules of ``model/ranges.py`` and ``model/program.py`` read of a primitive, or need not know.
+# What the rules of ``potential/ranges.py`` and ``program.py`` read of a primitive, or need not know.
 KNOWN = {
     *("axes", "axis", "broadcast_dimensions", "dimension", "dimension_numbers", "left_side", "limit_indices"),
     *("lower", "mode", "new_dtype", "padding_config", "permutation", "preferred_element_type", "reverse"),

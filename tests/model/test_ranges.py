@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from private_mcmc.domains.domain import Categories
 from private_mcmc.domains.real import Ball, Box
-from private_mcmc.model.flatten import abstract, trace
-from private_mcmc.model.ranges import constant, of_domain, ranges
+from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.potential.ranges import constant, of_domain, ranges
 
 MATRIX = np.array([[1.0, 2.0, 0.0], [0.0, -1.0, 0.5], [3.0, 0.0, 1.0]])
 

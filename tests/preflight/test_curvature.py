@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.model import read
-from private_mcmc.model.chain_constants import curvature, largest_eigenvalue
+from private_mcmc.potential.chain_constants import curvature, largest_eigenvalue
 from private_mcmc.schedule import Batch, Schedule
 from tests.preflight import zoo_small as small
 

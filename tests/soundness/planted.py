@@ -21,8 +21,8 @@ from private_mcmc.kernels.batches import PredrawnNoise
 from private_mcmc.kernels.gradient import affine as gradient_affine
 from private_mcmc.kernels.gradient import clipped as gradient
 from private_mcmc.kernels.gradient import clipping as gradient_clipping
-from private_mcmc.model.families import TABLE
-from private_mcmc.model.prior import PriorConstants
+from private_mcmc.potential.families import TABLE
+from private_mcmc.potential.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
 from tests.auditing.mutants import Change, patches
 from tests.auditing.release_mutants import Swap

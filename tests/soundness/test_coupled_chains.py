@@ -22,7 +22,7 @@ from private_mcmc import accounting as acc
 from private_mcmc.accounting.langevin.sensitivity import sensitivity
 from private_mcmc.domains import Binary, Box, Counts, Rows
 from private_mcmc.model import RowModel, read
-from private_mcmc.model.chain_constants import curvature
+from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.schedule import Average, Schedule
 
 N = 3
@@ -211,7 +211,8 @@ FAULTS = {
         reading, prior=dataclasses.replace(reading.prior, lower=np.zeros(1))
     ),
     "normal, Student rows": lambda reading: dataclasses.replace(
-        reading, constants=dataclasses.replace(reading.constants, convex=True)
+        reading,
+        term=dataclasses.replace(reading.term, constants=dataclasses.replace(reading.constants, convex=True)),
     ),
 }
 

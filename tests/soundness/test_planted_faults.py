@@ -7,8 +7,8 @@ import pytest
 
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import read
-from private_mcmc.model.program import Output
 from private_mcmc.model.refusals import COUNT
+from private_mcmc.potential.program import Output
 from private_mcmc.preflight import verdict as decision
 from tests.soundness.certified import judge, small
 from tests.soundness.fuzz import fault_of
@@ -60,7 +60,11 @@ def test_a_model_that_is_read_as_another_is_found(fault):
 
 def changed(written, **change):
     row_model = read(written.model, written.rows, n=COUNT)
-    return replace(row_model, **{name: make(row_model) for name, make in change.items()})
+    parts = {
+        part: replace(getattr(row_model, part), **{name: make(row_model)})
+        for part, (name, make) in change.items()
+    }
+    return replace(row_model, **parts)
 
 
 def without_jacobian(row_model):
@@ -75,8 +79,8 @@ def without_jacobian(row_model):
 @pytest.mark.parametrize(
     ("text", "change"),
     [
-        ("HalfCauchy", {"neg_log_prior": without_jacobian}),
-        ("dist.Bernoulli", {"row_loss": lambda m: lambda theta, row: 2 * m.row_loss(theta, row)}),
+        ("HalfCauchy", {"prior": ("potential", without_jacobian)}),
+        ("dist.Bernoulli", {"term": ("loss", lambda m: lambda theta, row: 2 * m.row_loss(theta, row))}),
     ],
     ids=["Jacobian dropped", "rows counted twice"],
 )

@@ -7,6 +7,7 @@ between caps that are known before the run, and no per-row gradient is formed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import reduce
 from operator import itemgetter
 from typing import NamedTuple
@@ -25,8 +26,8 @@ from private_mcmc.kernels.gradient.clipping import (
     inside,
     times,
 )
-from private_mcmc.model import Predictor
-from private_mcmc.model.flatten import abstract, trace
+from private_mcmc.potential.predictor import Predictor
+from private_mcmc.potential.rowwise import rowwise
 
 # A row whose design is longer than proved (by more than rounding) does not enter.
 _RADIUS_SLACK = 1.0 + 1e-9
@@ -86,7 +87,7 @@ class AffineBlocks(NamedTuple):
 
 def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> ClippedGradient:
     """Rows that are selected anew for every sum."""
-    score = jax.vmap(jax.grad(predictor.loss))
+    score = jax.vmap(_slope(predictor))
 
     def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
@@ -113,7 +114,7 @@ def affine_blocks(
     sums: int = MANY,
 ) -> ClippedGradient:
     """All rows in each of so many sums, for ``states`` states at a time, laid out for what will be stored."""
-    score = jax.vmap(jax.grad(predictor.loss))
+    score = jax.vmap(_slope(predictor))
     limit = slope_limit(predictor, whitening, clip)
 
     def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineBlocks:
@@ -163,6 +164,11 @@ def weighted_blocks(rows: AffineBlocks, weights: jax.Array) -> AffineBlocks:
     return AffineBlocks(tuple(part._replace(weights=own) for part, own in zip(rows.parts, cut, strict=True)))
 
 
+def _slope(predictor: Predictor) -> Callable[[jax.Array, Columns], jax.Array]:
+    """``(η, row) ↦ ψ'``, of that row alone whoever made ``ψ``."""
+    return rowwise(jax.grad(rowwise(predictor.loss)))
+
+
 def slope_limit(predictor: Predictor, whitening: Whitening, clip: Clip) -> float | None:
     """A bound ``s ≥ |ψ'|``, proved but for rounding, with ``s·‖Aᵀx‖ ≤ C`` for every row that enters.
 
@@ -193,7 +199,7 @@ def usable_designs(
     predictor: Predictor, whitening: Whitening, columns: Columns
 ) -> tuple[Float[Array, "rows p"], Bool[Array, " rows"]]:
     """Whitened designs, and which rows may enter; the others' are zero."""
-    plain = jax.vmap(predictor.design)(columns)
+    plain = jax.vmap(rowwise(predictor.design))(columns)
     design = whitening.pull_back(plain)
     proved = jnp.linalg.norm(plain, axis=-1) <= predictor.radius * _RADIUS_SLACK
     usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & proved
@@ -202,24 +208,12 @@ def usable_designs(
 
 def offsets(predictor: Predictor, columns: Columns) -> jax.Array | None:
     """Those of the rows, ``None`` where all are zero."""
-    return None if predictor.centred else jax.vmap(predictor.offset)(columns)
+    return None if predictor.centred else jax.vmap(rowwise(predictor.offset))(columns)
 
 
 def read_by_slope(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
-    """The columns that the slope reads; the design, as a rule the widest, is seldom one of them.
-
-    The loss is evaluated on the way to it, also a part of the loss that is free of the predictor.
-    """
-
-    def slope(**row: jax.Array) -> dict[str, jax.Array]:
-        loss, slope = jax.value_and_grad(predictor.loss)(jnp.zeros(()), row)
-        return {"slope": slope, "loss": loss}
-
-    program = trace(
-        slope, **{name: abstract(column.shape[1:], column.dtype) for name, column in columns.items()}
-    )
-    names = program.reads(program.outputs.values())
-    return {name: column for name, column in columns.items() if name in names}
+    """The columns that the slope reads."""
+    return {name: column for name, column in columns.items() if name in predictor.reads}
 
 
 def _by_columns(u: jax.Array, design: jax.Array) -> jax.Array:

@@ -29,7 +29,8 @@ from private_mcmc.kernels.gradient.clipping import (
     clipped_sum,
     widened,
 )
-from private_mcmc.model import RowModel
+from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.schedule import Schedule
 
 # ``(gradients, present, weights) ↦ Σ_i w_i clip(g_i)`` of a block of rows.
@@ -43,7 +44,7 @@ _INSIDE = 1.0 - 2.0**-45
 
 
 def clipped_gradient(
-    model: RowModel, whitening: Whitening, clip: Clip, states: int | None = None, sums: int = MANY
+    model: Potential, whitening: Whitening, clip: Clip, states: int | None = None, sums: int = MANY
 ) -> ClippedGradient:
     """The clipped data gradient of ``model`` in whitened coordinates.
 
@@ -59,7 +60,7 @@ def clipped_gradient(
 
 
 def schedule_gradient(
-    model: RowModel, whitening: Whitening, schedule: Schedule, states: int | None = None, sums: int = MANY
+    model: Potential, whitening: Whitening, schedule: Schedule, states: int | None = None, sums: int = MANY
 ) -> ClippedGradient:
     """The clipped data gradient that a schedule declares: by the norm, or coordinate by coordinate."""
     if schedule.clips is not None:
@@ -75,7 +76,7 @@ class GeneralRows(NamedTuple):
     weights: Float[Array, " rows"] | None = None
 
 
-def general_rows(model: RowModel, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
+def general_rows(model: Potential, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
     """Rows of any model, selected or whole, for ``states`` states at a time, clipped by their norms."""
     return _by_blocks(
         model, whitening, lambda gradients, present, w: clipped_sum(gradients, present, clip, w), states
@@ -83,7 +84,7 @@ def general_rows(model: RowModel, whitening: Whitening, clip: Clip, states: int 
 
 
 def boxed_gradient(
-    model: RowModel, whitening: Whitening, clips: tuple[float, ...], states: int = 1
+    model: Potential, whitening: Whitening, clips: tuple[float, ...], states: int = 1
 ) -> ClippedGradient:
     """``Σ_i clip(Aᵀ∇v(θ, d_i))``, every coordinate apart, for a diagonal ``M``.
 
@@ -104,31 +105,17 @@ def boxed_gradient(
     return _by_blocks(model, whitening, of_block, states)
 
 
-# Arrays of a person's terms that are alive together.
-_OF_TERMS = 4
+def _row_gradient(model: Potential, whitening: Whitening) -> Callable[[jax.Array, Columns], jax.Array]:
+    """``(u, row) ↦ Aᵀ∇v(Au, row)``, of that row alone whoever made ``v``."""
+    loss = rowwise(model.row_loss)
+    return rowwise(jax.grad(lambda u, row: loss(whitening.to_parameter(u), row)))
 
 
-def _elements(model: RowModel) -> int:
-    """What the gradient of one row needs; that of a person with latents, its rows' terms at every point."""
-    if model.own is None or model.unit is None:
-        return model.dim
-    kinds = model.own.kinds
-    terms = model.unit.rows if kinds is None else len(next(iter(kinds.values())))
-    with jax.enable_x64(True):
-        atoms = model.own.atoms_of()
-    return max(model.dim, _OF_TERMS * atoms * terms)
-
-
-def _row_gradient(model: RowModel, whitening: Whitening) -> Callable[[jax.Array, Columns], jax.Array]:
-    """``(u, row) ↦ Aᵀ∇v(Au, row)``."""
-    return jax.grad(lambda u, row: model.row_loss(whitening.to_parameter(u), row))
-
-
-def _by_blocks(model: RowModel, whitening: Whitening, of_block: BlockSum, states: int) -> ClippedGradient:
+def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, states: int) -> ClippedGradient:
     """Sums over blocks of rows, whose gradients are formed one by one; the last block counts its own rows."""
     per_row = jax.vmap(_row_gradient(model, whitening), in_axes=(None, 0))
     most = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
-    fitting = max(1, most // (_elements(model) * states))
+    fitting = max(1, most // ((model.elements or model.dim) * states))
 
     def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
         def of(block: GeneralRows, own: jax.Array | bool = True) -> jax.Array:
@@ -150,7 +137,7 @@ def _by_blocks(model: RowModel, whitening: Whitening, of_block: BlockSum, states
     return ClippedGradient(lambda columns, present: GeneralRows(columns, present), total)
 
 
-def weighted_gradient(model: RowModel, whitening: Whitening, clip: Clip) -> WeightedGradient:
+def weighted_gradient(model: Potential, whitening: Whitening, clip: Clip) -> WeightedGradient:
     """The same clipped sum over public synthetic rows, each counted as often as its weight says."""
     clipped = clipped_gradient(model, whitening, clip, states=1, sums=1)
 

@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from private_mcmc.errors import DeclarationError
 from private_mcmc.records import RUN_ONCE
 
-# Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
-EXACT = "highest"
 # ``jax.extend.core.Var`` and ``JaxprEqn``, whose operands here are variables only, with shapes and types.
 Variable: TypeAlias = Any
 Equation: TypeAlias = Any
@@ -100,8 +99,20 @@ class Program:
         read = (variable for equation in self.slice(targets, given) for variable in equation.invars)
         return frozenset([*targets, *read])
 
+    def columns(self, row: Mapping[str, Any]) -> dict[Variable, Any]:
+        """A row's values by the variables of the inputs; columns that nothing reads may be left out."""
+        return {variable: row[name] for name, variable in self.inputs.items() if name in row}
+
     def run(self, targets: Iterable[Variable], given: Mapping[Variable, Any]) -> list[Any]:
-        """Values of ``targets``; ``given`` holds the inputs (or cut variables) that they need."""
+        """Values of ``targets``; ``given`` holds the inputs (or cut variables) that they need.
+
+        ``DeclarationError`` in float32, where a model may be another program: all is proved of this one.
+        """
+        if jax.dtypes.canonicalize_dtype(np.float64) != np.float64:
+            raise DeclarationError(
+                "a model is evaluated in float64: call numpyro.enable_x64() first, or do it under "
+                "`with jax.enable_x64(True):`."
+            )
         targets = list(targets)
         values = dict(self.constants)
         equations = self.slice(targets, given)

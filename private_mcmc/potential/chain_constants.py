@@ -10,8 +10,8 @@ import numpy as np
 
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.rounding import UP_LONG
-from private_mcmc.model.families import times
-from private_mcmc.model.row_model import RowModel
+from private_mcmc.potential.families import times
+from private_mcmc.potential.potential import Potential
 from private_mcmc.schedule import Matrix, Schedule
 
 # A clip at the proved bound itself is idle: the rounding of the bound is not part of it. Kernels scale no
@@ -30,13 +30,13 @@ def largest_eigenvalue(preconditioner: Matrix | None) -> float:
     return float(np.linalg.eigvalsh(metric)[-1]) + float(np.linalg.norm(metric)) * len(metric) * 2.0**-48
 
 
-def never_clips(free: float, clip: float, row_model: RowModel) -> bool:
+def never_clips(free: float, clip: float, row_model: Potential) -> bool:
     """Whether a row's gradients, of norm at most ``free``, pass a kernel's clip as they are."""
     entries = row_model.dim * (1 if row_model.unit is None else row_model.unit.rows)
     return free <= clip * (1 + _BOUND_ROUNDING) and entries <= _LARGEST_DIM
 
 
-def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
+def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
     """Constants of ``U_D``, for every ``D`` of the row domain, in the units of ``schedule.preconditioner``.
 
     The prior gives ``μ_K`` and ``L_K``; each of the rows that one step sums, with its public factor, adds
@@ -72,7 +72,7 @@ def curvature(row_model: RowModel, schedule: Schedule) -> Curvature:
 _SDS = 100.0
 
 
-def reach_of_prior(row_model: RowModel, schedule: Schedule) -> tuple[float, float]:
+def reach_of_prior(row_model: Potential, schedule: Schedule) -> tuple[float, float]:
     """A half-width of a box, in whitened coordinates, that chains have no reason to leave; and ``|∇K(0)|_*``.
 
     ``inf`` where no strong convexity of the prior is proved. The slope is an upper bound; any box would do.

@@ -21,8 +21,8 @@ from scipy import special
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.real import Ball
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.flatten import row_shapes, trace
-from private_mcmc.model.program import Equation, Program, Variable, name_of
+from private_mcmc.potential.flatten import row_shapes, trace
+from private_mcmc.potential.program import Equation, Program, Variable, name_of
 
 _TINY = float(np.finfo(np.float64).tiny)
 # Whole numbers up to this one are exact.

@@ -19,11 +19,11 @@ from jax.scipy.special import erf, ndtr
 from jax.scipy.stats import norm
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.families import TABLE, LikelihoodFamily, Line, separate, total
-from private_mcmc.model.flatten import abstract, trace
-from private_mcmc.model.program import Level, Output, Program, Variable, name_of
-from private_mcmc.model.ranges import Range, between, constant, of_rows
-from private_mcmc.model.sites import Observation
+from private_mcmc.potential.families import TABLE, LikelihoodFamily, Line, separate, total
+from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.potential.program import Level, Output, Program, Variable, name_of
+from private_mcmc.potential.ranges import Range, between, constant, of_rows
+from private_mcmc.potential.sites import Observation
 
 _MOST_CANDIDATES = 8
 _TRANSPARENT = frozenset(

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.scipy import special
 from jax.scipy.special import gammaln
 
-from private_mcmc.model.ranges import Range, up
+from private_mcmc.potential.ranges import Range, up
 
 # Parameters of a distribution: their values at one row, and their bounds over all rows.
 Given: TypeAlias = Mapping[str, jax.Array]

@@ -14,12 +14,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.families import UNKNOWN, LikelihoodFamily, separate, total
-from private_mcmc.model.program import Level, Output, Program, Variable, affinity
-from private_mcmc.model.ranges import of_function, up
-from private_mcmc.model.sites import Observation
-from private_mcmc.model.terms import Term, evaluate, find_term
+from private_mcmc.potential.families import UNKNOWN, LikelihoodFamily, separate, total
+from private_mcmc.potential.flatten import row_shapes, trace
+from private_mcmc.potential.program import Level, Output, Program, Variable, affinity
+from private_mcmc.potential.ranges import of_function, up
+from private_mcmc.potential.sites import Observation
+from private_mcmc.potential.terms import Term, evaluate, find_term
 from private_mcmc.records import Fields
+
+Row: TypeAlias = Fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +30,39 @@ class Structure:
     """The loss of a row as a function of affine variables of the latents.
 
     Attributes:
+        program: of one row.
+        bases: the affine variables.
         terms: the observed sites that read the latents; empty where the families are not recognised and
             one scalar affine variable cuts the latents off from the loss.
         groups: for each term, which predictor it uses.
         free: output names of observed sites that read no latent.
     """
 
-    terms: tuple[Term, ...]
-    groups: tuple[int, ...]
-    free: tuple[Output, ...]
+    program: Program
+    bases: tuple[Variable, ...]
+    terms: tuple[Term, ...] = ()
+    groups: tuple[int, ...] = ()
+    free: tuple[Output, ...] = ()
+
+    def eta(self, theta: jax.Array, row: Row) -> jax.Array:
+        """The predictors, one after the other."""
+        program = self.program
+        values = program.run(self.bases, {program.inputs["theta"]: theta, **program.columns(row)})
+        return jnp.concatenate([value.ravel() for value in values])
+
+    def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
+        """The row's loss as a function of them."""
+        program, given = self.program, self.program.columns(row)
+        eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()
+        if not self.terms:
+            return jnp.reshape(program.run([program.outputs["loss"]], {**given, self.bases[0]: eta})[0], ())
+        edges = np.cumsum([0, *(program.size(base) for base in self.bases)])
+        parts = [
+            evaluate(program, term, self.bases[group], eta[edges[group] : edges[group + 1]], given)
+            for term, group in zip(self.terms, self.groups, strict=True)
+        ]
+        free = program.run([program.outputs[key] for key in self.free], given)
+        return functools.reduce(jnp.add, [*parts, *(-jnp.asarray(value) for value in free)])
 
     @property
     def families(self) -> tuple[LikelihoodFamily, ...]:
@@ -55,9 +82,7 @@ class Structure:
         return separate(self.families)
 
 
-def find_structure(
-    program: Program, rows: Rows, observations: Sequence[Observation]
-) -> tuple[Structure, tuple[Variable, ...]] | None:
+def find_structure(program: Program, rows: Rows, observations: Sequence[Observation]) -> Structure | None:
     """The structure and its predictors: the known families' parameters, or else one scalar cut."""
     levels = affinity(program, "theta")
     rows_of = {site: Output("row", site.name) for site in observations}
@@ -67,9 +92,10 @@ def find_structure(
     known = [term for term in terms if term is not None]
     if known and len(known) == len(terms):
         bases = tuple(dict.fromkeys(term.base for term in known))
-        return Structure(tuple(known), tuple(bases.index(term.base) for term in known), free), bases
+        groups = tuple(bases.index(term.base) for term in known)
+        return Structure(program, bases, tuple(known), groups, free)
     cut = cut_off(program, 1, levels)
-    return None if cut is None else (Structure((), (), ()), (cut,))
+    return None if cut is None else Structure(program, (cut,))
 
 
 def cut_off(
@@ -85,21 +111,7 @@ def cut_off(
     return None
 
 
-Row: TypeAlias = Fields
-
 _MOST_SEPARATE = 64
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """The program of one row, with its predictors."""
-
-    program: Program
-    bases: tuple[Variable, ...]
-
-    def columns(self, row: Row) -> dict[Variable, jax.Array]:
-        """The row's values by the program's input variables; columns that nothing reads may be left out."""
-        return {variable: row[name] for name, variable in self.program.inputs.items() if name in row}
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +128,7 @@ class Predictor:
         radius: proved bound of ``‖x(row)‖`` over the row domain; ``inf`` if there is none.
         family: proved constants of ``ψ``.
         centred: whether ``o`` is proved to be zero over the row domain.
+        reads: the columns that ``loss`` reads; the design, as a rule the widest, is seldom one of them.
     """
 
     design: Callable[[Row], jax.Array]
@@ -123,7 +136,8 @@ class Predictor:
     loss: Callable[[ArrayLike, Row], jax.Array]
     radius: float
     family: LikelihoodFamily
-    centred: bool = False
+    centred: bool
+    reads: frozenset[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,14 +161,10 @@ class MultiPredictor:
     family: LikelihoodFamily
 
 
-def build(
-    view: Callable[[], View], structure: Structure, rows: Rows, dim: int
-) -> tuple[Predictor | None, MultiPredictor]:
-    """The predictors of the program that ``view`` gives."""
-    eta = functools.partial(_eta, view)
-    loss = functools.partial(_loss, view, structure)
-    first = view()
-    size = sum(first.program.size(base) for base in first.bases)
+def build(structure: Structure, rows: Rows, dim: int) -> tuple[Predictor | None, MultiPredictor]:
+    """The predictors of a structure."""
+    eta, loss = structure.eta, structure.loss
+    size = sum(structure.program.size(base) for base in structure.bases)
     radius = _norm(eta, rows, dim, size)
     design, offset = functools.partial(_design, eta, dim), functools.partial(_offset, eta, dim)
     several = MultiPredictor(size, design, offset, loss, radius, structure.family)
@@ -168,34 +178,20 @@ def build(
         radius=radius,
         family=structure.family,
         centred=not (np.any(shift.lo) or np.any(shift.hi)),
+        reads=_read_by_slope(loss, rows),
     )
     return single, several
 
 
-def predicted_loss(view: Callable[[], View], structure: Structure, theta: jax.Array, row: Row) -> jax.Array:
-    """The row's loss, through its predictors."""
-    return _loss(view, structure, _eta(view, theta, row), row)
+def _read_by_slope(loss: Callable[[ArrayLike, Row], jax.Array], rows: Rows) -> frozenset[str]:
+    """The columns that the loss reads besides the predictor, or a part of it that is free of it."""
 
+    def slope(**row: jax.Array) -> dict[str, jax.Array]:
+        value, slope = jax.value_and_grad(loss)(jnp.zeros(()), row)
+        return {"slope": slope, "loss": value}
 
-def _eta(view: Callable[[], View], theta: jax.Array, row: Row) -> jax.Array:
-    now = view()
-    values = now.program.run(now.bases, {now.program.inputs["theta"]: theta, **now.columns(row)})
-    return jnp.concatenate([value.ravel() for value in values])
-
-
-def _loss(view: Callable[[], View], structure: Structure, eta: ArrayLike, row: Row) -> jax.Array:
-    now = view()
-    program, given = now.program, now.columns(row)
-    eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()
-    if not structure.terms:
-        return jnp.reshape(program.run([program.outputs["loss"]], {**given, now.bases[0]: eta})[0], ())
-    edges = np.cumsum([0, *(program.size(base) for base in now.bases)])
-    parts = [
-        evaluate(program, term, now.bases[group], eta[edges[group] : edges[group + 1]], given)
-        for term, group in zip(structure.terms, structure.groups, strict=True)
-    ]
-    free = program.run([program.outputs[key] for key in structure.free], given)
-    return functools.reduce(jnp.add, [*parts, *(-jnp.asarray(value) for value in free)])
+    program = trace(slope, **row_shapes(rows))
+    return program.reads(program.outputs.values())
 
 
 def _origin(dim: int) -> jax.Array:

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
 
-from private_mcmc.model.flatten import abstract, trace
-from private_mcmc.model.program import Level, Output, Program, affinity
-from private_mcmc.model.sites import Site
+from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.potential.program import Level, Output, Program, affinity
+from private_mcmc.potential.sites import Site
 
 Potential: TypeAlias = Callable[[jax.Array], jax.Array]
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
@@ -37,7 +37,7 @@ class SitePrior:
 
 @dataclass(frozen=True, eq=False)
 class PriorConstants:
-    """What is proved of the Hessian of ``K`` at every ``θ``: ``diag(lower) ≼ ∇²K ≼ diag(upper)``.
+    """``K``, and what is proved of its Hessian at every ``θ``: ``diag(lower) ≼ ∇²K ≼ diag(upper)``.
 
     Attributes:
         lower: ``(p,)``; ``−inf`` where nothing is proved.
@@ -46,6 +46,7 @@ class PriorConstants:
         factorised: the unconstrained sites are independent.
         improper: names of sites whose prior is known not to integrate.
         sites: the argument, site by site.
+        potential: ``θ ↦ K``, log-Jacobian of the transforms included, up to a constant.
         terms: observed sites that read latents alone, whose densities are factors of the prior.
         forms: by site, what runs in place of NumPyro's potential: that of which the bounds are proved.
     """
@@ -56,6 +57,7 @@ class PriorConstants:
     factorised: bool
     improper: tuple[str, ...]
     sites: tuple[SitePrior, ...]
+    potential: Potential = field(repr=False)
     terms: tuple[str, ...] = ()
     forms: dict[str, Potential] = field(default_factory=dict, repr=False)
 
@@ -176,7 +178,7 @@ TABLE: Mapping[tuple[str, str], Line] = {
 _OF_ANY_SIGN = ("loc", "base.loc", "low", "high")
 
 
-def prior_constants(program: Program, sites: Sequence[Site], terms: tuple[str, ...] = ()) -> PriorConstants:
+def prior_constants(program: Program, sites: Sequence[Site], terms: Sequence[str] = ()) -> PriorConstants:
     """Read the constants of every group of latent sites that depend on one another.
 
     With ``terms`` of latents alone all are one group, of which no site's own line of the table holds.
@@ -225,7 +227,8 @@ def prior_constants(program: Program, sites: Sequence[Site], terms: tuple[str, .
         factorised=not terms and all(len(group) == 1 for group in groups),
         improper=tuple(site.name for site in sites if site.improper),
         sites=tuple(records[site.name] for site in sites),
-        terms=terms,
+        potential=functools.partial(_potential, program, sites, terms, forms),
+        terms=tuple(terms),
         forms=forms,
     )
 
@@ -256,14 +259,18 @@ def _summed(site: Site, form: Form, given: Sequence[np.ndarray], u: jax.Array) -
     return jnp.sum(form(u.reshape(site.unconstrained_shape), *given))
 
 
-def neg_log_prior(
-    program: Program, sites: Sequence[Site], prior: PriorConstants, theta: jax.Array
+def _potential(
+    program: Program,
+    sites: Sequence[Site],
+    terms: Sequence[str],
+    forms: Mapping[str, Potential],
+    theta: jax.Array,
 ) -> jax.Array:
     """``K(θ)``: NumPyro's, but for the sites with a form of their own, up to a constant."""
-    rest = [site for site in sites if site.name not in prior.forms]
-    keys = [*_densities(rest), *(Output("row", name) for name in prior.terms)]
+    rest = [site for site in sites if site.name not in forms]
+    keys = [*_densities(rest), *(Output("row", name) for name in terms)]
     found = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
-    own = [prior.forms[site.name](theta[site.slice]) for site in sites if site not in rest]
+    own = [forms[site.name](theta[site.slice]) for site in sites if site not in rest]
     return jnp.sum(jnp.stack([*(-value for value in found), *own]))
 
 

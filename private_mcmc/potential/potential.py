@@ -1,0 +1,239 @@
+"""``U = K(θ) + w Σ_i v(θ, d_i)``: a row's term and a prior, each with what is proved of it.
+
+Kernels take any term and any prior, whoever made them, as functions of one row (``rowwise``); the path that
+they run is clipped, and its price rests on no fact about either. Prices of hidden states rest on constants,
+which are made here of the very program that runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.domains.rows import Rows
+from private_mcmc.potential.families import UNKNOWN, times
+from private_mcmc.potential.predictor import MultiPredictor, Predictor, Row, build, find_structure
+from private_mcmc.potential.prior import PriorConstants
+from private_mcmc.potential.program import Level, Output, Program, affinity
+from private_mcmc.potential.sites import Observation, Site
+from private_mcmc.target import Unit
+
+RowLoss = Callable[[jax.Array, Row], jax.Array]
+
+
+@dataclass(frozen=True)
+class RowConstants:
+    """What is proved of ``v(θ, row)`` for every row of the domain and every ``θ``, in Euclidean norm.
+
+    In the metric of a preconditioner ``M`` the gradient bound grows by ``λ_max(M)^{1/2}`` and the
+    curvature bound by ``λ_max(M)``.
+
+    Attributes:
+        convex: ``v`` is convex in ``θ``.
+        gradient_bound: ``‖∇v‖ ≤ gradient_bound``.
+        curvature_bound: ``‖∇²v‖ ≤ curvature_bound``.
+        why: the argument.
+    """
+
+    convex: bool = False
+    gradient_bound: float = math.inf
+    curvature_bound: float = math.inf
+    why: str = "nothing is proved of integrated latents; clip each row, or person (clip=…, guarantee='run')"
+
+
+@dataclass(frozen=True, eq=False)
+class RowTerm:
+    """Minus the log likelihood of one row, or of one person, with what is proved of it.
+
+    Attributes:
+        loss: ``(θ, row) ↦ v``; ``row`` maps column names to values of the domains' event shapes.
+        rows: the domain for which it is proved, and into which rows are mapped.
+        unit: where a person with several rows is one row: who that is.
+        predictor: the row's one affine predictor, where that is proved.
+        predictors: all affine predictors of the row as one vector, where they are proved.
+        constants: proved constants of ``v`` in ``θ``, before clipping.
+    """
+
+    loss: RowLoss = field(repr=False)
+    rows: Rows
+    unit: Unit | None = None
+    predictor: Predictor | None = field(default=None, repr=False)
+    predictors: MultiPredictor | None = field(default=None, repr=False)
+    constants: RowConstants = RowConstants()
+
+    def of_persons(self, rows: Rows) -> RowTerm:
+        """``V = Σ_j v(θ, row_j)`` over the rows that a person has; columns are ``(k, …)``.
+
+        Every bound is that of all ``k`` rows, none of a difference of rows: two persons may differ in how
+        many rows they have, so that what the rows of both have in common does not cancel.
+        """
+        unit, each = rows.unit, self.constants
+        if unit is None:
+            return self
+        more = unit.rows * (1 + 2.0**-50)
+        constants = RowConstants(
+            each.convex,
+            more * each.gradient_bound,
+            more * each.curvature_bound,
+            f"a sum of up to {unit.rows} rows, each: {each.why}",
+        )
+
+        def loss(theta: jax.Array, person: Row) -> jax.Array:
+            own = {name: column for name, column in person.items() if name != OWN_ROWS}
+            losses = jax.vmap(self.loss, in_axes=(None, 0))(theta, own)
+            return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
+
+        return RowTerm(loss, rows.persons, unit, constants=constants)
+
+
+def row_term(program: Program, rows: Rows, observations: Sequence[Observation], dim: int) -> RowTerm:
+    """The term that runs for a program of one row: through affine predictors, where it has some."""
+    structure = find_structure(program, rows, observations)
+    if structure is None:
+
+        def loss(theta: jax.Array, row: Row) -> jax.Array:
+            given = {program.inputs["theta"]: theta, **program.columns(row)}
+            return jnp.reshape(program.run([program.outputs["loss"]], given)[0], ())
+
+        return RowTerm(loss, rows, constants=_row_constants(program, None, observations))
+    predictor, predictors = build(structure, rows, dim)
+    constants = _row_constants(program, predictors, observations)
+
+    def predicted(theta: jax.Array, row: Row) -> jax.Array:
+        return structure.loss(structure.eta(theta, row), row)
+
+    return RowTerm(predicted, rows, None, predictor, predictors, constants)
+
+
+def _row_constants(
+    program: Program, predictor: MultiPredictor | None, observations: Sequence[Observation]
+) -> RowConstants:
+    """Chain rule through the predictors: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``."""
+    if predictor is None or predictor.family.name == UNKNOWN.name:
+        return RowConstants(why=_missing_structure(program, observations))
+    family, radius = predictor.family, predictor.radius
+    return RowConstants(
+        convex=family.convex,
+        gradient_bound=times(radius, family.score_bound),
+        curvature_bound=times(times(radius, radius), family.curvature_bound),
+        why=(
+            f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
+            f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
+        ),
+    )
+
+
+def _missing_structure(program: Program, observations: Sequence[Observation]) -> str:
+    """Which observed sites are no likelihoods of the table, in words."""
+    levels = affinity(program, "theta")
+    found = []
+    for site in observations:
+        given = program.parts("given", site.name)
+        moving = [name for name, variable in given.items() if levels[variable] is not Level.CONSTANT]
+        # Ordered families hold their probabilities beside the predictor that makes them.
+        words = " and ".join(sorted(set(moving) - ({"probs"} if "predictor" in given else set())))
+        if moving or "theta" in program.reads([program.outputs[Output("row", site.name)]]):
+            found.append(f"site {site.name!r}: {words or 'the value'} of {site.family}")
+    return (
+        f"{'; '.join(found)}: no likelihood of one affine predictor with proved constants, so that nothing "
+        "is proved of its rows; clip the rows (clip=…, guarantee='run')"
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Potential:
+    """A model as kernels take it: pure functions, free of the data. ``θ`` is the flat vector of all latents.
+
+    They are evaluated in float64 (``jax.enable_x64``), as in every run: of them, there, everything is proved.
+
+    Attributes:
+        term: of one row, or of one person.
+        prior: ``K``, on NumPyro's unconstrained space.
+        sites: the latent sites and where they lie in ``θ``.
+        constrain: ``θ ↦`` constrained values of the sites, and deterministic sites that read no row.
+        elements: how many numbers are alive while the gradient of one row is formed; ``p`` if left out.
+    """
+
+    term: RowTerm = field(repr=False)
+    prior: PriorConstants = field(repr=False)
+    sites: tuple[Site, ...]
+    constrain: Callable[[jax.Array], dict[str, jax.Array]] = field(repr=False)
+    elements: int = 0
+
+    @property
+    def dim(self) -> int:
+        """``p``, the length of ``θ``."""
+        return len(self.prior.lower)
+
+    @property
+    def rows(self) -> Rows:
+        """The declaration of what is one row here."""
+        return self.term.rows
+
+    @property
+    def unit(self) -> Unit | None:
+        """Who is protected, where it is not a row."""
+        return self.term.unit
+
+    @property
+    def row_loss(self) -> RowLoss:
+        """``(θ, row) ↦ v``."""
+        return self.term.loss
+
+    @property
+    def neg_log_prior(self) -> Callable[[jax.Array], jax.Array]:
+        """``θ ↦ K``."""
+        return self.prior.potential
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """The row's one affine predictor."""
+        return self.term.predictor
+
+    @property
+    def predictors(self) -> MultiPredictor | None:
+        """All affine predictors of the row."""
+        return self.term.predictors
+
+    @property
+    def constants(self) -> RowConstants:
+        """What is proved of a row's term."""
+        return self.term.constants
+
+
+def program_mark(function: Callable[..., object], *shapes: object) -> str:
+    """A hash of a traced function: its operations and every constant in them."""
+    with jax.enable_x64(True):
+        program = jax.make_jaxpr(function)(*shapes)
+    # Functions print with their address in this process.
+    mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
+    for constant in _constants(program):
+        mark.update(np.asarray(constant).tobytes())
+    return mark.hexdigest()
+
+
+def model_marks(model: Potential) -> list[str]:
+    """Of the prior and of a row's loss, with their gradients: a function may come with its own derivative."""
+    with jax.enable_x64(True):
+        theta = jnp.zeros(model.dim)
+        row = {name: jnp.zeros(domain.event_shape, domain.dtype) for name, domain in model.rows.items}
+    prior, loss = jax.value_and_grad(model.neg_log_prior), jax.value_and_grad(model.row_loss)
+    return [program_mark(prior, theta), program_mark(loss, theta, row)]
+
+
+def _constants(program: Any) -> Iterator[object]:
+    """The constants of a closed jaxpr and of those inside it, which do not print them."""
+    yield from getattr(program, "consts", ())
+    for equation in getattr(program, "jaxpr", program).eqns:
+        for inner in jax.tree.leaves(tuple(equation.params.values())):
+            if hasattr(inner, "eqns"):
+                yield from _constants(inner)

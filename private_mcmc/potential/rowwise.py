@@ -1,0 +1,186 @@
+"""Functions of one row, whoever made them, as programs that kernels may run for many rows by ``jax.vmap``.
+
+``vmap`` gives every row its own value for JAX's own primitives. One of somebody else brings its own rule for
+many rows at once, which may mix them (``jax.custom_batching.custom_vmap``), and a call to Python carries
+values of private rows out of the compiled program. What runs is what was looked at: a jaxpr of JAX's own
+primitives, told by identity, with copies of all constants.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, wraps
+from typing import Any, TypeAlias
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive, primitives
+
+from private_mcmc.errors import DoThisInstead, NotYetSupported
+
+# Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
+EXACT = "highest"
+Tree: TypeAlias = Any
+
+
+def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
+    """``function`` of one row and of what all rows share, as the program that was looked at.
+
+    **Guarantee**: under ``vmap`` over an argument, each value is computed of that entry of the argument alone
+    and of what is not mapped over; nothing is printed or called back.
+    ``DoThisInstead``, ``NotYetSupported``: as ``own_primitives``, when it is first called.
+    """
+
+    @wraps(function)
+    def run(*arguments: Tree) -> Tree:
+        leaves, kind = jax.tree.flatten(arguments)
+        shape: list[Tree] = []
+
+        def flat(*given: jax.Array) -> list[jax.Array]:
+            found, made = jax.tree.flatten(function(*jax.tree.unflatten(kind, given)))
+            shape[:] = [made]
+            return found
+
+        types = [jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]  # type: ignore[no-untyped-call]
+        values = jex.jaxpr_as_fun(own_primitives(flat, *types))(*leaves)
+        return jax.tree.unflatten(shape[0], values)
+
+    return run
+
+
+def own_primitives(function: Callable[..., Tree], *types: Tree) -> jex.ClosedJaxpr:
+    """The jaxpr of a function, which nobody can change any more, without what indices promise.
+
+    ``DoThisInstead`` for a program that prints or calls back; ``NotYetSupported`` for primitives that are not
+    JAX's own or do not go row by row, and for keys that follow an argument, by name.
+    """
+    with jax.default_matmul_precision(EXACT):
+        closed = jax.make_jaxpr(function)(*types)
+    _refuse_unknown(closed)
+    _refuse_mixed_keys(closed)
+    owned: jex.ClosedJaxpr = _owned(closed)
+    return owned
+
+
+_MODE = jax.lax.GatherScatterMode
+# What XLA does with indices that leave the array.
+_OUTSIDE = {"gather": _MODE.CLIP} | dict.fromkeys(
+    ("scatter", "scatter-add", "scatter-sub"), _MODE.FILL_OR_DROP
+)
+
+
+def _without_promises(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Without what an index promises (``b[g]`` does, by default): to be inside, once only, in order.
+
+    Where it is not so, values keep to the array while slopes backwards drop out: no gradient of any function.
+    """
+    if name not in _OUTSIDE:
+        return params
+    outside = _OUTSIDE[name] if params["mode"] is _MODE.PROMISE_IN_BOUNDS else params["mode"]
+    return {**params, "mode": outside, "unique_indices": False, "indices_are_sorted": False}
+
+
+# What constants may lie in, inside the parameters of an equation.
+_HOLDERS: Mapping[type, tuple[str, ...]] = {
+    jex.ClosedJaxpr: ("jaxpr", "consts"),
+    jex.Jaxpr: ("eqns",),
+    jex.JaxprEqn: ("invars", "params"),
+}
+
+
+def _owned(value: Any) -> Any:
+    """``value`` with copies of NumPy's arrays, which their owner may write to before the run."""
+    if isinstance(value, np.ndarray):
+        return copy.deepcopy(value)
+    if isinstance(value, jex.Literal):
+        return jex.Literal(_owned(value.val), value.aval)  # type: ignore[no-untyped-call]
+    if isinstance(value, Mapping):
+        return {name: _owned(entry) for name, entry in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_owned, value))
+    for kind, names in _HOLDERS.items():
+        if isinstance(value, kind):
+            parts = {name: _owned(getattr(value, name)) for name in names}
+            if isinstance(value, jex.JaxprEqn):
+                parts["params"] = _without_promises(value.primitive.name, parts["params"])
+            return value.replace(**parts)  # type: ignore
+    return value
+
+
+# JAX's own, of which it makes no name public.
+_NAMED = ("platform_index", "random_clone", "random_unwrap", "random_wrap")
+# JAX's own whose results under vmap are not those row by row, or that carry a state from call to call.
+_MIXED = ("rng_bit_generator", "rng_uniform")
+# Generators whose bits for many keys are those of the keys one by one.
+_KEY_BY_KEY = ("threefry2x32", "chacha20")
+
+
+@cache
+def _own() -> frozenset[Primitive]:
+    spaces = (primitives, jax.lax, jax.lax.linalg)
+    return frozenset(one for space in spaces for one in vars(space).values() if isinstance(one, Primitive))
+
+
+def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
+    """Refuse calls to Python, primitives that are not JAX's own, and those that do not go row by row.
+
+    ``DoThisInstead`` for a program that prints or calls back; ``NotYetSupported`` for any other, by the name
+    of the primitive.
+    """
+    equations = list(_all(closed.jaxpr))
+    if closed.effects or any(
+        word in equation.primitive.name for equation in equations for word in ("callback", "debug")
+    ):
+        raise DoThisInstead(
+            "the model prints or calls back to Python (jax.debug, pure_callback, io_callback), which would "
+            "carry values of private rows out of the compiled program; remove these calls."
+        )
+    for equation in equations:
+        name = equation.primitive.name
+        if name in _MIXED or (equation.primitive not in _own() and name not in _NAMED):
+            raise NotYetSupported(
+                f"the model calls {name!r}, whose rule for many rows at once is not JAX's own and may mix "
+                "them (jax.custom_batching.custom_vmap, foreign functions, kernels, primitives of other "
+                "libraries): write it with jax.numpy and jax.lax."
+            )
+
+
+def _refuse_mixed_keys(closed: jex.ClosedJaxpr) -> None:
+    """Refuse random numbers of ``rbg`` keys that follow an input: for many keys they are the first one's.
+
+    ``NotYetSupported``, naming the generator.
+    """
+    if all(_generator(atom) in ("", *_KEY_BY_KEY) for each in _all(closed.jaxpr) for atom in each.invars):
+        return
+    follows = set(closed.jaxpr.invars)
+    for equation in closed.jaxpr.eqns:
+        inputs = [one for one in equation.invars if isinstance(one, jex.Var) and one in follows]
+        if inputs:
+            follows.update(equation.outvars)
+        inner = [found for part in jex.jaxprs_in_params(equation.params) for found in _all(part)]
+        for each in [equation, *inner] if inputs else ():
+            for atom in each.invars:
+                name = _generator(atom)
+                if name and name not in _KEY_BY_KEY:
+                    raise NotYetSupported(
+                        f"the model draws numbers of a key that follows rows or latents, of the generator "
+                        f"{name!r}, under which rows share their numbers: take jax.random.key(…, "
+                        "impl='threefry2x32')."
+                    )
+
+
+def _all(jaxpr: jex.Jaxpr) -> Iterator[jex.JaxprEqn]:
+    """All equations, those inside others too."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield equation
+        for inner in jex.jaxprs_in_params(equation.params):
+            yield from _all(inner)
+
+
+def _generator(atom: jex.Var | jex.Literal) -> str:
+    """The name of the generator of a key; empty for what is no key."""
+    generator = getattr(getattr(atom.aval, "dtype", None), "_impl", None)
+    return "" if generator is None else str(generator.name)

@@ -1,0 +1,154 @@
+"""What kernels, stages of plans, sums and averages are given is looked at where it runs, whoever made it."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax.custom_batching import custom_vmap
+
+import private_mcmc as pmc
+from private_mcmc import Ball, Binary, DoThisInstead, NotYetSupported, Rows
+from private_mcmc.inference.sums import _of_rows
+from private_mcmc.kernels import langevin_program
+from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.model import read
+from private_mcmc.planning.stages import of_rows
+from private_mcmc.potential.potential import Potential, RowTerm
+from private_mcmc.potential.rowwise import rowwise
+
+ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
+N = 6
+
+
+@custom_vmap
+def mixed(x):
+    return x
+
+
+@mixed.def_vmap
+def _(size, batched, x):
+    return x + 20 * x[:1], True
+
+
+def called(x):
+    jax.debug.callback(lambda value: None, x)
+    return x
+
+
+def noise(x):
+    key = jax.random.fold_in(jax.random.key(0, impl="rbg"), jnp.abs(x.sum() * 1e6).astype(int))
+    return x + jax.random.normal(key)
+
+
+FAULTS = {"custom_vmap_call": mixed, "prints or calls back": called, "rbg": noise}
+faults = pytest.mark.parametrize("words", FAULTS)
+refused = pytest.raises
+
+
+def hierarchy(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return read(hierarchy, ROWS, n=N)
+
+
+def stepped(model: Potential):
+    """One step of a chain, as kernels take it."""
+    kernel = pmc.PrivateULA(hierarchy, step_size=0.1, clip=1.0)
+    schedule = kernel.schedule(
+        adjacency="replace_one", num_rows=N, dim=2, num_steps=1, num_chains=2, release="path"
+    )
+    with jax.enable_x64(True):
+        program = langevin_program(model, schedule)
+        columns = ROWS.project(ROWS.synthetic(0, N))
+        rows = program.prepare(columns, jnp.ones(N, bool))
+        return program.step(jnp.ones((2, 2)), jnp.zeros((), int), StepKeys(jax.random.key(0)), rows)
+
+
+@faults
+@pytest.mark.parametrize("part", ["loss", "predictor", "design", "prior"])
+def test_a_model_made_by_hand_is_refused_as_one_that_is_read_is(found, part, words):
+    fault, term = FAULTS[words], found.term
+    assert np.all(np.isfinite(stepped(found)))
+    if part == "prior":
+        prior = replace(found.prior, potential=lambda theta: found.neg_log_prior(fault(theta)))
+        made = replace(found, prior=prior)
+    elif part == "loss":
+        loss = RowTerm(lambda theta, row: found.row_loss(theta, {**row, "X": fault(row["X"])}), ROWS)
+        made = replace(found, term=loss)
+    else:
+        own = term.predictor
+        changed = {
+            "predictor": {"loss": lambda eta, row: own.loss(fault(jnp.atleast_1d(eta))[0], row)},
+            "design": {"design": lambda row: fault(own.design(row))},
+        }[part]
+        made = replace(found, term=replace(term, predictor=replace(own, **changed)))
+    with refused((DoThisInstead, NotYetSupported), match=words):
+        stepped(made)
+
+
+@faults
+def test_a_derivative_of_a_model_made_by_hand_is_looked_at(found, words):
+    @jax.custom_jvp
+    def same(x):
+        return x
+
+    same.defjvp(lambda primals, tangents: (FAULTS[words](primals[0]), tangents[0]))
+    made = replace(found, term=RowTerm(lambda theta, row: found.row_loss(same(theta), row), ROWS))
+    with refused((DoThisInstead, NotYetSupported), match=words):
+        stepped(made)
+
+
+@faults
+@pytest.mark.parametrize("asked", [of_rows, _of_rows])
+def test_what_stages_and_sums_ask_of_rows_is_looked_at(words, asked):
+    with jax.enable_x64(True):
+        rows = ROWS.project(ROWS.synthetic(0, N))
+        with refused((DoThisInstead, NotYetSupported), match=words):
+            asked(lambda row: (FAULTS[words](row["X"]),), rows)
+
+
+@faults
+def test_what_is_averaged_along_a_chain_is_looked_at(words):
+    def squared(sites):
+        return jnp.tanh(FAULTS[words](sites["w"]))
+
+    mcmc = pmc.PrivateMCMC(
+        pmc.PrivateULA(hierarchy, step_size=0.01, clip=1.0),
+        rows=ROWS,
+        target=pmc.Target(1.0, 0.0),
+        release=pmc.Expectations({"squared": squared}, bounds=(-1.0, 1.0)),
+        num_steps=5,
+    )
+    with refused((DoThisInstead, NotYetSupported), match=words):
+        mcmc.run(**{name: np.asarray(column) for name, column in ROWS.synthetic(0, N).items()})
+
+
+def test_an_index_that_leaves_its_array_promises_nothing():
+    """Inside loops and branches, too: slopes are those of the values that keep to the array."""
+    levels = jnp.arange(3.0)
+
+    def looked_up(x, place):
+        return jax.lax.cond(x > 0, lambda b: (b * levels)[place], lambda b: 0.0 * b, x)
+
+    with jax.enable_x64(True):
+        text = str(jax.make_jaxpr(rowwise(looked_up))(1.0, 7))
+        value, slope = jax.value_and_grad(rowwise(looked_up))(1.0, 7)
+        assert value == slope == 2.0
+    assert "PROMISE_IN_BOUNDS" not in text.upper()
+
+
+def test_constants_are_those_of_the_time_when_it_was_looked_at():
+    held = np.ones(2)
+    ran = jax.jit(jax.vmap(rowwise(lambda x: x + held)))
+    before = ran(jnp.zeros((3, 2)))
+    held[:] = 7.0
+    np.testing.assert_array_equal(ran(jnp.zeros((3, 2))), before)
