@@ -59,9 +59,9 @@ def own_primitives(function: Callable[..., Tree], *types: Tree) -> jex.ClosedJax
     """
     with jax.default_matmul_precision(EXACT):
         closed = jax.make_jaxpr(function)(*types)
-    _refuse_unknown(closed)
-    _refuse_mixed_keys(closed)
     owned: jex.ClosedJaxpr = _owned(closed)
+    _refuse_unknown(owned)
+    _refuse_mixed_keys(owned)
     return owned
 
 
@@ -104,14 +104,27 @@ def _owned(value: Any) -> Any:
     for kind, names in _HOLDERS.items():
         if isinstance(value, kind):
             parts = {name: _owned(getattr(value, name)) for name in names}
+            if isinstance(value, jex.JaxprEqn) and value.primitive.name in _UNSET:
+                return _zeros(value)
             if isinstance(value, jex.JaxprEqn):
                 parts["params"] = _without_promises(value.primitive.name, parts["params"])
             return value.replace(**parts)  # type: ignore
     return value
 
 
-# JAX's own, of which it makes no name public.
-_NAMED = ("platform_index", "random_clone", "random_unwrap", "random_wrap")
+# Arrays that nothing was written to (jnp.empty): on accelerators they hold whatever was there before, perhaps
+# another row.
+_UNSET = ("empty", "empty2")
+
+
+def _zeros(equation: jex.JaxprEqn) -> jex.JaxprEqn:
+    """In place of an array that nothing was written to, zeros."""
+    (made,) = (variable.aval for variable in equation.outvars)
+    zero = jax.make_jaxpr(lambda: jnp.broadcast_to(np.zeros((), made.dtype), 1))().eqns[0]
+    params = {**zero.params, "shape": made.shape}
+    return equation.replace(primitive=zero.primitive, params=params, invars=zero.invars)
+
+
 # JAX's own whose results under vmap are not those row by row, or that carry a state from call to call.
 _MIXED = ("rng_bit_generator", "rng_uniform")
 # Generators whose bits for many keys are those of the keys one by one.
@@ -121,7 +134,16 @@ _KEY_BY_KEY = ("threefry2x32", "chacha20")
 @cache
 def _own() -> frozenset[Primitive]:
     spaces = (primitives, jax.lax, jax.lax.linalg)
-    return frozenset(one for space in spaces for one in vars(space).values() if isinstance(one, Primitive))
+    own = {one for space in spaces for one in vars(space).values() if isinstance(one, Primitive)}
+    # Some have no public name: those that JAX's own functions are made of.
+    with jax.ensure_compile_time_eval():
+        key = jax.random.key(0)
+    for function in (
+        lambda: jax.random.wrap_key_data(jax.random.key_data(jax.random.clone(key))),
+        lambda: jax.lax.platform_dependent(0.0, cpu=jnp.negative, default=jnp.abs),
+    ):
+        own.update(equation.primitive for equation in _all(jax.make_jaxpr(function)().jaxpr))
+    return frozenset(own)
 
 
 def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
@@ -140,7 +162,7 @@ def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
         )
     for equation in equations:
         name = equation.primitive.name
-        if name in _MIXED or (equation.primitive not in _own() and name not in _NAMED):
+        if name in _MIXED or equation.primitive not in _own():
             raise NotYetSupported(
                 f"the model calls {name!r}, whose rule for many rows at once is not JAX's own and may mix "
                 "them (jax.custom_batching.custom_vmap, foreign functions, kernels, primitives of other "

@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.custom_batching import custom_vmap
+from jax.extend.core import Primitive
 
 import private_mcmc as pmc
 from private_mcmc import Ball, Binary, DoThisInstead, NotYetSupported, Rows
@@ -152,3 +153,28 @@ def test_constants_are_those_of_the_time_when_it_was_looked_at():
     before = ran(jnp.zeros((3, 2)))
     held[:] = 7.0
     np.testing.assert_array_equal(ran(jnp.zeros((3, 2))), before)
+
+
+def test_arrays_that_nothing_was_written_to_are_zeros():
+    """On accelerators they hold what was in memory before: another row, perhaps."""
+
+    def unset(x):
+        above = jax.lax.cond(x > 0, lambda: jax.lax.empty((), x.dtype), lambda: x)
+        return jax.lax.empty((3,), x.dtype).at[0].set(x) + above
+
+    with jax.enable_x64(True):
+        ran = rowwise(unset)
+        np.testing.assert_array_equal(jax.vmap(ran)(jnp.arange(2.0)), [[0, 0, 0], [1, 0, 0]])
+        assert "empty" not in str(jax.make_jaxpr(ran)(1.0))
+
+
+@pytest.mark.parametrize("name", ["random_wrap", "empty", "add"])
+def test_a_primitive_is_jaxs_own_by_identity_and_not_by_its_name(name):
+    other = Primitive(name)
+    other.def_abstract_eval(lambda x: x)
+    with jax.enable_x64(True):
+        if name == "empty":  # zeros stand in its place
+            assert rowwise(other.bind)(2.0) == 0.0
+        else:
+            with refused(NotYetSupported, match=name):
+                rowwise(other.bind)(2.0)
