@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal, get_args
 
-from private_mcmc.errors import DeclarationError, construction_checked
+from private_mcmc.arguments import construction_checked
+from private_mcmc.errors import DeclarationError
 
 Adjacency = Literal["replace_one", "add_remove", "zero_out"]
 Guarantee = Literal["posterior", "run"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from private_mcmc.domains import Rows
     from private_mcmc.inference.question import Question
     from private_mcmc.planning.coefficients import MaxError
-    from private_mcmc.planning.stages import Prediction
+    from private_mcmc.planning.conclusion import Prediction
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
@@ -239,7 +239,7 @@ def load_model(place: str) -> tuple[Callable[..., object], str]:
 
 def read_arguments(path: Path | None) -> Record:
     """Public arguments of the model from a TOML file: numbers, words, truth values; lists become arrays."""
-    from private_mcmc.domains.rows import read_toml
+    from private_mcmc.domains.declared import read_toml
 
     return {} if path is None else {key: _argument(key, value) for key, value in read_toml(path).items()}
 

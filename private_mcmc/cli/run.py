@@ -199,7 +199,8 @@ def run(
     The predicted error is shown, and nothing is spent before it is confirmed.
     """
     from private_mcmc.cli.table import read_columns, read_fates
-    from private_mcmc.data.table import Marks, check_apart, data_marks, refuse_changed, refuse_empty
+    from private_mcmc.data.apart import check_apart
+    from private_mcmc.data.table import Marks, data_marks, refuse_changed, refuse_empty
     from private_mcmc.dossier.record import warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.execute_plan import PlannedRun

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal, TypeAlias, get_args
 
-from private_mcmc.errors import DeclarationError, construction_checked
+from private_mcmc.arguments import construction_checked
+from private_mcmc.errors import DeclarationError
 from private_mcmc.records import normalized
 
 # Table Schema's own words, and those of most questionnaires.

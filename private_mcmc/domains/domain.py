@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from private_mcmc.errors import DeclarationError, construction_checked
+from private_mcmc.arguments import construction_checked
+from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
 LARGEST_COUNT = 2**31 - 1

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike
 
+from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, check_unmasked
 from private_mcmc.domains.domain import Domain, whole
-from private_mcmc.errors import DataSchemaError, construction_checked
+from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import Record, as_seen, text_of_bytes
 
 Columns = Mapping[str, np.ndarray]

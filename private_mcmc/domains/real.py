@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.domain import Domain, every_other, number, whole
-from private_mcmc.errors import DeclarationError, construction_checked
+from private_mcmc.errors import DeclarationError
 
 Bounds: TypeAlias = float | tuple["Bounds", ...]
 

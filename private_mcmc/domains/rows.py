@@ -3,64 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import math
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import numpy as np
 
+from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, numeric_column
-from private_mcmc.domains.domain import Binary, Categories, Counts, Domain, whole
+from private_mcmc.domains.declared import column_from_dict, read_toml
+from private_mcmc.domains.domain import Binary, Categories, Counts, Domain
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
 from private_mcmc.domains.real import Ball, Box, Real
-from private_mcmc.errors import DataSchemaError, DeclarationError, clean_errors, construction_checked
-from private_mcmc.files import read_whole
+from private_mcmc.errors import DataSchemaError, DeclarationError, clean_errors
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
 
 
-def read_toml(path: str | Path) -> Record:
-    """What a TOML file declares."""
-    try:
-        return tomllib.loads(read_whole(path).decode().replace("\r\n", "\n"))
-    except OSError as error:
-        raise DeclarationError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise DeclarationError(f"{path}: not a TOML file (it is not text in UTF-8).") from None
-    except (ValueError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f" (line {line[1]})" if line else ""
-        raise DeclarationError(f"{path}: not a TOML file{where}.") from None
-
-
-_DOMAINS: Mapping[str, type[Domain]] = {
-    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real)
-}
-
-
-def domain_from_dict(record: Mapping[str, object] | str) -> Domain:
-    """The domain of ``{"ball": {"radius": 1.0, "dim": 9}}``; a bare name where it takes no arguments.
-
-    ``DeclarationError`` for an unknown name or wrong arguments; the message lists the names.
-    """
-    entry = {record: {}} if isinstance(record, str) else record
-    if not isinstance(entry, Mapping) or len(entry) != 1:
-        raise DeclarationError(f"row domain {record!r}: one of {', '.join(_DOMAINS)} with its arguments.")
-    name, arguments = next(iter(entry.items()))
-    if name not in _DOMAINS or not isinstance(arguments, Mapping):
-        raise DeclarationError(f"row domain {name!r}: one of {', '.join(_DOMAINS)} with its arguments.")
-    try:
-        return _DOMAINS[name](**arguments)
-    except TypeError as error:
-        raise DeclarationError(f"row domain {name!r}: {error}.") from error
-
-
+_DOMAINS = (Ball, Box, Binary, Categories, Counts, Real)
 # Arguments of a run that are no columns.
 _RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the randomness"}
 
@@ -107,7 +68,7 @@ class Rows:
                 )
         for name, domain in domains.items():
             # All proofs rest on the library's own ``project``.
-            if type(domain) not in _DOMAINS.values():
+            if type(domain) not in _DOMAINS:
                 raise DeclarationError(
                     f"Rows({name}=…): {type(domain).__name__} is not a row domain; "
                     "use Ball, Box, Binary, Categories, Counts or Real."
@@ -227,7 +188,7 @@ class Rows:
     @classmethod
     def from_dict(cls, record: Fields) -> Rows:
         """Inverse of ``to_dict``."""
-        return cls(**{name: _column(record[name]) for name in record})
+        return cls(**{name: column_from_dict(record[name]) for name in record})
 
     @classmethod
     @clean_errors
@@ -243,32 +204,3 @@ class Rows:
             DeclarationError: for a file that is not TOML or a domain that is not one of these.
         """
         return cls.from_dict(read_toml(path))
-
-
-def _column(record: Mapping[str, object] | str) -> Domain | Person:
-    if not isinstance(record, Mapping) or tuple(record) != ("person",):
-        return domain_from_dict(record)
-    arguments = record["person"]
-    if not isinstance(arguments, Mapping) or tuple(arguments) != ("at_most",):
-        raise DeclarationError(
-            "a column of identifiers: person = {at_most = 4}, the most rows of one person."
-        )
-    return Person(whole("Person at_most", arguments["at_most"], 1))
-
-
-_MOST_CASES = 64
-
-
-def few_values(rows: Rows) -> Iterator[dict[str, float]]:
-    """All combinations of values of such columns, by name; one empty combination if there are too many."""
-    listed = {name: _values(domain) for name, domain in rows.items if _values(domain)}
-    if math.prod(len(values) for values in listed.values()) > _MOST_CASES:
-        listed = {}
-    for case in itertools.product(*listed.values()):
-        yield dict(zip(listed, map(float, case), strict=True))
-
-
-def _values(domain: Domain) -> range:
-    if isinstance(domain, Binary):
-        return range(2)
-    return range(domain.k) if isinstance(domain, Categories) else range(0)

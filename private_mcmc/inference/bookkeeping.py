@@ -10,13 +10,12 @@ from typing import Any, Self, TypeVar
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.assumptions import NOT_PRIVATE
+from private_mcmc.arguments import check_kind, construction_checked
 from private_mcmc.errors import (
     DeclarationError,
     LedgerError,
     PrivateMCMCError,
     ReleaseError,
-    check_kind,
-    construction_checked,
     warn_of_what_was_paid,
 )
 from private_mcmc.inference.checkpoint import (

@@ -9,8 +9,9 @@ from functools import cache, cached_property
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.arguments import check_kind
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.inference.price import Price, price
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout, spread
@@ -18,7 +19,7 @@ from private_mcmc.kernels.partitions import partitioned_runner
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
-from private_mcmc.records import Model, PublicArguments
+from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.release import Expectations, ExpectationsPlan
 from private_mcmc.report import at_most
 from private_mcmc.schedule import Release, Schedule
@@ -126,20 +127,25 @@ def decide(declared: Declaration, n: int) -> Decision:
     ``n`` is the number of rows, or the public ``n_max`` under ``add_remove``.
     """
     reading = read(declared.model, declared.rows, n=n, model_args=declared.model_args)
+    rows, unit = declared.rows, declared.rows.unit
+    if (reading.rows, reading.unit) != (rows if unit is None else rows.persons, unit):
+        raise DeclarationError("the model was read on other rows than those that are declared.")
     expectations = declared.release if isinstance(declared.release, Expectations) else None
     release = expectations.average(declared.num_steps) if expectations else declared.release
     if isinstance(release, Expectations):
         raise DeclarationError("an expectation's own release is an average over steps.")
-    schedule = declared.kernel.schedule(
-        adjacency=declared.target.adjacency,
-        num_rows=n,
-        dim=reading.dim,
-        num_steps=declared.num_steps,
-        num_chains=declared.num_chains,
-        release=release,
-        sites=reading.sites,
-        unit=reading.unit,
-    )
+    asked: Record = {
+        "adjacency": declared.target.adjacency,
+        "num_rows": n,
+        "dim": reading.dim,
+        "num_steps": declared.num_steps,
+        "num_chains": declared.num_chains,
+        "release": release,
+        "unit": reading.unit,
+    }
+    schedule = declared.kernel.schedule(**asked, sites=reading.sites)
+    if others := [name for name, value in asked.items() if getattr(schedule, name) != value]:
+        raise DeclarationError(f"kernel: its schedule has another {', '.join(others)} than was asked for.")
     if schedule.clips is not None and declared.guarantee == "posterior":
         raise DeclarationError(
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "

@@ -11,10 +11,11 @@ from private_mcmc.analysis import Analysis, Check, Comparison, Description
 from private_mcmc.analysis.description import default_bins
 from private_mcmc.analysis.predictive import thinned
 from private_mcmc.analysis.studied import Studied
+from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import StudyRecord
-from private_mcmc.errors import NotYetSupported, arguments_checked, clean_errors
+from private_mcmc.errors import NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.query import Books, plan_query
 from private_mcmc.inference.reading import schema_of

@@ -13,14 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
-from private_mcmc.errors import (
-    DeclarationError,
-    ReleaseError,
-    arguments_checked,
-    check_kind,
-    clean_errors,
-)
+from private_mcmc.errors import DeclarationError, ReleaseError, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
 from private_mcmc.inference.columns import checked
 from private_mcmc.inference.decision import Decision, Declaration

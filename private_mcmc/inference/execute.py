@@ -21,11 +21,8 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import (
-    DeclarationError,
-    ReleaseError,
-    construction_checked,
-)
+from private_mcmc.arguments import construction_checked
+from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
 from private_mcmc.inference.columns import (
     Columns,
@@ -40,9 +37,8 @@ from private_mcmc.kernels.chain import ChainOutput
 from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
 from private_mcmc.kernels.gradient.clipping import whitening
 from private_mcmc.kernels.partitions import Engine
-from private_mcmc.model import RowModel
 from private_mcmc.planning import Conclusion, History
-from private_mcmc.potential.potential import model_marks
+from private_mcmc.potential.potential import Potential, model_marks
 from private_mcmc.potential.rowwise import EXACT
 from private_mcmc.release import (
     Expectations,
@@ -174,20 +170,20 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Arra
 
 
 @lru_cache(maxsize=8)
-def constrainer(reading: RowModel) -> Constrain:
+def constrainer(reading: Potential) -> Constrain:
     """``reading.constrain`` for arrays of states ``(chains, kept, p)``, compiled at its first use."""
     compiled: Constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
     return compiled
 
 
-def try_constraining(reading: RowModel, num_chains: int) -> None:
+def try_constraining(reading: Potential, num_chains: int) -> None:
     """Trace what maps states to the model's sites."""
     with jax.enable_x64(True):
         jax.eval_shape(constrainer(reading), jnp.zeros((num_chains, 1, reading.dim)))
 
 
 def released_states(
-    reading: RowModel,
+    reading: Potential,
     states: Array,
     grid: StateGrid,
     statement: Statement,

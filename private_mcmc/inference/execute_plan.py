@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.errors import DeclarationError, check_kind
+from private_mcmc.arguments import check_kind
+from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
 from private_mcmc.inference.columns import (
     Columns,

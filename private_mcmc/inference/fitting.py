@@ -9,23 +9,18 @@ from functools import partial
 from pathlib import Path
 
 from private_mcmc.accounting import Statement
+from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
+from private_mcmc.data.apart import check_apart
 from private_mcmc.data.table import (
     Marks,
-    check_apart,
     read_present,
     refuse_changed,
 )
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import warnings_of
-from private_mcmc.errors import (
-    DeclarationError,
-    NotYetSupported,
-    arguments_checked,
-    clean_errors,
-    warn_of_what_was_paid,
-)
+from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors, warn_of_what_was_paid
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import Place, checked
 from private_mcmc.inference.driver import PrivateMCMC, stopping

@@ -24,9 +24,10 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, HostColumn
 from private_mcmc.domains.table_files import TableColumn
-from private_mcmc.errors import DeclarationError, ReleaseError, construction_checked
+from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
 from private_mcmc.potential.flatten import abstract
 from private_mcmc.target import check_count

@@ -18,7 +18,9 @@ from private_mcmc.domains import Binary, Real, Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
 from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
-from private_mcmc.model import RowModel, Site, read
+from private_mcmc.model import read
+from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.sites import Site
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.schedule import Batch, Matrix, Release, Schedule, norm_of_clips
 from private_mcmc.target import Adjacency, Unit
@@ -199,7 +201,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
         model, _, _ = self._read(args, kwargs)
         return model.constrain
 
-    def _bare_program(self, model: RowModel, num_rows: int) -> LangevinProgram:
+    def _bare_program(self, model: Potential, num_rows: int) -> LangevinProgram:
         if callable(self.step_size):
             raise DeclarationError(
                 "step_size: under numpyro.infer.MCMC give a tuple, one entry for each step."
@@ -220,7 +222,7 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
 
     def _read(
         self, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> tuple[RowModel, dict[str, jax.Array], int]:
+    ) -> tuple[Potential, dict[str, jax.Array], int]:
         bound = inspect.signature(self.model).bind(*args, **{**self.model_args, **(kwargs or {})}).arguments
         given = {name: value for name, value in bound.items() if value is not None}
         rows = self.rows or _rows_by_length(given)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.errors import DeclarationError, construction_checked
+from private_mcmc.arguments import construction_checked
+from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.base import BySite, LangevinKernel, Parts, as_matrix
 from private_mcmc.schedule import Batch, BatchScheme, Matrix
 

@@ -8,7 +8,9 @@ columns of a row: see ``row_latents``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import jax
@@ -16,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.domains.rows import Rows, few_values
+from private_mcmc.domains.domain import Binary, Categories, Domain
+from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model.row_latents import Row, RowLatent, RowLoss, Summed
 from private_mcmc.potential.program import Output, Program
@@ -80,12 +83,30 @@ def own_latents(
 
 def kinds_of(rows: Rows, at_most: int) -> Kinds | None:
     """Every combination of values of the columns, where they are few beside a person's ``at_most`` rows."""
-    cases = list(few_values(rows))
+    cases = list(_few_values(rows))
     if len(cases[0]) < len(rows.items) or len(cases) > _OF_A_TERM * at_most:
         return None
     return {
         name: np.array([case[name] for case in cases]).astype(domain.dtype) for name, domain in rows.items
     }
+
+
+_MOST_CASES = 64
+
+
+def _few_values(rows: Rows) -> Iterator[dict[str, float]]:
+    """All combinations of values of such columns, by name; one empty combination if there are too many."""
+    listed = {name: _values(domain) for name, domain in rows.items if _values(domain)}
+    if math.prod(len(values) for values in listed.values()) > _MOST_CASES:
+        listed = {}
+    for case in itertools.product(*listed.values()):
+        yield dict(zip(listed, map(float, case), strict=True))
+
+
+def _values(domain: Domain) -> range:
+    if isinstance(domain, Binary):
+        return range(2)
+    return range(domain.k) if isinstance(domain, Categories) else range(0)
 
 
 def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array:

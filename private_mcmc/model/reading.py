@@ -13,8 +13,9 @@ from dataclasses import replace
 import jax
 import numpy as np
 
+from private_mcmc.arguments import check_kind
 from private_mcmc.domains.rows import Rows
-from private_mcmc.errors import DoThisInstead, NotYetSupported, check_kind
+from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
 from private_mcmc.model.refusals import (
     COUNT,

@@ -1,20 +1,17 @@
 """Plans: which mechanisms to buy with a budget, decided from public facts and earlier releases."""
 
+from private_mcmc.planning.conclusion import Conclusion, Policy, Prediction, remaining
 from private_mcmc.planning.policy import Plan, plan
 from private_mcmc.planning.prediction import predict_after
 from private_mcmc.planning.stages import (
     CompletedStage,
-    Conclusion,
     CountsStage,
     History,
     MomentsStage,
     PathStage,
-    Policy,
-    Prediction,
     Stage,
     of_rows,
     partial_parts,
-    remaining,
 )
 
 __all__ = [

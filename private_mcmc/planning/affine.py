@@ -32,6 +32,7 @@ from private_mcmc.planning.affine_releases import (
     Releases,
     named,
 )
+from private_mcmc.planning.conclusion import Conclusion, Prediction, remaining
 from private_mcmc.planning.estimates import (
     LARGEST_MULTIPLE,
     USUAL_MULTIPLE,
@@ -49,15 +50,12 @@ from private_mcmc.planning.influence import LONGEST, SHORTEST, Bound, Influence,
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
-    Conclusion,
     CountsStage,
     History,
     MomentsStage,
     PathStage,
-    Prediction,
     Row,
     Stage,
-    remaining,
 )
 from private_mcmc.planning.synthetic import possible_outcomes
 from private_mcmc.release import plan_second_moments

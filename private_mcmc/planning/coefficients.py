@@ -15,7 +15,8 @@ import numpy as np
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel
-from private_mcmc.planning.stages import Array, Expected, Prediction
+from private_mcmc.planning.conclusion import Expected, Prediction
+from private_mcmc.planning.stages import Array
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.report import Table, at_most, number
 from private_mcmc.target import Target, check_positive

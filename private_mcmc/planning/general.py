@@ -25,6 +25,7 @@ from jax.typing import ArrayLike
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
+from private_mcmc.planning.conclusion import Conclusion, Prediction, remaining
 from private_mcmc.planning.estimates import allowed_by_noise, spectral_norm
 from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
@@ -39,15 +40,12 @@ from private_mcmc.planning.influence import (
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
-    Conclusion,
     CountsStage,
     History,
     MomentsStage,
     PathStage,
-    Prediction,
     Row,
     Stage,
-    remaining,
 )
 from private_mcmc.release import SecondMomentsPlan, SumsPlan, floored
 from private_mcmc.schedule import Schedule

@@ -26,11 +26,12 @@ from private_mcmc.model.synthetic import has_factors, outcome_columns
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.coefficients import Coefficients, Named
+from private_mcmc.planning.conclusion import Policy, Prediction
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.simulate import SYNTHETIC_ROWS, predict, with_posterior
 from private_mcmc.planning.simulate_general import general_policy
-from private_mcmc.planning.stages import Policy, Prediction, of_rows
+from private_mcmc.planning.stages import of_rows
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certificates import certificates, constants, meets

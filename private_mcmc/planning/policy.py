@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from private_mcmc.accounting import Statement
+from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.data.source import is_written
 from private_mcmc.domains import Ball, Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.affine_releases import Public
@@ -31,6 +32,7 @@ from private_mcmc.planning.coefficients import (
     table,
     too_little,
 )
+from private_mcmc.planning.conclusion import Policy, Prediction
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.planners import (
     Choices,
@@ -43,7 +45,6 @@ from private_mcmc.planning.planners import (
     prediction_for,
 )
 from private_mcmc.planning.simulate import measured
-from private_mcmc.planning.stages import Policy, Prediction
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room

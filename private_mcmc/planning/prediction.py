@@ -10,8 +10,9 @@ import numpy as np
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.affine_releases import CURVATURE, MOMENTS, RUN, WARM_UP, named
 from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.conclusion import Expected, Prediction
 from private_mcmc.planning.estimates import inverse_of
-from private_mcmc.planning.stages import Array, Expected, History, PathStage, Prediction
+from private_mcmc.planning.stages import Array, History, PathStage
 
 if TYPE_CHECKING:
     from private_mcmc.planning.policy import Plan

@@ -24,17 +24,15 @@ from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.conclusion import Conclusion, Policy, Prediction
 from private_mcmc.planning.influence import laid_out, losses
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
-    Conclusion,
     CountsStage,
     History,
     MomentsStage,
     PathStage,
-    Policy,
-    Prediction,
     of_rows,
     partial_parts,
 )
@@ -63,7 +61,7 @@ _NEWTON_STEPS = 60
 def in_parallel(function: Callable[[T], U], items: Sequence[T], at_once: bool = True) -> list[U]:
     """``function`` of every item, on all processors; the first one alone, which compiles what they share.
 
-    One after the other where not ``at_once``: see :func:`private_mcmc.model.linear_algebra.calls_lapack`.
+    One after the other where not ``at_once``: see :func:`private_mcmc.planning.simulate_general.calls_lapack`.
     """
 
     def one(item: T) -> U:

@@ -22,23 +22,17 @@ import numpy as np
 from private_mcmc.domains import Rows
 from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel
-from private_mcmc.model.linear_algebra import calls_lapack
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.coefficients import Coefficients
+from private_mcmc.planning.conclusion import OF_LOSSES, OF_PARAMETERS, Expected, Prediction
 from private_mcmc.planning.facts import Facts, next_metric
 from private_mcmc.planning.general import RUN, GeneralPolicy, burn_in, widened
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import in_parallel, second_moments, simulate, typical
-from private_mcmc.planning.stages import (
-    OF_LOSSES,
-    OF_PARAMETERS,
-    Array,
-    CompletedStage,
-    Expected,
-    Prediction,
-)
+from private_mcmc.planning.stages import Array, CompletedStage
 from private_mcmc.planning.synthetic import Columns, SyntheticData
 from private_mcmc.planning.synthetic_outcomes import Likelihood, coarse, likelihood_of
+from private_mcmc.potential.flatten import abstract, row_shapes
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 from private_mcmc.report.document import say
 
@@ -359,3 +353,16 @@ def _typical_error(errors: list[float]) -> float:
 
 def _root_mean_square(values: list[float]) -> float:
     return math.sqrt(sum(min(value, 1e9) ** 2 for value in values) / len(values))
+
+
+@functools.lru_cache(maxsize=8)
+def calls_lapack(reading: RowModel) -> bool:
+    """Whether gradients of rows side by side are computed by calls of LAPACK.
+
+    A call for many matrices hands them to threads of XLA's pool and waits for them, on a thread of that pool:
+    of as many programs at once as there are threads each waits for the others, for ever (jaxlib 0.10).
+    """
+    two = {name: abstract((2, *one.shape), one.dtype) for name, one in row_shapes(reading.rows).items()}
+    gradients = jax.jit(jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0)))
+    with jax.enable_x64(True):
+        return "lapack" in gradients.lower(jnp.zeros(reading.dim), two).as_text()

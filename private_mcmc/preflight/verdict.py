@@ -6,8 +6,9 @@ import math
 from dataclasses import asdict
 
 from private_mcmc.accounting import Statement
+from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, arguments_checked, check_kind
+from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import Constants, certificates, constants, meets

@@ -32,7 +32,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.potential.sites import Site
-from private_mcmc.release.expectations import Bounds, Expectations, SiteValue, What
+from private_mcmc.release.expectations import Bounds, Expectations, SiteValue, What, monte_carlo_sd
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
 from private_mcmc.schedule import Average, Matrix, Schedule
@@ -109,6 +109,8 @@ def bind(model: Potential, name: str, what: What, bounds: Bounds | None) -> Func
         low, high = 0.0, 1.0
     if bounds is not None:
         low, high = bounds
+    if not low < high:
+        raise DeclarationError(f"expectation {name!r}: bounds are ({low}, {high}); need a < b.")
     if first is None and not high - low < math.inf:
         raise DeclarationError(
             f"expectation {name!r}: nothing bounds how far a row moves it. Give bounds={{{name!r}: (a, b)}}, "
@@ -288,29 +290,6 @@ def plan_expectations(
     )
     sampling = np.minimum(moved.slopes * monte_carlo_sd(schedule, curvature), ranges / 2)
     return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement, sampling)
-
-
-def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
-    """``σ/((1 − ρ)√(Nc))``: bounds the sd of the average of a 1-Lipschitz function (in ``‖M^{-1/2}·‖``).
-
-    The average is a Lipschitz function of the independent Gaussian noises, so its variance is at most
-    the sum of squares of its slopes (Poincaré inequality). It says nothing about the bias of the
-    burn-in and of the step size. ``inf`` unless the potential is strongly convex and smooth.
-
-    Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 3.8; Dalalyan, Karagulyan 2019 (``ρ``).
-    """
-    if not isinstance(schedule.release, Average) or schedule.batch is not None or schedule.noise is not None:
-        return math.inf
-    if not (curvature.strong_convexity > 0 and curvature.smoothness < math.inf):
-        return math.inf
-    variance, ahead = 0.0, 0.0
-    for index, size in reversed(list(enumerate(schedule.step_sizes, 1))):
-        # Slope of the sum of kept states in the state after this step, then in this step's noise.
-        ahead += 1.0 if index >= schedule.release.first else 0.0
-        variance += 2 * size * ahead * ahead
-        ahead *= 1 - curvature.gap(size)
-    kept = schedule.num_steps - schedule.release.first + 1
-    return math.sqrt(variance / schedule.num_chains) / kept if variance < math.inf else math.inf
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from private_mcmc.accounting import Curvature
 from private_mcmc.errors import DeclarationError
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.release.released import ReleasedExpectations
-from private_mcmc.schedule import Average
+from private_mcmc.schedule import Average, Schedule
 
 NoiseName = Literal["laplace", "gaussian"]
 Bounds = tuple[float, float]
@@ -187,3 +188,26 @@ def variance(released: ReleasedExpectations, site: str, bounds: Bounds) -> Float
     noise = 0.0 if mean.noise_sd is None else mean.noise_sd**2
     result: FloatArray = np.maximum(square.value - (mean.value - centre) ** 2 + noise, 0.0)
     return result
+
+
+def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
+    """``σ/((1 − ρ)√(Nc))``: bounds the sd of the average of a 1-Lipschitz function (in ``‖M^{-1/2}·‖``).
+
+    The average is a Lipschitz function of the independent Gaussian noises, so its variance is at most
+    the sum of squares of its slopes (Poincaré inequality). It says nothing about the bias of the
+    burn-in and of the step size. ``inf`` unless the potential is strongly convex and smooth.
+
+    Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 3.8; Dalalyan, Karagulyan 2019 (``ρ``).
+    """
+    if not isinstance(schedule.release, Average) or schedule.batch is not None or schedule.noise is not None:
+        return math.inf
+    if not (curvature.strong_convexity > 0 and curvature.smoothness < math.inf):
+        return math.inf
+    variance, ahead = 0.0, 0.0
+    for index, size in reversed(list(enumerate(schedule.step_sizes, 1))):
+        # Slope of the sum of kept states in the state after this step, then in this step's noise.
+        ahead += 1.0 if index >= schedule.release.first else 0.0
+        variance += 2 * size * ahead * ahead
+        ahead *= 1 - curvature.gap(size)
+    kept = schedule.num_steps - schedule.release.first + 1
+    return math.sqrt(variance / schedule.num_chains) / kept if variance < math.inf else math.inf

@@ -1,9 +1,4 @@
-"""What left the curator's side, with its statement, free to use in any way; and what never leaves it.
-
-Raw chains, diagnostics of unreleased states, how many rows were moved into their domain: none of it is
-covered by a statement. It lives in objects that show no value, cannot be pickled, copied, converted to an
-array, iterated or plotted, and give their value only to who asks for it by name.
-"""
+"""What left the curator's side, with its statement, free to use in any way."""
 
 from __future__ import annotations
 

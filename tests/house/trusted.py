@@ -18,11 +18,19 @@ ROOTS = (
     "private_mcmc/inference/columns.py",
     "private_mcmc/inference/sums.py",
 )
-# Words and numbers for people, plans that only propose stages, and records of what was released.
+# Declarations, which say what runs and is priced as they say it; plans and models as they are read, which are
+# proposals; words and numbers for people, and what was released.
 UNTRUSTED = (
     "private_mcmc/accounting/risk.py",
+    "private_mcmc/arguments.py",
+    "private_mcmc/domains/declared.py",
     "private_mcmc/draws.py",
+    "private_mcmc/kernels/base.py",
+    "private_mcmc/kernels/langevin.py",
     "private_mcmc/release/ledger/export.py",
+    "private_mcmc/model/",
+    "private_mcmc/release/expectations.py",
+    "private_mcmc/release/released.py",
     "private_mcmc/release/sickness.py",
     "private_mcmc/report/",
     "private_mcmc/planning/",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.table import check_apart
+from private_mcmc.data.apart import check_apart
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified
 from private_mcmc.inference.fitting import plan_fit, with_plan

@@ -10,6 +10,7 @@ from private_mcmc.accounting import langevin_statement
 from private_mcmc.inference import decision
 from private_mcmc.inference.price import price
 from private_mcmc.model import read
+from private_mcmc.release.expectations import SiteValue
 
 ROWS = pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Box(-3.0, 3.0))
 
@@ -49,6 +50,27 @@ def test_a_guarantee_of_the_posterior_asks_it(monkeypatch):
     monkeypatch.setattr(decision, "examine", asked)
     with pytest.raises(AssertionError, match="preflight was asked"):
         driver("posterior").decide()
+
+
+@pytest.mark.parametrize("change", [{"adjacency": "zero_out"}, {"num_rows": 50}, {"release": "last"}])
+def test_a_kernel_whose_schedule_is_of_another_run_is_refused(change, monkeypatch):
+    true = pmc.PrivateULA.schedule
+    monkeypatch.setattr(pmc.PrivateULA, "schedule", lambda *a, **asked: true(*a, **{**asked, **change}))
+    with pytest.raises(pmc.DeclarationError, match=f"another {next(iter(change))}"):
+        driver("run").decide()
+
+
+def test_a_model_that_is_read_on_other_rows_than_are_declared_is_refused(monkeypatch):
+    wider = pmc.Rows(x=pmc.Box(-9.0, 9.0), y=pmc.Box(-3.0, 3.0))
+    monkeypatch.setattr(decision, "read", lambda model, rows, **given: read(model, wider, **given))
+    with pytest.raises(pmc.DeclarationError, match="other rows"):
+        driver("run").decide()
+
+
+def test_bounds_of_an_average_that_are_the_wrong_way_round_are_refused():
+    wrong = pmc.Expectations({"w": SiteValue("w", 1.0, -1.0)})
+    with pytest.raises(pmc.DeclarationError, match="a < b"):
+        driver("run", wrong).decide()
 
 
 def test_a_path_costs_what_its_schedule_says_whatever_the_model_is():

@@ -128,6 +128,7 @@ def test_what_is_averaged_along_a_chain_is_looked_at(words):
         target=pmc.Target(1.0, 0.0),
         release=pmc.Expectations({"squared": squared}, bounds=(-1.0, 1.0)),
         num_steps=5,
+        guarantee="run",
     )
     with refused((DoThisInstead, NotYetSupported), match=words):
         mcmc.run(**{name: np.asarray(column) for name, column in ROWS.synthetic(0, N).items()})

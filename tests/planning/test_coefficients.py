@@ -6,7 +6,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.cli.common import read_max_error
 from private_mcmc.planning.coefficients import check_max_error, excess
-from private_mcmc.planning.stages import Expected
+from private_mcmc.planning.conclusion import Expected
 from tests.examples_of_models import logistic
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())

@@ -17,6 +17,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
+from private_mcmc.planning.conclusion import OF_LOSSES, OF_PARAMETERS, Prediction
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
 from private_mcmc.planning.general import (
@@ -30,7 +31,7 @@ from private_mcmc.planning.general import (
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator, widest
-from private_mcmc.planning.stages import OF_LOSSES, OF_PARAMETERS, CompletedStage, PathStage, Prediction
+from private_mcmc.planning.stages import CompletedStage, PathStage
 from private_mcmc.planning.synthetic import candidates
 from private_mcmc.planning.synthetic_outcomes import Likelihood
 from private_mcmc.schedule import Schedule

@@ -11,10 +11,11 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.model import read
+from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.simulate_general import synthetic_count
-from private_mcmc.planning.stages import PathStage, Prediction
+from private_mcmc.planning.stages import PathStage
 from private_mcmc.planning.synthetic_outcomes import likelihood_of
 from tests.examples_of_models import logistic
 

@@ -12,11 +12,11 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import people
+from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy, burn_in
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.simulate_general import Simulator
-from private_mcmc.planning.stages import Prediction
 
 
 def wages(X, y=None):

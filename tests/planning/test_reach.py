@@ -15,10 +15,11 @@ import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
+from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import REACH, RUN, WARM_UP, GeneralPolicy, assumed, counts_reach, reach_of
 from private_mcmc.planning.influence import MIDDLES
-from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, Prediction, of_rows
+from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from private_mcmc.target import Unit
 

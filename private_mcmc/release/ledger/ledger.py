@@ -20,7 +20,7 @@ from private_mcmc.errors import (
     warn_of_what_was_paid,
 )
 from private_mcmc.records import as_seen
-from private_mcmc.release.ledger.export import export_csv, report
+from private_mcmc.release.ledger.export import export_csv, refusal, report, what_fits
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.state import (
@@ -31,9 +31,7 @@ from private_mcmc.release.ledger.state import (
     Reservation,
     recheck,
     recheck_budgets,
-    refusal,
     replay,
-    what_fits,
 )
 from private_mcmc.report import Report
 from private_mcmc.target import Target

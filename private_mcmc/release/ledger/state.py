@@ -13,7 +13,6 @@ from private_mcmc.errors import LedgerError, PrivateMCMCError
 from private_mcmc.records import Record
 from private_mcmc.release.ledger.file import Entry
 from private_mcmc.release.ledger.filter import Filter
-from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Adjacency, check_adjacency
 
 Outcome = Literal["reserved", "released", "stopped", "kept"]
@@ -253,40 +252,6 @@ def _dataset(entry: Entry) -> DataSet:
     )
     unit = None if entry["unit"] is None else str(entry["unit"])
     return DataSet(str(entry["name"]), check_adjacency(entry["adjacency"]), kept, entry["fingerprint"], unit)
-
-
-# What is shown as fitting must fit, whatever a conversion rounds.
-_BELOW = 1 - 1e-8
-
-
-def refusal(state: LedgerState, dataset: DataSet, cost: Fraction) -> str:
-    """Why a charge does not fit, and what would."""
-    room, kept = state.room(dataset), dataset.filter
-    message = (
-        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
-        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
-        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. "
-    )
-    if not room > 0:
-        return message + "Nothing more fits."
-    share = at_least(float(room / cost) * _BELOW)
-    return (
-        f"{message}What would fit: ε = {_epsilon_left(kept, room)} at δ = {at_most(kept.delta)}, or {share} "
-        "of a path's Langevin time."
-    )
-
-
-def what_fits(kept: Filter, room: Fraction) -> str:
-    """What is left of a budget: as the ε of one more release, rounded down, and in its own currency."""
-    if not room > 0:
-        return "nothing"
-    return f"ε = {_epsilon_left(kept, room)} ({kept.describe(room, left=True)})"
-
-
-def _epsilon_left(kept: Filter, room: Fraction) -> str:
-    """Of a budget that is whole its own ε; else the ε of one more release, with what computing it rounds."""
-    whole = room == kept.limit
-    return at_least(kept.epsilon, 6) if whole else at_least(kept.epsilon_of(room) * _BELOW)
 
 
 def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:

@@ -1,0 +1,93 @@
+"""Arguments that do not fit, refused in words: what is taken, and what was perhaps meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+from private_mcmc.errors import DeclarationError
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Raise ``DeclarationError`` unless the argument ``name`` is a ``kind``."""
+    if not isinstance(value, kind):
+        raise DeclarationError(f"{name}: a {type(value).__name__} was given; give a {kind.__name__}.")
+
+
+# What other programs call for, and why it is not there, where no argument of the name is taken.
+_HABITS = {
+    ("num_samples", "num_warmup", "draws", "tune", "iter", "warmup", "chains", "num_chains"): (
+        "how many draws there are follows from the plan"
+    ),
+    ("rng_key", "seed", "random_seed", "random_state"): "random keys come from the operating system",
+    ("data", "df"): "the table is the first argument",
+    ("prior",): "priors=['age ~ normal(0, 0.1)', …]",
+    ("init_strategy",): "a chain starts at a public point, zero or Execution(init_params=…)",
+    ("eps",): "epsilon=",
+    ("link",): "every family has one link; write a model for another one",
+    (
+        "devices",
+        "chain_method",
+        "engine",
+        "rows_on_device",
+        "generator",
+        "unsafe_seed",
+        "init_params",
+    ): ("execution=Execution(…) has it"),
+    ("ledger", "dataset", "purpose", "checkpoint"): "bookkeeping=Bookkeeping(…) has it",
+    ("model_args",): "the kernel takes it, as in PrivateULA(model, …, model_args=…)",
+    ("weights",): "rows have no weights: how much one counts would be private",
+}
+_INSTEAD = {"Real": "; a number within known bounds is Box(lo, hi)"}
+
+
+def unknown_arguments(names: Iterable[str], known: Iterable[str]) -> DeclarationError:
+    """Says which arguments are not taken, and which one of ``known`` was perhaps meant."""
+    choices, said = list(known), []
+    for name in sorted(names):
+        near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+        habit = next((words for names, words in _HABITS.items() if name in names), "")
+        hint = habit or (f"did you mean {near[0]}=?" if near else "")
+        said.append(f"{name}=" + (f" ({hint})" if hint else ""))
+    return DeclarationError(f"unknown argument {', '.join(said)}; there are {', '.join(choices)}.")
+
+
+def construction_checked(kind: type[Result]) -> type[Result]:
+    """A class decorator: arguments that do not fit are refused by ``DeclarationError``."""
+    kind.__init__ = arguments_checked(kind.__init__)  # type: ignore[misc, method-assign]
+    return kind
+
+
+def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """``function``, which refuses arguments that do not fit its signature by ``DeclarationError``."""
+    signature = inspect.signature(function)
+    names = [
+        name
+        for name, one in signature.parameters.items()
+        if name not in ("self", "cls") and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    ]
+    takes_any = any(one.kind == one.VAR_KEYWORD for one in signature.parameters.values())
+    called = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            unknown = [] if takes_any else sorted(set(kwargs) - set(names))
+            if unknown:
+                raise unknown_arguments(unknown, names) from None
+            known = [*names, *(["name=…"] if takes_any else [])]
+            takes = ", ".join(known) or "none"
+            raise DeclarationError(
+                f"{called}: {error}; it takes {takes}{_INSTEAD.get(called, '')}."
+            ) from None
+        return function(*args, **kwargs)
+
+    return checked

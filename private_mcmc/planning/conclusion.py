@@ -1,0 +1,113 @@
+"""What a policy is asked, and what its releases amount to.
+
+A policy is a pure function of what was released so far: it names the next stage, and in the end turns the
+releases into draws.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from private_mcmc.planning.stages import Array, History, Stage
+from private_mcmc.records import Record
+
+OF_PARAMETERS, OF_LOSSES = "posterior sds", "posterior sds of rows' losses"
+
+
+class Expected(NamedTuple):
+    """Of one coefficient: how far its private mean is expected from the exact one, and its exact sd."""
+
+    name: str
+    error: float
+    sd: float
+
+
+class Prediction(NamedTuple):
+    """Predicted root mean square error of posterior means, and what it is made of.
+
+    ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
+    the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what;
+    ``reference``: how uncertain the exact means were that it was measured against; ``low`` and ``high``: what
+    nine in ten synthetic tables exceed and stay below, 0 where that was not looked at; ``coefficients``: the
+    same of each coefficient in its own units, where they can be told apart.
+
+    Example:
+        >>> from private_mcmc.planning import Prediction
+        >>> Prediction(rms=0.5, bias=0.3, monte_carlo=0.4, discretisation=0.02).unit
+        'posterior sds'
+    """
+
+    rms: float
+    bias: float
+    monte_carlo: float
+    discretisation: float
+    unit: str = OF_PARAMETERS
+    reference: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    coefficients: tuple[Expected, ...] = ()
+
+    def scaled_to(self, rms: float) -> Prediction:
+        """Of another error of parameters, its two parts in proportion."""
+        share = rms / max(math.hypot(self.bias, self.monte_carlo), 1e-300)
+        bias, monte_carlo = share * self.bias, share * self.monte_carlo
+        return Prediction(rms, bias, monte_carlo, self.discretisation, coefficients=self.coefficients)
+
+    def to_record(self) -> Record:
+        """Plain JSON types."""
+        return self._asdict() | {"coefficients": [one._asdict() for one in self.coefficients]}
+
+    @classmethod
+    def from_record(cls, record: Record) -> Prediction:
+        """The prediction that ``to_record`` tells of."""
+        of_each = tuple(
+            Expected(str(one["name"]), float(one["error"]), float(one["sd"]))
+            for one in record.get("coefficients", ())
+        )
+        numbers = {
+            name: float(value) for name, value in record.items() if name not in ("unit", "coefficients")
+        }
+        return cls(**numbers, unit=str(record.get("unit", OF_PARAMETERS)), coefficients=of_each)
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusion:
+    """What the releases amount to: post-processing, free.
+
+    Attributes:
+        draws: of the flat unconstrained parameter, shape ``(draws, p)``.
+        prediction: the error to expect of them, from releases and public facts.
+        beyond: whether persons reach further than the model says, which a likelihood of releases is made of.
+        located: whether the mean of the draws is an estimate from the path's mean score and the curvature.
+        curvatures: of all rows' losses, near the last path, drawn as the noise of their release allows,
+            ``(draws, p, p)``; none where no matrix was bought.
+    """
+
+    draws: Array
+    prediction: Prediction
+    beyond: bool = False
+    located: bool = False
+    curvatures: Array | None = None
+
+
+class Policy(Protocol):
+    """Which stages to buy, as a function of what was released so far and of nothing else."""
+
+    def next(self, history: History) -> Stage | None:
+        """The next stage, or ``None`` when nothing more is bought.
+
+        Its cost must fit what the budget leaves: the execution refuses a stage that does not.
+        """
+
+    def conclude(self, history: History) -> Conclusion:
+        """Draws from everything that was released."""
+
+
+def remaining(budget: float, history: History) -> float:
+    """GDP that the stages so far leave of ``budget``: ``√(B² − Σm²)``, rounded down a little."""
+    spent = sum((completed.stage.statement.gdp or np.inf) ** 2 for completed in history)
+    return float(np.sqrt(max(budget**2 - spent, 0.0))) * (1 - 1e-9)
