@@ -33,10 +33,7 @@ def schedule(**changes) -> Schedule:
 
 @pytest.mark.parametrize(
     ("batch", "adjacency", "words"),
-    [
-        (FIXED, "add_remove", "Poisson"),
-        (Batch(scheme="fixed", size=101), "replace_one", "exceeds"),
-    ],
+    [(FIXED, "add_remove", "Poisson"), (Batch(scheme="fixed", size=101), "replace_one", "exceeds")],
 )
 @pytest.mark.parametrize("release", ["path", "last", (3, 9)])
 def test_uncertified_schemes_are_refused_by_name(batch, adjacency, words, release):

@@ -113,14 +113,7 @@ SCENARIOS = {
         num_runs=3_000,
     ),
     "second moments of rows beyond the radius": Scenario(
-        (
-            Swap(
-                moments,
-                "_into_ball",
-                "norms > radius, radius / norms, 1.0",
-                "norms > radius, 1.0, 1.0",
-            ),
-        ),
+        (Swap(moments, "_into_ball", "norms > radius, radius / norms, 1.0", "norms > radius, 1.0, 1.0"),),
         far_second_moments,
         num_runs=400,
     ),

@@ -5,16 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from private_mcmc import (
-    Ball,
-    Binary,
-    Box,
-    Expectations,
-    PrivateULA,
-    Rows,
-    Target,
-    accounting,
-)
+from private_mcmc import Ball, Binary, Box, Expectations, PrivateULA, Rows, Target, accounting
 from private_mcmc.auditing import Mechanism, Pair, audit
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.model import read

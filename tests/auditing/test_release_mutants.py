@@ -28,7 +28,7 @@ def refuted(scenario: Scenario) -> bool:
 LONG = {
     # A thousand runs of the driver; for every day there are the coupled chains of
     # test_coupled_chains_on_adjacent_data_stay_within_the_charge.
-    "sensitivity of an average halved",
+    "sensitivity of an average halved"
 }
 
 

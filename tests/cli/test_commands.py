@@ -88,14 +88,6 @@ def test_help_waits_for_no_numerical_library_and_tells_the_exit_codes():
 
 
 @pytest.mark.long
-def test_plan_prints_its_statement_as_json(folder, monkeypatch, capsys):
-    assert call(monkeypatch, "plan", *COMMON, "--n", "800", "--json") == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["prediction"]["rms"] > 0
-    assert Statement.from_dict(record["statement"]).delta(2.0) <= 1e-6
-
-
-@pytest.mark.long
 def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
     (folder / "owner.key").write_text("a secret of the owner")
     key = ("--key", "owner.key")

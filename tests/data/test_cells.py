@@ -88,11 +88,7 @@ def changed(field, **words):
             "1970-01-11",
             {"d": 10.0},
         ),
-        (
-            Field("code", "string", levels=(Level("1", "one"), Level("2", "two"))),
-            "2.0",
-            {"code": 1.0},
-        ),
+        (Field("code", "string", levels=(Level("1", "one"), Level("2", "two"))), "2.0", {"code": 1.0}),
     ],
 )
 def test_the_fate_of_a_cell_is_the_declared_one(field, cell, expected):

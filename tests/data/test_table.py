@@ -313,14 +313,7 @@ def test_fields_that_no_model_reads_are_never_looked_at(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "m,secret-word,30.5,2\n",
-        "1,2,3\n",
-        "sex,sex,age,parity\n1,2,3,4\n",
-        'sex,"age\n',
-    ],
+    "text", ["", "m,secret-word,30.5,2\n", "1,2,3\n", "sex,sex,age,parity\n1,2,3,4\n", 'sex,"age\n']
 )
 def test_a_file_that_is_no_table_with_a_header_is_refused_and_never_quoted(tmp_path, text):
     (tmp_path / "t.csv").write_text(text)

@@ -178,12 +178,7 @@ def averages() -> Json:
 def _decided(kernel: Any, release: Any, **changes: Any) -> acc.Statement:
     rows = LOGISTIC_ROWS if kernel.model is logistic else LINEAR_ROWS
     driver = pmc.PrivateMCMC(
-        kernel,
-        rows=rows,
-        target=TARGET,
-        release=release,
-        num_steps=50,
-        **({"guarantee": "run"} | changes),
+        kernel, rows=rows, target=TARGET, release=release, num_steps=50, **({"guarantee": "run"} | changes)
     )
     return driver.decide(N).statement
 

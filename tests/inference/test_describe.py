@@ -95,6 +95,7 @@ def test_a_dossier_is_verified_with_the_ledger_and_read_back(table, books, tmp_p
     assert "female" not in (folder / "answers.csv").read_text()
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     "edit",
     [

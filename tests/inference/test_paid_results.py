@@ -51,6 +51,16 @@ def here(tmp_path):
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def draws_of_the_path(monkeypatch):
+    """No posterior is drawn, which takes most of the time of a fit."""
+
+    def refused(*_):
+        raise pmc.NotYetSupported("only what the path says, which is quicker")
+
+    monkeypatch.setattr("private_mcmc.inference.last_run.posterior_of", refused)
+
+
 def copies(here, monkeypatch, work):
     """The folder before every call that changes a file, and after the last one."""
     found, inside = [], []
@@ -124,9 +134,11 @@ def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkey
     command("verify", raw[0] / "study", "--ledger", raw[0] / "ledger")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bounds", ["", ", private_mcmc: {bounds: private}"])
-@pytest.mark.parametrize("failure", [pmc.errors.OutputError("no room"), MemoryError("no room")])
+@pytest.mark.some(1)
+@pytest.mark.parametrize(
+    ("failure", "bounds"),
+    [(pmc.errors.OutputError("no room"), ", private_mcmc: {bounds: private}"), (MemoryError("no room"), "")],
+)
 def test_a_charge_of_what_is_in_memory_alone_stays_open_and_the_result_is_handed_on(
     here, monkeypatch, failure, bounds
 ):

@@ -47,9 +47,7 @@ def driver(kernel, rows=ROWS, adjacency="zero_out", **changes):
         progress_bar=False,
     ) | changes  # fmt: skip
     execution = pmc.Execution(
-        unsafe_seed=True,
-        generator="threefry2x32",
-        rows_on_device=settings.pop("rows_on_device", None),
+        unsafe_seed=True, generator="threefry2x32", rows_on_device=settings.pop("rows_on_device", None)
     )
     return pmc.PrivateMCMC(kernel, rows=rows, execution=execution, **settings)
 

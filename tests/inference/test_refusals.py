@@ -6,9 +6,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateULA
-from tests.examples_of_models import (
-    logistic,
-)
+from tests.examples_of_models import logistic
 
 N = 40
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())

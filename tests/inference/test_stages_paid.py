@@ -30,6 +30,16 @@ def schema_of(**ours):
     )
 
 
+@pytest.fixture(autouse=True)
+def draws_of_the_path(monkeypatch):
+    """No posterior is drawn, which takes most of the time of a fit."""
+
+    def refused(*_):
+        raise pmc.NotYetSupported("only what the path says, which is quicker")
+
+    monkeypatch.setattr("private_mcmc.inference.last_run.posterior_of", refused)
+
+
 @pytest.fixture
 def books(tmp_path):
     ledger = pmc.Ledger.create(tmp_path / "books")

@@ -9,7 +9,7 @@ import private_mcmc as pmc
 from private_mcmc.accounting.mechanisms import posterior_strongly_log_concave
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.dossier.verify import _charge, checked, recomputed
-from private_mcmc.models import bounded_mean, bounded_mean_rows, logistic, logistic_rows
+from private_mcmc.models import logistic, logistic_rows
 
 
 @pytest.fixture(scope="module")
@@ -122,25 +122,6 @@ def test_a_run_with_the_callers_seed_is_red_and_not_verified(people, tmp_path):
     mcmc.save(tmp_path / "study")
     assert 'class="verdict bad"' in mcmc._repr_html_()
     assert "the caller chose the randomness" in str(verify_dossier(tmp_path / "study").checks)
-
-
-@pytest.mark.long
-def test_released_expectations_are_saved(tmp_path):
-    mcmc = pmc.PrivateMCMC(
-        pmc.PrivateULA(bounded_mean, step_size=1e-3, clip=1.0, temper=0.05),
-        rows=bounded_mean_rows(),
-        target=pmc.Target(3.0, 1e-6),
-        release=pmc.Expectations("mean", bounds=(0.0, 1.0)),
-        num_steps=20,
-        n=50,
-        guarantee="run",
-        progress_bar=False,
-    )
-    mcmc.run(np.linspace(0, 1, 50))
-    study = pmc.Study.load(mcmc.save(tmp_path / "study"))
-    assert study.expectations["mean"]["value"] == mcmc.expectation("mean").tolist()
-    assert not study.draws and not (tmp_path / "study" / "draws.nc").exists()
-    assert verify_dossier(tmp_path / "study")
 
 
 @pytest.mark.slow

@@ -13,10 +13,7 @@ from tests.examples_of_models import logistic
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
-KERNELS = {
-    "all rows": PrivateULA(logistic, 0.02, 1.0),
-    "batches": PrivateSGLD(logistic, 0.02, 1.0, rate=0.3),
-}
+KERNELS = {"all rows": PrivateULA(logistic, 0.02, 1.0), "batches": PrivateSGLD(logistic, 0.02, 1.0, rate=0.3)}
 # Rows at one point, far outside of their domain, or missing.
 TABLES = (
     {"X": np.zeros((N, 2)), "y": np.zeros(N)},

@@ -14,13 +14,7 @@ from scipy import stats
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, StepKeys, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.batches import (
-    BatchDraw,
-    Chosen,
-    _summed,
-    batch_sum,
-    successes,
-)
+from private_mcmc.kernels.batches import BatchDraw, Chosen, _summed, batch_sum, successes
 from private_mcmc.kernels.gradient.affine import AffineRows
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
 from private_mcmc.kernels.gradient.clipping import ClippedGradient, whitening

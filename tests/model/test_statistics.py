@@ -184,13 +184,7 @@ def test_predictors_are_found_with_their_norms(name):
     assert found.radius == pytest.approx(radius, rel=1e-6)
 
 
-MEASURED = [
-    "varying_intercepts",
-    "random_walk",
-    "gaussian_process",
-    "trials_by_row",
-    "part_of_a_vector",
-]
+MEASURED = ["varying_intercepts", "random_walk", "gaussian_process", "trials_by_row", "part_of_a_vector"]
 
 
 @pytest.mark.some(2)

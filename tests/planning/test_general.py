@@ -20,14 +20,7 @@ from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.conclusion import OF_LOSSES, OF_PARAMETERS, Prediction
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
-from private_mcmc.planning.general import (
-    FIRST,
-    RUN,
-    SECOND,
-    WARM_UP,
-    GeneralPolicy,
-    burn_in,
-)
+from private_mcmc.planning.general import FIRST, RUN, SECOND, WARM_UP, GeneralPolicy, burn_in
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.simulate_general import CLIP_MULTIPLES, Simulator, widest

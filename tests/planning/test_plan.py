@@ -167,8 +167,7 @@ def counts(X, y=None):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("model", "outcome", "largest_error"),
-    [(line, pmc.Box(-8.0, 8.0), 1.5), (counts, pmc.Counts(50), 8.0)],
+    ("model", "outcome", "largest_error"), [(line, pmc.Box(-8.0, 8.0), 1.5), (counts, pmc.Counts(50), 8.0)]
 )
 def test_unbounded_scores_are_planned_for_with_a_clip(model, outcome, largest_error):
     """Linear and Poisson regression at ε = 1, without any tuning: errors in posterior sds."""

@@ -330,13 +330,7 @@ def charged(ledger, cost, statement, identity="0"):
 
 
 BUDGET = Filter.of(TARGET).to_dict()
-OTHER = {
-    "kind": "dataset",
-    "name": "x",
-    "adjacency": "replace_one",
-    "fingerprint": None,
-    "unit": None,
-}
+OTHER = {"kind": "dataset", "name": "x", "adjacency": "replace_one", "fingerprint": None, "unit": None}
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,7 @@ def keys(monkeypatch):
     return [KEY, *(np.asarray(jax.random.key_data(key)).tobytes() for key in streams)]
 
 
-RELEASES = {
-    "path": "path",
-    "last": "last",
-    "steps": (3, 7),
-    "expectations": pmc.Expectations("w"),
-}
+RELEASES = {"path": "path", "last": "last", "steps": (3, 7), "expectations": pmc.Expectations("w")}
 
 
 @pytest.mark.some(1)

@@ -103,6 +103,13 @@ def _statements(template: str) -> Production:
     return production
 
 
+def _rows(*inside: str, before: str = "") -> Production:
+    """Statements in the plate of rows, and before it; ``~ `` stands before the law of the outcome."""
+    lines = (f'numpyro.sample("y", {line[2:]}, obs=y)' if line.startswith("~ ") else line for line in inside)
+    plated = "".join(f"\n    {line}" for line in lines)
+    return _statements(f'{before}\nwith numpyro.plate("rows", n):{plated}'.lstrip())
+
+
 _OTHER_ORDER: dict[str, Production] = {
     "rows reversed": _predictor("{eta}[::-1]"),
     "rows rolled": _predictor("jnp.roll({eta}, 1)"),
@@ -118,10 +125,8 @@ _OTHER_ORDER: dict[str, Production] = {
     "outcome of the neighbour": _outcome("jnp.roll(y, 1)"),
     "outcome sorted": _outcome("jnp.sort(y)"),
     "outcome before": _predictor("{eta} + 0.3 * jnp.concatenate([jnp.zeros(1), {x}[:-1]])"),
-    "autoregression": _statements(
-        'with numpyro.plate("rows", n):\n'
-        "    before = jnp.concatenate([jnp.zeros(1), y[:-1]])\n"
-        '    numpyro.sample("y", dist.Normal({eta} + {b} * before, 1.0), obs=y)'
+    "autoregression": _rows(
+        "before = jnp.concatenate([jnp.zeros(1), y[:-1]])", "~ dist.Normal({eta} + {b} * before, 1.0)"
     ),
     "from the second row on": _statements(
         'with numpyro.plate("rows", n - 1):\n    numpyro.sample("y", dist.Normal({eta}[1:], 1.0), obs=y[1:])'
@@ -156,9 +161,7 @@ _NUMBER_OF_ROWS: dict[str, Production] = {
     "weighted by the rows": _inside("scale(scale=1.0 / n)"),
     "shares of all weights": _inside("scale(scale=weight / weight.sum())"),
     "weights of mean one": _inside("scale(scale=weight / weight.mean())"),
-    "scale in the number of rows": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta}, jnp.sqrt(n)), obs=y)'
-    ),
+    "scale in the number of rows": _rows("~ dist.Normal({eta}, jnp.sqrt(n))"),
 }
 _MASKS: dict[str, Production] = {
     "mask of the largest": _inside("mask(mask={x} < {x}.max())"),
@@ -178,44 +181,30 @@ _GROUPS: dict[str, Production] = {
     "group taken or not a number": _groups("jnp.nan_to_num(jnp.take({a}, {g})) * {x}"),
     "size of the group": _groups("{a}[{g} % 2] * jnp.bincount({g}, length=3)[{g}]"),
 }
+# A latent under a handler that gives it a value.
+_UNDER = 'with handlers.{}(data={{{{"m": 0.3}}}}):\n    m = numpyro.sample("m", {})'
 _SITES: dict[str, Production] = {
-    "observed twice": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y)\n'
-        '    numpyro.sample("y_again", dist.Laplace({b} + {eta}, 2.0), obs=y)'
+    "observed twice": _rows(
+        "~ dist.Normal({eta}, 1.0)", 'numpyro.sample("y_again", dist.Laplace({b} + {eta}, 2.0), obs=y)'
     ),
-    "observed twice, once reversed": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y)\n'
-        '    numpyro.sample("y_again", dist.Normal({b} + {eta}, 2.0), obs=y[::-1])'
+    "observed twice, once reversed": _rows(
+        "~ dist.Normal({eta}, 1.0)", 'numpyro.sample("y_again", dist.Normal({b} + {eta}, 2.0), obs=y[::-1])'
     ),
-    "one name twice": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y)\n'
-        '    numpyro.sample("y", dist.Normal({b} * {x}, 2.0), obs=y)'
-    ),
+    "one name twice": _rows("~ dist.Normal({eta}, 1.0)", "~ dist.Normal({b} * {x}, 2.0)"),
     "sites in a loop": _statements(
         'for k in range(2):\n    with numpyro.plate(f"rows{{k}}", n):\n'
         '        numpyro.sample(f"y{{k}}", dist.Normal((k + 1) * {eta}, 1.0), obs=y)'
     ),
-    "factor of the row": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.factor("term", -0.5 * (y - {eta}) ** 2)'
-    ),
-    "factor and outcome": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y)\n'
-        '    numpyro.factor("term", -jnp.abs({b} * {x}))'
-    ),
-    "factor of rows before": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.factor("term", -jnp.cumsum((y - {eta}) ** 2))'
-    ),
-    "factor of all rows in each": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.factor("term", -((y - {eta}) ** 2).mean())'
-    ),
-    "factor of no row in the plate": _statements(
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y)\n'
-        '    numpyro.factor("term", -({b} ** 2))'
+    "factor of the row": _rows('numpyro.factor("term", -0.5 * (y - {eta}) ** 2)'),
+    "factor and outcome": _rows("~ dist.Normal({eta}, 1.0)", 'numpyro.factor("term", -jnp.abs({b} * {x}))'),
+    "factor of rows before": _rows('numpyro.factor("term", -jnp.cumsum((y - {eta}) ** 2))'),
+    "factor of all rows in each": _rows('numpyro.factor("term", -((y - {eta}) ** 2).mean())'),
+    "factor of no row in the plate": _rows(
+        "~ dist.Normal({eta}, 1.0)", 'numpyro.factor("term", -({b} ** 2))'
     ),
     "factor outside": _statements('numpyro.factor("term", -((y - {eta}) ** 2).sum())'),
-    "factor of a latent outside": _statements(
-        'numpyro.factor("term", -({b} ** 4))\nwith numpyro.plate("rows", n):\n'
-        '    numpyro.sample("y", dist.Normal({eta} + {b}, 1.0), obs=y)'
+    "factor of a latent outside": _rows(
+        "~ dist.Normal({eta} + {b}, 1.0)", before='numpyro.factor("term", -({b} ** 4))'
     ),
     "all rows one event of a matrix": _statements(
         'numpyro.sample("y", dist.MultivariateNormal({eta}, 2.0 * jnp.eye(n)), obs=y)'
@@ -225,67 +214,56 @@ _SITES: dict[str, Production] = {
         "jnp.exp(-(({x}[:, None] - {x}) ** 2))), obs=y)"
     ),
     "walk over rows": _statements('numpyro.sample("y", dist.GaussianRandomWalk(1.0 + {b} ** 2, n), obs=y)'),
-    "latent of every row": _statements(
-        'with numpyro.plate("rows", n):\n    z = numpyro.sample("z", dist.Normal(0.0, 1.0))\n'
-        '    numpyro.sample("y", dist.Normal({eta} + z, 1.0), obs=y)'
+    "latent of every row": _rows(
+        'z = numpyro.sample("z", dist.Normal(0.0, 1.0))', "~ dist.Normal({eta} + z, 1.0)"
     ),
-    "effect of every row": _statements(
-        'sd = numpyro.sample("sd", dist.LogNormal(0.0, 0.3))\nwith numpyro.plate("rows", n):\n'
-        '    z = numpyro.sample("z", dist.Normal({eta}, sd))\n'
-        '    numpyro.sample("y", dist.StudentT(3.0, {x} + z, 1.0), obs=y)'
+    "effect of every row": _rows(
+        'z = numpyro.sample("z", dist.Normal({eta}, sd))',
+        "~ dist.StudentT(3.0, {x} + z, 1.0)",
+        before='sd = numpyro.sample("sd", dist.LogNormal(0.0, 0.3))',
     ),
-    "part of every row": _statements(
-        'share = numpyro.sample("share", dist.Beta(2.0, 2.0))\nwith numpyro.plate("rows", n):\n'
-        '    z = numpyro.sample("z", dist.Bernoulli(share))\n'
-        '    numpyro.sample("y", dist.Normal({eta} * (1 - z) + z, 1.0), obs=y)'
+    "part of every row": _rows(
+        'z = numpyro.sample("z", dist.Bernoulli(share))',
+        "~ dist.Normal({eta} * (1 - z) + z, 1.0)",
+        before='share = numpyro.sample("share", dist.Beta(2.0, 2.0))',
     ),
-    "part of the neighbour": _statements(
-        'with numpyro.plate("rows", n):\n    z = numpyro.sample("z", dist.Bernoulli(0.3))\n'
-        '    numpyro.sample("y", dist.Normal({eta} + z[::-1], 1.0), obs=y)'
+    "part of the neighbour": _rows(
+        'z = numpyro.sample("z", dist.Bernoulli(0.3))', "~ dist.Normal({eta} + z[::-1], 1.0)"
     ),
     "weighted part of every row": _statements(
         'with numpyro.plate("rows", n), handlers.scale(scale=0.5):\n'
         '    z = numpyro.sample("z", dist.Normal(0.0, jnp.exp({b})))\n'
         '    numpyro.sample("y", dist.Normal({eta} + z, 1.0), obs=y)'
     ),
-    "missing covariate": _statements(
-        'with numpyro.plate("rows", n):\n'
-        '    z = numpyro.sample("z", dist.Normal({b}, 1.0), obs={x}, obs_mask={x} > 0)\n'
-        '    numpyro.sample("y", dist.Normal({eta} + z, 1.0), obs=y)'
+    "missing covariate": _rows(
+        'z = numpyro.sample("z", dist.Normal({b}, 1.0), obs={x}, obs_mask={x} > 0)',
+        "~ dist.Normal({eta} + z, 1.0)",
     ),
-    "latent of the first rows": _statements(
-        'z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([2]).to_event(1))\n'
-        'with numpyro.plate("rows", n):\n'
-        '    numpyro.sample("y", dist.Normal({eta} + z[jnp.minimum(jnp.arange(n), 1)], 1.0), obs=y)'
+    "latent of the first rows": _rows(
+        "~ dist.Normal({eta} + z[jnp.minimum(jnp.arange(n), 1)], 1.0)",
+        before='z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([2]).to_event(1))',
     ),
-    "prior centred at the data": _statements(
-        'm = numpyro.sample("m", dist.Normal({x}.mean(), 1.0))\nwith numpyro.plate("rows", n):\n'
-        '    numpyro.sample("y", dist.Normal({eta} + m, 1.0), obs=y)'
+    "prior centred at the data": _rows(
+        "~ dist.Normal({eta} + m, 1.0)", before='m = numpyro.sample("m", dist.Normal({x}.mean(), 1.0))'
     ),
-    "prior of the number of rows": _statements(
-        'm = numpyro.sample("m", dist.Normal(0.0, 1.0 / n))\nwith numpyro.plate("rows", n):\n'
-        '    numpyro.sample("y", dist.Normal({eta} + m, 1.0), obs=y)'
+    "prior of the number of rows": _rows(
+        "~ dist.Normal({eta} + m, 1.0)", before='m = numpyro.sample("m", dist.Normal(0.0, 1.0 / n))'
     ),
-    "latent fixed by a handler": _statements(
-        'with handlers.substitute(data={{"m": 0.3}}):\n    m = numpyro.sample("m", dist.Normal(0.0, 1.0))\n'
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta} + m, 1.0), obs=y)'
+    "latent fixed by a handler": _rows(
+        "~ dist.Normal({eta} + m, 1.0)", before=_UNDER.format("substitute", "dist.Normal(0.0, 1.0)")
     ),
-    "latent conditioned": _statements(
-        'with handlers.condition(data={{"m": 0.3}}):\n'
-        '    m = numpyro.sample("m", dist.Normal(0.0, jnp.exp({b})))\n'
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta} + m, 1.0), obs=y)'
+    "latent conditioned": _rows(
+        "~ dist.Normal({eta} + m, 1.0)", before=_UNDER.format("condition", "dist.Normal(0.0, jnp.exp({b}))")
     ),
-    "latent set by an intervention": _statements(
-        'with handlers.do(data={{"m": 0.3}}):\n    m = numpyro.sample("m", dist.Normal(0.0, 1.0))\n'
-        'with numpyro.plate("rows", n):\n    numpyro.sample("y", dist.Normal({eta} + m, 1.0), obs=y)'
+    "latent set by an intervention": _rows(
+        "~ dist.Normal({eta} + m, 1.0)", before=_UNDER.format("do", "dist.Normal(0.0, 1.0)")
     ),
     "plate twice as large": _statements(
         'with numpyro.plate("rows", 2 * n, subsample_size=n):\n'
         '    numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y)'
     ),
-    "missing values as latents": _statements(
-        'with numpyro.plate("rows", n):\n'
-        '    numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y, obs_mask={x} > 0)'
+    "missing values as latents": _rows(
+        'numpyro.sample("y", dist.Normal({eta}, 1.0), obs=y, obs_mask={x} > 0)'
     ),
 }
 _TYPES: dict[str, Production] = {
