@@ -26,7 +26,9 @@ _MEMORY = 300 * 2**20
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    return study_of().save(tmp_path_factory.mktemp("dossiers") / "study")
+    made = study_of().save(tmp_path_factory.mktemp("dossiers") / "study")
+    assert verify_dossier(made)
+    return made
 
 
 @pytest.fixture
@@ -118,7 +120,6 @@ def moved(group):
 @pytest.mark.parametrize("change", [zeros, same_shape, elsewhere, scaled, moved])
 def test_draws_are_compared_part_by_part_before_they_are_unpacked(folder, change):
     """A file of 135 kB took 5 GB."""
-    assert verify_dossier(folder)
     packed(folder, change)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = verify_dossier(folder)

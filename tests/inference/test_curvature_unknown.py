@@ -78,6 +78,7 @@ def _steps(path):
     return at[:-1], (-np.diff(at) / (STEP * METRIC) - at[:-1] / PRIOR_SD**2) / TEMPER
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("curvature", "seed"), [(0.5, 3), (8.0, 5), (60.0, 3), (150.0, 7)])
 def test_draws_are_of_the_density_of_all_steps_summed_over_curvatures(curvature, seed):
     path = ran("run", seed, curvature)

@@ -27,6 +27,7 @@ def test_it_is_the_parameter_itself_near_by_and_levels_off_with_outcomes():
     assert far[0] < 20 and further[0] < 1.1 * far[0]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("domain", [pmc.Box(-9.0, 9.0), pmc.Counts(40)])
 def test_outcomes_of_many_values_are_summed_finely(domain):
     counts = isinstance(domain, pmc.Counts)

@@ -231,6 +231,7 @@ def test_the_posterior_is_a_function_of_what_was_released():
             one.posterior(also=[elsewhere])
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["line", "counts", "unknown_sd", "negative_binomial"])
 def test_simulated_outcomes_are_those_of_their_parameter(name):
     """Cut at the declared range they tell of another one, by thirteen sds in one problem of twenty."""
