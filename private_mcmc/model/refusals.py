@@ -107,6 +107,10 @@ def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(finite[0] & finite[1], ~same, finite[0] != finite[1]))
 
 
+# Shares of an interval that are tried without.
+_CUT = (1e-3, 0.03, 0.1, 0.3)
+
+
 def _inside(rows: Rows, data: Data, possible: Callable[[Data], bool]) -> str:
     """The domain of a column without its ends, where these are all that the model says is impossible."""
     for name, domain in rows.items:
@@ -114,7 +118,8 @@ def _inside(rows: Rows, data: Data, possible: Callable[[Data], bool]) -> str:
         width = high - low
         if np.issubdtype(domain.dtype, np.integer) or not np.all(np.isfinite(width)):
             continue
-        for first, last in ((1e-3, 1.0), (0.0, 0.999), (1e-3, 0.999)):
+        parts = [(s * left, 1 - s * right) for s in _CUT for left, right in ((1, 0), (0, 1), (1, 1))]
+        for first, last in parts:
             moved = low + first * width + (data[name] - low) * (last - first)
             if possible({**data, name: moved}):
                 ends = f"{np.min(low + first * width):.6g}, {np.max(low + last * width):.6g}"
@@ -139,10 +144,7 @@ def _possible(site: Observation, rows: Rows) -> str:
             "total_count_max="
         )
     elif "Binomial" in site.family and not site.family.startswith("Negative"):
-        said.append(
-            "no outcome is above its number of trials: obs=jnp.minimum(y, trials) says so and changes no row "
-            "that is possible"
-        )
+        said.append("no outcome is above its number of trials (total_count, 1 by default): Counts(trials)")
     return "; ".join(said) or (
         "an outcome that must be positive: a Box that begins above 0; an interval: its lower end, and its "
         "width, above 0"
@@ -202,7 +204,7 @@ def _column(domain: Domain, count: int, random: np.random.Generator, far: float)
     turns = random.random((count, *domain.event_shape))
     turns[::2] = np.round(turns[::2])
     turns[2::4] = 1.0 - turns[:-2:4]
-    values: np.ndarray = low + (high - low) * turns
+    values: np.ndarray = np.clip(low + (high - low) * turns, low, high)
     if np.issubdtype(domain.dtype, np.integer):
         return np.asarray(np.rint(values), domain.dtype)
     lengths = np.linalg.norm(values.reshape(count, -1), axis=1)

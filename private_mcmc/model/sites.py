@@ -30,6 +30,8 @@ _INFLATED = (dist.ZeroInflatedProbs, dist.ZeroInflatedLogits)
 _OF_A_BASE = (*_TRUNCATED, *_CENSORED, *_INFLATED, dist.TransformedDistribution)
 _WITHOUT_PARAMETERS = (dist.transforms.ExpTransform, dist.transforms.OrderedTransform)
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
+# Densities that are continuous at 0, where NumPyro's supports are open.
+_FROM_ZERO = (dist.Exponential, dist.FoldedDistribution, dist.HalfCauchy, dist.HalfNormal)
 
 
 @dataclass
@@ -53,6 +55,21 @@ def unwrap(fn: dist.Distribution) -> dist.Distribution:
     while type(fn) in _WRAPPERS:
         fn = fn.base_dist
     return fn
+
+
+def possible_outcome(fn: dist.Distribution, value: jax.Array) -> jax.Array:
+    """An outcome, 0 moved into an open support that begins there, and at most its own row's trials.
+
+    Columns are declared one by one: one of trials says nothing of that of outcomes. What else is impossible
+    stays so.
+    """
+    base = unwrap(fn)
+    if type(base) in _FROM_ZERO:
+        return jnp.where(value == 0, np.finfo(np.float64).tiny, value)
+    most = getattr(base.support, "upper_bound", None)
+    if type(base.support) is type(constraints.integer_interval(0, 1)) and isinstance(most, jax.core.Tracer):
+        return jnp.minimum(value, most)
+    return value
 
 
 def family_name(fn: dist.Distribution) -> str:
@@ -119,10 +136,13 @@ def describe(
             site = _latent(name, message, start)
             start = site.slice.stop
             model_sites.latents.append(site)
+        elif kind == "param" and not jax.tree.leaves(message["value"]):
+            continue  # of random_flax_module and its like: every entry is a sample, and shapes are left
         elif kind not in ("plate", "prng_key"):
             raise NotYetSupported(
                 f"site {name!r} is a numpyro.{kind}; only sample and deterministic sites are read. Give it a "
-                "prior, as numpyro.sample, or a public value, as an argument passed by model_args."
+                "prior, as numpyro.sample, or a public value, as an argument passed by model_args (of "
+                "LocScaleReparam: centered=0.0)."
             )
 
 

@@ -27,6 +27,7 @@ from private_mcmc.model.sites import (
     describe,
     masks,
     parameters,
+    possible_outcome,
     unwrap,
 )
 from private_mcmc.potential.program import Output
@@ -39,7 +40,7 @@ ONE_AT_A_TIME = threading.RLock()
 
 
 class Whole(Messenger):  # type: ignore[misc]
-    """Reads a subsampled plate as the whole plate: the batches of a run are drawn by its kernel.
+    """Reads a subsampled plate as the whole plate, whose batches the kernel draws, and possible outcomes.
 
     It also notes whether another thread, which does not hold the lock, runs a model of its own meanwhile.
     """
@@ -51,7 +52,7 @@ class Whole(Messenger):  # type: ignore[misc]
         self.disturbed = False
 
     def process_message(self, msg: Message) -> None:
-        """Make a plate whole."""
+        """Make a plate whole, an outcome possible."""
         if threading.get_ident() != self.thread:
             self.disturbed = True
             return
@@ -62,6 +63,8 @@ class Whole(Messenger):  # type: ignore[misc]
             self.model_sites.plates[msg["name"]] = size
             msg["args"] = (size, size)
             msg["value"] = jnp.arange(size)
+        elif msg["type"] == "sample" and msg["is_observed"]:
+            msg["value"] = possible_outcome(msg["fn"], msg["value"])
 
     def postprocess_message(self, msg: Message) -> None:
         """Refuse a scan or cond that holds sites, once it is known."""
@@ -292,8 +295,9 @@ def _remedy(error: Exception) -> str:
     said = str(error)
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return (
-            ". A function of NumPy is given rows or latents: write it with jax.numpy. What it learns from "
-            "all rows (levels, a number of groups, ends) is public: an argument, passed by model_args."
+            ". A function of NumPy, or an array of it, B[group], is given rows or latents: write it with "
+            "jax.numpy, jnp.asarray(B)[group]. What it learns from all rows (levels, a number of groups, "
+            "ends) is public: an argument, passed by model_args."
         )
     if isinstance(error, jax.errors.NonConcreteBooleanIndexError):
         return ". A choice of rows by their values: write both cases, with jnp.where(y > 0, …, …)."

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, product
 from typing import Any, TypeAlias
 
 import jax
@@ -27,6 +27,8 @@ from private_mcmc.potential.program import Equation, Program, Variable, name_of
 _TINY = float(np.finfo(np.float64).tiny)
 # Whole numbers up to this one are exact.
 _WHOLE = 2.0**53
+# Numbers in all windows of an array that are compared.
+_MOST_PICKED = 2**20
 # Of public values, by how much another compilation of them may round otherwise.
 _ROUNDING = 2.0**-26
 
@@ -455,20 +457,36 @@ def _spectral_norm(matrix: np.ndarray) -> float:
 
 
 def _picked(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | None:
-    """One entry along one axis: what any of those can be that the index may name."""
+    """A part that begins, along one axis, where the index says."""
     a, indices = x
     starts, sizes = params["dimension_numbers"].start_index_map, params["slice_sizes"]
-    one = len(starts) == 1 == indices.lo.size
-    if not one or sizes != tuple(1 if axis == starts[0] else size for axis, size in enumerate(a.shape)):
+    if len(starts) != 1 or indices.lo.size != 1:
         return None
-    first, last = int(indices.lowest), int(indices.highest)
     # Out of bounds, the filler (NaN) would appear.
-    if not 0 <= first <= last < a.shape[starts[0]]:
+    if not 0 <= indices.lowest <= indices.highest <= a.shape[starts[0]] - sizes[starts[0]]:
         return None
-    lo, hi = (np.take(end, range(first, last + 1), starts[0]) for end in (a.lo, a.hi))
-    parts = [between(np.take(lo, i, starts[0]), np.take(hi, i, starts[0])) for i in range(last - first + 1)]
-    ends = lo.min(axis=starts[0]).reshape(shape), hi.max(axis=starts[0]).reshape(shape)
-    return between(*ends, whole=a.whole).with_norm(min(a.norm, max(part.norm for part in parts)))
+    index = between(indices.lo.reshape(()), indices.hi.reshape(()))
+    places = [index if axis == starts[0] else constant(0) for axis in range(len(a.shape))]
+    return _window([a, *places], params, shape)
+
+
+def _window(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | None:
+    """A part of these sizes, wherever in the array it may begin."""
+    a, *starts = x
+    sizes = params["slice_sizes"]
+    ends = [n - size for n, size in zip(a.shape, sizes, strict=True)]
+    firsts = [
+        range(int(np.clip(one.lowest, 0, end)), int(np.clip(one.highest, 0, end)) + 1)
+        for one, end in zip(starts, ends, strict=True)
+    ]
+    if math.prod(map(len, firsts)) * math.prod(sizes) > _MOST_PICKED:
+        return None
+    parts = []
+    for first in product(*firsts):
+        place = tuple(slice(one, one + size) for one, size in zip(first, sizes, strict=True))
+        parts.append(between(a.lo[place].reshape(shape), a.hi[place].reshape(shape)))
+    lo, hi = np.min([part.lo for part in parts], 0), np.max([part.hi for part in parts], 0)
+    return between(lo, hi, whole=a.whole).with_norm(min(a.norm, max(part.norm for part in parts)))
 
 
 def _scattered(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
@@ -500,7 +518,7 @@ def _iota(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
 
 _REPEATS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p")
 _ELEMENTWISE = frozenset(
-    ["add", "add_any", "sub", "mul", "div", "pow", "max", "min", "clamp", "eq", "lt", "le", "gt", "ge"]
+    ["add", "add_any", "sub", "mul", "div", "pow", "max", "min", "clamp", "eq", "ne", "lt", "le", "gt", "ge"]
 )
 _RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("add", "add_any"), lambda x, params, shape: _plus(*x)),
@@ -515,16 +533,22 @@ _RULES: Mapping[str, Rule] = {
     "min": _smaller,
     "clamp": lambda x, params, shape: _smaller([_larger([x[1], x[0]], params, shape), x[2]], params, shape),
     "round": lambda x, params, shape: between(np.floor(x[0].lo), np.ceil(x[0].hi), whole=True),
-    "eq": lambda x, params, shape: between(np.zeros(shape), np.ones(shape), whole=True),
+    "floor": lambda x, params, shape: between(np.floor(x[0].lo), np.floor(x[0].hi), whole=True),
+    "abs": lambda x, params, shape: _larger([x[0], _minus(x[0])], params, shape).with_norm(x[0].norm),
+    **dict.fromkeys(
+        ("eq", "ne"), lambda x, params, shape: between(np.zeros(shape), np.ones(shape), whole=True)
+    ),
     "lt": _compared(np.less),
     "le": _compared(np.less_equal),
     "gt": _compared(np.greater),
     "ge": _compared(np.greater_equal),
     "exp": _rising(np.exp, 0.0, np.inf),
     "log": _rising(np.log, -np.inf, np.inf, 0.0),
+    "log1p": _rising(np.log1p, -np.inf, np.inf, -1.0),
     "sqrt": _rising(np.sqrt, 0.0, np.inf, 0.0),
     "logistic": _rising(special.expit, 0.0, 1.0),
     "tanh": _rising(np.tanh, -1.0, 1.0),
+    "erf": _rising(special.erf, -1.0, 1.0),
     **dict.fromkeys(("sin", "cos"), lambda x, params, shape: between(np.full(shape, -1.0), np.ones(shape))),
     "convert_element_type": _converted,
     **dict.fromkeys(
@@ -542,6 +566,7 @@ _RULES: Mapping[str, Rule] = {
     "reduce_sum": _sum,
     "dot_general": _dot,
     "gather": _picked,
+    "dynamic_slice": _window,
     "scatter-add": _scattered,
     "dynamic_update_slice": _replaced,
 }

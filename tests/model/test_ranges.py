@@ -88,6 +88,7 @@ def test_bounds_contain_the_values(index, domain):
     assert holds(FUNCTIONS[index], domain)
 
 
+ROWS = np.arange(12.0).reshape(4, 3)
 PIECES = [
     lambda u, v: u + v,
     lambda u, v: u - v,
@@ -157,10 +158,20 @@ def test_bounds_of_compositions_contain_the_values(steps):
         (lambda x, k: jnp.where(k == 1, x, 0.0), 2.0),
         (lambda x, k: 3 * x + 0 * x[0], 6.0),
         (lambda x, k: jnp.zeros(9).at[k].add(x.sum() * 0 + 1), 1.0),
+        (lambda x, k: jnp.abs(x), 2.0),
+        (lambda x, k: jnp.asarray(ROWS)[k] @ jnp.eye(3), np.linalg.norm(ROWS[3])),
+        (lambda x, k: (jnp.asarray(ROWS)[k] * jnp.ones(3)).ravel(), np.linalg.norm(ROWS[3])),
     ],
 )
 def test_norms_are_as_sharp_as_geometry_allows(function, norm):
     assert analyse(function, Ball(2.0, 3)).norm == pytest.approx(norm, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "function", [jax.nn.softplus, jax.scipy.special.erf, jnp.log1p, jax.nn.gelu, jnp.floor]
+)
+def test_designs_of_elementary_functions_have_a_radius(function):
+    assert 0 < analyse(lambda x, k: function(jnp.abs(x)), Ball(2.0, 3)).norm < 6.0
 
 
 def test_not_understood_is_unbounded():

@@ -319,7 +319,7 @@ def public_on_one_row_alone(X, y=None):
 def an_outcome_that_is_impossible(y=None):
     rate = numpyro.sample("rate", dist.LogNormal(0, 1))
     with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Exponential(rate), obs=y)
+        numpyro.sample("y", dist.Gamma(2.0, rate), obs=y)
 
 
 @refusal(DoThisInstead, "'rows': 100")

@@ -5,6 +5,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.contrib.module import _update_params
 
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import DoThisInstead, UnsupportedModel
@@ -26,8 +27,38 @@ def binomial(x, trials, y):
     observed(x, dist.Binomial(trials, logits=slope() * x), y)
 
 
-def binomial_below_its_trials(x, trials, y):
-    observed(x, dist.Binomial(trials, logits=slope() * x), jnp.minimum(y, trials))
+def one_trial(x, trials, y):
+    observed(x, dist.Binomial(logits=slope() * x), y)
+
+
+def times(y):
+    observed(y, dist.Exponential(jnp.exp(slope())), y)
+
+
+def half(y):
+    observed(y, dist.HalfNormal(jnp.exp(slope())), y)
+
+
+def folded(y):
+    observed(y, dist.FoldedDistribution(dist.StudentT(4.0, slope(), 1.0)), y)
+
+
+def module(x, y):
+    """As random_flax_module does: a param whose every entry is then a sample."""
+    params = {"kernel": jnp.zeros(2), "inner": {"bias": jnp.zeros(1)}}
+    numpyro.param("net$params", params)
+    new = {"inner": {}}
+    with numpyro.handlers.scope(prefix="net"):
+        _update_params(params, new, dist.Normal(0, 1))
+    observed(x, dist.Bernoulli(logits=x * new["kernel"].sum() + new["inner"]["bias"][0]), y)
+
+
+def module_of_one_prior(x, y):
+    params = {"kernel": jnp.zeros(2), "bias": jnp.zeros(1)}
+    numpyro.param("net$params", params)
+    new = dict(params)
+    _update_params(params, new, {"kernel": dist.Normal(0, 1)})
+    observed(x, dist.Bernoulli(logits=x * new["kernel"].sum() + new["bias"][0]), y)
 
 
 def items(y):
@@ -160,15 +191,11 @@ GROUPED = Rows(g=Categories(4), y=Binary())
 @pytest.mark.parametrize(
     ("model", "rows", "advice"),
     [
-        (binomial, TRIALS, "obs=jnp.minimum(y, trials)"),
+        (one_trial, TRIALS, "number of trials (total_count, 1 by default)"),
         (items, THREE, "several outcomes of a row: one column for each, joined by jnp.stack"),
         (multinomial, Rows(y=Box([0.0] * 3, [5.0] * 3)), "total_count=counts.sum(-1)"),
         (proportion, Rows(x=Box(-1, 1), y=Box(0, 1)), "Box(0.001, 0.999)"),
-        (
-            below_its_end,
-            Rows(y=Box(-3, 1.2)),
-            "'y' may not reach an end that is not possible: Box(-3, 1.1958)",
-        ),
+        (below_its_end, Rows(y=Box(-3, 1.3)), "'y' may not reach an end that is not possible: Box(-3"),
         (logarithms, Rows(y=Box(0, 5)), "Box(0.005, 5)"),
         (of_a_dict, X_Y, "an argument for each column"),
         (of_a_frame, X_Y, "an argument for each column"),
@@ -177,6 +204,7 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (autoregression, Rows(y=Box(-1, 1)), "a whole series"),
         (shifted, X_Y, "mixes rows of column x, y"),
         (optimised, X_Y, "Give it a prior"),
+        (module_of_one_prior, X_Y, "Give it a prior"),
         (answers_in_the_last, SERIES, "probabilities are those that it chooses between, each times its own"),
         (four_classes, SERIES, "the forward algorithm by jax.lax.scan, in a numpyro.factor of the row"),
         (classes_in_another_dimension, SERIES, "Put that plate at dim=-1"),
@@ -192,12 +220,16 @@ def test_what_is_said_is_what_to_write(model, rows, advice):
 @pytest.mark.parametrize(
     ("model", "rows"),
     [
-        (binomial_below_its_trials, TRIALS),
+        (binomial, TRIALS),
+        (times, Rows(y=Box(0, 5))),
+        (half, Rows(y=Box(0, 5))),
+        (folded, Rows(y=Box(0, 5))),
+        (module, X_Y),
         (items_rounded, THREE),
         (items_joined, JOINED),
         (multinomial_of_its_sum, JOINED),
         (proportion, Rows(x=Box(-1, 1), y=Box(0.001, 0.999))),
-        (below_its_end, Rows(y=Box(-3, 1.1958))),
+        (below_its_end, Rows(y=Box(-3, 1.2))),
         (logarithms, Rows(y=Box(0.005, 5))),
         (answers_summed_by_hand, SERIES),
         (of_columns, X_Y),
