@@ -142,9 +142,9 @@ class Rows:
         missing = sorted(self.columns.keys() - data.keys())
         extra = sorted(data.keys() - self.columns.keys())
         if missing or extra:
-            public = " Public arguments of a model are model_args={…} of its kernel or plan." if extra else ""
             raise DataSchemaError(
-                f"columns: missing {missing}, not declared {extra}; Rows declares {sorted(self.columns)}.{public}"
+                f"columns: missing {missing}, not declared {extra}; Rows declares {sorted(self.columns)}."
+                + (" Public arguments of a model are model_args={…} of its kernel or plan." if extra else "")
             )
         arrays = {name: numeric_column(name, data[name]) for name, _ in self.items}
         lengths = {}

@@ -37,13 +37,15 @@ _ROUNDING = 2.0**-26
 class Range:
     """Elementwise ``lo ≤ value ≤ hi`` of an array, and ``‖value‖ ≤ norm`` over all its elements.
 
-    ``whole``: every element is a whole number. Infinite ends say nothing, not even that it is a number.
+    ``whole``: every element is a whole number; ``Σ|value| ≤ sum``. Infinite ends say nothing, not even that
+    it is a number.
     """
 
     lo: np.ndarray
     hi: np.ndarray
     norm: float
     whole: bool = False
+    sum: float = math.inf
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,9 +72,15 @@ class Range:
         """Upper bound of every element."""
         return float(np.max(self.hi, initial=-np.inf))
 
-    def with_norm(self, norm: float) -> Range:
-        """The same with a second bound on the norm; the smaller one is kept."""
-        return replace(self, norm=min(self.norm, norm))
+    @property
+    def total(self) -> float:
+        """Bound on the sum of all absolute values."""
+        sizes = np.maximum(np.abs(self.lo), np.abs(self.hi)).ravel()
+        return min(self.sum, up(math.fsum(sizes)))
+
+    def with_norm(self, norm: float, total: float = math.inf) -> Range:
+        """The same with second bounds on the norm and the sum; the smaller ones are kept."""
+        return replace(self, norm=min(self.norm, norm), sum=min(self.sum, total))
 
 
 Ranges: TypeAlias = Sequence[Range]
@@ -199,7 +207,7 @@ def _apply(program: Program, equation: Equation, operands: list[Range | None]) -
             spread = [_spread(one, shape) for one in some] if name in _ELEMENTWISE else some
             found = [_RULES[name](spread, equation.params, shape)]
         if name == "eq" and found[0] is not None and _is_one_of_several(program, equation, some):
-            found = [found[0].with_norm(1.0)]
+            found = [found[0].with_norm(1.0, 1.0)]
     if any(one is None for one in found) and not program.reads(equation.outvars):
         return _public(program, equation)
     return found
@@ -261,7 +269,10 @@ def _product(a: Range, b: Range) -> Range:
     found = between(
         *(np.min([low for low, _ in corners], 0), np.max([high for _, high in corners], 0)), whole=whole
     )
-    return found.with_norm(min(_scaled(a.largest, b.norm), _scaled(b.largest, a.norm)))
+    return found.with_norm(
+        min(_scaled(a.largest, b.norm), _scaled(b.largest, a.norm)),
+        min(_scaled(a.largest, b.total), _scaled(b.largest, a.total)),
+    )
 
 
 def _is_unit(x: np.ndarray) -> np.ndarray:
@@ -366,7 +377,7 @@ def _moved(function: Callable[[np.ndarray, Mapping[str, Any], Shape], np.ndarray
         lo, hi = (function(end, params, shape) for end in (x[0].lo, x[0].hi))
         copies = math.prod(shape) // max(x[0].lo.size, 1)
         norm = x[0].norm if copies <= 1 else up(x[0].norm * math.sqrt(copies))
-        return between(lo, hi, whole=x[0].whole).with_norm(norm)
+        return between(lo, hi, whole=x[0].whole).with_norm(norm, _scaled(max(copies, 1), x[0].total))
 
     return rule
 
@@ -435,9 +446,11 @@ def _dot(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
     exact = (many <= 1) & any(a.is_point and bool(np.all(_is_unit(a.lo))) for a in x)
     away = away + np.where(exact, 0.0, (np.abs(middle) + away) * (size + 8) * 2.0**-50 + many * _TINY)
     norm = _scaled(x[0].norm, x[1].norm)
-    for value, other in (x, x[::-1]):
+    for value, other, axes in ((*x, numbers[0][0]), (*x[::-1], numbers[0][1])):
         if value.is_point and value.lo.ndim == 2 and len(contract) == 1 and not batch:
-            norm = min(norm, _scaled(_spectral_norm(value.lo), other.norm))
+            row = float(np.linalg.norm(value.lo, axis=1 - axes[0]).max(initial=0.0))
+            row *= 1 + value.lo.size * 2.0**-50
+            norm = min(norm, _scaled(_spectral_norm(value.lo), other.norm), _scaled(row, other.total))
     return between(middle - away, middle + away).with_norm(norm)
 
 
@@ -495,7 +508,7 @@ def _scattered(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
     windows = max(math.prod(indices.shape[:-1]), 1)
     ends = min(updates.lowest, 0.0) * windows, max(updates.highest, 0.0) * windows
     norm = updates.norm if windows == 1 else up(updates.norm * math.sqrt(windows))
-    added = between(*(np.full(shape, end) for end in ends)).with_norm(norm)
+    added = between(*(np.full(shape, end) for end in ends)).with_norm(norm, updates.total)
     return added if a.norm == 0 else _plus(a, added)
 
 

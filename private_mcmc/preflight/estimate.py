@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,6 +24,7 @@ from private_mcmc.accounting import gdp
 from private_mcmc.domains import Binary, Categories, Counts
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
+from private_mcmc.model.flatten import abstract, row_shapes
 from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of, synthetic_rows
 from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, row_words, stacked
 from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
@@ -45,6 +48,8 @@ _CELLS, _ZOOMS, _MOST_OUTCOMES, _SWEPT_TWICE = 32, 3, 64, 4
 _FAR = 14.0
 # Rows of the domain that are compared, and that are tried afterwards.
 _POOL, _TRIED = 1024, 4096
+# Numbers that the loss of a plain row computes; of a loop without a fixed end, so many turns.
+_PLAIN, _TURNS = 4096, 32
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ class Estimate:
 class _Problem:
     """The gradients of a model, compiled once; rows are clipped as the kernel does.
 
-    ``gradients`` maps ``θ`` and ``batch`` rows to ``∇K``, every row's ``∇v``, and the rows in their domain.
+    ``gradients`` maps ``θ`` and ``batch`` rows to ``∇K``, every row's ``∇v``, and the rows in their domain;
+    so many rows are ``tried`` beside those of the pool.
     """
 
     model: RowModel
@@ -104,6 +110,7 @@ class _Problem:
     metric: Matrix | None
     batch: int
     gradients: Callable[[Array, Columns], tuple[jax.Array, jax.Array, Record]]
+    tried: int
 
     def steps(self, theta: Array, rows: Columns) -> tuple[Array, Array, Columns]:
         """``∇K``, the rows' gradients, clipped, and the rows in their domain."""
@@ -187,7 +194,8 @@ def _found(
     if len(draws) < _PRIOR_DRAWS // 2:
         return "many draws of the prior are not finite"
     centre, scale = scale_of(draws)
-    work = row_model.dim + _draws_of(row_model)[2] * _CELLS
+    each = max(1, _numbers(row_model) // _PLAIN)
+    work = each * (row_model.dim + _draws_of(row_model)[2] * _CELLS)
     rows_each = 1 if row_model.unit is None else row_model.unit.rows
     batch = max(_FEWEST, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
     slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
@@ -197,8 +205,8 @@ def _found(
         return jax.grad(row_model.neg_log_prior)(theta), slope(theta, inside), inside
 
     compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
-    problem = _Problem(row_model, n, temper, clip, metric, batch, compiled)
-    outcomes, pool = _outcomes(row_model), _pool(row_model, batch)
+    problem = _Problem(row_model, n, temper, clip, metric, batch, compiled, _TRIED // each)
+    outcomes, pool = _outcomes(row_model), _pool(row_model, batch, _POOL // each)
     found: list[tuple[float, PublicRow, PublicRow | None]] = []
     for index in range(_DATA_SETS):
         theta = centre + 0.5 * (draws[index] - centre)
@@ -245,7 +253,7 @@ def _longest(
     if len(ends) == 1:
         vectors.append(np.zeros_like(vectors[0]))
     random = np.random.default_rng(11)
-    for round_ in range(_TRIED // problem.batch):
+    for round_ in range(problem.tried // problem.batch):
         end = round_ % len(ends)
         tried = _changed(problem.model, rows[end], pool, problem.batch, random)
         image, inside = images(tried)
@@ -257,10 +265,27 @@ def _longest(
     return (level, rows[0], rows[1] if len(rows) > 1 else None) if math.isfinite(level) else None
 
 
-def _pool(row_model: RowModel, batch: int) -> Columns:
-    """Extreme rows of the domain and random ones, a multiple of ``batch``."""
+def _numbers(row_model: RowModel) -> int:
+    """About how many numbers the loss of one row computes."""
+
+    def counted(jaxpr: Any) -> int:
+        total = 0
+        for equation in jaxpr.eqns:
+            turns = _TURNS if equation.primitive.name == "while" else equation.params.get("length") or 1
+            inner = [counted(getattr(one, "jaxpr", one)) for one in jex.jaxprs_in_params(equation.params)]
+            sizes = [math.prod(getattr(output.aval, "shape", ())) for output in equation.outvars]
+            total += turns * sum(inner) if inner else sum(sizes)
+        return total
+
+    theta = abstract((row_model.dim,), np.float64)
+    return counted(jax.make_jaxpr(row_model.row_loss)(theta, row_shapes(row_model.rows)).jaxpr)
+
+
+def _pool(row_model: RowModel, batch: int, most: int) -> Columns:
+    """Extreme rows of the domain and random ones, ``most`` or more, a multiple of ``batch``."""
     extreme = _typed(row_model, stacked(extreme_rows(row_model.rows)))
-    count = -(-_POOL // batch) * batch - len(next(iter(extreme.values())))
+    least = len(next(iter(extreme.values())))
+    count = -(-max(most, least + 1) // batch) * batch - least
     random = synthetic_rows(row_model.rows, 7, count)
     return {name: np.concatenate([extreme[name], random[name]]) for name in extreme}
 

@@ -159,6 +159,7 @@ def test_bounds_of_compositions_contain_the_values(steps):
         (lambda x, k: 3 * x + 0 * x[0], 6.0),
         (lambda x, k: jnp.zeros(9).at[k].add(x.sum() * 0 + 1), 1.0),
         (lambda x, k: jnp.abs(x), 2.0),
+        (lambda x, k: jax.grad(lambda w: (ROWS @ w)[k])(jnp.zeros(3)), np.linalg.norm(ROWS[3])),
         (lambda x, k: jnp.asarray(ROWS)[k] @ jnp.eye(3), np.linalg.norm(ROWS[3])),
         (lambda x, k: (jnp.asarray(ROWS)[k] * jnp.ones(3)).ravel(), np.linalg.norm(ROWS[3])),
     ],

@@ -27,7 +27,7 @@ def trials_by_row(X: Any, trials: Any, y: Any = None) -> None:
     """Successes among a number of trials that is a column of its own."""
     w = _weights(X, 1.0)
     with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Binomial(trials, logits=X @ w), obs=jnp.minimum(y, trials))
+        numpyro.sample("y", dist.Binomial(trials, logits=X @ w), obs=y)
 
 
 def unknown_dispersion(X: Any, y: Any = None) -> None:

@@ -66,6 +66,14 @@ def groups_known_spread(group: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.Bernoulli(logits=b[group]), obs=y)
 
 
+def public_curve(cell: Any, y: Any = None) -> None:
+    """A function on 50 public points, of which each row says its own: rows of a public matrix."""
+    w = numpyro.sample("w", dist.Normal(0, 0.2).expand([1]).to_event(1))
+    curve = jnp.ones((50, 1)) @ w
+    with numpyro.plate("rows", cell.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=curve[cell]), obs=y)
+
+
 def network(X: Any, y: Any = None) -> None:
     """One hidden layer of three units, logistic output."""
     a = numpyro.sample("a", dist.Normal(0, 1).expand([X.shape[1], 3]).to_event(2))
@@ -100,6 +108,21 @@ ENTRIES = (
         Pair(
             lambda t: -(t**2) / 0.08 + 0.5 * log_sigmoid(t),
             lambda t: -(t**2) / 0.08 + 0.5 * log_sigmoid(-t),
+            -2.5,
+            2.5,
+        ),
+        temper=0.5,
+    ),
+    # Each row picks one public row, of norm 1, of a matrix of norm 7: 2·0.5·0.2 = 0.2-GDP.
+    Entry(
+        "public_curve",
+        public_curve,
+        Rows(cell=Categories(50), y=Binary()),
+        "private",
+        # All rows but one are balanced, and its outcome is 1 or 0.
+        Pair(
+            lambda t: -(t**2) / 0.08 + 125 * log_sigmoid(t) + 124.5 * log_sigmoid(-t),
+            lambda t: -(t**2) / 0.08 + 124.5 * log_sigmoid(t) + 125 * log_sigmoid(-t),
             -2.5,
             2.5,
         ),
