@@ -50,6 +50,7 @@ from private_mcmc.model.tracing import (
     first_line,
     log_densities,
     terms,
+    with_indexed_arguments,
 )
 from private_mcmc.potential.flatten import abstract, trace
 from private_mcmc.potential.potential import RowTerm, row_term
@@ -79,7 +80,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
     check_kind("rows", rows, Rows)
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
     check_count("n", n)
-    public = dict(model_args or {})
+    public, model = dict(model_args or {}), with_indexed_arguments(model)
     if rows.unit is None:
         found = _of_rows(model, rows, n, public)
     elif rows.unit.name in inspect.signature(model).parameters:

@@ -7,13 +7,16 @@ log-Jacobians are noted apart, so that they can never be mistaken for observatio
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from numpyro import handlers
 from numpyro.distributions import biject_to
@@ -138,6 +141,31 @@ class _Persons(Messenger):  # type: ignore[misc]
             # The plate takes its persons for a sample of all, and weighs each of them for the others.
             scale = (msg["scale"] or 1.0) * (self.count / self.n)
             msg["scale"] = None if abs(scale - 1) < 1e-9 else scale
+
+
+class _Indexed(np.ndarray[Any, Any]):
+    """A public array of NumPy that rows may index, as they do where data are no tracers: ``B[group]``."""
+
+    def __getitem__(self, at: Any) -> Any:
+        places = at if isinstance(at, tuple) else (at,)
+        traced = any(isinstance(place, jax.core.Tracer) for place in places)
+        return jnp.asarray(self)[at] if traced else super().__getitem__(at)
+
+
+def _indexed(value: object) -> object:
+    if type(value) is dict:
+        return {name: _indexed(entry) for name, entry in value.items()}
+    return value.view(_Indexed) if type(value) is np.ndarray else value
+
+
+def with_indexed_arguments(model: Model) -> Model:
+    """The model, whose public arrays, alone or in dicts, rows may index."""
+
+    @functools.wraps(model)
+    def run(**arguments: object) -> object:
+        return model(**{name: _indexed(value) for name, value in arguments.items()})
+
+    return run
 
 
 @dataclass(frozen=True, eq=False)

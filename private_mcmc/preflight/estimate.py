@@ -197,7 +197,8 @@ def _found(
     each = max(1, _numbers(row_model) // _PLAIN)
     work = each * (row_model.dim + _draws_of(row_model)[2] * _CELLS)
     rows_each = 1 if row_model.unit is None else row_model.unit.rows
-    batch = max(_FEWEST, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
+    fewest = max(_FEWEST // each, _FEWEST // 4)
+    batch = max(fewest, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
     slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
 
     def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:

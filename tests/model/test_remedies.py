@@ -43,6 +43,16 @@ def folded(y):
     observed(y, dist.FoldedDistribution(dist.StudentT(4.0, slope(), 1.0)), y)
 
 
+def exposures(g, y, exposure, tables):
+    rate = jnp.exp(slope()) * exposure[g] * tables["level"][g, 1]
+    observed(y, dist.Poisson(rate), y)
+
+
+def test_public_arrays_of_numpy_are_indexed_by_rows():
+    public = {"exposure": np.arange(1.0, 5.0), "tables": {"level": np.ones((4, 2))}}
+    assert read(exposures, Rows(g=Categories(4), y=Counts(9)), n=50, model_args=public).dim == 1
+
+
 def module(x, y):
     """As random_flax_module does: a param whose every entry is then a sample."""
     params = {"kernel": jnp.zeros(2), "inner": {"bias": jnp.zeros(1)}}
