@@ -14,6 +14,7 @@ from itertools import count, product
 from typing import Any, TypeAlias
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from scipy import special
@@ -21,7 +22,7 @@ from scipy import special
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.real import Ball
 from private_mcmc.domains.rows import Rows
-from private_mcmc.potential.flatten import row_shapes, trace
+from private_mcmc.potential.flatten import abstract, row_shapes, trace
 from private_mcmc.potential.program import Equation, Program, Variable, name_of
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -199,7 +200,9 @@ def _apply(program: Program, equation: Equation, operands: list[Range | None]) -
         same = len(operands) == 2 and equation.invars[0] == equation.invars[1]
         # Of integers a quotient is cut off.
         floats = equation.outvars[0].aval.dtype == np.float64
-        if name == "split":
+        if name == "custom_jvp_call":
+            found = _inside(equation, some)
+        elif name == "split":
             found = _parted(some[0], equation.params)
         elif same and name == "mul":
             found = [_power(some[0], 2)]
@@ -211,6 +214,20 @@ def _apply(program: Program, equation: Equation, operands: list[Range | None]) -
     if any(one is None for one in found) and not program.reads(equation.outvars):
         return _public(program, equation)
     return found
+
+
+def _inside(equation: Equation, operands: Ranges) -> list[Range | None]:
+    """The values of a function that has a derivative rule of its own (``jax.nn.softplus``)."""
+    names = [f"x{index}" for index in range(len(operands))]
+    function = jex.jaxpr_as_fun(equation.params["call_jaxpr"])
+    shapes = {
+        name: abstract(one.aval.shape, one.aval.dtype)
+        for name, one in zip(names, equation.invars, strict=True)
+    }
+    with jax.enable_x64(True):
+        inner = trace(lambda **given: dict(enumerate(function(*(given[name] for name in names)))), **shapes)
+    given = {inner.inputs[name]: one for name, one in zip(names, operands, strict=True)}
+    return list(ranges(inner, given, inner.outputs.values()))
 
 
 def _public(program: Program, equation: Equation) -> list[Range | None]:
@@ -313,6 +330,11 @@ def _powers(x: Ranges, params: Any, shape: Shape) -> Range | None:
     place = np.searchsorted(exponents, x[1].lo)
     lo, hi = (np.choose(place, [getattr(part, end) for part in parts]) for end in ("lo", "hi"))
     return between(lo, hi)
+
+
+def _magnitude(a: Range) -> Range:
+    lo, hi = np.maximum(0.0, np.maximum(a.lo, 0.0 - a.hi)), np.maximum(np.abs(a.lo), np.abs(a.hi))
+    return between(lo, hi, whole=a.whole).with_norm(a.norm, a.sum)
 
 
 def _larger(x: Ranges, params: Any, shape: Shape) -> Range:
@@ -513,15 +535,16 @@ def _scattered(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
 
 
 def _replaced(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | None:
-    """At a public place."""
     a, new, *starts = x
+    norm = hypot([a.norm, new.norm])
     if not all(start.is_point for start in starts):
-        return None
+        lo, hi = np.minimum(a.lo, new.lowest), np.maximum(a.hi, new.highest)
+        return between(lo, hi, whole=a.whole and new.whole).with_norm(norm, up(a.total + new.total))
     lo, hi = a.lo.copy(), a.hi.copy()
     firsts = (np.clip(int(one.lo), 0, n - k) for one, n, k in zip(starts, a.shape, new.shape, strict=True))
     place = tuple(slice(first, first + k) for first, k in zip(firsts, new.shape, strict=True))
     lo[place], hi[place] = new.lo, new.hi
-    return between(lo, hi, whole=a.whole and new.whole).with_norm(hypot([a.norm, new.norm]))
+    return between(lo, hi, whole=a.whole and new.whole).with_norm(norm)
 
 
 def _iota(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
@@ -547,7 +570,7 @@ _RULES: Mapping[str, Rule] = {
     "clamp": lambda x, params, shape: _smaller([_larger([x[1], x[0]], params, shape), x[2]], params, shape),
     "round": lambda x, params, shape: between(np.floor(x[0].lo), np.ceil(x[0].hi), whole=True),
     "floor": lambda x, params, shape: between(np.floor(x[0].lo), np.floor(x[0].hi), whole=True),
-    "abs": lambda x, params, shape: _larger([x[0], _minus(x[0])], params, shape).with_norm(x[0].norm),
+    "abs": lambda x, params, shape: _magnitude(x[0]),
     **dict.fromkeys(
         ("eq", "ne"), lambda x, params, shape: between(np.zeros(shape), np.ones(shape), whole=True)
     ),

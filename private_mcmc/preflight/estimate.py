@@ -28,7 +28,7 @@ from private_mcmc.model.flatten import abstract, row_shapes
 from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of, synthetic_rows
 from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, row_words, stacked
 from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
-from private_mcmc.report import at_most, json_types
+from private_mcmc.report import at_most, json_types, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Adjacency, Target
 
@@ -49,7 +49,7 @@ _FAR = 14.0
 # Rows of the domain that are compared, and that are tried afterwards.
 _POOL, _TRIED = 1024, 4096
 # Numbers that the loss of a plain row computes; of a loop without a fixed end, so many turns.
-_PLAIN, _TURNS = 4096, 32
+_PLAIN, _TURNS, _MOST_NUMBERS = 4096, 32, 2**20
 
 
 @dataclass(frozen=True)
@@ -190,11 +190,14 @@ def _found(
     adjacency: Adjacency,
 ) -> tuple[float, PublicRow, PublicRow | None] | str:
     """The median data set's GDP level, and the rows that make it."""
+    numbers = _numbers(row_model)
+    if numbers > _MOST_NUMBERS:
+        return f"the loss of one row takes about {number(numbers)} numbers, too many to try rows"
     draws = prior_draws(row_model, row_model.public, _PRIOR_DRAWS)
     if len(draws) < _PRIOR_DRAWS // 2:
         return "many draws of the prior are not finite"
     centre, scale = scale_of(draws)
-    each = max(1, _numbers(row_model) // _PLAIN)
+    each = max(1, numbers // _PLAIN)
     work = each * (row_model.dim + _draws_of(row_model)[2] * _CELLS)
     rows_each = 1 if row_model.unit is None else row_model.unit.rows
     fewest = max(_FEWEST // each, _FEWEST // 4)
