@@ -214,7 +214,7 @@ def _refuse_weights(name: str, messages: Mapping[str, Message]) -> None:
     if message["scale"] is not None or len(masks(message["fn"])) > missing:
         raise NotYetSupported(
             f"site {name!r} is a latent of every row under handlers.scale or mask; put the handler around "
-            "the observed sites alone."
+            "the observed sites alone, and give missing values an obs_mask= of their own site."
         )
 
 

@@ -192,6 +192,13 @@ def classes_in_the_last(y):
         numpyro.sample("y", dist.Normal((b * c)[:, None], jnp.ones(2)).to_event(1), obs=y)
 
 
+def imputed(y):
+    a = slope()
+    with numpyro.plate("rows", y.shape[0]):
+        x = numpyro.sample("x", dist.Normal(a, 1.0).mask(False))
+        numpyro.sample("y", dist.Bernoulli(logits=x), obs=y)
+
+
 TRIALS = Rows(x=Box(-1, 1), trials=Counts(5), y=Counts(5))
 THREE = Rows(y=Box([0.0] * 3, [1.0] * 3))
 SERIES, JOINED = Rows(y=Box([-1.0] * 2, [1.0] * 2)), Rows(y0=Binary(), y1=Binary(), y2=Binary())
@@ -218,6 +225,7 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (answers_in_the_last, SERIES, "probabilities are those that it chooses between, each times its own"),
         (four_classes, SERIES, "the forward algorithm by jax.lax.scan, in a numpyro.factor of the row"),
         (classes_in_another_dimension, SERIES, "Put that plate at dim=-1"),
+        (imputed, Rows(y=Binary()), "obs_mask= of their own site"),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )
@@ -286,9 +294,15 @@ def counted_by_an_if(y):
     observed(y, dist.Bernoulli(logits=a), y)
 
 
+def long_enough(y):
+    assert len(y) > 10
+    observed(y, dist.Bernoulli(logits=slope()), y)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
+        (long_enough, "checks of the number of rows"),
         (closed_over, "'y'.*a design that it closes over"),
         (one_matrix, "a matrix of all rows|numbers of rows"),
         (set_of_levels, r"test_remedies.py:\d+ in set_of_levels: .*is public: an argument, by model_args"),
