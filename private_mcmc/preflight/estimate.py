@@ -49,7 +49,7 @@ _FAR = 14.0
 # Rows of the domain that are compared, and that are tried afterwards.
 _POOL, _TRIED = 1024, 4096
 # Numbers that the loss of a plain row computes; of a loop without a fixed end, so many turns.
-_PLAIN, _TURNS, _MOST_NUMBERS = 4096, 32, 2**20
+_PLAIN, _TURNS, _MOST_NUMBERS = 2048, 32, 2**20
 
 
 @dataclass(frozen=True)
