@@ -57,7 +57,7 @@ def unwrap(fn: dist.Distribution) -> dist.Distribution:
     return fn
 
 
-def possible_outcome(fn: dist.Distribution, value: jax.Array) -> jax.Array:
+def nearest_outcome(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     """An outcome, 0 moved into an open support that begins there, and at most its own row's trials.
 
     Columns are declared one by one: one of trials says nothing of that of outcomes. What else is impossible

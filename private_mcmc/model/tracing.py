@@ -29,8 +29,8 @@ from private_mcmc.model.sites import (
     ModelSites,
     describe,
     masks,
+    nearest_outcome,
     parameters,
-    possible_outcome,
     unwrap,
 )
 from private_mcmc.potential.program import Output
@@ -67,7 +67,7 @@ class Whole(Messenger):  # type: ignore[misc]
             msg["args"] = (size, size)
             msg["value"] = jnp.arange(size)
         elif msg["type"] == "sample" and msg["is_observed"]:
-            msg["value"] = possible_outcome(msg["fn"], msg["value"])
+            msg["value"] = nearest_outcome(msg["fn"], msg["value"])
 
     def postprocess_message(self, msg: Message) -> None:
         """Refuse a scan or cond that holds sites, once it is known."""
