@@ -336,13 +336,13 @@ def _remedy(error: Exception) -> str:
             ". A column is an array of JAX, no data frame or dict of columns: give the model an argument for "
             "each column, def model(x, y=None), and declare it by that name, Rows(x=…, y=…)."
         )
-    if isinstance(error, AssertionError):
-        return ". A model is read on one row: leave checks of the number of rows out."
     if "size of plate should be positive" in said:
         return (
             ". Every row has a term of its own, and is read alone: lags and differences between rows are "
             "columns of their own, computed beforehand, or the row is a whole series, a Box of its length."
         )
+    if isinstance(error, AssertionError):
+        return ". A model is read on one row: leave checks of the number of rows out."
     return ""
 
 

@@ -372,6 +372,11 @@ def _compared(function: Callable[..., Any]) -> Rule:
     return rule
 
 
+def _equal(a: Range, b: Range) -> Range:
+    certain = (a.lo == a.hi) & (b.lo == b.hi) & (a.lo == b.lo)
+    return between(1.0 * certain, 1.0 * ((a.lo <= b.hi) & (b.lo <= a.hi)), whole=True)
+
+
 def _rising(
     function: Callable[[np.ndarray], np.ndarray], lowest: float, highest: float, above: float = -np.inf
 ) -> Rule:
@@ -571,9 +576,8 @@ _RULES: Mapping[str, Rule] = {
     "round": lambda x, params, shape: between(np.floor(x[0].lo), np.ceil(x[0].hi), whole=True),
     "floor": lambda x, params, shape: between(np.floor(x[0].lo), np.floor(x[0].hi), whole=True),
     "abs": lambda x, params, shape: _magnitude(x[0]),
-    **dict.fromkeys(
-        ("eq", "ne"), lambda x, params, shape: between(np.zeros(shape), np.ones(shape), whole=True)
-    ),
+    "eq": lambda x, params, shape: _equal(*x),
+    "ne": lambda x, params, shape: _plus(constant(np.ones(shape)), _minus(_equal(*x))),
     "lt": _compared(np.less),
     "le": _compared(np.less_equal),
     "gt": _compared(np.greater),
