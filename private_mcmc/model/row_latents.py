@@ -311,15 +311,21 @@ class Summed:
         weight = functools.partial(self._weight, theta, row)
         axes = self._axes(first=True)
         free = [not each.values for each in self.latents for _ in range(each.numbers or 1)]
-        for _ in range(_ZOOMS + self.finer if any(free) else 0):
+
+        def nearer(_: int, axes: list[jax.Array]) -> list[jax.Array]:
             found = jax.vmap(lambda at: weight(at) + term(at))(self._points(axes, theta, row))
+            found = jax.lax.stop_gradient(found)
             found = jnp.where(jnp.isfinite(found), found, -jnp.inf).reshape([len(axis) for axis in axes])
             keep = jnp.moveaxis(found > jnp.max(found) - _DROP, 0, -1)
-            for index, one in enumerate(free):
-                if one:
-                    axes[index] = _window(axes[index], jnp.any(keep, axis=tuple(range(keep.ndim - 1))))
+            windows = []
+            for axis, one in zip(axes, free, strict=True):
+                places = jnp.any(keep, axis=tuple(range(keep.ndim - 1)))
+                windows.append(_window(axis, places) if one else axis)
                 keep = jnp.moveaxis(keep, 0, -1)
-            axes = jax.lax.stop_gradient(axes)
+            return windows
+
+        if any(free):
+            axes = jax.lax.fori_loop(0, _ZOOMS + self.finer, nearer, axes)
         widths = [jnp.log(axis[1] - axis[0]) for axis, one in zip(axes, free, strict=True) if one]
         points = self._points(axes, theta, row)
         return points, jax.vmap(weight)(points) + sum(widths, jnp.zeros(()))
@@ -346,7 +352,8 @@ class Summed:
         """The end and the points of the values of a number, of a Normal in units of its sd."""
         numbers = sum(each.numbers for each in self.latents)
         if not latent.line:
-            return END, PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS * (1 + self.finer)
+            count = PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS * (1 + self.finer)
+            return _FAR if first else END, count
         if self.coarse:
             return _COARSE_SPAN, _COARSE_POINTS[numbers]
         return (_FAR, _FIRST_POINTS[numbers] * (1 + self.finer)) if first else (_SPAN, POINTS[numbers])

@@ -237,6 +237,22 @@ def test_trials_of_a_row_of_its_own_are_summed_as_by_quadrature():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shape", [0.4, 2.0, 60.0])
+def test_a_share_of_a_row_is_summed_far_into_its_tails(shape):
+    def model(trials, y):
+        size = numpyro.sample("size", dist.Exponential(1.0))
+        with numpyro.plate("rows", y.shape[0]):
+            share = numpyro.sample("share", dist.Beta(size, size))
+            numpyro.sample("y", dist.Binomial(trials, probs=share), obs=y)
+
+    rows = pmc.Rows(trials=pmc.Counts(45), y=pmc.Counts(45))
+    for y in (0, 1, 20, 45):
+        exact = -stats.betabinom.logpmf(y, 45, shape, shape)
+        found = loss(model, rows, [np.log(shape)], trials=45, y=y)
+        assert found == pytest.approx(exact, abs=1e-4)
+
+
+@pytest.mark.slow
 def test_a_sum_that_no_grid_is_fine_enough_for_is_refused():
     """The likelihood is a comb over the latent."""
 
