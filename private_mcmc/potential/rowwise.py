@@ -119,10 +119,11 @@ _UNSET = ("empty", "empty2")
 
 def _zeros(equation: jex.JaxprEqn) -> jex.JaxprEqn:
     """In place of an array that nothing was written to, zeros."""
-    (made,) = (variable.aval for variable in equation.outvars)
+    made: Any = equation.outvars[0].aval
     zero = jax.make_jaxpr(lambda: jnp.broadcast_to(np.zeros((), made.dtype), 1))().eqns[0]
     params = {**zero.params, "shape": made.shape}
-    return equation.replace(primitive=zero.primitive, params=params, invars=zero.invars)
+    zeros: jex.JaxprEqn = equation.replace(primitive=zero.primitive, params=params, invars=zero.invars)
+    return zeros
 
 
 # JAX's own whose results under vmap are not those row by row, or that carry a state from call to call.
@@ -139,7 +140,7 @@ def _own() -> frozenset[Primitive]:
     with jax.ensure_compile_time_eval():
         key = jax.random.key(0)
     for function in (
-        lambda: jax.random.wrap_key_data(jax.random.key_data(jax.random.clone(key))),
+        lambda: jax.random.wrap_key_data(jax.random.key_data(jax.random.clone(key))),  # type: ignore[no-untyped-call]
         lambda: jax.lax.platform_dependent(0.0, cpu=jnp.negative, default=jnp.abs),
     ):
         own.update(equation.primitive for equation in _all(jax.make_jaxpr(function)().jaxpr))
