@@ -41,7 +41,7 @@ from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import check_wide, spelling
-from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
+from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 from private_mcmc.records import Fields, as_seen
 
 Array: TypeAlias = npt.NDArray[np.float64]

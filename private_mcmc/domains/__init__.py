@@ -1,5 +1,6 @@
 """What one row can be: public facts of its columns, enforced by a silent map."""
 
+from private_mcmc.domains.declared import domain_from_dict as domain_from_dict
 from private_mcmc.domains.domain import Binary as Binary
 from private_mcmc.domains.domain import Categories as Categories
 from private_mcmc.domains.domain import Counts as Counts
@@ -9,6 +10,5 @@ from private_mcmc.domains.real import Ball as Ball
 from private_mcmc.domains.real import Box as Box
 from private_mcmc.domains.real import Real as Real
 from private_mcmc.domains.rows import Rows as Rows
-from private_mcmc.domains.declared import domain_from_dict as domain_from_dict
 from private_mcmc.domains.table_files import Arrow as Arrow
 from private_mcmc.domains.table_files import Parquet as Parquet

@@ -20,7 +20,6 @@ from private_mcmc.errors import DataSchemaError, DeclarationError, clean_errors
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
 
-
 _DOMAINS = (Ball, Box, Binary, Categories, Counts, Real)
 # Arguments of a run that are no columns.
 _RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the randomness"}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked
-from private_mcmc.data.schema import Schema
 from private_mcmc.data.apart import check_apart
+from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
     Marks,
     read_present,

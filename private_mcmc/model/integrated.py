@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.domain import Binary, Categories, Domain
+from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model.row_latents import Row, RowLatent, RowLoss, Summed

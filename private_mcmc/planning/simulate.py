@@ -61,7 +61,7 @@ _NEWTON_STEPS = 60
 def in_parallel(function: Callable[[T], U], items: Sequence[T], at_once: bool = True) -> list[U]:
     """``function`` of every item, on all processors; the first one alone, which compiles what they share.
 
-    One after the other where not ``at_once``: see :func:`private_mcmc.planning.simulate_general.calls_lapack`.
+    One after the other where not ``at_once``: see ``simulate_general.calls_lapack``.
     """
 
     def one(item: T) -> U:

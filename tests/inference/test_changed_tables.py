@@ -14,8 +14,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
-from private_mcmc.data.source import shown_source
 from private_mcmc.data.apart import check_apart
+from private_mcmc.data.source import shown_source
 from private_mcmc.inference import fitting, reading
 from private_mcmc.inference.describe import description
 from private_mcmc.inference.query import Books, plan_query

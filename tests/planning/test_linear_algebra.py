@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_info
 
 import private_mcmc as pmc
 from private_mcmc.model import read
-from private_mcmc.planning.simulate_general import calls_lapack
 from private_mcmc.planning.simulate import in_parallel
+from private_mcmc.planning.simulate_general import calls_lapack
 from private_mcmc.records import blas_of_one_thread
 from tests.examples_of_models import logistic
 

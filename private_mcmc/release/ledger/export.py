@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
+from fractions import Fraction
 
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.records import Record
