@@ -103,8 +103,8 @@ PRIOR_INSIDE_THE_CLIP = (
     Change(gradient, "if model.predictor is None:", "if True:"),
     Change(
         gradient,
-        "model.row_loss(whitening.to_parameter(u), row))",
-        "model.row_loss(u, row) + model.neg_log_prior(u))",
+        "loss(whitening.to_parameter(u), row)",
+        "loss(u, row) + model.neg_log_prior(u)",
     ),
     Change(langevin, "jax.vmap(prior_score)(u) + numbers.temper", "numbers.temper"),
 )

@@ -107,5 +107,5 @@ def test_a_signature_holds_for_the_record_that_was_signed_and_for_allowed_signer
     (again / "study.json.sig").unlink()
     with pytest.raises(DeclarationError, match="nothing was signed"):
         sign(again, tmp_path / "mine")
-    report(folder, registry=tmp_path / "deployment.yaml")
+    report([folder], registry=tmp_path / "deployment.yaml")
     assert "Not stated" in capsys.readouterr().out and (tmp_path / "deployment.yaml").exists()

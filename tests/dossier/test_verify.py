@@ -511,7 +511,7 @@ def test_a_dossier_that_cannot_be_finished_has_lost_nothing(tmp_path):
     assert Study.load(tmp_path / "out").fingerprint == study.fingerprint
     assert not is_complete(tmp_path / "out")
     (tmp_path / "out" / "draws.nc").rmdir()
-    report(tmp_path / "out", as_json=True)
+    report([tmp_path / "out"], as_json=True)
     assert verify_dossier(tmp_path / "out")
 
 
