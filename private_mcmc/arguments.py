@@ -42,7 +42,7 @@ _HABITS = {
     ): ("execution=Execution(…) has it"),
     ("ledger", "dataset", "purpose", "checkpoint"): "bookkeeping=Bookkeeping(…) has it",
     ("model_args",): "the kernel takes it, as in PrivateULA(model, …, model_args=…)",
-    ("weights",): "rows have no weights: how much one counts would be private",
+    ("weights",): "beside the outcome of a formula, as 'y | weights(w) ~ age'",
 }
 _INSTEAD = {"Real": "; a number within known bounds is Box(lo, hi)"}
 

@@ -86,7 +86,7 @@ class Check(Analysis):
     @cached_property
     def groups(self) -> tuple[str, ...]:
         """Their labels."""
-        levels = ([level.label for level in self.schema[name].all_levels] for name in self.by)
+        levels = ([f"{name} {level.label}" for level in self.schema[name].all_levels] for name in self.by)
         return tuple(", ".join(cell) for cell in product(*levels))
 
     @property

@@ -87,7 +87,12 @@ class Description(Analysis):
                     f"field {name!r}: bounds: private is for fits; declare public bounds here."
                 )
             if name in self.by and not field.is_category and name not in self.bins:
-                raise DeclarationError(f"by {name!r}: a number: give the edges of its bins, bins {name}=….")
+                low, high = field.range
+                given = f"{low:g},{(low + high) / 2:g},{high:g}"
+                raise DeclarationError(
+                    f"by {name!r}: a number; give the edges of its bins: --bins {name}={given}, or in Python "
+                    f"bins={{{name!r}: [{given}]}}."
+                )
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -171,7 +176,11 @@ class Description(Analysis):
         if field.is_category:
             return tuple(level.label for level in field.all_levels)
         edges = self.bins[field.name]
-        found = [f"{field.shown(a)} to {field.shown(b)}" for a, b in pairwise(edges)]
+        # A bin has its lower edge, and the last one both: of whole numbers the last that it holds is named.
+        whole = field.type in ("integer", "year") and all(edge == int(edge) for edge in edges)
+        ends = [*(edge - whole for edge in edges[1:-1]), edges[-1]]
+        spans = [(field.shown(a), field.shown(b)) for a, b in zip(edges[:-1], ends, strict=True)]
+        found = [a if a == b else f"{a} to {b}" for a, b in spans]
         return (*found, *(["missing"] if field.indicator is not None else []))
 
     def _index(self, field: Field, row: Fields) -> Any:

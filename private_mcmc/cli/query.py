@@ -21,7 +21,7 @@ from private_mcmc.errors import DeclarationError
 if TYPE_CHECKING:
     from private_mcmc.analysis import Analysis
 
-TableArgument = Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata or SPSS file")]
+TableArgument = Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS; folders of Parquet")]
 
 
 @dataclass(frozen=True, kw_only=True)

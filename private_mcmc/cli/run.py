@@ -200,7 +200,8 @@ def run(
     """
     from private_mcmc.cli.table import read_columns, read_fates
     from private_mcmc.data.apart import check_apart
-    from private_mcmc.data.table import Marks, data_marks, refuse_changed, refuse_empty
+    from private_mcmc.data.readers import source_of
+    from private_mcmc.data.table import data_marks, refuse_changed, refuse_empty
     from private_mcmc.dossier.record import warnings_of
     from private_mcmc.inference import Bookkeeping, Execution, PrivateMCMC
     from private_mcmc.inference.execute_plan import PlannedRun
@@ -234,7 +235,8 @@ def run(
     public, books = read_arguments(args), options.books()
 
     def prepare(keep: Callable[[Fields], None]) -> Prepared:
-        marks = data_marks(data) if data.is_file() else Marks({}, b"")
+        source_of(data)  # what is no table is refused in its own words
+        marks = data_marks(data)
         columns = read_columns(data, declared, column or [], fate, present)
         refuse_changed(data, marks)
         if target.adjacency == "replace_one" and declared.unit is None:
@@ -274,7 +276,7 @@ def run(
 @with_options(RunOptions)
 def fit(
     options: RunOptions,
-    table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata or SPSS file")],
+    table: Annotated[Path, typer.Argument(help="CSV, Parquet, Arrow, Stata, SPSS; folders of Parquet")],
     schema: Annotated[Path | None, typer.Option(help="what its cells may be: see private-mcmc init")] = None,
     formula: FormulaOption = None,
     model: Annotated[

@@ -244,7 +244,8 @@ class Asked(NamedTuple):
         rows = tuple(tuple(line.values()) for line in lines)
         blocks: list[Block] = [Table(tuple(lines[0]), rows, title="" if self.probability else title)]
         if not (self.probability or self.difference):
-            blocks.append(Text(answers.whom(people)))
+            moved = [*self.by, (self.contrast or "").partition("=")[0].strip(), self.slope]
+            blocks.append(Text(answers.whom(people, moved=[name for name in moved if name])))
         show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,7 +200,7 @@ class Answers(Comparisons):
         }
         label = f"{self.design.mean} of {self.outcome}" + f" = {level}" * bool(level)
         words = (label, self.design.mean, f"{self.prob:.0%} interval")
-        return curve_plot(field, points, curves, words, self.whom([stated], moved=name))
+        return curve_plot(field, points, curves, words, self.whom([stated], moved=[name]))
 
     def report(self) -> Report:
         """The summary and the forest plot."""
@@ -232,14 +232,15 @@ class Answers(Comparisons):
             ratios = tuple(float(np.exp(value)) for value in (np.median(draws), low, high))  # type: ignore[assignment]
         return Coefficient(label, per, mean, float(draws.std(ddof=1)), low, high, *ratios)
 
-    def whom(self, people: People, moved: str = "") -> str:
+    def whom(self, people: People, moved: Collection[str] = ()) -> str:
         """Whose means these are: where the fields are that are not ``moved``, and which nobody has stated."""
         read = [read_profile(self.design, profile) for profile in read_people(people)]
-        assumed = list(dict.fromkeys(name for _, _, left in read for name in left))
+        assumed = list(dict.fromkeys(name for _, _, left in read for name in left if name not in moved))
         if len(read) > 1:
             left_out = f" ({', '.join(assumed)} {_LEFT_OUT})" if assumed else ""
             return f"Averages over {len(read)} stated profiles{self.of_whom}{left_out}"
-        shown = {name: value + "*" * (name in assumed) for name, value in read[0][1].items() if name != moved}
+        stated = {name: value for name, value in read[0][1].items() if name not in moved}
+        shown = {name: value + "*" * (name in assumed) for name, value in stated.items()}
         said = ", ".join(f"{name} {value}" for name, value in shown.items())
         stars = any(value.endswith("*") for value in shown.values())
         return (f"At {said}" * bool(said) + self.of_whom + _ASSUMED * stars).removeprefix(", ")

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.data.readers import source_of
-from private_mcmc.errors import DeclarationError
+from private_mcmc.domains.table_files import files_of
+from private_mcmc.errors import DataSchemaError, DeclarationError
 
 
 def check_apart(table: object, public_rows: object) -> None:
@@ -20,8 +21,9 @@ def check_apart(table: object, public_rows: object) -> None:
     """
     same = table is public_rows or _share_columns(table, public_rows)
     if isinstance(table, str | Path) and isinstance(public_rows, str | Path):
-        with suppress(OSError):
-            same = same or Path(table).samefile(public_rows)
+        with suppress(OSError, DataSchemaError):
+            ours, theirs = files_of(Path(table)), files_of(Path(public_rows))
+            same = same or any(one.samefile(other) for one in ours for other in theirs)
     if same:
         raise DeclarationError(
             "public_rows: this is the private table itself. What public rows say is shown and paid for by "

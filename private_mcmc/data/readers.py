@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from private_mcmc.data.fields import composed
-from private_mcmc.domains.table_files import Opener, arrow_table, parquet_table
+from private_mcmc.domains.table_files import Arrow, Parquet, TableFiles, is_pattern
 from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import text_of_bytes
 
@@ -44,8 +44,8 @@ SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 class Source:
     """A table: where it is, the names of its columns, and ``chunks(names)``, which reads some of them.
 
-    ``path`` is empty for one in memory. ``kind`` is the type that a column has there, ``None`` where none
-    is told.
+    ``path`` is empty for one in memory; of several files it is their folder's, or their pattern. ``kind`` is
+    the type that a column has there, ``None`` where none is told.
     """
 
     path: str
@@ -90,13 +90,15 @@ def _source_of(table: Any, encoding: str) -> Source:
         )
     if ending in SPREADSHEETS:
         raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
+    if path.is_dir() or is_pattern(path):
+        return _of_table(Parquet(path))
     if not path.is_file():
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
     with _in_words(path):
         if ending in PARQUET:
-            return _of_table(path, parquet_table)
+            return _of_table(Parquet(path))
         if ending in ARROW:
-            return _of_table(path, arrow_table)
+            return _of_table(Arrow(path))
         if ending in STATISTICAL:
             return _of_statistical(path, STATISTICAL[ending], encoding)
     return _of_csv(path, encoding)
@@ -230,16 +232,13 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
     return _of_frames(path, facts.column_names, frames, facts.readstat_variable_types.get)
 
 
-def _of_table(path: Path, opened: Opener) -> Source:
-    """Of a Parquet or Arrow file."""
-    with opened(path) as table:
-        types = dict(table.types)
+def _of_table(files: TableFiles) -> Source:
+    """Of Parquet or Arrow files."""
 
     def batches(wanted: list[str]) -> Iterator[Any]:
-        with opened(path) as table:
-            yield from table.batches(wanted, _CHUNK, 0, table.num_rows)
+        return files.batches(wanted, _CHUNK)
 
-    return _of_frames(path, tuple(types), batches, lambda name: types[name])
+    return _of_frames(files.path, tuple(files.types), batches, files.types.get)
 
 
 def _of_csv(path: Path, encoding: str) -> Source:

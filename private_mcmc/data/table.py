@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,8 +40,9 @@ from private_mcmc.data.fields import (
 )
 from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
 from private_mcmc.data.schema import Schema
-from private_mcmc.domains.columns import PRESENT
+from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, SpooledColumn
 from private_mcmc.domains.persons import check_wide, spelling
+from private_mcmc.domains.table_files import files_of
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 from private_mcmc.records import Fields, as_seen
 
@@ -155,35 +157,52 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
 
     Where a field drops rows, a column ``present`` tells which rows count.
     """
+    parts = [*_encoded_parts(table, schema, names)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def spooled_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, HostColumn]:
+    """As :func:`read_table`, of a table that may be larger than memory."""
+    spools: defaultdict[str, Spool] = defaultdict(Spool)
+    for part in _encoded_parts(table, schema, names):
+        for name, values in part.items():
+            spools[name].append(values)
+    return {name: SpooledColumn.of(spool) for name, spool in spools.items()}
+
+
+def _encoded_parts(table: Any, schema: Schema, names: Sequence[str]) -> Iterator[dict[str, Array]]:
+    """Some rows after others, beginning with none; refused at the end if a cell has no fate."""
     fields = [schema[name] for name in names]
     for field in fields:
         field.check_confirmed()
     source = source_of(table, schema.encoding)
     _check_names(source, list(names))
-    parts: dict[str, list[Array]] = {}
     refused: set[str] = set()
     # Of no row as well the columns there would be: whether there is one may be private.
     none: Chunk = {name: () for name in names}
     with cells_in_words(source.where):
         for chunk in chain([none], source.chunks(list(names))):
-            present: list[Array] = []
+            found: dict[str, Array] = {}
             for field in fields:
                 columns, whole = encoded(field, chunk[field.name])
                 if not whole:
                     refused.add(field.name)
-                present += [columns.pop(PRESENT)] if field.missing == "drop" else []
-                for name, values in columns.items():
-                    parts.setdefault(name, []).append(values)
-            if present:
-                parts.setdefault(PRESENT, []).append(np.min(present, axis=0))
+                if field.missing == "drop":
+                    columns[PRESENT] = np.minimum(found.get(PRESENT, 1.0), columns[PRESENT])
+                found |= columns
+            yield found
     if refused:
         raise DataSchemaError(_refusal(source.where, [field for field in fields if field.name in refused]))
-    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def rows_of(columns: Fields) -> int:
+    """How many rows columns have."""
+    return int(next(iter(columns.values())).shape[0])
 
 
 def refuse_empty(table: object, columns: Fields) -> None:
     """Refuse columns without any row, of a table whose number of rows is public."""
-    if not len(next(iter(columns.values()))):
+    if not rows_of(columns):
         where = table if isinstance(table, str | Path) else "the table"
         raise DataSchemaError(f"{where}: has a header and no rows.")
 
@@ -303,14 +322,19 @@ class Marks:
 def data_marks(table: Any) -> Marks:
     """The marks of a table, whatever is read of it: a file's bytes, or a hash of every column.
 
-    A ledger keeps only a keyed hash of them. Files may be larger than memory.
+    A ledger keeps only a keyed hash of them. Of several files: their bytes, and the names of the folders
+    between them, which may tell cells.
     """
     if isinstance(table, str | Path):
-        with open(table, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").digest()
-            if not file.tell():
-                raise DataSchemaError(f"{table}: is empty.")
-        return Marks({"file": np.memmap(table, np.uint8, "r")}, digest)
+        files, of_files = files_of(Path(table)), hashlib.sha256()
+        root = os.path.commonpath([one.parent for one in files])
+        for one in files:
+            with open(one, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").digest()
+                if len(files) == 1 and not file.tell():
+                    raise DataSchemaError(f"{table}: is empty.")
+            of_files.update(os.fsencode(one.parent.relative_to(root)) + b"\0" + digest)
+        return Marks({"file": np.frombuffer(of_files.digest(), np.uint8)}, of_files.digest())
     source = source_of(table)
     marks, whole = {}, hashlib.sha256()
     for name in source.names:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,6 +159,12 @@ def _types(name: str, column: object) -> list[Any]:
 _LOADED = 2**16
 
 
+def without_cells(path: Path) -> Path:
+    """A path as it may be shown: folders such as ``region=north`` are named by cells of rows."""
+    folders = (re.sub("=.*", "=…", part, flags=re.DOTALL) for part in path.parts[:-1])
+    return Path(*folders, path.name)
+
+
 @dataclass(frozen=True)
 class Written:
     """A file as it was: what is charged is what is read, at every step."""
@@ -178,8 +186,8 @@ class Written:
             same = False
         if not same:
             raise DataSchemaError(
-                f"{self.path}: the file is another one than when its columns were taken. Nothing more is "
-                "done with it: start again, on a file that nobody writes to."
+                f"{without_cells(self.path)}: the file is another one than when its columns were taken. "
+                "Nothing more is done with it: start again, on a file that nobody writes to."
             )
 
 
@@ -204,6 +212,11 @@ class HostColumn(ABC):
         return np.concatenate([np.zeros((0, *self.shape[1:]), native(self.dtype)), *self.blocks(_LOADED)])
 
 
+def in_memory(column: Any) -> np.ndarray:
+    """All rows of a column, wherever it is."""
+    return column.loaded() if isinstance(column, HostColumn) else np.asarray(column)
+
+
 @dataclass(frozen=True, eq=False)
 class ArrayColumn(HostColumn):
     """An array in memory or mapped into it (``np.memmap``, ``np.load(…, mmap_mode="r")``), from ``file``."""
@@ -218,6 +231,42 @@ class ArrayColumn(HostColumn):
             yield np.array(self.values[first : first + size], dtype=kind)
         if self.file is not None:
             self.file.check()
+
+
+class Spool:
+    """A file without a name: only this process can open it, and it is gone when the process ends."""
+
+    def __init__(self) -> None:
+        with tempfile.TemporaryFile() as file:
+            self.descriptor = os.dup(file.fileno())
+
+    # Bound here: at the end of a process a module's names are gone first.
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.descriptor)
+
+    def append(self, part: npt.NDArray[np.float64]) -> None:
+        """Write the next rows of a column."""
+        left = part.tobytes()
+        while left:
+            left = left[os.write(self.descriptor, left) :]
+
+
+@dataclass(frozen=True, eq=False)
+class SpooledColumn(HostColumn):
+    """A column of float64 in such a file."""
+
+    file: Spool = field(repr=False)
+
+    @classmethod
+    def of(cls, file: Spool) -> SpooledColumn:
+        """All that was written."""
+        return cls((os.fstat(file.descriptor).st_size // 8,), np.dtype(np.float64), file)
+
+    def blocks(self, size: int) -> Iterator[np.ndarray]:
+        """Copies of consecutive rows."""
+        for first in range(0, self.shape[0], size):
+            count = min(size, self.shape[0] - first)
+            yield np.frombuffer(os.pread(self.file.descriptor, 8 * count, 8 * first), np.float64, count)
 
 
 def on_host(column: object) -> bool:

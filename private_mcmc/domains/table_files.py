@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.domains.columns import HostColumn, Written
+from private_mcmc.domains.columns import HostColumn, Written, without_cells
 from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import Fields, Record
 
@@ -70,92 +72,124 @@ class TableColumn(HostColumn):
             first, last = max(begin - here, 0), min(end - here, count)
             here += count
             if first < last:
-                file.check()
-                told = _told_by(file.path)
-                own = [name for name in self.names if name not in told]
-                with self.opened(file.path) as table:
-                    for batch in table.batches(own, size, first, last):
-                        yield self._numbers(batch, told)
-                file.check()
-
-    def _numbers(self, batch: Any, told: Mapping[str, float]) -> npt.NDArray[np.float64]:
-        # One type whatever is missing: an integer column with gaps must not look different from one without.
-        parts = [
-            np.full(batch.num_rows, told[name])
-            if name in told
-            else batch.column(name)
-            .cast("float64", safe=False)
-            .to_numpy(zero_copy_only=False)
-            .astype(np.float64)
-            for name in self.names
-        ]
-        return np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
+                for batch in _batches(file, self.opened, self.names, size, first, last):
+                    parts = [_numbers(batch[name]) for name in self.names]
+                    yield np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
 
 
-def _files_of(path: Path, suffix: str) -> list[Path]:
-    """The file itself; of a folder or a pattern all files, in the order of their names."""
+def _batches(
+    file: Written, opened: Opener, names: Sequence[str], size: int, first: int, last: int
+) -> Iterator[Record]:
+    """These rows of a file, which is checked before and after: arrays of Arrow, or the text of a folder."""
+    file.check()
+    with opened(file.path) as table:
+        told = _told_by(file.path, table.types)
+        # One at least: without any column nothing would tell how many rows there are.
+        own = [name for name in names if name not in told] or [*table.types][:1]
+        for batch in table.batches(own, size, first, last):
+            yield {
+                name: [told[name]] * batch.num_rows if name in told else batch.column(name) for name in names
+            }
+    file.check()
+
+
+def _numbers(column: Any) -> npt.NDArray[np.float64]:
+    if isinstance(column, list):
+        return np.array([float(text or "nan") for text in column], dtype=np.float64)
+    # One type whatever is missing: an integer column with gaps must not look different from one without.
+    numbers = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def files_of(path: Path, suffix: str = ".parquet") -> list[Path]:
+    """The file itself; of a folder or a pattern all files, in the order of their names.
+
+    Those under names that begin with ``_`` or a point are what programs leave behind that write such folders.
+    """
     found = [path]
-    if any(sign in str(path) for sign in "*?[") and not path.exists():
+    if is_pattern(path):
         found = sorted(Path(one) for one in glob(str(path), recursive=True))
     elif path.is_dir():
-        found = sorted(path.rglob(f"*{suffix}"))
+        inside = ((one, one.relative_to(path).parts) for one in path.rglob(f"*{suffix}"))
+        found = sorted(one for one, parts in inside if not any(part[0] in "._" for part in parts))
     if not found:
         raise DataSchemaError(f"{path}: there are no such files.")
     return found
 
 
-def _told_by(path: Path) -> dict[str, float]:
-    """The numbers that the names of a file's folders say of all its rows, ``year=2020``."""
-    found = {}
-    for name, _, value in (folder.partition("=") for folder in path.parts[:-1]):
-        with suppress(ValueError):
-            found[name] = float(value)
-    return found
+def is_pattern(path: Path) -> bool:
+    """Whether a path stands for all that match it."""
+    return any(sign in str(path) for sign in "*?[") and not path.exists()
 
 
-class _TableFile:
+# What other programs call a folder of rows in which the value is missing.
+_MISSING = "__HIVE_DEFAULT_PARTITION__"
+_NUMBER = re.compile(r"|[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+
+def _told_by(path: Path, types: Collection[str]) -> dict[str, str]:
+    """What the names of a file's folders say of all its rows, ``year=2020``, beside its own columns."""
+    pairs = (folder.partition("=") for folder in path.parts[:-1])
+    found = {name: unquote(value) for name, equals, value in pairs if equals and name not in types}
+    return {name: "" if value == _MISSING else value for name, value in found.items()}
+
+
+class TableFiles:
+    """Files of one format as one table; ``types`` of its columns, ``None`` for what names of folders tell."""
+
     _opened: Opener
     _suffix = ""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
-        paths = _files_of(self._path, self._suffix)
+        self.path = Path(path)
         files, counts = [], []
-        self._types: Record = {}
+        self.types: Record = {}
+        paths = files_of(self.path, self._suffix)
         for one in paths:
             with _in_words(one):
                 files.append(Written.now(one))
             with self._opened(one) as table:
-                types = {**dict.fromkeys(_told_by(one), None), **table.types}
+                types = {**dict.fromkeys(_told_by(one, table.types), None), **table.types}
                 counts.append(table.num_rows)
-            self._types = self._types or types
-            if types != self._types:
-                raise DataSchemaError(f"{one}: has other columns, or types, than {paths[0]}.")
+            self.types = self.types or types
+            if types != self.types:
+                raise DataSchemaError(
+                    f"{without_cells(one)}: has other columns, or types, than {without_cells(paths[0])}."
+                )
         if len({file.mark for file in files}) < len(files):
             raise DataSchemaError(
-                f"{self._path}: one file is found several times (by links, or by a pattern of two **): its "
+                f"{self.path}: one file is found several times (by links, or by a pattern of two **): its "
                 "rows would count as often."
             )
         self._files, self._counts = tuple(files), tuple(counts)
 
+    def batches(self, names: Sequence[str], size: int) -> Iterator[Record]:
+        """All rows in order, at most ``size`` at a time, by name: arrays of Arrow, or texts of folders."""
+        for file, count in zip(self._files, self._counts, strict=True):
+            yield from _batches(file, self._opened, names, size, 0, count)
+
     def __getitem__(self, names: str | Sequence[str]) -> TableColumn:
         wanted = (names,) if isinstance(names, str) else tuple(names)
-        missing = [name for name in wanted if name not in self._types]
+        missing = [name for name in wanted if name not in self.types]
         if missing or not wanted:
-            raise DataSchemaError(f"{self._path}: no columns {missing}; it has {sorted(self._types)}.")
+            raise DataSchemaError(f"{self.path}: no columns {missing}; it has {sorted(self.types)}.")
         types = _pyarrow().types
         for name in wanted:
-            kind = self._types[name]
+            kind = self.types[name]
             of_numbers = types.is_integer, types.is_floating, types.is_boolean
-            # A name of folders has no type: its values are numbers.
-            if kind is not None and not any(check(kind) for check in of_numbers):
-                raise DataSchemaError(f"{self._path}: column {name!r} is {self._types[name]}, not numeric.")
+            if kind is None:
+                told = {_told_by(file.path, ()).get(name, "") for file in self._files}
+                whole = all(_NUMBER.fullmatch(value) for value in told)
+            else:
+                whole = any(check(kind) for check in of_numbers)
+            if not whole:
+                raise DataSchemaError(f"{self.path}: column {name!r} is {kind or 'text'}, not numeric.")
         rows = sum(self._counts)
         shape = (rows,) if isinstance(names, str) else (rows, len(wanted))
         return TableColumn(shape, np.dtype(np.float64), self._files, self._counts, wanted, self._opened)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self._path)!r})"
+        return f"{type(self).__name__}({str(self.path)!r})"
 
 
 @contextmanager
@@ -163,10 +197,9 @@ def _in_words(path: Path) -> Iterator[None]:
     """pyarrow's errors without what they quote of the file."""
     try:
         yield
-    except _pyarrow().ArrowException as error:
-        raise DataSchemaError(f"{path}: {type(error).__name__}: the file cannot be read.") from None
-    except OSError as error:
-        raise DataSchemaError(f"{path}: {error.strerror or 'the file cannot be read'}.") from None
+    except (_pyarrow().ArrowException, OSError) as error:
+        why = getattr(error, "strerror", None) or f"{type(error).__name__}: the file cannot be read"
+        raise DataSchemaError(f"{without_cells(path)}: {why}.") from None
 
 
 @contextmanager
@@ -216,11 +249,11 @@ def _between(batches: Iterable[Any], first: int, last: int) -> Iterator[Any]:
 def _types_of_fields(path: Path, fields: Any) -> Record:
     twice = sorted(name for name, count in Counter(fields.names).items() if count > 1)
     if twice:
-        raise DataSchemaError(f"{path}: several columns are called {twice}; rename them.")
+        raise DataSchemaError(f"{without_cells(path)}: several columns are called {twice}; rename them.")
     return {field.name: field.type for field in fields}
 
 
-class Parquet(_TableFile):
+class Parquet(TableFiles):
     """Parquet as a source of columns: ``Parquet(path)[["x1", "x2"]]`` for ``X``, ``["y"]`` for ``y``.
 
     ``path`` is a file, a folder or a pattern (``"people/year=*/*.parquet"``), whose files are read in the
@@ -241,7 +274,7 @@ class Parquet(_TableFile):
     _opened, _suffix = staticmethod(parquet_table), ".parquet"
 
 
-class Arrow(_TableFile):
+class Arrow(TableFiles):
     """A file in Arrow's IPC format (Feather), mapped into memory; otherwise as :class:`Parquet`.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -48,6 +49,27 @@ def kept_in(folder: Path, release: Fields) -> None:
 
 
 @contextlib.contextmanager
+def held(folder: str | Path) -> Iterator[None]:
+    """Hold a folder that one process at a time works on.
+
+    Raises:
+        OutputError: while another one does. A file system without locks tells nothing.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            opened.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(
+                f"{folder}: a process that runs still works on it: wait for its end, or stop it first."
+            ) from None
+        except OSError:  # what comes next tells why
+            pass
+        yield
+
+
+@contextlib.contextmanager
 def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
     """Take the place of a dossier before the work it will hold; the folder is made if there is none.
 
@@ -65,7 +87,7 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
         for name in (*FILES, RELEASE):
             if (place / name).exists():
                 raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
-        with new_file(place / RECORD) as record:
+        with held(place), new_file(place / RECORD) as record:
             yield NewDossier(place, record)
     finally:
         for one in made:

@@ -37,6 +37,8 @@ Columns = dict[str, np.ndarray]
 HostColumns = dict[str, HostColumn]
 
 _BLOCK_BYTES = 2**26
+# Rows of a table that are in memory at a time, where not all are.
+BLOCK = 2**17
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def checked(
         # The flags of the slots lie with the other columns.
         data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
     data = place.put(data)
-    shapes = {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
+    shapes = without_rows(data)
     n = number_of_rows(rows, shapes, target, declared.n)
     columns = checked_columns(rows, shapes, target, n)
     return (on_the_host(data) or columns), n
@@ -125,6 +127,11 @@ def _persons(
         )
     given = {unit: data[unit]} if unit in data else {}
     return rows.grouped({**ours, **given}, n), n
+
+
+def without_rows(data: Mapping[str, object]) -> dict[str, object]:
+    """The columns, of those outside memory their shapes and types alone: enough for checks of the schema."""
+    return {name: one.schema if isinstance(one, HostColumn) else one for name, one in data.items()}
 
 
 def on_the_host(columns: Mapping[str, object]) -> HostColumns:
@@ -233,13 +240,12 @@ class Held:
         return replace(self, rows=rows, present=present)
 
 
-def held_rows(rows: Rows, columns: Columns | HostColumns, n: int, place: Place | None = None) -> Held:
+def held_rows(rows: Rows, columns: Columns | HostColumns, n: int, place: Place) -> Held:
     """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on a layout's devices.
 
     There they are padded to the layout's slots. Without a column of presence all are present. Holes are
     zeros before anything else sees them. Over several devices each gets its share, and none ever holds all.
     """
-    place = place or Place()
     host, layout = on_the_host(columns), place.layout
     if host and place.engine is not None:
         return Held(partitions=place.engine.partitions(host, n))

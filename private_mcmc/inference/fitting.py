@@ -18,11 +18,11 @@ from private_mcmc.data.table import (
     refuse_changed,
 )
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.dossier.folder import Study
+from private_mcmc.dossier.folder import Study, held
 from private_mcmc.dossier.record import warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors, warn_of_what_was_paid
 from private_mcmc.inference.bookkeeping import Bookkeeping
-from private_mcmc.inference.columns import Place, checked
+from private_mcmc.inference.columns import BLOCK, Place, checked, on_the_host
 from private_mcmc.inference.driver import PrivateMCMC, stopping
 from private_mcmc.inference.execute import Execution, Outcome
 from private_mcmc.inference.execute_plan import Look, PlannedRun
@@ -61,9 +61,14 @@ class Planned:
 
     def read(self, schema: Schema) -> Fields:
         """What the model reads of the table, by this schema of it."""
-        found = read_columns(self.table, schema, self.asked)
+        found = read_columns(self.table, schema, self.asked, self.plan.target.adjacency)
         refuse_changed(self.table, self.marks)
         return found
+
+    @property
+    def _block(self) -> int | None:
+        """How many rows are in memory at a time, where not all are."""
+        return BLOCK if on_the_host(self.columns) else None
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
@@ -95,7 +100,9 @@ class Planned:
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
-        checked(self.plan, (), given, self.columns.get(PRESENT), Place(whole=True))
+        checked(
+            self.plan, (), given, self.columns.get(PRESENT), Place(rows_on_device=self._block, whole=True)
+        )
         words = self.asked.formula or "a model of one's own"
         reserved = books.charged(Ledger.reserve, self.plan.statement, words, self.marks.known_by, staged=True)
         return self._bought(replace(books, reserved=reserved), progress_bar, keep, look)
@@ -151,7 +158,7 @@ class Planned:
         about = self.about(books.ledger)
         if keep is not None:
             books = replace(books, keep=Keeper(keep, self.plan, about, self.stages or self.plan, self.rest))
-        shown = Execution(progress_bar=progress_bar)
+        shown = Execution(progress_bar=progress_bar, rows_on_device=self._block)
         driver = PrivateMCMC.of_run(PlannedRun(self.plan, shown, look, bought), books)
         with books.settled():
             driver.run(**self.columns)
@@ -360,33 +367,35 @@ def resume(
     Raises:
         DeclarationError: for a folder without such a fit, another model, or where a release was lost.
         LedgerError: for another table, or a charge that is settled.
+        OutputError: while the fit, or another process that goes on with it, still runs.
     """
-    raw = RawRelease.load(folder)
-    if raw.charge is None or not raw.about.schema:
-        raise DeclarationError(
-            f"{folder}: only a fit that was charged to a ledger is resumed; `private-mcmc report` shows what "
-            "another run has released."
+    with held(folder):
+        raw = RawRelease.load(folder)
+        if raw.charge is None or not raw.about.schema:
+            raise DeclarationError(
+                f"{folder}: only a fit that was charged to a ledger is resumed; `private-mcmc report` "
+                "shows what another run has released."
+            )
+        charge = ledger.reopen(raw.charge["dataset"], raw.charge["charge"])
+        asked = raw.asked(model)
+        bought = raw.statement.parts
+        if [one.to_dict() for one in bought] != [statement for statement, _ in charge.stages]:
+            raise DeclarationError(
+                f"{folder}: a stage was charged whose release is not here, and nothing is bought twice. "
+                f"`private-mcmc report {folder} --ledger {ledger.path.name}` ends the run: what it has not "
+                "bought is free again."
+            )
+        columns, marks = read_once(table, asked, raw.target.adjacency, raw.n)
+        books = Bookkeeping(
+            ledger, raw.charge["dataset"], charge.purpose, known_by=marks.known_by, reserved=charge
         )
-    charge = ledger.reopen(raw.charge["dataset"], raw.charge["charge"])
-    asked = raw.asked(model)
-    bought = raw.statement.parts
-    if [one.to_dict() for one in bought] != [statement for statement, _ in charge.stages]:
-        raise DeclarationError(
-            f"{folder}: a stage was charged whose release is not here, and nothing is bought twice. "
-            f"`private-mcmc report {folder} --ledger {ledger.path.name}` ends the run: what it has not "
-            "bought is free again."
-        )
-    columns, marks = read_once(table, asked, raw.target.adjacency, raw.n)
-    books = Bookkeeping(
-        ledger, raw.charge["dataset"], charge.purpose, known_by=marks.known_by, reserved=charge
-    )
-    made = raw.planned(model)
-    if made is None:
-        if not raw.about.formula and source != raw.about.model:
-            raise DeclarationError(f"{folder}: bounds were bought for another model than the file has.")
-        made = plan_rest(raw, raw.target if raw.rest is None else raw.rest, asked, progress_bar)
-    history, following = raw.history(made)
-    if following is None:
-        raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")
-    ready = Planned(asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest)
-    return ready.carried_out(books, progress_bar, keep, look, (bought, history))
+        made = raw.planned(model)
+        if made is None:
+            if not raw.about.formula and source != raw.about.model:
+                raise DeclarationError(f"{folder}: bounds were bought for another model than the file has.")
+            made = plan_rest(raw, raw.target if raw.rest is None else raw.rest, asked, progress_bar)
+        history, following = raw.history(made)
+        if following is None:
+            raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")
+        ready = Planned(asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest)
+        return ready.carried_out(books, progress_bar, keep, look, (bought, history))

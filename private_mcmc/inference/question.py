@@ -21,11 +21,11 @@ from private_mcmc.data.formula import ranges, read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
-from private_mcmc.domains.columns import PRESENT
+from private_mcmc.domains.columns import PRESENT, in_memory
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.planning.coefficients import Named
-from private_mcmc.records import Model
+from private_mcmc.records import Fields, Model
 from private_mcmc.release import Contribution, Family, Sums, SumsPlan, plan_sums
 from private_mcmc.report import at_most, number
 from private_mcmc.target import Target
@@ -293,17 +293,17 @@ class BoundsPlan:
         apart = {field.name: _marked(field) for field in self.fields}
         return replace(schema, fields=tuple(apart.get(field.name, field) for field in schema.fields))
 
-    def buy(self, schema: Schema, columns: Mapping[str, np.ndarray]) -> Schema:
+    def buy(self, schema: Schema, columns: Fields) -> Schema:
         """``schema`` with the bought ranges; ``columns``, read as ``marked``, are curator-side."""
         bought = {}
         for field, mechanism in zip(self.fields, self.mechanisms, strict=True):
             cells = mechanism.families[0].cells
             edges = _edges(field, cells)
-            values = columns[identifier(field.name)]
-            there = np.asarray(columns.get(PRESENT, np.ones(len(values)))) > 0
+            values = in_memory(columns[identifier(field.name)])
+            there = in_memory(columns.get(PRESENT, np.ones(len(values)))) > 0
             if indicator := _marked(field).indicator:
                 # A missing number, wherever it stands, has no place among the others.
-                there = there & (columns[identifier(indicator)] == 0)
+                there = there & (in_memory(columns[identifier(indicator)]) == 0)
             found = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, cells - 1)
             (counts,) = mechanism.release((Contribution(found.astype(np.int64)),), there)
             bought[field.name] = _narrowed(field, edges, counts)

@@ -17,7 +17,7 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.data.schema import Schema
-from private_mcmc.dossier.folder import RELEASE, Study
+from private_mcmc.dossier.folder import RELEASE, Study, held
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import checked_record, texts
 from private_mcmc.errors import DeclarationError
@@ -190,30 +190,32 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
 
     Raises:
         DeclarationError: for a file that is no release, or was made with another model or library.
+        OutputError: while its run still goes on.
     """
-    if (query := _query(folder / RELEASE)) is not None:
-        return query
-    raw = RawRelease.load(folder)
-    plan = raw.planned(model)
-    history, stage = ((), None) if plan is None else raw.history(plan)
-    if plan is None or (stage is not None and (ledger is None or raw.charge is None)):
-        if ledger is not None and raw.charge is not None:
-            _end(ledger, raw.charge)
-        return _broken_off(raw)
-    if stage is None:
-        outcome = outcome_of(raw.of_whole(plan), history, raw.statement, raw.provenance)
-    else:
-        source = dict(raw.provenance)
-        outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")
-    charge = raw.charge
-    if ledger is not None and charge is not None:
-        if stage is not None:
-            _end(ledger, charge)
-        charge = standing_in(ledger, charge["charge"])
-    books = Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
-    driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
-    driver.recall(outcome, charge)
-    return driver.kept(raw.about)
+    with held(folder):
+        if (query := _query(folder / RELEASE)) is not None:
+            return query
+        raw = RawRelease.load(folder)
+        plan = raw.planned(model)
+        history, stage = ((), None) if plan is None else raw.history(plan)
+        if plan is None or (stage is not None and (ledger is None or raw.charge is None)):
+            if ledger is not None and raw.charge is not None:
+                _end(ledger, raw.charge)
+            return _broken_off(raw)
+        if stage is None:
+            outcome = outcome_of(raw.of_whole(plan), history, raw.statement, raw.provenance)
+        else:
+            source = dict(raw.provenance)
+            outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")
+        charge = raw.charge
+        if ledger is not None and charge is not None:
+            if stage is not None:
+                _end(ledger, charge)
+            charge = standing_in(ledger, charge["charge"])
+        books = Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
+        driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
+        driver.recall(outcome, charge)
+        return driver.kept(raw.about)
 
 
 def _query(place: Path) -> Query | None:

@@ -16,11 +16,13 @@ from private_mcmc.data.table import (
     read_table,
     refuse_changed,
     refuse_empty,
+    rows_of,
+    spooled_table,
 )
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
-from private_mcmc.inference.columns import checked_columns
+from private_mcmc.inference.columns import HostColumns, checked_columns, without_rows
 from private_mcmc.inference.question import Question
 from private_mcmc.records import Fields
 from private_mcmc.target import Adjacency, Target, check_count, small_delta
@@ -43,7 +45,7 @@ def read_for(
             "does not tell it: whoever takes a person's place may have no rows in it."
         )
     columns, marks = read_once(table, asked, target.adjacency, n)
-    here = len(next(iter(columns.values())))
+    here = rows_of(columns)
     rows = here if n is None else n
     if n is not None and asked.rows.unit is None:
         if target.adjacency == "replace_one" and n != here:
@@ -51,7 +53,7 @@ def read_for(
                 f"n={n}: the table has {here} rows, which replace_one makes public: leave n (--n) out."
             )
         # Before minutes of planning.
-        checked_columns(asked.rows, columns, target, n)
+        checked_columns(asked.rows, without_rows(columns), target, n)
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     return columns, marks, rows, target
@@ -64,10 +66,10 @@ def read_once(
     _check_rows(asked, adjacency)
     source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
     marks = data_marks(table)
-    columns = read_columns(table, asked.schema, asked)
+    columns = read_columns(table, asked.schema, asked, adjacency)
     if adjacency == "replace_one" and asked.rows.unit is None:
         refuse_empty(table, columns)
-    _check_persons(table, asked, len(next(iter(columns.values()))) if n is None else n, adjacency)
+    _check_persons(table, asked, rows_of(columns) if n is None else n, adjacency)
     if isinstance(table, str | Path):
         refuse_changed(table, marks)
     return columns, marks
@@ -117,11 +119,17 @@ def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency)
         )
 
 
-def read_columns(table: object, schema: Schema, asked: Question) -> dict[str, np.ndarray]:
+def read_columns(
+    table: object, schema: Schema, asked: Question, adjacency: Adjacency
+) -> dict[str, np.ndarray] | HostColumns:
     """What the model reads, and who each row is about where that is declared.
 
     Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
+    Rows of several files stay outside memory, if each has a slot of its own.
     """
+    slots = not schema.person and adjacency != "add_remove"
+    if slots and isinstance(table, str | Path) and not Path(table).is_file():
+        return spooled_table(table, schema, asked.fields)
     columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))
     if not schema.person:
         return columns

@@ -217,6 +217,10 @@ class Details:
 Block: TypeAlias = "Heading | Text | Verdict | Note | Facts | Table | Plot | Plots | Code | Form | Details"
 
 
+# Powers of ten from which on a number is written with one.
+_LONG = 4
+
+
 def number(value: float, digits: int = 4) -> str:
     """``value`` with ``digits`` significant digits, plain where short, scientific where not."""
     if math.isnan(value):
@@ -226,7 +230,9 @@ def number(value: float, digits: int = 4) -> str:
     text = f"{value:.{digits}g}"
     if "e" in text:
         mantissa, exponent = text.split("e")
-        text = f"{mantissa}e{int(exponent)}"
+        # 260, whatever the digits, is shorter to read than 2.6e2.
+        plain = 0 < int(exponent) < _LONG
+        text = f"{float(text):.0f}" if plain else f"{mantissa}e{int(exponent)}"
     return text.replace("-", "−", 1) if value < 0 else text
 
 

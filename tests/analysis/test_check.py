@@ -105,7 +105,7 @@ def test_power_is_told_before_anything_is_spent_and_falls_with_the_budget(by_reg
         by_region.law.power(N, by_region.mechanism(m, N, "replace_one").noise.sd) for m in (PRICE, PRICE / 30)
     ]
     shares = [[int(words.split("probability ")[1].partition("%")[0]) for words in one] for one in told]
-    assert "missing interaction with region" in told[0][0] and "off by a fifth in e" in told[0][1]
+    assert "missing interaction with region" in told[0][0] and "off by a fifth in region e" in told[0][1]
     assert shares[0][0] >= 90 and shares[1][0] < 40
 
 
@@ -125,7 +125,7 @@ def test_a_row_is_in_the_cell_of_its_group_prediction_and_outcome(logistic):
     row = {"x": 0.4, "sex": 1.0, "region": 2.0, "y": 1.0, "uniform": 0.999999}
     ((cell, t),) = check.of_row({name: np.asarray(value) for name, value in row.items()})
     group, rest = divmod(int(cell), (len(check.grid) - 1) * 4)
-    assert check.groups[group] == "m, w" and rest % 4 == 1 and t is None
+    assert check.groups[group] == "sex m, region w" and rest % 4 == 1 and t is None
     theta = [np.asarray(logistic.draws[name]) for name in ("Intercept", "x", "sex")]
     p = expit(theta[0] + theta[1] * 0.1 + theta[2][:, 0]).mean()
     assert check.grid[rest // 4] <= p < check.grid[rest // 4 + 1]

@@ -148,6 +148,18 @@ def test_a_number_may_make_cells_by_declared_bins():
     np.testing.assert_array_equal(counts.reshape(4, 2)[:, 0], [1, 1, 1, 1])
 
 
+def test_bins_of_whole_numbers_name_those_that_they_hold():
+    grade = {"name": "grade", "type": "integer", "constraints": {"minimum": "9", "maximum": "12"}}
+    schema = pmc.Schema.from_dict({"fields": [grade]})
+    for edges, labels in (
+        ([9, 10, 11, 12], ("9", "10", "11 to 12")),
+        ([9, 11, 12], ("9 to 10", "11 to 12")),
+        ([9, 10.5, 12], ("9 to 10.5", "10.5 to 12")),
+    ):
+        asked = description(schema, by=["grade"], bins={"grade": edges})
+        assert tuple(label for (label,) in asked.cells) == labels
+
+
 def test_bins_of_a_range_over_orders_of_magnitude_are_even_in_logarithms():
     wide = pmc.Field("income", "number", minimum=1.0, maximum=1e6)
     ratios = np.diff(np.log(default_bins(wide)))

@@ -28,7 +28,7 @@ def test_a_clip_that_leaves_nothing_of_the_slope_errs_without_bound():
     assert errors[0] < errors[1] < errors[2] and errors[2] > 100 * errors[0]
 
 
-def test_the_page_says_of_ten_million_rows_what_was_measured():
+def test_the_page_says_of_a_large_folder_what_was_measured():
     page = (written.ROOT / "benchmarks/measured/large.md").read_text(encoding="utf-8")
     assert "\n".join(large.shown(written.kept("large.json"))) in page
 

@@ -189,4 +189,6 @@ def test_what_is_shown_is_written_as_csv_and_json(fitted, tmp_path, capsys):
     assert header == "sex,term,contrast,estimate,conf_low,conf_high" and first.startswith("f,arm,b - a,")
     assert len(lines) == 4
     asked.tell(fitted, [{"age": "50"}], [], None, as_json=False)
-    assert "At age 50" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    # Of what is compared, and of whom, no one value is said.
+    assert "At age 50" in said and "arm a*" not in said and "sex f*" not in said

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import feather, parquet
 
 import private_mcmc as pmc
-from private_mcmc.data.table import data_marks, read_header, read_identifiers, read_table
+from private_mcmc.data.table import data_marks, read_header, read_identifiers, read_table, spooled_table
 from private_mcmc.dossier.record import texts
 
 SCHEMA = pmc.Schema.from_dict(
@@ -93,12 +93,43 @@ def test_a_table_is_the_same_in_every_format(tmp_path, name):
     assert set(NAMES) <= set(read_header(tmp_path / name))
 
 
-def test_the_table_of_a_fit_is_one_file(tmp_path):
-    """A ledger knows it by its bytes, and a row of two files would count twice."""
-    parquet.write_table(pyarrow.table(ROWS), tmp_path / "a.parquet")
-    for several in (tmp_path, f"{tmp_path}/*.parquet"):
-        with pytest.raises(pmc.DataSchemaError, match="no such file"):
-            read_table(several, SCHEMA, NAMES)
+def written(folder):
+    """``ROWS`` as Spark and others write a table, with what they leave behind; the second row has no age."""
+    rows = pandas.DataFrame(ROWS)
+    for place, part in (
+        ("age=30.5/sex=m", rows[:1]),
+        ("age=__HIVE_DEFAULT_PARTITION__/sex=f", rows[1:2]),
+        ("age=130/sex=f", rows[2:]),
+        ("_temporary/0", rows),
+    ):
+        (folder / place).mkdir(parents=True)
+        named = list({"age", "sex"} & {one.partition("=")[0] for one in place.split("/")})
+        parquet.write_table(pyarrow.table(part.drop(columns=named)), folder / place / "a.parquet")
+    return folder
+
+
+def test_folders_that_are_named_by_cells_are_one_table(tmp_path):
+    folder = written(tmp_path / "people")
+    for several in (folder, f"{folder}/age=*/*/*.parquet"):
+        columns = read_table(several, SCHEMA, NAMES)
+        order = np.argsort(columns["age_missing"] * 1e3 + columns["parity"] * 10 + columns["age"])
+        check({name: values[[order[0], order[2], order[1]]] for name, values in columns.items()})
+        for name, one in spooled_table(several, SCHEMA, NAMES).items():
+            np.testing.assert_array_equal(one.loaded(), columns[name])
+    assert set(NAMES) <= set(read_header(folder))
+    assert data_marks(folder).digest == data_marks(f"{folder}/age=*/*/*.parquet").digest
+    (folder / "age=130").rename(folder / "age=60")
+    assert data_marks(folder).digest != data_marks(written(tmp_path / "others")).digest
+
+
+def test_no_error_names_a_folder_by_the_cells_that_it_is_called_by(tmp_path):
+    folder = written(tmp_path / "people")
+    broken = folder / "age=130" / "sex=f" / "a.parquet"
+    for content in (b"PAR1", (folder / "_temporary/0/a.parquet").read_bytes()):
+        broken.write_bytes(content)
+        with pytest.raises(pmc.DataSchemaError) as refused:
+            read_table(folder, SCHEMA, NAMES)
+        assert "age=…/sex=…" in str(refused.value) and "130" not in str(refused.value)
 
 
 def test_a_frame_that_has_not_been_computed_yet_is_refused():
@@ -230,7 +261,10 @@ def test_a_number_in_the_header_is_a_name_only_if_a_codebook_says_so(tmp_path):
 
 def test_marks_of_a_table_do_not_depend_on_what_is_read_of_it_and_change_with_any_cell(tmp_path):
     (tmp_path / "t.csv").write_text(CSV)
-    assert data_marks(tmp_path / "t.csv").known_by["file"].tobytes() == CSV.encode()
+    (tmp_path / "copy.csv").write_text(CSV)
+    assert data_marks(tmp_path / "t.csv").digest == data_marks(tmp_path / "copy.csv").digest
+    (tmp_path / "copy.csv").write_text(CSV.replace("x", "y"))
+    assert data_marks(tmp_path / "t.csv").digest != data_marks(tmp_path / "copy.csv").digest
     first, again = data_marks(ROWS).known_by, data_marks(pandas.DataFrame(ROWS)).known_by
     assert {name: mark.tobytes() for name, mark in first.items()} == {
         name: mark.tobytes() for name, mark in again.items()

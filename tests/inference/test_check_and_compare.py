@@ -41,7 +41,7 @@ def test_a_check_is_charged_verified_and_read_back_with_its_study(table, books, 
     assert again.question["study"]["fingerprint"] == study.fingerprint
     frame = again.answers()
     assert list(frame) == ["group", "what", "at", "value", "low", "high", "p"]
-    assert {"everyone", "female", "male"} <= set(frame.group)
+    assert {"everyone", "sex female", "sex male"} <= set(frame.group)
     page = (folder / "dossier.html").read_text()
     assert "Calibration" in page and "intervals of a model that is chosen after this check" in page.lower()
 

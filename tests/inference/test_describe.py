@@ -2,6 +2,8 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
@@ -13,6 +15,7 @@ from private_mcmc.inference import sums
 from private_mcmc.inference.describe import description
 from private_mcmc.inference.query import Books, plan_query
 from private_mcmc.inference.raw_release import completed
+from private_mcmc.release import Family, plan_sums
 
 FIELDS = [
     {"name": "sex", "type": "string", "constraints": {"enum": ["f", "m"]}},
@@ -206,13 +209,32 @@ def test_a_row_that_counts_for_nothing_is_in_no_cell():
 
 
 def test_rows_under_a_hidden_number_lie_in_slots_drawn_at_random(table, monkeypatch):
-    seen = []
-    before = sums._of_rows
-    monkeypatch.setattr(sums, "_of_rows", lambda f, rows: seen.append(rows["age"].copy()) or before(f, rows))
+    seen, before = [], sums.Blocks
+    monkeypatch.setattr(
+        sums, "Blocks", lambda held, *rest: seen.append(held["age"].loaded()) or before(held, *rest)
+    )
     for _ in range(2):
         plan_query(table, description(SCHEMA), Books(1.0), "add_remove", 600)
     assert len(seen[0]) == 600 and sorted(seen[0]) == sorted(seen[1])
     assert not np.array_equal(seen[0], seen[1])
+
+
+def test_no_check_of_values_ends_a_query_at_a_row_whose_term_is_no_number():
+    """Set to look for such values, JAX told by an error that there was such a row."""
+    mechanism = plan_sums(1.0, [Family("logarithms", 1, 1)], num_rows=9, adjacency="replace_one")
+    rows, columns = pmc.Rows(x=pmc.Box(-1.0, 1.0)), {"x": np.linspace(-1, 1, 9)}
+    with np.errstate(all="raise"), jax.debug_nans(True), jax.debug_infs(True):
+        found = sums.row_sums(
+            lambda row: [(jnp.asarray(0), jnp.log(row["x"]))],
+            rows,
+            mechanism,
+            columns,
+            pmc.Target(1.0, 1e-6),
+            False,
+        )
+    # Of the nine only four have a logarithm, none above 0; that of 0 counts as −1, and no number as 0.
+    wanted = np.log([0.25, 0.5, 0.75, 1]).clip(-1).sum() - 1
+    np.testing.assert_allclose(found.exact, [9, wanted], atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
     ages = np.repeat(np.arange(60), 2)
     table = {"who": [f"p{age}" for age in ages], "age": ages, "died": ages % 2 == 0}
     asked = question(schema, "died ~ age")
-    first, second = (read_columns(table, schema, asked) for _ in range(2))
+    first, second = (read_columns(table, schema, asked, "replace_one") for _ in range(2))
     for columns in (first, second):
         assert sorted(columns["age"]) == list(range(60)) and list(columns["age"]) != list(range(60))
         np.testing.assert_array_equal(columns["died"], columns["age"] % 2 == 0)
@@ -88,10 +88,10 @@ def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
     asked = question(schema, "died ~ 1")
     # The rows that are kept of more than at_most are chosen among those that do not drop out.
     table = {"who": ["a", "a", "a", "b", "c"], "died": ["", "1", "0", "", "1"]}
-    found = asked.rows.grouped(read_columns(table, schema, asked), 3)
+    found = asked.rows.grouped(read_columns(table, schema, asked, "replace_one"), 3)
     assert [sorted(rows) for rows in found["died"].tolist()] == [[0, 1], [0, 1], [0, 0]]
     assert found[PRESENT].tolist() == [True, True, False] and found[OWN_ROWS].sum() == 3
-    nobody = read_columns({"who": ["a", "b"], "died": ["", ""]}, schema, asked)
+    nobody = read_columns({"who": ["a", "b"], "died": ["", ""]}, schema, asked, "replace_one")
     assert not asked.rows.grouped(nobody, 3)[PRESENT].any()
     # Too many persons are refused whether or not one of them has no row left, which is private.
     for last in ("1", ""):
@@ -138,7 +138,7 @@ def test_one_long_identifier_takes_no_more_memory_than_itself(at_most):
     table = {"who": ["x" * 20_000, *map(str, range(1, people))], "died": [True] * people}
     tracemalloc.start()
     try:
-        columns = read_columns(table, schema, asked)
+        columns = read_columns(table, schema, asked, "replace_one")
         found = asked.rows.grouped(columns, people)["died"] if at_most > 1 else columns["died"]
         _, most = tracemalloc.get_traced_memory()
     finally:

@@ -133,7 +133,8 @@ def test_of_persons_who_enter_with_one_row_one_falls_into_a_cell():
     bounds = plan_bounds(schema, ["wage"], pmc.Target(1.0, 1e-6), 50)
     # One person has as many rows as all others, at the other end of the range.
     table = {"wage": [1.0] * 49 + [999.0] * 49, "id": [*map(str, range(49)), *["x"] * 49]}
-    columns = read_columns(table, bounds.marked(schema), question(schema, "wage ~ 1", family="gaussian"))
+    asked = question(schema, "wage ~ 1", family="gaussian")
+    columns = read_columns(table, bounds.marked(schema), asked, "replace_one")
     assert np.sort(columns["wage"]).tolist() == [*[1.0] * 49, 999.0]
 
 

@@ -11,7 +11,8 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.dossier import verify_dossier
-from private_mcmc.dossier.folder import RELEASE, new_dossier
+from private_mcmc.dossier.folder import RELEASE, held, new_dossier
+from private_mcmc.errors import OutputError
 from private_mcmc.inference.fitting import plan_fit, resume
 from private_mcmc.inference.question import question
 from private_mcmc.inference.raw_release import completed
@@ -193,6 +194,26 @@ def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(table, b
     assert verify_dossier(study.save(tmp_path / "again"), books)
     with pytest.raises(pmc.LedgerError, match="open"):
         resume(place, table, books, progress_bar=False)
+
+
+def test_what_a_running_fit_has_bought_is_neither_ended_nor_bought_again_meanwhile(
+    table, books, tmp_path, monkeypatch
+):
+    """A second process settled its charge, or charged a stage twice: then neither could buy the last one."""
+    place = tmp_path / "study"
+    killed(monkeypatch, table, books, schema_of(), place)
+    with held(place):
+        for go_on in (lambda: completed(place, None, books), lambda: resume(place, table, books)):
+            with pytest.raises(OutputError, match="still works on it"):
+                go_on()
+    assert books.history("people")[0].outcome == "reserved"
+
+
+@pytest.mark.parametrize("another", [held, new_dossier])
+def test_a_folder_is_held_while_its_dossier_is_made(another, tmp_path):
+    place = tmp_path / "study"
+    with new_dossier(place), pytest.raises(OutputError, match="still works on it"), another(place):
+        pass
 
 
 def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_can_be_had_back(

@@ -195,3 +195,16 @@ def test_files_of_one_table_have_the_same_columns(tmp_path):
         parquet.write_table(pyarrow.table({name: [0.0]}), tmp_path / f"{name}.parquet")
     with pytest.raises(pmc.DataSchemaError, match="other columns"):
         pmc.Parquet(tmp_path)
+
+
+def test_the_name_of_a_folder_tells_a_column_that_its_files_do_not_have(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for place in ("year=2020/sex=f", "year=2021/sex=m"):
+        (tmp_path / place).mkdir(parents=True)
+        parquet.write_table(pyarrow.table({"y": [0.0, 1.0]}), tmp_path / place / "a.parquet")
+    assert pmc.Parquet(tmp_path)["year"].loaded().tolist() == [2020.0, 2020.0, 2021.0, 2021.0]
+    with pytest.raises(pmc.DataSchemaError, match="'sex' is text"):
+        pmc.Parquet(tmp_path)["sex"]
+    (tmp_path / "y=7").mkdir()
+    parquet.write_table(pyarrow.table({"y": [0.0, 1.0]}), tmp_path / "y=7" / "a.parquet")
+    assert pmc.Parquet(tmp_path / "y=7")["y"].loaded().tolist() == [0.0, 1.0]

@@ -122,6 +122,10 @@ def test_numbers_are_written_short(value: float, words: str) -> None:
     assert report.number(value) == words
 
 
+def test_a_short_number_has_no_power_of_ten() -> None:
+    assert [report.number(value, 2) for value in (263.0, 9870.0, 12345.0)] == ["260", "9900", "1.2e4"]
+
+
 @given(st.floats(1e-300, 1e300), st.integers(1, 12))
 def test_what_is_claimed_at_most_is_shown_at_its_least_number_above(value: float, digits: int) -> None:
     up, down = report.rounded_up(value, digits), report.rounded_down(value, digits)

@@ -60,12 +60,12 @@ def balances_table(balances: Iterable[Balance]) -> Table:
     """What was spent on each data set, and what is left."""
     rows: list[tuple[Cell, ...]] = []
     for found in balances:
-        kept = found.dataset.filter
+        kept, unit = found.dataset.filter, found.dataset.unit
         rows.append(
             (
                 found.dataset.name,
                 f"ε = {at_most(kept.epsilon, 6)} at δ = {at_most(kept.delta, 6)}",
-                found.dataset.adjacency,
+                found.dataset.adjacency + ("" if unit is None else f", persons by {unit!r}"),
                 f"ε = {at_most(found.spent_epsilon)} ({kept.describe(found.spent)})",
                 what_fits(kept, found.remaining),
                 f"{found.reservations} ({found.open} open)",

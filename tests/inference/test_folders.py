@@ -1,0 +1,136 @@
+"""A folder of Parquet is fitted, described, checked and compared in blocks, as one file of its rows is."""
+
+import numpy as np
+import pytest
+
+import private_mcmc as pmc
+from private_mcmc.data.apart import check_apart
+from private_mcmc.domains.columns import HostColumn
+from private_mcmc.inference import driver, fitting, sums
+from private_mcmc.inference.fitting import plan_fit
+from private_mcmc.inference.question import question
+from private_mcmc.inference.reading import read_columns
+from private_mcmc.kernels.keys import run_keys
+from private_mcmc.release.noise import GaussianNoise
+
+pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+N = 900
+AGE = {"name": "age", "type": "number", "constraints": {"minimum": "18", "maximum": "95"}}
+FIELDS = [AGE, {"name": "region", "constraints": {"enum": ["a", "b c"]}}, {"name": "died", "type": "boolean"}]
+SCHEMA = pmc.Schema.from_dict({"fields": FIELDS})
+PERSONS = pmc.Schema.from_dict(
+    {
+        "fields": [*FIELDS, {"name": "who", "type": "string", "private_mcmc": {"role": "person"}}],
+        "private_mcmc": {"person": {"field": "who", "at_most": "2"}},
+    }
+)
+FORMULA = "died ~ age + region"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """The same rows in the same order in a file and in folders of ten files."""
+    place, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(0)
+    age, region = rng.uniform(20, 90, N), np.repeat(["a", "b c"], N // 2)
+    age[::40] = 19.0
+    whole = {"age": age, "region": region, "died": rng.random(N) < age / 100, "who": np.arange(N) // 2}
+    parquet.write_table(pyarrow.table(whole), place / "rows.parquet")
+    for part in range(10):
+        rows = slice(part * N // 10, (part + 1) * N // 10)
+        folder = place / "rows" / f"region={'a' if part < 5 else 'b%20c'}"
+        folder.mkdir(parents=True, exist_ok=True)
+        cells = {name: values[rows] for name, values in whole.items() if name != "region"}
+        parquet.write_table(pyarrow.table(cells), folder / f"{part}.parquet")
+    return place / "rows.parquet", place / "rows"
+
+
+@pytest.fixture
+def without_noise(monkeypatch):
+    """No noise in sums, the same noise in every path, and blocks that rows do not fill."""
+    monkeypatch.setattr(GaussianNoise, "drawn", lambda self, values: np.asarray(values, float))
+    monkeypatch.setattr(driver, "run_keys", lambda key, generator: run_keys(3, "threefry2x32"))
+    monkeypatch.setattr("private_mcmc.kernels.keys.Provenance.check_releasable", lambda *_: None)
+    for module in (fitting, sums):
+        monkeypatch.setattr(module, "BLOCK", 128)
+
+
+def fitted(table, schema=SCHEMA, **more):
+    given = {"epsilon": 2.0, "delta": 1e-6, "progress_bar": False} | more
+    return pmc.fit(table, schema, FORMULA, **given)
+
+
+ASKED = {
+    "public bounds": ({}, {}),
+    "bounds that are bought": ({"private_mcmc": {"bounds": "private"}}, {}),
+    "empty slots": (
+        {"missingValues": ["19"], "private_mcmc": {"missing": "drop"}},
+        {"adjacency": "zero_out"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
+    ours, more = ASKED[asked]
+    schema = pmc.Schema.from_dict({"fields": [AGE | ours, *FIELDS[1:]]})
+    one, several = (fitted(table, schema, **more) for table in tables)
+    for name, draws in one.draws.items():
+        np.testing.assert_allclose(several.draws[name], draws, rtol=1e-6, atol=1e-6)
+    assert several.price.epsilon(1e-6) == one.price.epsilon(1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, without_noise, monkeypatch):
+    monkeypatch.setattr("os.urandom", lambda count: bytes(count))
+    study, other = fitted(tables[0]), pmc.fit(tables[0], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
+    for ask in (
+        lambda table: pmc.describe(table, SCHEMA, by=["region"], epsilon=1.0),
+        lambda table: pmc.check(study, table, by=["region"], epsilon=1.0),
+        lambda table: pmc.compare(study, other, table, epsilon=1.0),
+    ):
+        one, several = (ask(table).released for table in tables)
+        np.testing.assert_allclose(several, one, rtol=1e-9, atol=1e-4)
+
+
+def test_rows_of_a_folder_stay_outside_memory_where_each_has_a_slot_of_its_own(tables, tmp_path, monkeypatch):
+    """Elsewhere they are drawn into slots at random, or grouped by persons. No file has them."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for schema, adjacency, outside in (
+        (SCHEMA, "replace_one", True),
+        (SCHEMA, "zero_out", True),
+        (SCHEMA, "add_remove", False),
+        (PERSONS, "replace_one", False),
+    ):
+        columns = read_columns(tables[1], schema, question(schema, FORMULA), adjacency)
+        assert all(isinstance(one, HostColumn) == outside for one in columns.values())
+        assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_persons_of_a_folder_are_grouped_over_all_its_files(tables):
+    asked = question(PERSONS, FORMULA)
+    planned = plan_fit(tables[1], asked, epsilon=2.0, n=N // 2, progress_bar=False)
+    assert planned.plan.rows.unit.rows == 2 and len(np.unique(planned.columns["who"])) == N // 2
+
+
+def test_a_folder_that_changes_after_the_plan_is_refused_and_nothing_is_charged(tables, tmp_path):
+    (tmp_path / "rows").mkdir()
+    for place in sorted(tables[1].rglob("*.parquet")):
+        folder = tmp_path / "rows" / place.parent.name
+        folder.mkdir(exist_ok=True)
+        (folder / place.name).write_bytes(place.read_bytes())
+    planned = plan_fit(tmp_path / "rows", question(SCHEMA, FORMULA), epsilon=2.0, progress_bar=False)
+    books = pmc.Ledger.create(tmp_path / "books")
+    books.declare("people", pmc.Target(3.0, 1e-5))
+    (tmp_path / "rows/region=a/0.parquet").rename(tmp_path / "rows/region=b%20c/0.parquet")
+    with pytest.raises(pmc.DataSchemaError, match="changed"):
+        planned.run(ledger=books, dataset="people", progress_bar=False)
+    assert not books.history()
+
+
+def test_a_file_of_the_private_folder_is_not_taken_for_public_rows(tables):
+    with pytest.raises(pmc.DeclarationError, match="private table itself"):
+        check_apart(tables[1], tables[1] / "region=a" / "3.parquet")
