@@ -19,7 +19,8 @@ from numpyro.distributions import biject_to
 from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.model.row_model import RowModel
-from private_mcmc.model.tracing import ONE_AT_A_TIME
+from private_mcmc.model.sites import ModelSites
+from private_mcmc.model.tracing import ONE_AT_A_TIME, Whole
 from private_mcmc.potential.predictor import cut_off
 from private_mcmc.potential.program import Output
 from private_mcmc.records import RUN_ONCE, PublicArguments, Record
@@ -57,7 +58,8 @@ def prior_draws(reading: RowModel, model_args: PublicArguments, count: int) -> A
         row = synthetic_rows((reading.each or reading).rows, 0, 1)
 
         def draw(key: jax.Array) -> jax.Array:
-            with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key):
+            whole = Whole(ModelSites())
+            with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key), whole:
                 reading.model(**row, **model_args)
             found = [messages[site.name] for site in reading.sites]
             free = [biject_to(message["fn"].support).inv(message["value"]) for message in found]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,17 @@ class Whole(Messenger):  # type: ignore[misc]
         self.model_sites = model_sites
         self.thread = threading.get_ident()
         self.disturbed = False
+        self.quiet = warnings.catch_warnings()
+
+    def __enter__(self) -> Any:
+        # NumPyro compares a plate's own size with the one that it is given here.
+        self.quiet.__enter__()
+        warnings.filterwarnings("ignore", message="subsample_size does not match")
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.quiet.__exit__(*error)
 
     def process_message(self, msg: Message) -> None:
         """Make a plate whole, an outcome possible."""

@@ -195,6 +195,9 @@ def _apply(program: Program, equation: Equation, operands: list[Range | None]) -
     if name == "select_n":
         return [_select(operands, shape)]
     found: Sequence[Range | None] = [None] * len(equation.outvars)
+    for place in range(len(operands))[_PLACES.get(name, slice(0, 0))]:
+        # Whole numbers, whatever they are.
+        operands[place] = operands[place] or _unbounded(program.shape(equation.invars[place]))
     some = [one for one in operands if one is not None]
     if len(some) == len(operands):
         same = len(operands) == 2 and equation.invars[0] == equation.invars[1]
@@ -502,8 +505,9 @@ def _picked(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | None:
     starts, sizes = params["dimension_numbers"].start_index_map, params["slice_sizes"]
     if len(starts) != 1 or indices.lo.size != 1:
         return None
+    inside = 0 <= indices.lowest <= indices.highest <= a.shape[starts[0]] - sizes[starts[0]]
     # Out of bounds, the filler (NaN) would appear.
-    if not 0 <= indices.lowest <= indices.highest <= a.shape[starts[0]] - sizes[starts[0]]:
+    if not inside and params["mode"] is not jax.lax.GatherScatterMode.CLIP:
         return None
     index = between(indices.lo.reshape(()), indices.hi.reshape(()))
     places = [index if axis == starts[0] else constant(0) for axis in range(len(a.shape))]
@@ -534,7 +538,7 @@ def _scattered(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
     a, indices, updates = x
     windows = max(math.prod(indices.shape[:-1]), 1)
     ends = min(updates.lowest, 0.0) * windows, max(updates.highest, 0.0) * windows
-    norm = updates.norm if windows == 1 else up(updates.norm * math.sqrt(windows))
+    norm = updates.norm if windows == 1 else min(up(updates.norm * math.sqrt(windows)), updates.total)
     added = between(*(np.full(shape, end) for end in ends)).with_norm(norm, updates.total)
     return added if a.norm == 0 else _plus(a, added)
 
@@ -557,6 +561,12 @@ def _iota(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
     return constant(np.broadcast_to(np.arange(shape[params["dimension"]]).reshape(sizes), shape))
 
 
+# Operands that say where a part lies.
+_PLACES: Mapping[str, slice] = {
+    **dict.fromkeys(("gather", "scatter-add"), slice(1, 2)),
+    "dynamic_slice": slice(1, None),
+    "dynamic_update_slice": slice(2, None),
+}
 _REPEATS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p")
 _ELEMENTWISE = frozenset(
     ["add", "add_any", "sub", "mul", "div", "pow", "max", "min", "clamp", "eq", "ne", "lt", "le", "gt", "ge"]
