@@ -30,7 +30,6 @@ from private_mcmc.planning.affine_releases import (
     RUN,
     WARM_UP,
     Releases,
-    named,
 )
 from private_mcmc.planning.conclusion import Conclusion, Prediction, remaining
 from private_mcmc.planning.estimates import (
@@ -56,6 +55,7 @@ from private_mcmc.planning.stages import (
     PathStage,
     Row,
     Stage,
+    named,
 )
 from private_mcmc.planning.synthetic import possible_outcomes
 from private_mcmc.release import plan_second_moments
@@ -183,12 +183,18 @@ class AffinePolicy(Releases):
         covariances, means, modes = (np.stack(each) for each in zip(*located, strict=True))
         mean, exact = means.mean(axis=0), np.stack([inverse_of(one + self.precision) for one in allowed])
         insides = np.linalg.inv(np.linalg.cholesky(exact))
-        # Newton's step is as uncertain as the share of the curvature that is not known.
-        moved = np.einsum("kij,kj->ki", insides, modes - average.centre)
-        uncertain = counts.curvature_uncertainty(clip, _CAUTION)
-        drift = min(math.sqrt(float(np.mean(moved**2))), _FARTHEST) * uncertain
-        bias, known = math.hypot(counts.bias(clip), drift), exact.mean(axis=0)
+        # Newton's step is as uncertain as the share of the curvature that is not known: half of that along
+        # itself, half in all directions.
+        steps = modes - average.centre
+        moved = math.sqrt(float(np.mean(np.square(np.einsum("kij,kj->ki", insides, steps)))))
+        half = (
+            counts.curvature_uncertainty(clip, _CAUTION)
+            * min(1.0, _FARTHEST / max(moved, 1e-9))
+            / math.sqrt(2.0)
+        )
+        bias, known = math.hypot(counts.bias(clip), half * moved), exact.mean(axis=0)
         covariance = covariances.mean(axis=0) + (means - mean).T @ (means - mean) / len(means)
+        covariance = covariance + half**2 * steps.T @ steps / len(steps)
         inside = np.linalg.inv(np.linalg.cholesky(known))
         excess = float(np.trace(inside @ covariance @ inside.T)) / self.dim - 1
         monte_carlo = math.sqrt(max(excess, 0.0))

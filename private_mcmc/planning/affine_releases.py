@@ -24,7 +24,7 @@ from private_mcmc.planning.estimates import (
     score_average,
 )
 from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts, expected_counts, people_counted
-from private_mcmc.planning.stages import Array, CompletedStage, History
+from private_mcmc.planning.stages import Array, CompletedStage, History, named
 from private_mcmc.release import SecondMoments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -231,11 +231,6 @@ class Releases:
         # Noise would be read as if no row had any influence.
         expected = expected_counts(self.influence, done.stage, people)
         return replace(released, counts=replace(counts, values=expected[None], noise_sd=0.0))
-
-
-def named(history: History, name: str) -> History:
-    """The completed stages of that name."""
-    return tuple(completed for completed in history if completed.stage.name == name)
 
 
 def _floor(released: SecondMoments) -> float:

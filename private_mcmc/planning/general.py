@@ -1,8 +1,8 @@
 """The policy for any model that can be read: a warm-up, information where it ended, then the run.
 
 Stages: (1) the rows' expected information at public draws of the prior, (2) a short path, (3) the expected
-information at its late states, for persons with several rows how far they reach there, and (4) the path that
-counts, from there, in that metric, with a clip for that reach. Information is
+information at its late states, and both once more where the first metric was wrong, (4) how far rows reach
+there, and (5) the path that counts, from there, in that metric, with a clip for that reach. Information is
 averaged over several parameters, so that a direction is given no more room than it has at any of them. It
 is ``Σ_i E_y[∇v ∇vᵀ]`` over the model's own outcomes given row ``i``'s covariates: a sum of bounded matrices,
 bought by the Gaussian mechanism. Rows whose outcome takes a few values are weighted so that none needs to
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -21,14 +21,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+from scipy.special import softmax
 
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.model import RowModel
-from private_mcmc.planning.conclusion import Conclusion, Prediction, remaining
+from private_mcmc.model.synthetic import people
+from private_mcmc.planning.conclusion import Conclusion, Lost, Prediction, remaining
 from private_mcmc.planning.estimates import allowed_by_noise, spectral_norm
 from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
+    CELLS,
     CLIPS,
     MIDDLES,
     InfluenceCounts,
@@ -46,34 +49,53 @@ from private_mcmc.planning.stages import (
     PathStage,
     Row,
     Stage,
+    named,
 )
+from private_mcmc.planning.synthetic import Columns
+from private_mcmc.planning.synthetic_outcomes import Likelihood
+from private_mcmc.records import ON_FEW_ROWS
 from private_mcmc.release import SecondMomentsPlan, SumsPlan, floored
 from private_mcmc.schedule import Schedule
 
-REACH = "reach of persons"
+REACH = "reach of rows"
 REACH_SHARE = 0.04  # of the squared budget
 # Fewer persons than this for each sd of a count's noise, and it would hide most cells.
 _FEWEST = 40.0
-# Beyond the last cell that surely holds persons each holds this share of the one before, or less where the
-# last two fell faster: lengths whose tail falls with about their cube.
-_FALL = 0.5
+# Beyond the last cell that surely holds rows each holds one of these shares of the one before, as likely as
+# the noise of the counts makes it, or less surely: tails are no geometric series.
+_FALLS, _BELIEVED = np.linspace(0.02, 0.98, 49), 0.5
 # What a clip takes from persons' sums has this over √p of its length in common, as for rows that are alike.
 _ALIGNED = 1.25
+# Public rows that tell where long gradients point.
+_PUBLIC_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """What released counts say of the lengths of persons' sums, over the typical one that a plan expects.
+    """What released counts say of the lengths of rows' gradients, or persons' sums, over the typical one.
 
     Attributes:
-        persons: about how many are in each cell.
+        tails: how many may be in each cell, ``(tails, cells)``.
+        weights: how likely each of these is, ``(tails,)``.
         num_persons: how many there are in all.
         dim: number of parameters.
     """
 
-    persons: Array
+    tails: Array
+    weights: Array
     num_persons: int
     dim: int
+
+    @property
+    def persons(self) -> Array:
+        """About how many are in each cell."""
+        return np.asarray(self.weights @ self.tails)
+
+    def uncertainty(self, clip: float) -> float:
+        """Of what the clip takes in all: its sd over its mean."""
+        excess = self.tails @ np.maximum(MIDDLES - clip, 0.0)
+        mean = float(self.weights @ excess)
+        return math.sqrt(float(self.weights @ np.square(excess - mean))) / max(mean, 1e-9)
 
     def share(self, clip: float) -> float:
         """Mean over persons of ``min(1, clip/length)``: about the curvature that the clip leaves."""
@@ -96,8 +118,9 @@ class Reach:
 
 
 def have_reach(facts: Facts) -> bool:
-    """Whether rows are persons whose sums are clipped, without latents that tell how alike their rows are."""
-    return facts.reading.unit is not None and facts.reading.own is None
+    """Whether gradients are clipped, as those of few outcomes are not, and no latents of persons' own tell
+    how alike their rows are."""
+    return not facts.likelihood.few and facts.reading.own is None
 
 
 def assumed(facts: Facts) -> tuple[str, ...]:
@@ -146,10 +169,64 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
         return None
     last = found.occupied - 2
     persons = np.array(found.tail)
-    before = max(persons[max(last - 2, 0)], 1.0)
-    fall = min(_FALL, math.sqrt(persons[last] / before))
-    persons[last + 1 :] = persons[last] * fall ** np.arange(1, len(persons) - last)
-    return Reach(persons, facts.num_rows, facts.dim)
+    beyond = completed.counts.values[0, last + 1 :]
+    curves = persons[last] * _FALLS[:, None] ** np.arange(1, len(beyond) + 1)
+    curves[:, max(_last_cell(facts, completed) - last, 1) :] = 0.0
+    off = np.square((beyond - curves) / completed.counts.noise_sd).sum(axis=1) / 2
+    tails = np.tile(persons, (len(_FALLS), 1))
+    tails[:, last + 1 :] = curves
+    return Reach(tails, softmax(-_BELIEVED * off), facts.num_rows, facts.dim)
+
+
+def directions(cells: Array, units: Array) -> tuple[Array, Array]:
+    """Where gradients of public rows point, in the metric, by the cell of their length.
+
+    Returns means ``(cells, p)`` and second moments ``(cells, p, p)`` of unit vectors; of a cell that no
+    public row is in, those of the next one below.
+    """
+    means, squares = np.zeros((CELLS, units.shape[1])), np.zeros((CELLS, units.shape[1], units.shape[1]))
+    for each in range(CELLS):
+        there = units[cells == each]
+        if len(there):
+            means[each], squares[each] = there.mean(axis=0), there.T @ there / len(there)
+        elif each:
+            means[each], squares[each] = means[each - 1], squares[each - 1]
+    return means, squares
+
+
+def _last_cell(facts: Facts, counted: CompletedStage) -> int:
+    """The last cell that public rows, with any outcome that was declared, come to."""
+    stage = counted.stage
+    if not (
+        isinstance(stage, CountsStage) and isinstance(stage.cell, partial) and facts.reading.unit is None
+    ):
+        return CELLS - 1
+    return int(_public(facts.likelihood, *stage.cell.args)[0].max())
+
+
+def _public(likelihood: Likelihood, theta: Array, root: Array) -> tuple[Array, Array]:
+    """Cells, and unit vectors along the gradients, of public rows with every outcome."""
+    cell, rows = _cell_of(likelihood.reading), likelihood.reading.rows
+    with jax.enable_x64(True):
+        drawn = rows.project(people(rows, _PUBLIC_ROWS, 0))
+        found = _directions(likelihood, cell, jnp.asarray(theta), jnp.asarray(root), drawn)
+    return np.asarray(found[0]), np.asarray(found[1])
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
+def _directions(
+    likelihood: Likelihood, cell: Callable[..., jax.Array], theta: jax.Array, root: jax.Array, rows: Columns
+) -> tuple[jax.Array, jax.Array]:
+    score = jax.grad(likelihood.reading.row_loss)
+
+    def of_row(row: Row, outcome: Row) -> tuple[jax.Array, jax.Array]:
+        row = {**row, **outcome}
+        gradient = jnp.nan_to_num(score(theta, row) @ root)
+        return cell(theta, root, row), gradient / jnp.maximum(jnp.linalg.norm(gradient), 1e-300)
+
+    each = jax.vmap(jax.vmap(of_row, in_axes=(None, 0)), in_axes=(0, None))
+    cells, units = each(rows, dict(likelihood.outcomes))
+    return cells.ravel(), units.reshape(-1, len(theta))
 
 
 @lru_cache(maxsize=8)
@@ -167,8 +244,15 @@ def _cell_of(reading: RowModel) -> Callable[[ArrayLike, ArrayLike, Row], jax.Arr
 
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
-# Of the squared budget: with a quarter errors were as large or larger in all of ten cells (six runs each).
-WARM_UP_SHARE = 0.15
+# Of the squared budget, for each: with a quarter errors were as large or larger in all of ten cells.
+WARM_UP_SHARE, _MOST_WARM_UPS = 0.1, 2
+# Another one follows where the first one's metric was made for less or more information than is there.
+_SAME_LEVEL = (0.5, 2.0)
+# Of what the clip takes from rows' scores so much may be on one side, where rows point either way; and as
+# much of its size is not known, were the counts exact.
+_ONE_SIDED, _TAIL_UNKNOWN = 0.3, 0.3
+# Where the clip leaves less of most rows the run is too far from the mode for that to be told.
+_MOSTLY = 0.5
 
 # Where the prior alone has more curvature than the metric's 1, as in a funnel, the step is shorter.
 _STIFFEST = 0.4
@@ -212,83 +296,123 @@ class GeneralPolicy:
 
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query that its noise would hide is left out."""
-        done = {completed.stage.name: completed for completed in history}
-        facts = self.facts
-        if WARM_UP not in done:
-            first = facts.query(facts.metric, len(facts.references))
-            if FIRST not in done and first is not None:
-                return self._query(FIRST, first, facts.references, facts.metric)
-            return self._warm_up(self._first_metric(done))
-        if RUN in done:
+        facts, warm_ups, rounds = self.facts, named(history, WARM_UP), named(history, SECOND)
+        metric = self._metric(history)
+        if not warm_ups:
+            first = facts.query(metric, len(facts.references))
+            if not named(history, FIRST) and first is not None:
+                return self._query(FIRST, first, facts.references, metric)
+            return self._warm_up(metric, facts.prior.shrunk(0, 0.1))
+        if named(history, RUN):
             return None
-        late = late_states(done[WARM_UP], facts.prior.centre)
-        second = facts.query(self._first_metric(done), REFERENCES)
-        if SECOND not in done and second is not None:
-            return self._query(SECOND, second, late, self._first_metric(done))
-        metric, start = self._last_metric(done), settled(done[WARM_UP], late[-1])
+        late = late_states(warm_ups[-1], facts.prior.centre)
+        second = facts.query(metric, REFERENCES)
+        if len(rounds) < len(warm_ups) and second is not None:
+            return self._query(SECOND, second, late, metric)
+        start = settled(warm_ups[-1], late[-1])
+        if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[-1], history):
+            return self._warm_up(metric, start)
         reach = counts_reach(facts, start, metric)
-        if REACH not in done and reach is not None:
+        if not named(history, REACH) and reach is not None:
             return reach
-        return self._run(metric, start, done, remaining(facts.budget, history))
+        return self._run(metric, start, history, remaining(facts.budget, history))
+
+    def _right(self, found: CompletedStage, history: History) -> bool:
+        """Whether the warm-up's metric was made for about as much information as was found where it led."""
+        least, most = _SAME_LEVEL
+        before, unsure = self._metric(history[: history.index(found)]), 2 * math.sqrt(self.facts.dim)
+        level, noise = float(np.trace(found.moments.matrix)), unsure * found.moments.noise_sd
+        return level + noise >= least * before.trace and level - noise <= most * before.trace
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
-        done = {completed.stage.name: completed for completed in history}
-        expected = self._expected(done)
-        draws = widened(done[RUN], self.facts, _CAUTION * expected.rms)
+        run = named(history, RUN)[0]
+        expected = self._expected(history, run.path)
+        draws = widened(run, self.facts, _CAUTION * expected.rms)
+        persons = self.facts.reading.unit is not None
         return Conclusion(
-            draws, expected, beyond=expected.rms > self.prediction.rms, curvatures=self._curvatures(done)
+            draws,
+            expected,
+            beyond=persons and expected.rms > self.prediction.rms,
+            curvatures=self.curvatures(history),
+            lost=self.lost(history, run.path),
         )
 
-    def _curvatures(self, done: Mapping[str, CompletedStage]) -> Array | None:
-        """That the second query allows; the first, at draws of the prior, tells too little."""
-        if SECOND not in done:
+    def lost(self, history: History, run: PathStage) -> Lost | None:
+        """What the run's clip takes from the score, by the counts; their rows point as public ones do.
+
+        Nothing is known of it where the clip cuts most rows, nor where persons' sums point.
+        """
+        reach = self._reach(history)
+        if reach is None or self.facts.reading.unit is not None:
             return None
-        back = np.linalg.inv(self._first_metric(done).root)
-        allowed = allowed_by_noise(done[SECOND].moments)
+        metric, clip = self._metric(history), self._clip(history, run)
+        if reach.share(clip) < _MOSTLY:
+            return None
+        excess = reach.persons * np.maximum(MIDDLES - clip, 0.0)
+        root = metric.root / typical_length(self.facts, metric)
+        means, squares = directions(*_public(self.facts.likelihood, run.start, root))
+        back, all_of_it = np.linalg.inv(root).T, float(excess.sum())
+        mean = back @ (excess @ means)
+        scatter = np.einsum("c,cij->ij", excess, squares) - np.einsum("c,ci,cj->ij", excess, means, means)
+        sided = back @ (_ONE_SIDED**2 * all_of_it * scatter) @ back.T
+        unknown = math.hypot(_TAIL_UNKNOWN, reach.uncertainty(clip))
+        return Lost(mean, sided + unknown**2 * np.outer(mean, mean))
+
+    def curvatures(self, history: History) -> Array | None:
+        """That the last query allows; the first, at draws of the prior, tells too little."""
+        rounds = named(history, SECOND)
+        if not rounds:
+            return None
+        back = np.linalg.inv(self._metric(history[: history.index(rounds[-1])]).root)
+        allowed = allowed_by_noise(rounds[-1].moments)
         return np.stack([back.T @ one @ back for one in allowed]) / self.facts.temper
 
-    def _expected(self, done: Mapping[str, CompletedStage]) -> Prediction:
-        """The plan's prediction, or a larger one where persons reach further than the model says."""
-        reach, schedule, predicted = self._reach(done), done[RUN].path.schedule, self.prediction
+    def _expected(self, history: History, run: PathStage) -> Prediction:
+        """The plan's prediction, or of the counts where they say how far rows reach."""
+        reach, predicted = self._reach(history), self.prediction
         if reach is None:
             return predicted
-        weight = schedule.temper / self.facts.temper
-        clip = schedule.clip * math.sqrt(weight) / typical_length(self.facts, self._last_metric(done))
+        schedule = run.schedule
+        clip, weight = self._clip(history, run), schedule.temper / self.facts.temper
         bias, noise = reach.bias(clip), reach.noise(clip, weight * schedule.total_time)
         rms = math.hypot(bias, noise)
-        if rms <= predicted.rms:
+        if self.facts.reading.unit is not None and rms <= predicted.rms:
             return predicted
         return Prediction(rms, bias, noise, predicted.discretisation, predicted.unit, predicted.reference)
 
-    def _warm_up(self, metric: Metric) -> PathStage:
+    def _clip(self, history: History, run: PathStage) -> float:
+        """In typical lengths of the metric that rows were counted in."""
+        weight = run.schedule.temper / self.facts.temper
+        typical = typical_length(self.facts, self._metric(history))
+        return float(run.schedule.clip or 0.0) * math.sqrt(weight) / typical
+
+    def _warm_up(self, metric: Metric, start: Array) -> PathStage:
         facts, multiple = self.facts, self.multiple
-        budget = facts.budget * math.sqrt(WARM_UP_SHARE)
-        start, step = facts.prior.shrunk(0, 0.1), self.step * _CAREFUL
+        budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), self.step * _CAREFUL
         if have_reach(facts):
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
 
-    def _run(
-        self, metric: Metric, start: Array, done: Mapping[str, CompletedStage], budget: float
-    ) -> PathStage:
-        multiple, reach = self.multiple, self._reach(done)
+    def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
+        multiple, reach = self.multiple, self._reach(history)
         if reach is not None:
             unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
             multiple = reach.best_clip(lambda clip: unit / clip**2)
         return self._path(RUN, budget, metric, start, self.step, _SHORTEST, multiple)
 
-    def _reach(self, done: Mapping[str, CompletedStage]) -> Reach | None:
-        return reach_of(self.facts, done[REACH]) if REACH in done else None
+    def _reach(self, history: History) -> Reach | None:
+        counted = named(history, REACH)
+        return reach_of(self.facts, counted[0]) if counted else None
 
-    def _first_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
+    def _metric(self, history: History) -> Metric:
+        """From every query of information, each in the metric of those before."""
         metric = self.facts.metric
-        return self._updated(metric, done[FIRST]) if FIRST in done else metric
-
-    def _last_metric(self, done: Mapping[str, CompletedStage]) -> Metric:
-        metric = self._first_metric(done)
-        return self._updated(metric, done[SECOND]) if SECOND in done else metric
+        for one in history:
+            if one.stage.name in (FIRST, SECOND):
+                metric = self._updated(metric, one)
+        return metric
 
     def _updated(self, metric: Metric, completed: CompletedStage) -> Metric:
         moments = completed.moments

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import jax
 import numpy as np
 
 from private_mcmc.planning.affine import AffinePolicy
-from private_mcmc.planning.affine_releases import CURVATURE, MOMENTS, RUN, WARM_UP, named
+from private_mcmc.planning.affine_releases import CURVATURE, MOMENTS, RUN, WARM_UP
 from private_mcmc.planning.coefficients import Coefficients
-from private_mcmc.planning.conclusion import Expected, Prediction
-from private_mcmc.planning.estimates import inverse_of
-from private_mcmc.planning.stages import Array, History, PathStage
+from private_mcmc.planning.conclusion import OF_PARAMETERS, Expected, Prediction
+from private_mcmc.planning.estimates import inverse_of, metric_of
+from private_mcmc.planning.general import SECOND, GeneralPolicy
+from private_mcmc.planning.stages import Array, History, PathStage, named
 
 if TYPE_CHECKING:
     from private_mcmc.planning.policy import Plan
@@ -43,15 +45,19 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
         its sd without privacy, in its own units; their ratio is the error in sds. ``bias`` and
         ``monte_carlo``: the parts of ``rms`` that bounding rows' influence and privacy's noise have.
     """
-    policy = plan.policy
-    if not isinstance(policy, AffinePolicy) or not named(releases, CURVATURE):
+    policy, run = plan.policy, named(releases, RUN)
+    if not named(releases, CURVATURE) and not named(releases, SECOND):
         return _guessed(plan.prediction)
-    run = named(releases, RUN)
     stage = run[0].stage if run else policy.next(releases)
     if not isinstance(stage, PathStage) or stage.name != RUN:
         return _guessed(plan.prediction)
-    before = tuple(one for one in releases if one.stage.name != RUN)
-    return _of_run(plan, policy, before, stage)
+    before = releases[: releases.index(run[0])] if run else releases
+    if isinstance(policy, AffinePolicy):
+        return _of_run(plan, stage, _of_affine(policy, before, stage))
+    if isinstance(policy, GeneralPolicy) and plan.prediction.unit == OF_PARAMETERS:
+        with jax.enable_x64(True):
+            return _of_run(plan, stage, _of_general(policy, before, stage))
+    return _guessed(plan.prediction)
 
 
 def _guessed(prediction: Prediction) -> Prediction:
@@ -59,28 +65,66 @@ def _guessed(prediction: Prediction) -> Prediction:
     return prediction._replace(low=low * prediction.rms, high=high * prediction.rms)
 
 
-def _of_run(plan: Plan, policy: AffinePolicy, releases: History, run: PathStage) -> Prediction:
+class _Known(NamedTuple):
+    """What releases say before the run.
+
+    Attributes:
+        centre: about the mode, ``(p,)``.
+        precision: the prior's, ``(p, p)``.
+        curvatures: of rows' losses that releases allow, ``(draws, p, p)``.
+        share: of the curvature that the bound on influence leaves.
+        bias: error of the bound, in posterior sds.
+        noise: covariance of the score's mean: of privacy's noise, and of what the clip takes, ``(p, p)``.
+    """
+
+    centre: Array
+    precision: Array
+    curvatures: Array
+    share: float
+    bias: float
+    noise: Array
+
+
+def _of_affine(policy: AffinePolicy, releases: History, run: PathStage) -> _Known:
+    estimate, _ = policy.moments(named(releases, MOMENTS))
+    rounds, clip = named(releases, CURVATURE), policy.clip_of(run.schedule)
+    centre = policy.centre(estimate, named(releases, WARM_UP), rounds)
+    counts = policy.influence_on(releases, "clip" if run.reading is None else "weights")
+    curvatures = np.stack(policy.curvatures(estimate, rounds))
+    share, noise = counts.curvature_share(clip), _noise(run, policy.temper)
+    return _Known(centre, policy.precision, curvatures, share, counts.bias(clip), noise)
+
+
+def _of_general(policy: GeneralPolicy, releases: History, run: PathStage) -> _Known:
+    lost, curvatures = policy.lost(releases, run), policy.curvatures(releases)
+    if curvatures is None:
+        raise TypeError("the second query of information was bought")
+    noise = _noise(run, policy.facts.temper) + (0.0 if lost is None else lost.covariance)
+    bias = policy.prediction.bias if lost is None else 0.0
+    precision = np.diag(policy.facts.prior.precision)
+    return _Known(run.start, precision, policy.facts.temper * curvatures, 1.0, bias, noise)
+
+
+def _noise(run: PathStage, temper: float) -> Array:
+    """``2M^{-1}/(Tw²)``: of the mean score over a path of time ``T`` at weight ``w`` in the metric ``M``."""
+    weight = run.schedule.temper / temper
+    return inverse_of(metric_of(run.schedule)) * (2 / (run.schedule.total_time * weight**2))
+
+
+def _of_run(plan: Plan, run: PathStage, known: _Known) -> Prediction:
     """From the covariance that draws will have beyond the exact posterior's, for each curvature allowed.
 
-    A path of time ``T`` at weight ``w`` in the metric ``M`` tells the mean score with noise of covariance
-    ``N = 2M^{-1}/(Tw²)``; with a curvature ``H`` of which the bound leaves the share ``s`` the mode is
-    known up to ``(sH)^{-1}N(sH)^{-1}``.
+    With a curvature ``H`` of which the bound leaves the share ``s`` and a mean score of covariance ``N`` the
+    mode is known up to ``(sH)^{-1}N(sH)^{-1}``.
     """
-    estimate, _ = policy.moments(named(releases, MOMENTS))
-    curvatures, schedule = named(releases, CURVATURE), run.schedule
-    hessian = policy.hessian(estimate, curvatures)
-    centre = policy.centre(estimate, named(releases, WARM_UP), curvatures)
-    clip = policy.clip_of(schedule)
-    counts = policy.influence_on(releases, "clip" if run.reading is None else "weights")
-    share, bias = counts.curvature_share(clip), counts.bias(clip)
-    weight = schedule.temper / policy.temper
-    information = np.asarray(schedule.preconditioner) * (schedule.total_time * weight**2 / 2)
+    centre, precision, bias = known.centre, known.precision, known.bias
+    information = np.linalg.inv(known.noise)
     read, errors, sds = plan.planner.read, [], []
-    for one in (hessian, *policy.curvatures(estimate, curvatures)):
-        exact = inverse_of(one + policy.precision)
-        told = share**2 * one @ information @ one
+    for one in known.curvatures:
+        exact = inverse_of(one + precision)
+        told = known.share**2 * one @ information @ one
         both = inverse_of(inverse_of(told) + inverse_of(one))
-        excess = inverse_of(policy.precision + both) - exact + bias**2 * exact
+        excess = inverse_of(precision + both) - exact + bias**2 * exact
         sds.append(_sds(read, centre, exact))
         errors.append(_sds(read, centre, excess))
     sd = np.exp(np.mean(np.log(np.maximum(sds, 1e-300)), axis=0))
@@ -92,7 +136,7 @@ def _of_run(plan: Plan, policy: AffinePolicy, releases: History, run: PathStage)
         for name, off, width in zip(read.names, error, sd, strict=True)
     )
     noise = math.sqrt(max(rms**2 - bias**2, 0.0))
-    step = max(schedule.step_sizes) / 4
+    step = max(run.schedule.step_sizes) / 4
     return Prediction(rms, bias, noise, step, low=low * rms, high=high * rms, coefficients=coefficients)
 
 

@@ -159,3 +159,8 @@ class CompletedStage:
 
 
 History: TypeAlias = tuple[CompletedStage, ...]
+
+
+def named(history: History, name: str) -> History:
+    """The completed stages of that name."""
+    return tuple(completed for completed in history if completed.stage.name == name)

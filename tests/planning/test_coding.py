@@ -2,14 +2,18 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
+from private_mcmc.inference.question import question
+from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.simulate import simulate_affine, with_posterior
@@ -72,3 +76,44 @@ def test_intervals_hold_and_are_no_narrower_than_without_privacy_whatever_the_co
     assert np.all(np.median(sds, axis=0) > 0.9 * exact.sd)
     assert np.all(np.abs(off) < 4 * sds)
     assert np.mean(np.abs(off) < 1.645 * sds) > 0.7
+
+
+def as_formula():
+    """The same rows as a table, with the level that is common as reference."""
+    X, y = base()
+    table = pd.DataFrame(
+        {
+            "level": np.array(["a", "b", "c"])[(X[:, 1] > 0) + 2 * (X[:, 2] > 0)],
+            "number": X[:, 3] * np.sqrt(3),
+            "y": y,
+        }
+    )
+    fields = [
+        {"name": "level", "type": "string", "constraints": {"enum": ["a", "b", "c"]}},
+        {"name": "number", "type": "number", "constraints": {"minimum": -1.0, "maximum": 1.0}},
+        {"name": "y", "type": "boolean"},
+    ]
+    schema = pmc.Schema.from_dict({"fields": fields})
+    asked = question(schema, "y ~ level + number")
+    columns = read_columns(table.astype({"y": bool}), schema, asked)
+    made = affine_policy(read(asked.model, asked.rows, n=N), N, "replace_one", gdp.budget(3.0, 1e-6))
+    return made, {name: jnp.asarray(column) for name, column in columns.items()}
+
+
+def predicted(made, rows):
+    """Means and sds of every row's predictor, of a simulated run."""
+    draws = simulate_affine(made, rows, np.ones(N), 0).draws
+    with jax.enable_x64(True):
+        design = np.asarray(jax.vmap(made.predictor.design)(rows))[:50]
+    return (draws @ design.T).mean(axis=0), (draws @ design.T).std(axis=0)
+
+
+@pytest.mark.slow
+def test_a_formula_and_a_matrix_in_a_ball_give_the_same_predictors_up_to_noise():
+    """Priors and metrics differ a little; noise is that of two runs."""
+    X, y = base()
+    by_matrix = predicted(policy(), {"X": jnp.asarray(X), "y": jnp.asarray(y)})
+    by_formula = predicted(*as_formula())
+    off = (by_matrix[0] - by_formula[0]) / np.hypot(by_matrix[1], by_formula[1])
+    assert np.all(np.abs(off) < 3)
+    assert np.all(np.abs(np.log(by_matrix[1] / by_formula[1])) < np.log(2))

@@ -85,7 +85,7 @@ def test_execution_of_a_general_plan_meets_its_statement(name):
     spent = sum(part.gdp**2 for part in mcmc.statement.parts)
     assert 0.9 * plan.budget**2 < spent <= plan.budget**2
     names = [completed.stage.name for completed in mcmc.history]
-    assert names == [FIRST, WARM_UP, SECOND, RUN]
+    assert names[:3] == [FIRST, WARM_UP, SECOND] and names[-1] == RUN
     run = mcmc.history[-1].stage
     assert isinstance(run, PathStage)
     assert len(mcmc.conclusion.draws) == run.schedule.num_steps - burn_in(run)

@@ -18,7 +18,7 @@ from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.affine_releases import RUN, named
+from private_mcmc.planning.affine_releases import RUN
 from private_mcmc.planning.estimates import (
     first_estimate,
     next_estimate,
@@ -29,6 +29,7 @@ from private_mcmc.planning.estimates import (
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of, counts_of_influence
 from private_mcmc.planning.simulate import _chain, simulate, simulate_affine, synthetic_data, with_posterior
+from private_mcmc.planning.stages import named
 from private_mcmc.release import Contribution, SecondMoments, Sums, plan_second_moments
 from tests.examples_of_models import logistic
 

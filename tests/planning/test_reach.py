@@ -124,14 +124,16 @@ def test_a_person_is_in_the_cell_of_the_length_of_the_sum_of_its_rows():
     assert abs(np.log(length / MIDDLES[found])) <= np.log(MIDDLES[1] / MIDDLES[0]) / 2 + 1e-9
 
 
-def test_counts_that_noise_hides_say_nothing_and_rows_are_not_counted():
+def test_counts_that_noise_hides_say_nothing_and_rows_of_few_outcomes_are_not_counted():
     made = facts()
     stage = counts_reach(made, np.zeros(2), made.metric)
     assert stage is not None
     hidden = Sums(np.full((1, len(MIDDLES)), 20.0), 11.0)
     assert reach_of(made, CompletedStage(stage, hidden)) is None
     single = facts(rows=pmc.Rows(**ROWS.columns))
-    assert counts_reach(single, np.zeros(2), single.metric) is None and assumed(single) == ()
+    assert counts_reach(single, np.zeros(2), single.metric) is not None and assumed(single) == ()
+    few = facts(rows=pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(5)))
+    assert counts_reach(few, np.zeros(2), few.metric) is None
 
 
 def test_what_is_assumed_of_persons_is_said():

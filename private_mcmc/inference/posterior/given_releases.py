@@ -158,7 +158,8 @@ def _given(
             met = shares[:, None, None] * curvatures
             weights = each.log_weights(met)
             average = settled_average(path.states, path.path.schedule, 1.0, prior, met.mean(axis=0))
-            said.append(Said(average, shares, told.prediction.bias))
+            one = Said(average, shares, told.prediction.bias)
+            said.append(one if told.lost is None else Said.whole(average, told.lost, len(shares)))
     given, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, said[-1].average.centre) if mixes_latents(reading) else None

@@ -11,6 +11,7 @@ steps say along them is noise alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -23,7 +24,8 @@ from scipy.stats import truncnorm
 
 from private_mcmc.inference.posterior.expected_score import ExpectedScore
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import ALLOWED, ScoreAverage, metric_of
+from private_mcmc.planning.conclusion import Lost
+from private_mcmc.planning.estimates import ALLOWED, ScoreAverage, inverse_of, metric_of
 from private_mcmc.planning.stages import PathStage
 from private_mcmc.records import RUN_ONCE, Fields
 
@@ -123,11 +125,21 @@ class Steps(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A run's mean score, its draws of ``s``, and ``b``, the clip's error in posterior sds."""
+    """A run's mean score, its draws of ``s``, and ``b``, the clip's error in posterior sds.
+
+    With what the clip takes, where that is known, the score is that of all rows: ``s`` and ``b`` are 1 and 0.
+    """
 
     average: ScoreAverage
     shares: Array
     bias: float
+
+    @classmethod
+    def whole(cls, average: ScoreAverage, lost: Lost, draws: int) -> Said:
+        """With what the clip takes added to the score, and its covariance to the noise."""
+        noise = np.linalg.inv(average.precision) + lost.covariance
+        added = replace(average, score=average.score + lost.mean, precision=inverse_of(noise))
+        return cls(added, np.ones(draws), 0.0)
 
 
 class Likelihoods(NamedTuple):
