@@ -329,11 +329,11 @@ class GeneralPolicy:
         run = named(history, RUN)[0]
         expected = self._expected(history, run.path)
         draws = widened(run, self.facts, _CAUTION * expected.rms)
-        persons = self.facts.reading.unit is not None
+        longer = expected.rms > self.prediction.rms
         return Conclusion(
             draws,
             expected,
-            beyond=persons and expected.rms > self.prediction.rms,
+            beyond=longer and self.facts.reading.unit is not None,
             curvatures=self.curvatures(history),
             lost=self.lost(history, run.path),
         )
