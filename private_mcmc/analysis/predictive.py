@@ -40,6 +40,10 @@ class Predictive:
 
     def __post_init__(self) -> None:
         formula, schema = self.design.formula, self.design.schema
+        if formula.event:
+            raise NotYetSupported(
+                f"outcome {formula.outcome!r}: checks and comparisons are not for times that may be cut off."
+            )
         if summed := [name for name in formula.fields if schema[name].missing == "marginal"]:
             raise NotYetSupported(f"fields {summed}: missing: marginal is not for checks and comparisons.")
 

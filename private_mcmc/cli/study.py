@@ -139,6 +139,10 @@ def summary(
     groups: Annotated[
         str, typer.Option(help="effects of groups left out: average (zero), integrated (all groups), or new")
     ] = "average",
+    until: Annotated[
+        float | None,
+        typer.Option(help="of times to an event: the probability of none until this time, not the median"),
+    ] = None,
     table: Annotated[Path | None, typer.Option("--csv", help="write what is shown as CSV")] = None,
     effects: Annotated[
         Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
@@ -162,10 +166,11 @@ def summary(
     asked = Asked(
         contrast, reference, scale, slope, split_names(by), difference, tuple(probability or []), marginal
     )
-    if not asked and groups == "average" and table is None and over is None:
+    plain = groups == "average" and table is None and over is None and until is None
+    if not asked and plain:
         show_answers(found, profiles, prob, as_json, whole=whole)
         return
-    answers = replace(found.answers(prob), groups=cast("Groups", groups))
+    answers = replace(found.answers(prob), groups=cast("Groups", groups), until=until)
     people, weights = _people(answers, over) if over is not None else (profiles or [{}], [])
     asked.tell(answers, people, weights, table, as_json)
 
@@ -240,7 +245,7 @@ class Asked(NamedTuple):
         lines = self.lines(answers, people, weights)
         if path is not None:
             write_whole(path, as_csv(lines))
-        title = f"{answers.design.mean} of {answers.outcome}{answers.of_whom}, {answers.prob:.0%} intervals"
+        title = f"{answers.mean} of {answers.outcome}{answers.of_whom}, {answers.prob:.0%} intervals"
         rows = tuple(tuple(line.values()) for line in lines)
         blocks: list[Block] = [Table(tuple(lines[0]), rows, title="" if self.probability else title)]
         if not (self.probability or self.difference):

@@ -12,6 +12,7 @@ import numpy as np
 from private_mcmc.data.comparisons import Comparisons
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS
 from private_mcmc.data.effects import Array
+from private_mcmc.data.families import STEPS
 from private_mcmc.data.figures import (
     Coefficient,
     Prediction,
@@ -50,6 +51,7 @@ class Answers(Comparisons):
         prob: of the central intervals.
         groups: what is done with effects of groups and persons that a profile leaves out: ``average`` (zero),
             ``integrated`` (the mean over all of them, a population's) or ``new`` (a new group's own).
+        until: of times to an event, a time: means are probabilities of no event until then, not medians.
 
     Example:
         >>> from private_mcmc.data.design import design
@@ -113,7 +115,7 @@ class Answers(Comparisons):
         levels = self.levels or ("",)
         made = [(level, self.predict(profile, level)) for profile in profiles for level in levels]
         names = list(dict.fromkeys(name for _, one in made for name in one.profile))
-        kind = f"{self.design.mean} of {self.outcome}"
+        kind = f"{self.mean} of {self.outcome}"
         columns = (*names, *(["level"] if self.levels else []), kind, f"{self.prob:.0%} interval")
         rows: list[tuple[Cell, ...]] = [
             (
@@ -148,12 +150,17 @@ class Answers(Comparisons):
                 names.append(self.design.formula.outcome)
                 coords[self.design.formula.outcome] = list(effect.classes)
             dims[effect.name] = names
-        for name in (INTERCEPT, THRESHOLDS):
+        for name in (INTERCEPT, THRESHOLDS, STEPS):
             if name in self.coefficients and self.coefficients[name].ndim > 1:
-                dims[name] = [f"{self.design.formula.outcome}{' from' * (name == THRESHOLDS)}"]
+                dims[name] = [f"{self.design.formula.outcome}{' from' * (name != INTERCEPT)}"]
                 coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in labels(self.design, name)]
         draws = {n: value.reshape(chains, -1, *value.shape[1:]) for n, value in self.coefficients.items()}
         return draws_tree(draws, attributes, coords=coords, dims=dims)
+
+    @property
+    def mean(self) -> str:
+        """What a prediction is."""
+        return self.design.mean if self.until is None else f"probability of no event until {self.until:g}"
 
     @property
     def of_whom(self) -> str:
@@ -198,8 +205,8 @@ class Answers(Comparisons):
             each: [self.interval(self.means({**codes, name: point}, each)) for point in points]
             for each in ((level,) if level else self.levels or ("",))
         }
-        label = f"{self.design.mean} of {self.outcome}" + f" = {level}" * bool(level)
-        words = (label, self.design.mean, f"{self.prob:.0%} interval")
+        label = f"{self.mean} of {self.outcome}" + f" = {level}" * bool(level)
+        words = (label, self.mean, f"{self.prob:.0%} interval")
         return curve_plot(field, points, curves, words, self.whom([stated], moved=[name]))
 
     def report(self) -> Report:

@@ -47,8 +47,11 @@ class Comparisons:
     draws: Draws
     prob: float = 0.9
     groups: Groups = "average"
+    until: float | None = None
 
     def __post_init__(self) -> None:
+        if self.until is not None and not (self.design.formula.event and self.until > 0):
+            raise DeclarationError(f"until={self.until}: a time above 0, of outcomes surv(time, event).")
         if self.groups not in get_args(Groups):
             raise DeclarationError(f"groups={self.groups!r}: one of {', '.join(get_args(Groups))}.")
 
@@ -80,7 +83,7 @@ class Comparisons:
         """Of the outcome, or the probability of one of its levels (the last if left out), for every draw."""
         if level and level not in self.levels:
             raise DeclarationError(f"level={level!r}: of outcomes with more than two; here {self.levels}.")
-        means = self.design.means(self.draws, codes, self.groups)
+        means = self.design.means(self.draws, codes, self.groups, self.until)
         return np.asarray(means[:, self.levels.index(level or self.levels[-1])]) if self.levels else means
 
     def interval(self, draws: Array) -> tuple[float, float, float]:

@@ -42,7 +42,15 @@ from private_mcmc.data.effects import (
     target_of,
 )
 from private_mcmc.data.expressions import Expression
-from private_mcmc.data.families import Family, Prior, check_sign, normal, read_priors, unknown_priors
+from private_mcmc.data.families import (
+    FAMILIES,
+    Family,
+    Prior,
+    check_sign,
+    normal,
+    read_priors,
+    unknown_priors,
+)
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.formula import Formula
 from private_mcmc.data.schema import Schema
@@ -52,6 +60,9 @@ INTERCEPT, THRESHOLDS = "Intercept", "thresholds"
 # What is done with effects of groups that a profile leaves out.
 Groups: TypeAlias = Literal["average", "integrated", "new"]
 _NODES = 31
+# A median is looked for within so many powers of e of the longest time, and its interval halved so often.
+_WIDEST, _HALVINGS = 50.0, 60
+_OF_EVENTS = tuple(one.name for one in FAMILIES.values() if one.event)
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,8 @@ class Design:
     @property
     def mean(self) -> str:
         """What a prediction is; of an event over a time the integral of its rate, which may be above 1."""
+        if self.formula.event:
+            return "median time"
         event = self.family.kind == "count" and self.schema[self.formula.outcome].is_category
         return "cumulative hazard" if event and self.formula.offset is not None else self.family.mean
 
@@ -169,9 +182,16 @@ class Design:
             eta = eta + offset.value(_values(offset, profile), xp) / half
         return middle + half * eta
 
-    def means(self, draws: Draws, profile: Mapping[str, float], groups: Groups = "average") -> Array:
+    def means(
+        self,
+        draws: Draws,
+        profile: Mapping[str, float],
+        groups: Groups = "average",
+        until: float | None = None,
+    ) -> Array:
         """The outcome's mean ``(draws,)`` for one person, or the probabilities ``(draws, levels)``.
 
+        Of a time to an event: the median, or the probability of no event ``until`` a time.
         ``groups``: what is done with effects of groups and persons that the profile leaves out. ``average``:
         they are zero; ``integrated``: the mean is averaged over their law, which under a link that is not
         linear is another number, and the one of a population; ``new``: each draw has a new group's own.
@@ -179,11 +199,11 @@ class Design:
         eta = self.predictor(draws, profile)
         spread = None if groups == "average" else self.group_sd(draws, profile)
         if spread is None:
-            return self._outcome(eta, draws)
+            return self._outcome(eta, draws, until)
         shape = (len(eta), *(1,) * (eta.ndim - 1))
         random = np.random.default_rng(_NODES)
         if groups == "new":
-            return self._outcome(eta + spread.reshape(shape) * random.normal(size=eta.shape), draws)
+            return self._outcome(eta + spread.reshape(shape) * random.normal(size=eta.shape), draws, until)
         if eta.ndim > 1:  # an effect of each class: points of a plane, the same for every draw
             nodes = random.normal(size=(_NODES, eta.shape[1]))
             nodes, weights = np.concatenate([nodes, -nodes]), np.full(2 * _NODES, 0.5 / _NODES)
@@ -192,7 +212,7 @@ class Design:
             weights = weights / weights.sum()
         return np.asarray(
             sum(
-                weight * self._outcome(eta + spread.reshape(shape) * node, draws)
+                weight * self._outcome(eta + spread.reshape(shape) * node, draws, until)
                 for node, weight in zip(nodes, weights, strict=True)
             )
         )
@@ -238,10 +258,22 @@ class Design:
             for name, prior in self.parameters.items()
         }
 
-    def _outcome(self, eta: Array, draws: Draws) -> Array:
-        """Mean, or probabilities of levels, at a predictor."""
+    def _outcome(self, eta: Array, draws: Draws, until: float | None) -> Array:
+        """Mean, median time, or probabilities of levels, at a predictor."""
+        values = self.values(draws)
+        if (survival := self.family.survival) is not None and self.formula.event:
+            values["cuts"] = np.asarray(self.formula.cuts)
+            if until is not None:
+                return survival(eta, np.full(len(eta), until), values)
+            low, high = np.full((2, len(eta)), math.log(self.schema[self.formula.outcome].range[1]))
+            low, high = low - _WIDEST, high + _WIDEST
+            for _ in range(_HALVINGS):
+                middle = (low + high) / 2
+                later = survival(eta, np.exp(middle), values) > 0.5
+                low, high = np.where(later, middle, low), np.where(later, high, middle)
+            return np.exp(low)
         if not self.thresholds:
-            return self.family.inverse_link(eta) * (1 - self.values(draws).get("zi", 0.0))
+            return self.family.inverse_link(eta) * (1 - values.get("zi", 0.0))
         below = expit(draws[THRESHOLDS] - eta[:, None])
         ends = np.zeros((len(eta), 1)), np.ones((len(eta), 1))
         return np.diff(np.concatenate([ends[0], below, ends[1]], axis=1), axis=1)
@@ -280,6 +312,11 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
             "family 'binomial' is for numbers of successes: y | trials(n) ~ …. Did you mean 'bernoulli'?"
             if family.name == "binomial"
             else f"formula {formula.text!r}: trials are for family 'binomial'."
+        )
+    if (family.name == "cox") != bool(formula.cuts) or (formula.event and not family.event):
+        raise DeclarationError(
+            f"formula {formula.text!r}: surv(time, event) is for families {', '.join(_OF_EVENTS)}; for cox "
+            "with cuts, surv(time, event, cuts=[30, 90])."
         )
     if formula.weights and any(term.own for term in formula.terms):
         raise DeclarationError("weights: not with effects of each person, which are integrated out.")
@@ -358,7 +395,9 @@ def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:
     """Of the intercept alone: what stands in the offset is no part of it."""
     if family.kind == "positive":
         low, high = (math.log(end) for end in outcome.range)
-        return normal((low + high) / 2 - offset, (high - low) / 2)
+        # Of cox it is a log hazard.
+        middle = (low + high) / 2 * (-1 if family.name == "cox" else 1)
+        return normal(middle - offset, (high - low) / 2)
     middle, half = family.outcome_scale(outcome)
     return normal(middle - offset, family.sds.intercept * half)
 

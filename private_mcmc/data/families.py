@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import expit, gammaln, ndtr
 
 from private_mcmc.data.fields import Field, is_number
 from private_mcmc.errors import DeclarationError
@@ -27,8 +27,7 @@ _WANTED: Mapping[Kind, str] = {
     "categorical, or cumulative where they have an order",
     "count": "type integer with a minimum of 0 and a maximum",
     "number": "type number with a minimum and a maximum",
-    "positive": "type number with a minimum above 0 and a maximum (of times that may be censored the outcome "
-    "is the event: event ~ … + offset(log(time)), family poisson)",
+    "positive": "type number with a minimum above 0 and a maximum",
     "share": "type number with a minimum above 0 and a maximum below 1",
     "levels": "three levels or more (constraints.enum); for two take bernoulli",
     "ordered": "three levels or more in order (constraints.enum); for two take bernoulli",
@@ -89,6 +88,9 @@ class Family:
         mean: what a prediction is.
         sds: of default priors.
         parameters: beside the mean.
+        event: the term of a row whose time may be cut off: its log hazard if the event was seen, less its
+            cumulative hazard. NumPyro's own log survival is clamped, without a slope, where it is small.
+        survival: the probability of no event until a time, of the predictor, the time and the parameters.
     """
 
     name: str
@@ -99,6 +101,8 @@ class Family:
     mean: str
     sds: Scales
     parameters: tuple[Parameter, ...] = ()
+    event: str = ""
+    survival: Callable[[Array, Array, Mapping[str, Array]], Array] | None = None
 
     @property
     def is_linear(self) -> bool:
@@ -167,13 +171,28 @@ def _softmax(eta: Array) -> Array:
     return shares
 
 
+def _weibull(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
+    return np.asarray(
+        np.exp(-np.exp(values["alpha"] * (np.log(time) - eta + gammaln(1 + 1 / values["alpha"]))))
+    )
+
+
+def _steps(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
+    """Where the hazard is ``e^{eta + steps}`` between ``cuts``."""
+    cuts, steps = values["cuts"], np.pad(values[STEPS], [(0, 0), (1, 0)])
+    ends, starts = np.append(cuts, np.inf), np.append(0.0, cuts)
+    inside = np.clip(np.minimum(np.reshape(time, (-1, 1)), ends) - starts, 0.0, None)
+    return np.asarray(np.exp(-np.exp(eta) * (inside * np.exp(steps)).sum(axis=1)))
+
+
 _ODDS, _RATES, _MEANS, _MEDIANS = "odds ratio", "rate ratio", "ratio of means", "ratio of medians"
 _OF_ODDS, _OF_LOGS = Scales(5.0, 2.5, 1.0), Scales(3.0, 1.0, 0.5)
 _OF_HALVES, _OF_LEVELS = Scales(1.0, 1.0, 0.5), Scales(3.0, 1.5, 1.0)
 _SIGMA, _OF_THE_LOG = Parameter("sigma", (), (0.5,), "halfnormal"), Parameter("sigma", (), (1.0,))
 _NU, _SHAPE = Parameter("nu", (), (4.0,)), Parameter("alpha", ("shape",), (1.0,))
-# The probability that a count is zero whatever its mean is.
-_ZI = Parameter("zi", ("gate",), (1.0, 1.0), "beta")
+# The probability that a count is zero whatever its mean is, and log ratios of a hazard to its first step's.
+_ZI, STEPS = Parameter("zi", ("gate",), (1.0, 1.0), "beta"), "steps"
+_STEPS = Parameter(STEPS, (), (0.0, 1.0), "normal")
 # Of counts the variance is mean + mean²/alpha.
 _SIZE = Parameter(
     "alpha",
@@ -189,6 +208,19 @@ _WEIBULL = "dist.Weibull(jnp.exp(eta - jax.scipy.special.gammaln(1 + 1 / alpha))
 _SHARES = "dist.BetaProportion(jax.nn.sigmoid(eta), kappa)"
 _ZI_POISSON = "dist.ZeroInflatedPoisson(zi, jnp.exp(eta))"
 _ZI_COUNTS = "dist.ZeroInflatedNegativeBinomial2(jnp.exp(eta), alpha, gate=zi)"
+# The logarithm of the cumulative hazard of a Weibull time.
+_LOG_HAZARD = "alpha * (jnp.log({time}) - eta + jax.scipy.special.gammaln(1 + 1 / alpha))"
+_WEIBULL_EVENT = f"{{event}} * (jnp.log(alpha / {{time}}) + {_LOG_HAZARD}) - jnp.exp({_LOG_HAZARD})"
+_LOGNORMAL_EVENT = (
+    "jnp.where({event} == 1, dist.LogNormal(eta, sigma).log_prob({time}), "
+    "jax.scipy.special.log_ndtr((eta - jnp.log({time})) / sigma))"
+)
+# Cumulative hazard of eta = 0; the hazard's step is that of the time itself.
+_COX_EVENT = (
+    "{event} * (eta + hazards[jnp.sum({time}[:, None] > cuts, axis=-1)]) - jnp.exp(eta) * "
+    "jnp.sum(jnp.exp(hazards) * jnp.clip(jnp.minimum({time}[:, None], jnp.append(cuts, jnp.inf)) "
+    "- jnp.append(0.0, cuts), 0.0), axis=-1)"
+)
 # The first level's logit is 0.
 _LEVELS = "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))"
 _ORDERED = "dist.OrderedLogistic(eta, thresholds)"
@@ -216,6 +248,8 @@ FAMILIES: Mapping[str, Family] = {
             _MEANS,
             "mean",
             _OF_LOGS,
+            event="-{event} * eta - {time} * jnp.exp(-eta)",
+            survival=lambda eta, time, _: np.exp(-time * np.exp(-eta)),
         ),
         Family(
             "weibull",
@@ -226,6 +260,8 @@ FAMILIES: Mapping[str, Family] = {
             "mean",
             _OF_LOGS,
             (_SHAPE,),
+            event=_WEIBULL_EVENT,
+            survival=_weibull,
         ),
         Family(
             "lognormal",
@@ -236,6 +272,20 @@ FAMILIES: Mapping[str, Family] = {
             "median",
             _OF_LOGS,
             (_OF_THE_LOG,),
+            event=_LOGNORMAL_EVENT,
+            survival=lambda eta, time, values: ndtr((eta - np.log(time)) / values["sigma"]),
+        ),
+        Family(
+            "cox",
+            "positive",
+            "",
+            np.exp,
+            "hazard ratio",
+            "median time",
+            _OF_LOGS,
+            (_STEPS,),
+            event=_COX_EVENT,
+            survival=_steps,
         ),
         Family("beta", "share", _SHARES, expit, _ODDS, "mean", _OF_LOGS, (_KAPPA,)),
         Family("categorical", "levels", _LEVELS, _softmax, _ODDS, "probability", _OF_LEVELS),
@@ -253,6 +303,7 @@ _WORDS = {
     "lognormal": "log_normal",
     "zi_poisson": "zero_inflated_poisson zeroinflpoisson zip",
     "zi_negativebinomial": "zero_inflated_negbinomial zero_inflated_negativebinomial zi_nb zinb",
+    "cox": "coxph cox.ph piecewise_exponential",
 }
 _SAME = {word: name for name, words in _WORDS.items() for word in words.split()}
 _OWN_LINK: Mapping[Kind, str] = {
@@ -262,7 +313,7 @@ _OWN_LINK: Mapping[Kind, str] = {
 }
 _OTHERS = (
     "Others are models of your own: --show-model prints one to edit, and --model runs it. Times until an "
-    "event: event ~ … + offset(log(time)) with family poisson is the exponential model with censoring."
+    "event that may be cut off are surv(time, event) ~ …."
 )
 
 

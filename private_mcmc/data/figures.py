@@ -12,6 +12,7 @@ import numpy as np
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect
+from private_mcmc.data.families import STEPS
 from private_mcmc.data.fields import Field
 from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats, number
 
@@ -164,6 +165,9 @@ def labels(design: Design, name: str) -> tuple[str, ...]:
     if name == THRESHOLDS:
         levels = outcome_levels(design)
         return tuple(f"{name}[{low}|{high}]" for low, high in pairwise(levels))
+    if name == STEPS:
+        ends = [*(f"{cut:g}" for cut in design.formula.cuts), ""]
+        return tuple(f"{name}[{low} to {high}]".replace(" to ]", " on]") for low, high in pairwise(ends))
     if name == INTERCEPT and design.classes:
         return tuple(f"{name}[{label}]" for label in design.classes)
     return (name,)

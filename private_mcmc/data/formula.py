@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import product
+from itertools import pairwise, product
 
 from private_mcmc.data.expressions import Expression, basis
-from private_mcmc.data.fields import Field, composed, identifier, repeated
+from private_mcmc.data.fields import Field, composed, identifier, is_number, repeated
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
@@ -241,6 +241,7 @@ def _numbers(schema: Schema) -> Mapping[str, str]:
 _GROUP = re.compile(r"\(((?:[^()|]|\([^()|]*\))+)(\|{1,2})([^()|]+)\)")
 # ``trials(n) + weights(w)`` beside an outcome, as in brms, and the time of an event with its flag.
 _ADDED = re.compile(r"(trials|weights)\(([^()]+)\)")
+_SURV = re.compile(r"^[sS]urv\(([^(),]+),([^(),]+)(?:,\s*cuts\s*=\s*\[([^\[\]]*)\]\s*)?\)$")
 _OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
 # Habits of other programs, and what to write in their place.
 _HABITS = (
@@ -263,11 +264,7 @@ _HABITS = (
         "come from the declared range",
     ),
     (r"~.*\bweights?\(|\bweighted\(", "weights stand beside the outcome: y | weights(w) ~ …"),
-    (
-        r"\b(Surv|cens)\(",
-        "the event is the outcome: event ~ … + offset(log(time)) with family poisson is the exponential "
-        "model of survival with censoring",
-    ),
+    (r"\bcens\(", "a time that may be cut off is surv(time, event) ~ …, its event a field of two levels"),
     (
         r"(?:^|[~+])\s*([\w.]+)\s*(?:\*\*|\^)\s*(\d)",
         r"a power is I(\1 ** \2): between terms the sign would mean interactions, and of one alone nothing",
@@ -291,6 +288,8 @@ class Formula:
         terms: in the order of the formula; indicators of missing numbers follow their fields.
         offset: added to the predictor as it is, or ``None``.
         trials: of a binomial outcome: a field's name or a number, or empty.
+        event: the field that says whether the outcome, a time, is that of the event or was cut off; or empty.
+        cuts: times at which a hazard of steps may change.
         weights: the field that multiplies each row's log likelihood, or empty.
     """
 
@@ -300,6 +299,8 @@ class Formula:
     terms: tuple[Term, ...]
     offset: Expression | None = None
     trials: str = ""
+    event: str = ""
+    cuts: tuple[float, ...] = ()
     weights: str = ""
 
     @property
@@ -310,8 +311,8 @@ class Formula:
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """Names of the fields beside the outcome: trials, weights."""
-        named = (self.trials * (not self.trials.isdigit()), self.weights)
+        """Names of the fields beside the outcome: trials, event, weights."""
+        named = (self.trials * (not self.trials.isdigit()), self.event, self.weights)
         return tuple(name for name in named if name)
 
     @property
@@ -340,6 +341,7 @@ def read_formula(text: str, schema: Schema) -> Formula:
             f"formula {text!r}: group effects are written (1 | field) or (x | field); beside an outcome "
             "stand trials(n) and weights(w), as y | weights(w) ~ …."
         )
+    left, event, cuts = _event(text, left, schema)
     if not tilde or not left or "~" in right:
         raise DeclarationError(f"formula {text!r}: OUTCOME ~ TERMS, as in death ~ age + sex.")
     outcome = field_of(left, schema)
@@ -383,15 +385,42 @@ def read_formula(text: str, schema: Schema) -> Formula:
         raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
     offset = _offset(offsets, schema)
     used = {name for term in terms for name in term.fields} | set(offset.fields.values() if offset else ())
-    if outcome in used:
-        raise DeclarationError(f"formula {text!r}: the outcome {outcome!r} is also a term.")
+    if both := {outcome, event} & used:
+        raise DeclarationError(f"formula {text!r}: the outcome {sorted(both)[0]!r} is also a term.")
     for name in dict.fromkeys(name for term in terms for name in term.fields):
         if schema[name].missing == "indicator" and schema[name].indicator:
             word = f"{name}_missing"
             tree, fields = Expression.of_field(word).tree, {identifier(word): name}
             shown = Expression(f"{name} missing", tree, fields, per="vs known")
             terms.append(Term(f"{name} missing", (), (shown,)))
-    return Formula(text, outcome, intercept, tuple(terms), offset, trials, weights)
+    return Formula(text, outcome, intercept, tuple(terms), offset, trials, event, cuts, weights)
+
+
+def _event(text: str, left: str, schema: Schema) -> tuple[str, str, tuple[float, ...]]:
+    """The outcome of ``surv(time, event, cuts=[…])``, its event and the cuts; another outcome as it is."""
+    if not left.lower().startswith("surv("):
+        return left, "", ()
+    match = _SURV.match(left)
+    cuts = [cut.strip() for cut in (match[3] or "").split(",") if cut.strip()] if match else [""]
+    if match is None or not all(map(is_number, cuts)):
+        raise DeclarationError(
+            f"formula {text!r}: surv(time, event) ~ …, or with numbers at which a hazard of steps may "
+            "change, surv(time, event, cuts=[30, 90]) ~ …."
+        )
+    time, event = (field_of(match[place].strip(), schema) for place in (1, 2))
+    field, numbers = schema[event], tuple(map(float, cuts))
+    two = field.type == "integer" and field.range == (0, 1)
+    levels = len(field.all_levels) if field.is_category else 2 * two
+    if levels != 2 or time == event:
+        raise DeclarationError(
+            f"formula {text!r}: the event {event!r} needs two levels, of which the second is that it was "
+            "seen, or an integer 0 to 1."
+        )
+    _check_known(field, text)
+    low, high = schema[time].range if not schema[time].is_category else (0.0, 0.0)
+    if any(not low < cut < high for cut in numbers) or any(a >= b for a, b in pairwise(numbers)):
+        raise DeclarationError(f"formula {text!r}: cuts rise, inside the range of {time!r}.")
+    return identifier(time), event, numbers
 
 
 def _offset(texts: list[str], schema: Schema) -> Expression | None:

@@ -12,7 +12,7 @@ from types import CodeType
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
 from private_mcmc.data.expressions import PIECEWISE
-from private_mcmc.data.families import Prior, marginal, ordered_start
+from private_mcmc.data.families import STEPS, Prior, marginal, ordered_start
 from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import Term
 from private_mcmc.errors import DeclarationError
@@ -81,10 +81,14 @@ def model_source(design: Design) -> str:
         )
         lines += [f"trials = {most}"]
     site = f"numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})"
-    if formula.weights:
-        # A factor, whose curvature is planned with: a weighted density is none of the outcome's.
+    if formula.event or formula.weights:
         term = f"{design.family.likelihood}.log_prob({outcome})"
-        lines += [f"term = {identifier(formula.weights)} * {term}"]
+        if formula.event:
+            term = design.family.event.format(time=outcome, event=identifier(formula.event))
+            lines += ["# A row's log hazard if its event was seen, less its cumulative hazard."]
+        # A factor, whose curvature is planned with: a weighted density is none of the outcome's.
+        weighed = f"{identifier(formula.weights)} * ({term})" if formula.weights else term
+        lines += [f"term = {weighed}"]
         site = f"numpyro.factor({formula.outcome!r}, term)"
     lines += [
         f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
@@ -106,7 +110,7 @@ def _refuse_taken(design: Design, columns: set[str]) -> None:
     own = {*design.parameters, *(["mu"] if design.family.is_linear else [])}
     own |= {"thresholds", "start"} if design.thresholds else set()
     own |= {"trials"} if design.formula.trials else set()
-    own |= {"eta", "term"} if design.formula.weights else set()
+    own |= {"cuts", "hazards", "eta", "term"} if design.formula.event or design.formula.weights else set()
     if both := sorted(columns & own):
         raise DeclarationError(
             f"formula {design.formula.text!r}: a model of this family calls something else {both[0]!r}: "
@@ -159,8 +163,14 @@ def _thresholds(design: Design) -> list[str]:
 def _parameters(design: Design) -> list[str]:
     lines = []
     for name, prior in design.parameters.items():
-        value = prior.source() if prior.is_stated else f"numpyro.sample({name!r}, {prior.source()})"
+        many = _expand([len(design.formula.cuts)]) * (name == STEPS)
+        value = prior.source() if prior.is_stated else f"numpyro.sample({name!r}, {prior.source()}{many})"
         lines += [f"{name} = {value}" + "  # stated, not estimated" * prior.is_stated]
+    if STEPS in design.parameters:
+        lines += [
+            "# Log hazards of eta = 0: of the first step, and of those after each cut.",
+            f"cuts, hazards = jnp.array({list(design.formula.cuts)}), jnp.append(0.0, {STEPS})",
+        ]
     return lines
 
 

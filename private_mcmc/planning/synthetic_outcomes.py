@@ -54,6 +54,18 @@ class EventTimes:
         last = jnp.asarray(row[self.time])
         return {self.time: jnp.minimum(when, last), self.event: (when <= last).astype(seen.dtype)}
 
+    def slope(self, loss: Callable[[jax.Array, Record], jax.Array], theta: jax.Array, row: Record) -> jax.Array:
+        """``d ∇log λ(t)`` of the row's own time ``t`` and flag ``d``, ``(p,)``.
+
+        Over times that the model draws its squares have the mean of those of the score: ``Λ − ∫log λ dN`` has
+        the information ``E∫∇log λ ∇log λᵀ dN`` (Andersen, Borgan, Gill, Keiding 1993, VI.1). It is bounded
+        where the score, which adds up a hazard, is not.
+        """
+        seen = jnp.asarray(row[self.event])
+        sides = ({**row, self.event: jnp.full_like(seen, flag)} for flag in (0, 1))
+        without, at = (jax.grad(loss)(theta, side) for side in sides)
+        return jnp.asarray(seen * (without - at))
+
 
 def event_times(reading: RowModel) -> EventTimes | None:
     """The columns of ``reading``, of one row, that are a time to an event and its flag, if two are."""
@@ -119,11 +131,13 @@ class Likelihood:
     def few(self) -> bool:
         """Whether the outcome takes so few values that all can be gone through."""
         # Of factors no probabilities are known, and of persons all rows together take too many.
-        return type(self) is Likelihood and self._count <= FEW_OUTCOMES
+        return type(self) is Likelihood and self.times is None and self._count <= FEW_OUTCOMES
 
     @property
     def vectors(self) -> int:
         """How many gradients stand for one row and parameter."""
+        if self.times is not None:
+            return 1
         return self._count if self.few else len(_QUANTILES)
 
     @property
@@ -173,6 +187,8 @@ class Likelihood:
         return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
 
     def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
+        if self.times is not None:
+            return self.times.slope(self.reading.row_loss, theta, row)[None]
         probabilities = jax.nn.softmax(self._logits(theta, row))
         if self.few:
             chosen, weights = self.outcomes, probabilities
@@ -220,10 +236,12 @@ class FactorLikelihood(Likelihood):
     @property
     def vectors(self) -> int:
         """A root of the curvature has as many rows as there are parameters."""
-        return self.reading.dim
+        return self.reading.dim if self.times is None else super().vectors
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """``V`` with ``VᵀV = w Aᵀ mean_j [∇²v(θ_j)]₊ A``, the row's own outcome included."""
+        if self.times is not None:
+            return super().information(thetas, root, row)
         hessian = jax.vmap(jax.hessian(self.reading.row_loss), in_axes=(0, None))(jnp.asarray(thetas), row)
         hessian = jnp.nan_to_num(hessian, nan=0.0, posinf=0.0, neginf=0.0)
         values, vectors = jax.vmap(_spectrum)(hessian)

@@ -1,6 +1,7 @@
 """Every family's model has the density that its words say, in the user's units; SciPy is the reference."""
 
 import math
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -102,6 +103,30 @@ def inflated(law):
     return logpmf
 
 
+def cut_off(law):
+    """Times whose event was seen have the law's density, others its survival."""
+
+    def logpdf(user, y):
+        frozen = law(user)
+        return np.where(PEOPLE["died"] == 1, frozen.logpdf(y), frozen.logsf(y))
+
+    return logpdf
+
+
+def weibull(user):
+    return stats.weibull_min(user["alpha"], scale=np.exp(linear(user)) / gamma(1 + 1 / user["alpha"]))
+
+
+def cox(user, y):
+    """The hazard added up with steps of a thousandth of the longest time."""
+    times = (np.arange(500_000) + 0.5) / 1000
+    steps = np.append(0.0, user["steps"])
+    hazard = np.exp(steps[np.searchsorted([40.0, 200.0], times)])
+    whole = np.append(0.0, np.cumsum(hazard) / 1000)
+    now = np.log(hazard[np.searchsorted(times, y) - 1]) + linear(user)
+    return PEOPLE["died"] * now - np.exp(linear(user)) * np.interp(y, np.append(0.0, times + 0.0005), whole)
+
+
 CASES = {
     "zi_poisson": (
         "visits ~ age + sex",
@@ -113,6 +138,18 @@ CASES = {
         ["alpha ~ exponential(0.5)", "zi ~ beta(2, 5)"],
         inflated(negative_binomial),
     ),
+    "exponential cut off": (
+        "surv(cost, died) ~ age + sex",
+        [],
+        cut_off(lambda u: stats.expon(scale=np.exp(linear(u)))),
+    ),
+    "weibull cut off": ("surv(cost, died) ~ age + sex", ["alpha ~ gamma(4, 2)"], cut_off(weibull)),
+    "lognormal cut off": (
+        "surv(cost, died) ~ age + sex",
+        ["sigma = 1.3"],
+        cut_off(lambda u: stats.lognorm(1.3, scale=np.exp(linear(u)))),
+    ),
+    "cox": ("surv(cost, died, cuts=[40, 200]) ~ age + sex", [], cox),
     "bernoulli": ("died ~ age + sex", [], lambda u, y: stats.bernoulli.logpmf(y, expit(linear(u)))),
     "binomial": (
         "visits | trials(n.seen) ~ age + sex",
@@ -263,6 +300,10 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
         ("visits | trials(n.seen) ~ age", "poisson", "trials are for family"),
         ("visits | trials(score) ~ age", "binomial", "type integer"),
         ("visits ~ age + offset(log(score))", "poisson", "no finite value"),
+        ("surv(cost, died) ~ age", "gamma", "weibull, lognormal, cox"),
+        ("surv(cost, died) ~ age", "cox", "with cuts"),
+        ("surv(cost, died, cuts=[9, 4]) ~ age", "cox", "cuts rise"),
+        ("surv(cost, vote) ~ age", "weibull", "two levels"),
         ("visits | weights(score) ~ age", "poisson", "range from 0 or more"),
         ("visits ~ age + weights(cost)", "poisson", "beside the outcome"),
         ("visits ~ age + offset(sex)", "poisson", "no range|not a field that is a number"),
@@ -287,6 +328,29 @@ def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
     curve = answers.effect_plot("age", {"sex": "f"})
     assert curve.drawn[1].y[0] == pytest.approx(answers.predict({"age": 0, "sex": "f"}).mean)
     assert len(answers.effect_plot("sex").y_ticks) == 2
+
+
+@pytest.mark.parametrize("name", ["exponential cut off", "weibull cut off", "lognormal cut off", "cox"])
+def test_survival_is_one_less_the_density_added_up_and_a_half_at_the_median(name):
+    shown = made(name)
+    sites, _ = traced(shown)
+    draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
+    answers = Answers(shown, draws)
+    person = {"age": repr(float(AGE[0])), "sex": ["m", "f"][SEX[0]]}
+    median = answers.predict(person).mean
+    assert replace(answers, until=median).predict(person).mean == pytest.approx(0.5)
+    user = {key: value[0] for key, value in shown.to_user(draws).items()}
+    later = replace(answers, until=100.0).predict(person).mean
+    if name == "cox":
+        slope = linear(user)[0]
+        assert later == pytest.approx(np.exp(-np.exp(slope) * (40 + 60 * np.exp(user["steps"][0]))), rel=1e-5)
+        return
+    laws = {
+        "weibull": lambda: weibull(user).sf(100.0),
+        "lognormal": lambda: stats.lognorm(1.3, scale=np.exp(linear(user))).sf(100.0),
+        "exponential": lambda: stats.expon(scale=np.exp(linear(user))).sf(100.0),
+    }
+    assert later == pytest.approx(laws[name.split()[0]]()[0], rel=1e-5)
 
 
 def test_a_weight_multiplies_its_rows_log_likelihood():
@@ -323,7 +387,7 @@ def test_an_event_over_a_time_is_predicted_as_a_cumulative_hazard_and_counts_as_
     [
         ("binomial(link='probit')", "the link of binomial is logit.*--show-model"),
         ("gaussian('log')", "the link of gaussian is identity"),
-        ("coxph", r"offset\(log\(time\)\)"),
+        ("frailty", r"surv\(time, event\)"),
     ],
 )
 def test_a_familys_name_elsewhere_is_answered_with_its_name_here(name, message):

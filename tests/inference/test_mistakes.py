@@ -68,7 +68,7 @@ MISTAKES = {
     "y ~ .": (asked("died ~ ."), "name the terms"),
     "factor()": (asked("died ~ factor(region)"), "levels and types are declared"),
     "cbind()": (asked("cbind(died, age) ~ region"), "trials"),
-    "Surv()": (asked("Surv(age, died) ~ region"), "the event is the outcome"),
+    "Surv()": (asked("Surv(age, died) ~ region"), "exponential, weibull, lognormal, cox"),
     "scale()": (asked("died ~ scale(age)"), "private rows"),
     "bs() without knots": (asked("died ~ bs(age)"), "df=4"),
     "log() of the outcome": (asked("log(age) ~ died", family="gaussian"), "no function of fields"),
