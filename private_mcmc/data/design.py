@@ -23,9 +23,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import scipy.special
 from scipy.special import expit
 
 from private_mcmc.data.effects import (
@@ -43,7 +45,8 @@ from private_mcmc.data.effects import (
 )
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.families import (
-    FAMILIES,
+    EVENTS,
+    STEPS,
     Family,
     Prior,
     check_sign,
@@ -62,7 +65,8 @@ Groups: TypeAlias = Literal["average", "integrated", "new"]
 _NODES = 31
 # A median is looked for within so many powers of e of the longest time, and its interval halved so often.
 _WIDEST, _HALVINGS = 50.0, 60
-_OF_EVENTS = tuple(one.name for one in FAMILIES.values() if one.event)
+# Sd of the logarithm of a typical time until an event.
+_SD_OF_TIMES = 2.0
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,6 @@ class Design:
     @property
     def mean(self) -> str:
         """What a prediction is; of an event over a time the integral of its rate, which may be above 1."""
-        if self.formula.event:
-            return "median time"
         event = self.family.kind == "count" and self.schema[self.formula.outcome].is_category
         return "cumulative hazard" if event and self.formula.offset is not None else self.family.mean
 
@@ -260,23 +262,36 @@ class Design:
 
     def _outcome(self, eta: Array, draws: Draws, until: float | None) -> Array:
         """Mean, median time, or probabilities of levels, at a predictor."""
-        values = self.values(draws)
-        if (survival := self.family.survival) is not None and self.formula.event:
-            values["cuts"] = np.asarray(self.formula.cuts)
+        if self.formula.event:
             if until is not None:
-                return survival(eta, np.full(len(eta), until), values)
-            low, high = np.full((2, len(eta)), math.log(self.schema[self.formula.outcome].range[1]))
+                return np.exp(-self._cumulative(eta, np.full(len(eta), until), draws))
+            low, high = np.full((2, len(eta)), math.log(self.longest))
             low, high = low - _WIDEST, high + _WIDEST
             for _ in range(_HALVINGS):
                 middle = (low + high) / 2
-                later = survival(eta, np.exp(middle), values) > 0.5
+                later = self._cumulative(eta, np.exp(middle), draws) < math.log(2)
                 low, high = np.where(later, middle, low), np.where(later, high, middle)
             return np.exp(low)
         if not self.thresholds:
-            return self.family.inverse_link(eta) * (1 - values.get("zi", 0.0))
+            return self.family.inverse_link(eta) * (1 - self.values(draws).get("zi", 0.0))
         below = expit(draws[THRESHOLDS] - eta[:, None])
         ends = np.zeros((len(eta), 1)), np.ones((len(eta), 1))
         return np.diff(np.concatenate([ends[0], below, ends[1]], axis=1), axis=1)
+
+    @property
+    def longest(self) -> float:
+        """The longest time that the outcome's declaration allows."""
+        return self.schema[self.formula.outcome].range[1]
+
+    def _cumulative(self, eta: Array, time: Array, draws: Draws) -> Array:
+        """The cumulative hazard ``(draws,)`` at a predictor until a time of each draw."""
+        given: dict[str, Any] = {"eta": eta, "time": time, "longest": self.longest, **self.values(draws)}
+        if STEPS in given:
+            given |= {"cuts": self.formula.cuts, "hazards": np.pad(given[STEPS], [(0, 0), (1, 0)])}
+        # The family's own line of models, with NumPy and SciPy in the place of JAX.
+        return np.asarray(
+            eval(self.family.cumulative, {"jnp": np, "jax": SimpleNamespace(scipy=scipy)}, given)
+        )
 
     def _part(self, effect: Effect, draws: Draws, profile: Mapping[str, Any], xp: Any) -> Any:
         values = effect.of(draws).reshape(-1, *effect.shape)
@@ -313,13 +328,17 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
             if family.name == "binomial"
             else f"formula {formula.text!r}: trials are for family 'binomial'."
         )
-    if (family.name == "cox") != bool(formula.cuts) or (formula.event and not family.event):
+    family = EVENTS.get(family.name, family) if formula.event else family
+    if bool(formula.event) != bool(family.cumulative) or (family.name == "cox") != bool(formula.cuts):
         raise DeclarationError(
-            f"formula {formula.text!r}: surv(time, event) is for families {', '.join(_OF_EVENTS)}; for cox "
+            f"formula {formula.text!r}: surv(time, event) is for families {', '.join(EVENTS)}; for cox "
             "with cuts, surv(time, event, cuts=[30, 90])."
         )
-    if formula.weights and any(term.own for term in formula.terms):
-        raise DeclarationError("weights: not with effects of each person, which are integrated out.")
+    if sum(map(bool, (formula.weights, formula.event, any(term.own for term in formula.terms)))) > 1:
+        raise DeclarationError(
+            f"formula {formula.text!r}: of weights(w), surv(time, event), effects of each person it has one "
+            "at most."
+        )
     outcome = schema[formula.outcome]
     family.check(outcome)
     based = formula.intercept or bool(base_of(formula.terms))
@@ -395,9 +414,12 @@ def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:
     """Of the intercept alone: what stands in the offset is no part of it."""
     if family.kind == "positive":
         low, high = (math.log(end) for end in outcome.range)
-        # Of cox it is a log hazard.
-        middle = (low + high) / 2 * (-1 if family.name == "cox" else 1)
-        return normal(middle - offset, (high - low) / 2)
+        if not family.cumulative:
+            return normal((low + high) / 2 - offset, (high - low) / 2)
+        # A typical time is about the longest one that is followed: of its logarithm, of that of a hazard per
+        # unit of time, or until then.
+        middle = {"lognormal": high, "weibull": 0.0}.get(family.name, -high)
+        return normal(middle - offset, _SD_OF_TIMES)
     middle, half = family.outcome_scale(outcome)
     return normal(middle - offset, family.sds.intercept * half)
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, gammaln, ndtr
+from scipy.special import expit
 
 from private_mcmc.data.fields import Field, is_number
 from private_mcmc.errors import DeclarationError
@@ -88,9 +88,9 @@ class Family:
         mean: what a prediction is.
         sds: of default priors.
         parameters: beside the mean.
-        event: the term of a row whose time may be cut off: its log hazard if the event was seen, less its
-            cumulative hazard. NumPyro's own log survival is clamped, without a slope, where it is small.
-        survival: the probability of no event until a time, of the predictor, the time and the parameters.
+        log_hazard, cumulative: of a ``time`` until an event that may be cut off, its log hazard and its
+            cumulative hazard, in the place of a distribution: a row's term is the first, if the event was
+            seen, less the second. NumPyro's log survival is clamped, without a slope, where it is small.
     """
 
     name: str
@@ -101,8 +101,8 @@ class Family:
     mean: str
     sds: Scales
     parameters: tuple[Parameter, ...] = ()
-    event: str = ""
-    survival: Callable[[Array, Array, Mapping[str, Array]], Array] | None = None
+    log_hazard: str = ""
+    cumulative: str = ""
 
     @property
     def is_linear(self) -> bool:
@@ -171,20 +171,6 @@ def _softmax(eta: Array) -> Array:
     return shares
 
 
-def _weibull(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
-    return np.asarray(
-        np.exp(-np.exp(values["alpha"] * (np.log(time) - eta + gammaln(1 + 1 / values["alpha"]))))
-    )
-
-
-def _steps(eta: Array, time: Array, values: Mapping[str, Array]) -> Array:
-    """Where the hazard is ``e^{eta + steps}`` between ``cuts``."""
-    cuts, steps = values["cuts"], np.pad(values[STEPS], [(0, 0), (1, 0)])
-    ends, starts = np.append(cuts, np.inf), np.append(0.0, cuts)
-    inside = np.clip(np.minimum(np.reshape(time, (-1, 1)), ends) - starts, 0.0, None)
-    return np.asarray(np.exp(-np.exp(eta) * (inside * np.exp(steps)).sum(axis=1)))
-
-
 _ODDS, _RATES, _MEANS, _MEDIANS = "odds ratio", "rate ratio", "ratio of means", "ratio of medians"
 _OF_ODDS, _OF_LOGS = Scales(5.0, 2.5, 1.0), Scales(3.0, 1.0, 0.5)
 _OF_HALVES, _OF_LEVELS = Scales(1.0, 1.0, 0.5), Scales(3.0, 1.5, 1.0)
@@ -208,19 +194,6 @@ _WEIBULL = "dist.Weibull(jnp.exp(eta - jax.scipy.special.gammaln(1 + 1 / alpha))
 _SHARES = "dist.BetaProportion(jax.nn.sigmoid(eta), kappa)"
 _ZI_POISSON = "dist.ZeroInflatedPoisson(zi, jnp.exp(eta))"
 _ZI_COUNTS = "dist.ZeroInflatedNegativeBinomial2(jnp.exp(eta), alpha, gate=zi)"
-# The logarithm of the cumulative hazard of a Weibull time.
-_LOG_HAZARD = "alpha * (jnp.log({time}) - eta + jax.scipy.special.gammaln(1 + 1 / alpha))"
-_WEIBULL_EVENT = f"{{event}} * (jnp.log(alpha / {{time}}) + {_LOG_HAZARD}) - jnp.exp({_LOG_HAZARD})"
-_LOGNORMAL_EVENT = (
-    "jnp.where({event} == 1, dist.LogNormal(eta, sigma).log_prob({time}), "
-    "jax.scipy.special.log_ndtr((eta - jnp.log({time})) / sigma))"
-)
-# Cumulative hazard of eta = 0; the hazard's step is that of the time itself.
-_COX_EVENT = (
-    "{event} * (eta + hazards[jnp.sum({time}[:, None] > cuts, axis=-1)]) - jnp.exp(eta) * "
-    "jnp.sum(jnp.exp(hazards) * jnp.clip(jnp.minimum({time}[:, None], jnp.append(cuts, jnp.inf)) "
-    "- jnp.append(0.0, cuts), 0.0), axis=-1)"
-)
 # The first level's logit is 0.
 _LEVELS = "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))"
 _ORDERED = "dist.OrderedLogistic(eta, thresholds)"
@@ -248,8 +221,6 @@ FAMILIES: Mapping[str, Family] = {
             _MEANS,
             "mean",
             _OF_LOGS,
-            event="-{event} * eta - {time} * jnp.exp(-eta)",
-            survival=lambda eta, time, _: np.exp(-time * np.exp(-eta)),
         ),
         Family(
             "weibull",
@@ -260,8 +231,6 @@ FAMILIES: Mapping[str, Family] = {
             "mean",
             _OF_LOGS,
             (_SHAPE,),
-            event=_WEIBULL_EVENT,
-            survival=_weibull,
         ),
         Family(
             "lognormal",
@@ -272,24 +241,37 @@ FAMILIES: Mapping[str, Family] = {
             "median",
             _OF_LOGS,
             (_OF_THE_LOG,),
-            event=_LOGNORMAL_EVENT,
-            survival=lambda eta, time, values: ndtr((eta - np.log(time)) / values["sigma"]),
-        ),
-        Family(
-            "cox",
-            "positive",
-            "",
-            np.exp,
-            "hazard ratio",
-            "median time",
-            _OF_LOGS,
-            (_STEPS,),
-            event=_COX_EVENT,
-            survival=_steps,
         ),
         Family("beta", "share", _SHARES, expit, _ODDS, "mean", _OF_LOGS, (_KAPPA,)),
         Family("categorical", "levels", _LEVELS, _softmax, _ODDS, "probability", _OF_LEVELS),
         Family("cumulative", "ordered", _ORDERED, np.asarray, _ODDS, "probability", _OF_LEVELS),
+    )
+}
+_HAZARDS, _MEDIAN, _LATER = "hazard ratio", "median time", "jnp.exp(eta) * "
+# Where the hazard is ``e^{eta + hazards}`` between ``cuts``; at a cut it is that of the time before.
+_STEP = "eta + hazards[..., jnp.sum(time[:, None] > cuts, axis=-1)]"
+_INSIDE = "jnp.clip(jnp.minimum(time[:, None], jnp.append(cuts, jnp.inf)) - jnp.append(0.0, cuts), 0.0, None)"
+# Of times until an event, ``surv(time, event)``. Scores of hazards are bounded in time: of a Weibull hazard
+# time is in units of the ``longest``, so that whatever its shape is the cumulative hazard is at most e^eta.
+EVENTS: Mapping[str, Family] = {
+    name: Family(name, "positive", "", np.exp, ratio, _MEDIAN, _OF_LOGS, parameters, log_hazard, cumulative)
+    for name, ratio, parameters, log_hazard, cumulative in (
+        ("exponential", _HAZARDS, (), "eta", _LATER + "time"),
+        (
+            "weibull",
+            _HAZARDS,
+            (Parameter("alpha", ("shape",), (0.0, 0.5), "lognormal"),),
+            "eta + jnp.log(alpha / longest) + (alpha - 1) * jnp.log(time / longest)",
+            _LATER + "(time / longest) ** alpha",
+        ),
+        (
+            "lognormal",
+            _MEDIANS,
+            (Parameter("sigma", (), (0.0, 0.5), "lognormal"),),
+            "dist.LogNormal(eta, sigma).log_prob(time) + cumulative",
+            "-jax.scipy.special.log_ndtr((eta - jnp.log(time)) / sigma)",
+        ),
+        ("cox", _HAZARDS, (_STEPS,), _STEP, f"{_LATER}jnp.sum(jnp.exp(hazards) * {_INSIDE}, axis=-1)"),
     )
 }
 # Words of other programs that say the same.
@@ -321,9 +303,9 @@ def family(name: str) -> Family:
     """A family by its name, or as in R with its own link: ``poisson()``, ``binomial(link = "logit")``."""
     call = re.fullmatch(r"\s*([\w.\- ]+?)\s*(?:\(\s*(?:link\s*=)?\s*['\"]?(\w*)['\"]?\s*\))?\s*", str(name))
     word, link = ("", "") if call is None else (call[1].lower(), call[2] or "")
-    found = FAMILIES.get(_SAME.get(word, word))
+    found = {**EVENTS, **FAMILIES}.get(_SAME.get(word, word))
     if found is None:
-        raise DeclarationError(f"family {name!r}: one of {', '.join(FAMILIES)}. {_OTHERS}")
+        raise DeclarationError(f"family {name!r}: one of {', '.join({**FAMILIES, **EVENTS})}. {_OTHERS}")
     own = {"binomial": "logit", "lognormal": "identity"}.get(found.name, _OWN_LINK[found.kind])
     if link not in ("", own):
         raise DeclarationError(f"family {name!r}: the link of {found.name} is {own}. {_OTHERS}")

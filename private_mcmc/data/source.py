@@ -82,13 +82,19 @@ def model_source(design: Design) -> str:
         lines += [f"trials = {most}"]
     site = f"numpyro.sample({formula.outcome!r}, {design.family.likelihood}, obs={outcome})"
     if formula.event or formula.weights:
-        term = f"{design.family.likelihood}.log_prob({outcome})"
         if formula.event:
-            term = design.family.event.format(time=outcome, event=identifier(formula.event))
-            lines += ["# A row's log hazard if its event was seen, less its cumulative hazard."]
-        # A factor, whose curvature is planned with: a weighted density is none of the outcome's.
-        weighed = f"{identifier(formula.weights)} * ({term})" if formula.weights else term
-        lines += [f"term = {weighed}"]
+            lines += [
+                "# A row's term is its log hazard, if its event was seen, less its cumulative hazard.",
+                f"time = {outcome}",
+                *[f"longest = {design.longest!r}"] * ("longest" in design.family.cumulative),
+                f"cumulative = {design.family.cumulative}",
+                f"log_hazard = {design.family.log_hazard}",
+                f"term = {identifier(formula.event)} * log_hazard - cumulative",
+            ]
+        else:
+            # A factor, whose curvature is planned with: a weighted density is none of the outcome's.
+            term = f"{design.family.likelihood}.log_prob({outcome})"
+            lines += [f"term = {identifier(formula.weights)} * {term}"]
         site = f"numpyro.factor({formula.outcome!r}, term)"
     lines += [
         f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
@@ -110,7 +116,8 @@ def _refuse_taken(design: Design, columns: set[str]) -> None:
     own = {*design.parameters, *(["mu"] if design.family.is_linear else [])}
     own |= {"thresholds", "start"} if design.thresholds else set()
     own |= {"trials"} if design.formula.trials else set()
-    own |= {"cuts", "hazards", "eta", "term"} if design.formula.event or design.formula.weights else set()
+    own |= {"eta", "term"} if design.formula.event or design.formula.weights else set()
+    own |= {"cuts", "hazards", "longest", "cumulative", "log_hazard"} if design.formula.event else set()
     if both := sorted(columns & own):
         raise DeclarationError(
             f"formula {design.formula.text!r}: a model of this family calls something else {both[0]!r}: "

@@ -54,7 +54,9 @@ class EventTimes:
         last = jnp.asarray(row[self.time])
         return {self.time: jnp.minimum(when, last), self.event: (when <= last).astype(seen.dtype)}
 
-    def slope(self, loss: Callable[[jax.Array, Record], jax.Array], theta: jax.Array, row: Record) -> jax.Array:
+    def slope(
+        self, loss: Callable[[jax.Array, Record], jax.Array], theta: jax.Array, row: Record
+    ) -> jax.Array:
         """``d ∇log λ(t)`` of the row's own time ``t`` and flag ``d``, ``(p,)``.
 
         Over times that the model draws its squares have the mean of those of the score: ``Λ − ∫log λ dN`` has
