@@ -112,6 +112,9 @@ def _cdf(law: Any, value: Any) -> Any:
         return jnp.where(value >= trials, 1.0, inside)
     if isinstance(law, dist.ZeroInflatedProbs):
         return law.gate + (1 - law.gate) * _cdf(law.base_dist, value)
+    if isinstance(law, dist.HurdleProbs):
+        zero, until = _cdf(law.base_dist, jnp.zeros_like(value)), _cdf(law.base_dist, value)
+        return law.gate + (1 - law.gate) * (until - zero) / (1 - zero)
     if isinstance(law, dist.Poisson):
         return gammaincc(value + 1.0, law.rate)
     return law.cdf(value)

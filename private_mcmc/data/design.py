@@ -273,7 +273,8 @@ class Design:
                 low, high = np.where(later, middle, low), np.where(later, high, middle)
             return np.exp(low)
         if not self.thresholds:
-            return self.family.inverse_link(eta) * (1 - self.values(draws).get("zi", 0.0))
+            values = self.values(draws)
+            return self.family.inverse_link(eta) * (1 - values.get("zi", values.get("hu", 0.0)))
         below = expit(draws[THRESHOLDS] - eta[:, None])
         ends = np.zeros((len(eta), 1)), np.ones((len(eta), 1))
         return np.diff(np.concatenate([ends[0], below, ends[1]], axis=1), axis=1)
@@ -390,6 +391,11 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         parameters[each.name] = said[0] if said else each.prior(half)
         unsaid += [each.name] if not said and parameters[each.name].is_stated else []
         each.check(parameters[each.name])
+        if formula.event and each.name == "sigma" and not parameters[each.name].is_stated:
+            raise DeclarationError(
+                "prior of 'sigma': of times that may be cut off it is stated, as sigma = 1.2: the earliest events, "
+                "whose influence is bounded, decide an estimate. The shape of weibull is estimated."
+            )
     if given:
         names = [
             *(effect.name for effect in effects),

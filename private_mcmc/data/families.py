@@ -171,6 +171,12 @@ def _softmax(eta: Array) -> Array:
     return shares
 
 
+def _from_one(eta: Array) -> Array:
+    """The mean of a Poisson count that is not zero."""
+    rate = np.exp(eta)
+    return np.asarray(rate / -np.expm1(-rate))
+
+
 _ODDS, _RATES, _MEANS, _MEDIANS = "odds ratio", "rate ratio", "ratio of means", "ratio of medians"
 _OF_ODDS, _OF_LOGS = Scales(5.0, 2.5, 1.0), Scales(3.0, 1.0, 0.5)
 _OF_HALVES, _OF_LEVELS = Scales(1.0, 1.0, 0.5), Scales(3.0, 1.5, 1.0)
@@ -179,6 +185,8 @@ _NU, _SHAPE = Parameter("nu", (), (4.0,)), Parameter("alpha", ("shape",), (1.0,)
 # The probability that a count is zero whatever its mean is, and log ratios of a hazard to its first step's.
 _ZI, STEPS = Parameter("zi", ("gate",), (1.0, 1.0), "beta"), "steps"
 _STEPS = Parameter(STEPS, (), (0.0, 1.0), "normal")
+# And the probability of zero where all others are counts from 1 on.
+_HU = Parameter("hu", (), (1.0, 1.0), "beta")
 # Of counts the variance is mean + mean²/alpha.
 _SIZE = Parameter(
     "alpha",
@@ -193,6 +201,7 @@ _GAMMA = "dist.Gamma(alpha, alpha * jnp.exp(-eta))"
 _WEIBULL = "dist.Weibull(jnp.exp(eta - jax.scipy.special.gammaln(1 + 1 / alpha)), alpha)"
 _SHARES = "dist.BetaProportion(jax.nn.sigmoid(eta), kappa)"
 _ZI_POISSON = "dist.ZeroInflatedPoisson(zi, jnp.exp(eta))"
+_HURDLE = "dist.HurdlePoisson(hu, jnp.exp(eta))"
 _ZI_COUNTS = "dist.ZeroInflatedNegativeBinomial2(jnp.exp(eta), alpha, gate=zi)"
 # The first level's logit is 0.
 _LEVELS = "dist.Categorical(logits=jnp.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]))"
@@ -208,6 +217,7 @@ FAMILIES: Mapping[str, Family] = {
         Family(
             "zi_negativebinomial", "count", _ZI_COUNTS, np.exp, _RATES, "mean count", _OF_LOGS, (_ZI, _SIZE)
         ),
+        Family("hurdle_poisson", "count", _HURDLE, _from_one, _RATES, "mean count", _OF_LOGS, (_HU,)),
         Family("gaussian", "number", "dist.Normal(mu, sigma)", np.asarray, "", "mean", _OF_HALVES, (_SIGMA,)),
         Family(
             "t", "number", "dist.StudentT(nu, mu, sigma)", np.asarray, "", "mean", _OF_HALVES, (_SIGMA, _NU)
@@ -267,7 +277,7 @@ EVENTS: Mapping[str, Family] = {
         (
             "lognormal",
             _MEDIANS,
-            (Parameter("sigma", (), (0.0, 0.5), "lognormal"),),
+            (_OF_THE_LOG,),
             "dist.LogNormal(eta, sigma).log_prob(time) + cumulative",
             "-jax.scipy.special.log_ndtr((eta - jnp.log(time)) / sigma)",
         ),
@@ -285,6 +295,7 @@ _WORDS = {
     "lognormal": "log_normal",
     "zi_poisson": "zero_inflated_poisson zeroinflpoisson zip",
     "zi_negativebinomial": "zero_inflated_negbinomial zero_inflated_negativebinomial zi_nb zinb",
+    "hurdle_poisson": "hurdle hurdlepoisson",
     "cox": "coxph cox.ph piecewise_exponential",
 }
 _SAME = {word: name for name, words in _WORDS.items() for word in words.split()}

@@ -113,8 +113,14 @@ def cut_off(law):
     return logpdf
 
 
+def exponential(user):
+    """Effects of times that may be cut off are on the log hazard."""
+    return stats.expon(scale=np.exp(-linear(user)))
+
+
 def weibull(user):
-    return stats.weibull_min(user["alpha"], scale=np.exp(linear(user)) / gamma(1 + 1 / user["alpha"]))
+    """Of the cumulative hazard until the longest time that is declared."""
+    return stats.weibull_min(user["alpha"], scale=500 * np.exp(-linear(user) / user["alpha"]))
 
 
 def cox(user, y):
@@ -127,7 +133,15 @@ def cox(user, y):
     return PEOPLE["died"] * now - np.exp(linear(user)) * np.interp(y, np.append(0.0, times + 0.0005), whole)
 
 
+def hurdle(user, y):
+    """A share ``hu`` is zero, and the others are counts that are not."""
+    law = stats.poisson(np.exp(linear(user)))
+    positive = np.log1p(-user["hu"]) + law.logpmf(np.maximum(y, 1)) - law.logsf(0)
+    return np.where(y == 0, np.log(user["hu"]), positive)
+
+
 CASES = {
+    "hurdle_poisson": ("visits ~ age + sex", [], hurdle),
     "zi_poisson": (
         "visits ~ age + sex",
         [],
@@ -141,7 +155,7 @@ CASES = {
     "exponential cut off": (
         "surv(cost, died) ~ age + sex",
         [],
-        cut_off(lambda u: stats.expon(scale=np.exp(linear(u)))),
+        cut_off(exponential),
     ),
     "weibull cut off": ("surv(cost, died) ~ age + sex", ["alpha ~ gamma(4, 2)"], cut_off(weibull)),
     "lognormal cut off": (
@@ -247,7 +261,7 @@ def test_the_model_that_is_shown_has_the_familys_density_in_the_users_units(name
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("name", ["binomial", "zi_poisson", "gamma", "weibull", "categorical", "cumulative"])
+@pytest.mark.parametrize("name", ["binomial", "zi_poisson", "hurdle_poisson", "gamma", "weibull", "categorical", "cumulative"])
 def test_a_prediction_is_the_mean_of_the_density_that_is_shown(name):
     shown = made(name)
     sites, trace = traced(shown)
@@ -304,6 +318,8 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
         ("surv(cost, died) ~ age", "cox", "with cuts"),
         ("surv(cost, died, cuts=[9, 4]) ~ age", "cox", "cuts rise"),
         ("surv(cost, vote) ~ age", "weibull", "two levels"),
+        ("surv(cost, died) | weights(visits) ~ age", "weibull", "has one at most"),
+        ("cost ~ age", "cox", "with cuts"),
         ("visits | weights(score) ~ age", "poisson", "range from 0 or more"),
         ("visits ~ age + weights(cost)", "poisson", "beside the outcome"),
         ("visits ~ age + offset(sex)", "poisson", "no range|not a field that is a number"),
@@ -312,6 +328,13 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
 def test_what_does_not_fit_a_family_is_refused_with_what_would(formula, kind, message):
     with pytest.raises(pmc.DeclarationError, match=message):
         design(read_formula(formula, SCHEMA), SCHEMA, family(kind))
+
+
+def test_the_sd_of_log_times_that_may_be_cut_off_is_stated():
+    formula = read_formula("surv(cost, died) ~ age", SCHEMA)
+    with pytest.raises(pmc.DeclarationError, match="stated, as sigma = 1.2"):
+        design(formula, SCHEMA, family("lognormal"), ["sigma ~ halfnormal(1)"])
+    assert design(formula, SCHEMA, family("lognormal")).unsaid == ("sigma",)
 
 
 def test_effects_at_a_profile_are_slopes_and_differences_of_its_prediction():
@@ -348,7 +371,7 @@ def test_survival_is_one_less_the_density_added_up_and_a_half_at_the_median(name
     laws = {
         "weibull": lambda: weibull(user).sf(100.0),
         "lognormal": lambda: stats.lognorm(1.3, scale=np.exp(linear(user))).sf(100.0),
-        "exponential": lambda: stats.expon(scale=np.exp(linear(user))).sf(100.0),
+        "exponential": lambda: exponential(user).sf(100.0),
     }
     assert later == pytest.approx(laws[name.split()[0]]()[0], rel=1e-5)
 

@@ -28,7 +28,34 @@ def visits():
     return table.assign(w=np.where(table.insurance == "yes", 1.2, 0.6)), [*fields, number("w", 0, 2)]
 
 
+def deaths():
+    """Deaths of Olmsted County (Dispenzieri 2012), times in years."""
+    table = data("survival", "flchain")
+    years, dead = (table.futime / 365.25).clip(0.01, 15), table.death.map({0: "no", 1: "yes"})
+    fields = [number("age", 50, 102), levels("sex", "F", "M"), number("years", 0.01, 15)]
+    return table.assign(years=years, dead=dead), [*fields, levels("dead", "no", "yes")]
+
+
+def cancer():
+    """Deaths after operations of breast cancer (Foekens 2000), times in years."""
+    table = data("survival", "rotterdam")
+    years, dead = (table.dtime / 365.25).clip(0.01, 20), table.death.map({0: "no", 1: "yes"})
+    fields = [number("age", 20, 95), number("nodes", 0, 40), number("years", 0.01, 20)]
+    return table.assign(years=years, dead=dead), [*fields, levels("dead", "no", "yes")]
+
+
+def children():
+    """Of women of the General Social Survey."""
+    fields = [number("kids", 0, 8, "integer"), number("age", 18, 89), number("education", 0, 20)]
+    return data("AER", "GSS7402"), fields
+
+
 CASES = {
+    "exponential": (deaths, "surv(years, dead) ~ age + sex", "exponential", []),
+    "cox": (deaths, "surv(years, dead, cuts=[4, 8]) ~ age + sex", "cox", []),
+    "weibull": (cancer, "surv(years, dead) ~ age + log(nodes + 1)", "weibull", []),
+    "lognormal": (deaths, "surv(years, dead) ~ age + sex", "lognormal", ["sigma = 1.3"]),
+    "hurdle_poisson": (children, "kids ~ age + education", "hurdle_poisson", []),
     "zi_poisson": (visits, "hospital ~ chronic + insurance", "zi_poisson", []),
     "weights": (visits, "hospital | weights(w) ~ chronic + insurance", "poisson", []),
 }
