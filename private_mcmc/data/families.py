@@ -199,6 +199,8 @@ _COUNTS = "dist.NegativeBinomial2(jnp.exp(eta), alpha)"
 _GAMMA = "dist.Gamma(alpha, alpha * jnp.exp(-eta))"
 # Of the mean e^eta: the scale is the mean divided by Γ(1 + 1/alpha).
 _WEIBULL = "dist.Weibull(jnp.exp(eta - jax.scipy.special.gammaln(1 + 1 / alpha)), alpha)"
+_EXPONENTIAL = "dist.Exponential(jnp.exp(-eta))"
+_LOGNORMAL = "dist.LogNormal(eta, sigma)"
 _SHARES = "dist.BetaProportion(jax.nn.sigmoid(eta), kappa)"
 _ZI_POISSON = "dist.ZeroInflatedPoisson(zi, jnp.exp(eta))"
 _HURDLE = "dist.HurdlePoisson(hu, jnp.exp(eta))"
@@ -223,35 +225,9 @@ FAMILIES: Mapping[str, Family] = {
             "t", "number", "dist.StudentT(nu, mu, sigma)", np.asarray, "", "mean", _OF_HALVES, (_SIGMA, _NU)
         ),
         Family("gamma", "positive", _GAMMA, np.exp, _MEANS, "mean", _OF_LOGS, (_SHAPE,)),
-        Family(
-            "exponential",
-            "positive",
-            "dist.Exponential(jnp.exp(-eta))",
-            np.exp,
-            _MEANS,
-            "mean",
-            _OF_LOGS,
-        ),
-        Family(
-            "weibull",
-            "positive",
-            _WEIBULL,
-            np.exp,
-            _MEANS,
-            "mean",
-            _OF_LOGS,
-            (_SHAPE,),
-        ),
-        Family(
-            "lognormal",
-            "positive",
-            "dist.LogNormal(eta, sigma)",
-            np.exp,
-            _MEDIANS,
-            "median",
-            _OF_LOGS,
-            (_OF_THE_LOG,),
-        ),
+        Family("exponential", "positive", _EXPONENTIAL, np.exp, _MEANS, "mean", _OF_LOGS),
+        Family("weibull", "positive", _WEIBULL, np.exp, _MEANS, "mean", _OF_LOGS, (_SHAPE,)),
+        Family("lognormal", "positive", _LOGNORMAL, np.exp, _MEDIANS, "median", _OF_LOGS, (_OF_THE_LOG,)),
         Family("beta", "share", _SHARES, expit, _ODDS, "mean", _OF_LOGS, (_KAPPA,)),
         Family("categorical", "levels", _LEVELS, _softmax, _ODDS, "probability", _OF_LEVELS),
         Family("cumulative", "ordered", _ORDERED, np.asarray, _ODDS, "probability", _OF_LEVELS),
