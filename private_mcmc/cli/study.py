@@ -44,11 +44,12 @@ def show_answers(
     as_json: bool,
     out: Path | None = None,
     whole: bool = False,
+    until: float | None = None,
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
     from private_mcmc.dossier.page import results, widening
 
-    answers = study.answers(prob) if study.formula and not study.stopped else None
+    answers = replace(study.answers(prob), until=until) if study.formula and not study.stopped else None
     blocks: list[Block] = results(study, prob)[:1]
     if profiles and answers is not None:
         blocks.append(answers.predictions(profiles))
@@ -166,9 +167,9 @@ def summary(
     asked = Asked(
         contrast, reference, scale, slope, split_names(by), difference, tuple(probability or []), marginal
     )
-    plain = groups == "average" and table is None and over is None and until is None
+    plain = groups == "average" and table is None and over is None and (until is None or bool(profiles))
     if not asked and plain:
-        show_answers(found, profiles, prob, as_json, whole=whole)
+        show_answers(found, profiles, prob, as_json, whole=whole, until=until)
         return
     answers = replace(found.answers(prob), groups=cast("Groups", groups), until=until)
     people, weights = _people(answers, over) if over is not None else (profiles or [{}], [])

@@ -393,8 +393,8 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         each.check(parameters[each.name])
         if formula.event and each.name == "sigma" and not parameters[each.name].is_stated:
             raise DeclarationError(
-                "prior of 'sigma': of times that may be cut off it is stated, as sigma = 1.2: the earliest events, "
-                "whose influence is bounded, decide an estimate. The shape of weibull is estimated."
+                "prior of 'sigma': of times that may be cut off it is stated, as sigma = 1.2: the earliest "
+                "events, whose influence is bounded, decide an estimate. The shape of weibull is estimated."
             )
     if given:
         names = [

@@ -261,7 +261,9 @@ def test_the_model_that_is_shown_has_the_familys_density_in_the_users_units(name
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("name", ["binomial", "zi_poisson", "hurdle_poisson", "gamma", "weibull", "categorical", "cumulative"])
+@pytest.mark.parametrize(
+    "name", ["binomial", "zi_poisson", "hurdle_poisson", "gamma", "weibull", "categorical", "cumulative"]
+)
 def test_a_prediction_is_the_mean_of_the_density_that_is_shown(name):
     shown = made(name)
     sites, trace = traced(shown)
@@ -332,7 +334,7 @@ def test_what_does_not_fit_a_family_is_refused_with_what_would(formula, kind, me
 
 def test_the_sd_of_log_times_that_may_be_cut_off_is_stated():
     formula = read_formula("surv(cost, died) ~ age", SCHEMA)
-    with pytest.raises(pmc.DeclarationError, match="stated, as sigma = 1.2"):
+    with pytest.raises(pmc.DeclarationError, match="it is stated, as sigma"):
         design(formula, SCHEMA, family("lognormal"), ["sigma ~ halfnormal(1)"])
     assert design(formula, SCHEMA, family("lognormal")).unsaid == ("sigma",)
 
