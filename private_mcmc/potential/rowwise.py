@@ -154,6 +154,12 @@ def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
     of the primitive.
     """
     equations = list(_all(closed.jaxpr))
+    for equation in equations:
+        if _is_collective(equation):
+            raise NotYetSupported(
+                f"the model calls {equation.primitive.name!r} over a named axis, as of the devices that rows "
+                "lie on, which mixes them: write it with jax.numpy and jax.lax of one row."
+            )
     if closed.effects or any(
         word in equation.primitive.name for equation in equations for word in ("callback", "debug")
     ):
@@ -169,6 +175,13 @@ def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
                 "them (jax.custom_batching.custom_vmap, foreign functions, kernels, primitives of other "
                 "libraries): write it with jax.numpy and jax.lax."
             )
+
+
+def _is_collective(equation: jex.JaxprEqn) -> bool:
+    """Whether it names an axis, of devices or of a map; all others are numbered."""
+    named = [equation.params.get(name) for name in ("axes", "axis_name")]
+    axes = [axis for one in named for axis in (one if isinstance(one, tuple) else (one,))]
+    return any(axis is not None and not isinstance(axis, int | np.integer) for axis in axes)
 
 
 def _refuse_mixed_keys(closed: jex.ClosedJaxpr) -> None:

@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from jax.custom_batching import custom_vmap
 from jax.extend.core import Primitive
+from jax.sharding import Mesh, PartitionSpec
 
 import private_mcmc as pmc
 from private_mcmc import Ball, Binary, DoThisInstead, NotYetSupported, Rows
@@ -132,6 +133,14 @@ def test_what_is_averaged_along_a_chain_is_looked_at(words):
     )
     with refused((DoThisInstead, NotYetSupported), match=words):
         mcmc.run(**{name: np.asarray(column) for name, column in ROWS.synthetic(0, N).items()})
+
+
+@pytest.mark.parametrize("mix", [lambda x: jax.lax.psum(x, "rows"), lambda x: x + jax.lax.axis_index("rows")])
+def test_sums_over_the_devices_that_rows_lie_on_are_refused(mix):
+    mesh, own = Mesh(np.asarray(jax.devices()[:1]), ("rows",)), PartitionSpec("rows")
+    ran = jax.shard_map(jax.vmap(rowwise(mix)), mesh=mesh, in_specs=own, out_specs=own, check_vma=False)
+    with refused(NotYetSupported, match="named axis"):
+        ran(jnp.ones((4, 2)))
 
 
 def test_an_index_that_leaves_its_array_promises_nothing():
