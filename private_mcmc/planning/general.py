@@ -275,7 +275,7 @@ _BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
 
 @dataclass(frozen=True, eq=False)
 class GeneralPolicy:
-    """The four stages of the module, with two numbers to choose.
+    """The stages of the module, with two numbers to choose.
 
     Attributes:
         multiple: clip over the root mean square of a row's gradient, as the information predicts it; that of
