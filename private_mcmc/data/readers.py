@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -234,10 +235,7 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
 
 def _of_table(files: TableFiles) -> Source:
     """Of Parquet or Arrow files."""
-
-    def batches(wanted: list[str]) -> Iterator[Any]:
-        return files.batches(wanted, _CHUNK)
-
+    batches = partial(files.batches, size=_CHUNK)
     return _of_frames(files.path, tuple(files.types), batches, files.types.get)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -161,8 +162,7 @@ _LOADED = 2**16
 
 def without_cells(path: Path) -> Path:
     """A path as it may be shown: folders such as ``region=north`` are named by cells of rows."""
-    folders = (re.sub("=.*", "=…", part, flags=re.DOTALL) for part in path.parts[:-1])
-    return Path(*folders, path.name)
+    return Path(*(re.sub("(?s)=.*", "=…", folder) for folder in path.parts[:-1]), path.name)
 
 
 @dataclass(frozen=True)
@@ -212,11 +212,6 @@ class HostColumn(ABC):
         return np.concatenate([np.zeros((0, *self.shape[1:]), native(self.dtype)), *self.blocks(_LOADED)])
 
 
-def in_memory(column: Any) -> np.ndarray:
-    """All rows of a column, wherever it is."""
-    return column.loaded() if isinstance(column, HostColumn) else np.asarray(column)
-
-
 @dataclass(frozen=True, eq=False)
 class ArrayColumn(HostColumn):
     """An array in memory or mapped into it (``np.memmap``, ``np.load(…, mmap_mode="r")``), from ``file``."""
@@ -237,36 +232,31 @@ class Spool:
     """A file without a name: only this process can open it, and it is gone when the process ends."""
 
     def __init__(self) -> None:
-        with tempfile.TemporaryFile() as file:
-            self.descriptor = os.dup(file.fileno())
-
-    # Bound here: at the end of a process a module's names are gone first.
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        close(self.descriptor)
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, self.file.close)
 
     def append(self, part: npt.NDArray[np.float64]) -> None:
         """Write the next rows of a column."""
-        left = part.tobytes()
-        while left:
-            left = left[os.write(self.descriptor, left) :]
+        self.file.write(part.tobytes())
 
 
 @dataclass(frozen=True, eq=False)
 class SpooledColumn(HostColumn):
     """A column of float64 in such a file."""
 
-    file: Spool = field(repr=False)
+    spool: Spool = field(repr=False)
 
     @classmethod
-    def of(cls, file: Spool) -> SpooledColumn:
+    def of(cls, spool: Spool) -> SpooledColumn:
         """All that was written."""
-        return cls((os.fstat(file.descriptor).st_size // 8,), np.dtype(np.float64), file)
+        return cls((spool.file.tell() // 8,), np.dtype(np.float64), spool)
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
         """Copies of consecutive rows."""
+        self.spool.file.flush()
         for first in range(0, self.shape[0], size):
             count = min(size, self.shape[0] - first)
-            yield np.frombuffer(os.pread(self.file.descriptor, 8 * count, 8 * first), np.float64, count)
+            yield np.frombuffer(os.pread(self.spool.file.fileno(), 8 * count, 8 * first), np.float64, count)
 
 
 def on_host(column: object) -> bool:

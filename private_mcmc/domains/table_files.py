@@ -97,8 +97,7 @@ def _numbers(column: Any) -> npt.NDArray[np.float64]:
     if isinstance(column, list):
         return np.array([float(text or "nan") for text in column], dtype=np.float64)
     # One type whatever is missing: an integer column with gaps must not look different from one without.
-    numbers = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(numbers, dtype=np.float64)
+    return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
 def files_of(path: Path, suffix: str = ".parquet") -> list[Path]:
@@ -131,7 +130,7 @@ def _told_by(path: Path, types: Collection[str]) -> dict[str, str]:
     """What the names of a file's folders say of all its rows, ``year=2020``, beside its own columns."""
     pairs = (folder.partition("=") for folder in path.parts[:-1])
     found = {name: unquote(value) for name, equals, value in pairs if equals and name not in types}
-    return {name: "" if value == _MISSING else value for name, value in found.items()}
+    return {name: value.replace(_MISSING, "") for name, value in found.items()}
 
 
 class TableFiles:

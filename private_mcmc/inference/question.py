@@ -21,7 +21,7 @@ from private_mcmc.data.formula import ranges, read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
-from private_mcmc.domains.columns import PRESENT, in_memory
+from private_mcmc.domains.columns import PRESENT, HostColumn
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.planning.coefficients import Named
@@ -299,15 +299,19 @@ class BoundsPlan:
         for field, mechanism in zip(self.fields, self.mechanisms, strict=True):
             cells = mechanism.families[0].cells
             edges = _edges(field, cells)
-            values = in_memory(columns[identifier(field.name)])
-            there = in_memory(columns.get(PRESENT, np.ones(len(values)))) > 0
+            values = _in_memory(columns[identifier(field.name)])
+            there = _in_memory(columns.get(PRESENT, np.ones(len(values)))) > 0
             if indicator := _marked(field).indicator:
                 # A missing number, wherever it stands, has no place among the others.
-                there = there & (in_memory(columns[identifier(indicator)]) == 0)
+                there = there & (_in_memory(columns[identifier(indicator)]) == 0)
             found = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, cells - 1)
             (counts,) = mechanism.release((Contribution(found.astype(np.int64)),), there)
             bought[field.name] = _narrowed(field, edges, counts)
         return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
+
+
+def _in_memory(column: object) -> np.ndarray:
+    return column.loaded() if isinstance(column, HostColumn) else np.asarray(column)
 
 
 def _marked(field: Field) -> Field:
