@@ -28,8 +28,7 @@ from private_mcmc.potential.program import Equation, Program, Variable, name_of
 _TINY = float(np.finfo(np.float64).tiny)
 # Whole numbers up to this one are exact.
 _WHOLE = 2.0**53
-# Numbers in all windows of an array that are compared.
-_MOST_PICKED = 2**20
+_MOST_PICKED = 2**20  # numbers in all windows of an array that are compared
 # Of public values, by how much another compilation of them may round otherwise.
 _ROUNDING = 2.0**-26
 
@@ -73,12 +72,6 @@ class Range:
         """Upper bound of every element."""
         return float(np.max(self.hi, initial=-np.inf))
 
-    @property
-    def total(self) -> float:
-        """Bound on the sum of all absolute values."""
-        sizes = np.maximum(np.abs(self.lo), np.abs(self.hi)).ravel()
-        return min(self.sum, up(math.fsum(sizes)))
-
     def with_norm(self, norm: float, total: float = math.inf) -> Range:
         """The same with second bounds on the norm and the sum; the smaller ones are kept."""
         return replace(self, norm=min(self.norm, norm), sum=min(self.sum, total))
@@ -94,7 +87,8 @@ def between(lo: Any, hi: Any, *, whole: bool = False) -> Range:
     """A value between these ends."""
     low, high = np.asarray(lo, np.float64), np.asarray(hi, np.float64)
     sizes = np.maximum(np.abs(low), np.abs(high)).ravel()
-    return Range(low, high, hypot(sizes[sizes > 0].tolist()), whole)
+    total = sum(sizes.tolist()) * (1 + sizes.size * 2.0**-52)
+    return Range(low, high, hypot(sizes[sizes > 0].tolist()), whole, total)
 
 
 def constant(array: Any) -> Range:
@@ -195,9 +189,11 @@ def _apply(program: Program, equation: Equation, operands: list[Range | None]) -
     if name == "select_n":
         return [_select(operands, shape)]
     found: Sequence[Range | None] = [None] * len(equation.outvars)
-    for place in range(len(operands))[_PLACES.get(name, slice(0, 0))]:
-        # Whole numbers, whatever they are.
-        operands[place] = operands[place] or _unbounded(program.shape(equation.invars[place]))
+    if name in ("gather", "scatter-add", "dynamic_slice", "dynamic_update_slice"):
+        # Places are whole numbers, whatever they are.
+        whole = [jnp.issubdtype(variable.aval.dtype, jnp.integer) for variable in equation.invars]
+        known = zip(operands, equation.invars, whole, strict=True)
+        operands = [one or (_unbounded(program.shape(v)) if is_whole else None) for one, v, is_whole in known]
     some = [one for one in operands if one is not None]
     if len(some) == len(operands):
         same = len(operands) == 2 and equation.invars[0] == equation.invars[1]
@@ -223,12 +219,12 @@ def _inside(equation: Equation, operands: Ranges) -> list[Range | None]:
     """The values of a function that has a derivative rule of its own (``jax.nn.softplus``)."""
     names = [f"x{index}" for index in range(len(operands))]
     function = jex.jaxpr_as_fun(equation.params["call_jaxpr"])
-    shapes = {
-        name: abstract(one.aval.shape, one.aval.dtype)
-        for name, one in zip(names, equation.invars, strict=True)
-    }
+    shapes = [abstract(one.aval.shape, one.aval.dtype) for one in equation.invars]
     with jax.enable_x64(True):
-        inner = trace(lambda **given: dict(enumerate(function(*(given[name] for name in names)))), **shapes)
+        inner = trace(
+            lambda **given: dict(enumerate(function(*(given[name] for name in names)))),
+            **dict(zip(names, shapes, strict=True)),
+        )
     given = {inner.inputs[name]: one for name, one in zip(names, operands, strict=True)}
     return list(ranges(inner, given, inner.outputs.values()))
 
@@ -291,7 +287,7 @@ def _product(a: Range, b: Range) -> Range:
     )
     return found.with_norm(
         min(_scaled(a.largest, b.norm), _scaled(b.largest, a.norm)),
-        min(_scaled(a.largest, b.total), _scaled(b.largest, a.total)),
+        min(_scaled(a.largest, b.sum), _scaled(b.largest, a.sum)),
     )
 
 
@@ -407,7 +403,7 @@ def _moved(function: Callable[[np.ndarray, Mapping[str, Any], Shape], np.ndarray
         lo, hi = (function(end, params, shape) for end in (x[0].lo, x[0].hi))
         copies = math.prod(shape) // max(x[0].lo.size, 1)
         norm = x[0].norm if copies <= 1 else up(x[0].norm * math.sqrt(copies))
-        return between(lo, hi, whole=x[0].whole).with_norm(norm, _scaled(max(copies, 1), x[0].total))
+        return between(lo, hi, whole=x[0].whole).with_norm(norm, _scaled(max(copies, 1), x[0].sum))
 
     return rule
 
@@ -480,7 +476,7 @@ def _dot(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
         if value.is_point and value.lo.ndim == 2 and len(contract) == 1 and not batch:
             row = float(np.linalg.norm(value.lo, axis=1 - axes[0]).max(initial=0.0))
             row *= 1 + value.lo.size * 2.0**-50
-            norm = min(norm, _scaled(_spectral_norm(value.lo), other.norm), _scaled(row, other.total))
+            norm = min(norm, _scaled(_spectral_norm(value.lo), other.norm), _scaled(row, other.sum))
     return between(middle - away, middle + away).with_norm(norm)
 
 
@@ -509,20 +505,17 @@ def _picked(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | None:
     # Out of bounds, the filler (NaN) would appear.
     if not inside and params["mode"] is not jax.lax.GatherScatterMode.CLIP:
         return None
-    index = between(indices.lo.reshape(()), indices.hi.reshape(()))
-    places = [index if axis == starts[0] else constant(0) for axis in range(len(a.shape))]
+    places = [indices if axis == starts[0] else constant(0) for axis in range(len(a.shape))]
     return _window([a, *places], params, shape)
 
 
 def _window(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | None:
     """A part of these sizes, wherever in the array it may begin."""
     a, *starts = x
-    sizes = params["slice_sizes"]
-    ends = [n - size for n, size in zip(a.shape, sizes, strict=True)]
-    firsts = [
-        range(int(np.clip(one.lowest, 0, end)), int(np.clip(one.highest, 0, end)) + 1)
-        for one, end in zip(starts, ends, strict=True)
-    ]
+    sizes, firsts = params["slice_sizes"], []
+    for one, n, size in zip(starts, a.shape, sizes, strict=True):
+        first, last = np.clip([one.lowest, one.highest], 0, n - size)
+        firsts.append(range(int(first), int(last) + 1))
     if math.prod(map(len, firsts)) * math.prod(sizes) > _MOST_PICKED:
         return None
     parts = []
@@ -538,8 +531,8 @@ def _scattered(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
     a, indices, updates = x
     windows = max(math.prod(indices.shape[:-1]), 1)
     ends = min(updates.lowest, 0.0) * windows, max(updates.highest, 0.0) * windows
-    norm = updates.norm if windows == 1 else min(up(updates.norm * math.sqrt(windows)), updates.total)
-    added = between(*(np.full(shape, end) for end in ends)).with_norm(norm, updates.total)
+    norm = updates.norm if windows == 1 else min(up(updates.norm * math.sqrt(windows)), updates.sum)
+    added = between(*(np.full(shape, end) for end in ends)).with_norm(norm, updates.sum)
     return added if a.norm == 0 else _plus(a, added)
 
 
@@ -548,7 +541,7 @@ def _replaced(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range | Non
     norm = hypot([a.norm, new.norm])
     if not all(start.is_point for start in starts):
         lo, hi = np.minimum(a.lo, new.lowest), np.maximum(a.hi, new.highest)
-        return between(lo, hi, whole=a.whole and new.whole).with_norm(norm, up(a.total + new.total))
+        return between(lo, hi, whole=a.whole and new.whole).with_norm(norm, up(a.sum + new.sum))
     lo, hi = a.lo.copy(), a.hi.copy()
     firsts = (np.clip(int(one.lo), 0, n - k) for one, n, k in zip(starts, a.shape, new.shape, strict=True))
     place = tuple(slice(first, first + k) for first, k in zip(firsts, new.shape, strict=True))
@@ -561,12 +554,6 @@ def _iota(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
     return constant(np.broadcast_to(np.arange(shape[params["dimension"]]).reshape(sizes), shape))
 
 
-# Operands that say where a part lies.
-_PLACES: Mapping[str, slice] = {
-    **dict.fromkeys(("gather", "scatter-add"), slice(1, 2)),
-    "dynamic_slice": slice(1, None),
-    "dynamic_update_slice": slice(2, None),
-}
 _REPEATS = ("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p")
 _ELEMENTWISE = frozenset(
     ["add", "add_any", "sub", "mul", "div", "pow", "max", "min", "clamp", "eq", "ne", "lt", "le", "gt", "ge"]
