@@ -231,7 +231,8 @@ def columns_of(schema: Schema, names: Sequence[str]) -> Table:
         else:
             low, high = field.range
             allowed = f"{_end(field, low)} to {_end(field, high)} {field.unit}".strip()
-        fate = f"{_fate(field.missing)}; {_fate(field.otherwise)}"
+        outside = f"; outside {_fate(field.outside)}" if field.outside != "refuse" else ""
+        fate = f"{_fate(field.missing)}{outside}; {_fate(field.otherwise)}"
         title = f"{name}: {field.title}" if field.title and field.title != name else name
         known = field.bounds_from or "the schema"
         # Nothing runs on what is only suggested.
@@ -252,7 +253,7 @@ def _fate(word: str) -> str:
     """What becomes of a cell, in words."""
     words = {"refuse": "refused", "indicator": "kept apart", "other": "a level of its own"}
     words |= {"drop": "its row counts for nothing", "middle": "as the middle of the range"}
-    words["marginal"] = "as every value, as probable as declared"
+    words |= {"marginal": "as every value, as probable as declared", "nearest": "as the nearest end"}
     return words.get(word, f"as {word}")
 
 
