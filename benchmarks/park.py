@@ -78,7 +78,7 @@ class Regression:
         self.asked: Question = question(
             schema, words[words.index("--formula") + 1], family=family, priors=priors
         )
-        columns = read_columns(table_of(case) if table is None else table, schema, self.asked)
+        columns = read_columns(table_of(case) if table is None else table, schema, self.asked, "replace_one")
         self.n = len(next(iter(columns.values())))
         self.reading: RowModel = read(self.asked.model, self.asked.rows, n=self.n)
         self.rows, self.weights = distinct(self.reading, columns)

@@ -41,7 +41,7 @@ def without_privacy(study: Study, table: Path) -> Answers:
     schema = Schema.from_dict(texts(study.schema))
     asked = question(schema, study.formula, family=study.family, priors=study.priors)
     reading = read(asked.model, asked.rows, n=study.n, model_args=asked.public(study.n))
-    found, unit = read_columns(table, asked.schema, asked), asked.rows.unit
+    found, unit = read_columns(table, asked.schema, asked, "replace_one"), asked.rows.unit
     if unit is not None:
         codes = identified(unit.name, found.pop(unit.name))
         found = grouped(found, codes, study.n, unit.rows)

@@ -208,7 +208,7 @@ _LARGE_BIAS = 0.5
 
 
 def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
-    """Why what comes out may say little that the prior does not; from public facts only.
+    """Why an answer may be far off, or nearly the prior's; from public facts only.
 
     ``ranges`` is said of a prediction for other ranges than those of the run.
     """
@@ -220,8 +220,8 @@ def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
         )
     if not prediction.rms <= _LARGE_ERROR:
         found.append(
-            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}: what comes out says "
-            "little that the prior does not. "
+            f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}, of synthetic people: real "
+            "ones may be far easier. It is predicted again after the first stages, before most is spent. "
             + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
         )
     if prediction.bias >= _LARGE_BIAS and not ranges:

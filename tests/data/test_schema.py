@@ -209,7 +209,7 @@ def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
         pmc.Schema.from_dict({"fields": record["fields"], **record["private_mcmc"]})
     asked = question(schema, "seen ~ age")
     assert asked.rows.unit == Unit("patient_no", 3)
-    columns = read_columns(table, schema, asked)
+    columns = read_columns(table, schema, asked, "replace_one")
     grouped = asked.rows.grouped(columns, 2)
     assert grouped["age"].shape == (2, 3)
 
@@ -236,8 +236,8 @@ def test_where_a_person_has_one_row_that_is_enforced():
         "age": [5.0, 1.0, 2.0, 7.0, 3.0],
         "sick": [True, False, True] + [True] * 2,
     }
-    found = read_columns(table, schema, asked)
-    back = read_columns({name: column[::-1] for name, column in table.items()}, schema, asked)
+    found = read_columns(table, schema, asked, "replace_one")
+    back = read_columns({name: column[::-1] for name, column in table.items()}, schema, asked, "replace_one")
     young, old = np.sort(found["age"])
     assert len(found["age"]) == 2 and old == 5.0 and young in (1.0, 2.0, 3.0)
     assert sorted_rows(found) == sorted_rows(back)

@@ -95,7 +95,7 @@ def as_formula():
     ]
     schema = pmc.Schema.from_dict({"fields": fields})
     asked = question(schema, "y ~ level + number")
-    columns = read_columns(table.astype({"y": bool}), schema, asked)
+    columns = read_columns(table.astype({"y": bool}), schema, asked, "replace_one")
     made = affine_policy(read(asked.model, asked.rows, n=N), N, "replace_one", gdp.budget(3.0, 1e-6))
     return made, {name: jnp.asarray(column) for name, column in columns.items()}
 
