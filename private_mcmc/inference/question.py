@@ -221,7 +221,7 @@ def doubts(n: int, prediction: Prediction, ranges: str = "") -> tuple[str, ...]:
     if not prediction.rms <= _LARGE_ERROR:
         found.append(
             f"The predicted error is {number(prediction.rms, 2)} {prediction.unit}, of synthetic people: "
-            "real ones may be far easier. It is predicted again after the first stages, before most is spent. "
+            "real ones may be far easier. It is made again after the first stages, before most is spent. "
             + (ranges or "More rows, a larger ε, fewer terms or narrower ranges help.")
         )
     if prediction.bias >= _LARGE_BIAS and not ranges:

@@ -127,7 +127,7 @@ def test_few_rows_and_large_predicted_errors_are_said_in_plain_words():
     usual = pmc.Prediction(0.5, 0.1, 0.2, 0.02)
     assert doubts(1000, usual) == ()
     assert "12 rows are few" in doubts(12, usual)[0]
-    assert "predicted again after the first stages" in doubts(1000, usual._replace(rms=9.0))[0]
+    assert "made again after the first stages" in doubts(1000, usual._replace(rms=9.0))[0]
     assert "move effects by 0.7" in doubts(1000, usual._replace(bias=0.7))[0]
     # A prediction for ranges that will not be the run's says so, and blames no bound that will not be.
     (of_outer,) = doubts(1000, usual._replace(rms=9.0, bias=8.0), "That is with other ranges.")
