@@ -40,7 +40,7 @@ from private_mcmc.data.fields import (
 )
 from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
 from private_mcmc.data.schema import Schema
-from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, SpooledColumn
+from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, SpooledColumn, without_cells
 from private_mcmc.domains.persons import check_wide, spelling
 from private_mcmc.domains.table_files import files_of
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
@@ -329,7 +329,7 @@ def data_marks(table: Any) -> Marks:
         files, of_files = files_of(Path(table)), hashlib.sha256()
         root = os.path.commonpath([one.parent for one in files])
         for one in files:
-            with open(one, "rb") as file:
+            with cells_in_words(str(without_cells(one))), open(one, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").digest()
                 if len(files) == 1 and not file.tell():
                     raise DataSchemaError(f"{table}: is empty.")

@@ -162,7 +162,7 @@ _LOADED = 2**16
 
 def without_cells(path: Path) -> Path:
     """A path as it may be shown: folders such as ``region=north`` are named by cells of rows."""
-    return Path(*(re.sub("(?s)=.*", "=…", folder) for folder in path.parts[:-1]), path.name)
+    return Path(*(re.sub("=.*", "=…", part, flags=re.DOTALL) for part in path.parts))
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,16 @@ def test_no_error_names_a_folder_by_the_cells_that_it_is_called_by(tmp_path):
         with pytest.raises(pmc.DataSchemaError) as refused:
             read_table(folder, SCHEMA, NAMES)
         assert "age=…/sex=…" in str(refused.value) and "130" not in str(refused.value)
+    broken.unlink()
+    broken.symlink_to("nowhere")
+    for asked in (
+        lambda: data_marks(folder),
+        lambda: read_table(f"{folder}/age=1*", SCHEMA, NAMES),
+        lambda: data_marks(f"{folder}/age=1*"),
+    ):
+        with pytest.raises(pmc.DataSchemaError) as refused:
+            asked()
+        assert "age=…" in str(refused.value) and "130" not in str(refused.value)
 
 
 def test_a_frame_that_has_not_been_computed_yet_is_refused():

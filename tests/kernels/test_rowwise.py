@@ -178,6 +178,19 @@ def test_arrays_that_nothing_was_written_to_are_zeros():
         assert "empty" not in str(jax.make_jaxpr(ran)(1.0))
 
 
+@pytest.mark.parametrize("name", ["ppermute", "psum", "all_gather"])
+def test_rows_are_not_exchanged_over_an_axis_that_whoever_maps_them_has_named(name):
+    """As kernels name those of devices: a model that is read finds none, one made by hand may."""
+    exchanges = {
+        "ppermute": lambda x: jax.lax.ppermute(x, "rows", [(0, 1), (1, 0)]),
+        "psum": lambda x: jax.lax.psum(x, "rows"),
+        "all_gather": lambda x: jax.lax.all_gather(x, "rows"),
+    }
+    ran = jax.vmap(rowwise(exchanges[name]), axis_name="rows")
+    with refused((DoThisInstead, NotYetSupported)):
+        ran(jnp.arange(2.0))
+
+
 @pytest.mark.parametrize("name", ["random_wrap", "empty", "add"])
 def test_a_primitive_is_jaxs_own_by_identity_and_not_by_its_name(name):
     other = Primitive(name)
