@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from private_mcmc.accounting import Statement, adaptive
 from private_mcmc.accounting.risk import argument, in_words, risk
 from private_mcmc.accounting.rounding import norm_up
+from private_mcmc.data.fields import KEY
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import ReleaseRecord
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Block, Heading, Note, Report, Table, Text, Verdict, at_most
-from private_mcmc.target import check_adjacency
+from private_mcmc.target import Unit, check_adjacency
 
 _CHOSEN = (
     "Whether a model fits or predicts better was asked of the same people. Intervals of a model that was "
@@ -42,7 +43,7 @@ def together(records: Sequence[ReleaseRecord]) -> Statement:
             raise DeclarationError(
                 f"{record.subject}: has no Gaussian DP statement, which adds up in squares."
             )
-    if len({price.unit for price in prices}) > 1:
+    if len({_protected(record) for record in records}) > 1:
         raise DeclarationError("some protect a person and some a row: their statements do not add up.")
     budget = norm_up(price.gdp for price in prices if price.gdp is not None)
     whole = adaptive(budget, prices[0].adjacency, prices, prices[0].unit)
@@ -52,6 +53,12 @@ def together(records: Sequence[ReleaseRecord]) -> Statement:
             "private-mcmc verify each of them."
         )
     return whole
+
+
+def _protected(record: ReleaseRecord) -> Unit | str:
+    """A person with several rows, or with one that enters; empty where every row is another person's."""
+    own = record.schema.get(KEY)
+    return record.price.unit or str(own.get("person", "") if isinstance(own, Mapping) else "")
 
 
 def several(records: Sequence[ReleaseRecord]) -> Report:

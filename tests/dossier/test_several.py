@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import private_mcmc as pmc
 from private_mcmc import Study
 from private_mcmc.cli.main import app
+from private_mcmc.data.fields import KEY
 from private_mcmc.dossier import new_dossier
 from private_mcmc.dossier.several import together
 from tests.dossier.studies import books_in, statement_of, study_of
@@ -51,7 +52,7 @@ def test_a_check_of_a_fit_is_said_to_make_intervals_of_a_chosen_model_too_narrow
     assert "too narrow" in shown.output
 
 
-@pytest.mark.parametrize("fault", ["twice", "copied", "two data sets", "seeded", "adjacency"])
+@pytest.mark.parametrize("fault", ["twice", "copied", "two data sets", "seeded", "adjacency", "persons"])
 def test_what_does_not_add_up_is_refused(fault: str, tmp_path) -> None:
     first = study_of(books_in(tmp_path))
     others = {
@@ -60,6 +61,8 @@ def test_what_does_not_add_up_is_refused(fault: str, tmp_path) -> None:
         "two data sets": lambda: another(0.3, ledger={**first.ledger, "dataset": "others"}),
         "seeded": lambda: another(0.3, randomness={"source": "caller"}),
         "adjacency": lambda: another(0.3, "zero_out"),
+        # One row of each person enters there, and every row here.
+        "persons": lambda: another(0.3, schema={**first.schema, KEY: {"person": {"field": "id"}}}),
     }
     assert together([first, another(0.3)]).verify()
     with pytest.raises(pmc.errors.DeclarationError):
