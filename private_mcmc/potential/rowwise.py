@@ -169,8 +169,7 @@ def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
         )
     for equation in equations:
         name = equation.primitive.name
-        # Over an axis that kernels have named, of devices, other rows are reached.
-        if name in _MIXED or "axis_name" in equation.params or equation.primitive not in _own():
+        if name in _MIXED or equation.primitive not in _own():
             raise NotYetSupported(
                 f"the model calls {name!r}, whose rule for many rows at once is not JAX's own and may mix "
                 "them (jax.custom_batching.custom_vmap, foreign functions, kernels, primitives of other "

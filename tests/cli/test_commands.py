@@ -127,7 +127,7 @@ def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
         (("plan", "nowhere.py:model", *COMMON[1:], "--n", "800"), "nowhere.py"),
         (("plan", *COMMON, "--n", "0"), "n=0"),
         (("plan", "model.py:model", "--rows", "no.toml", *COMMON[3:], "--n", "8"), "no.toml"),
-        (("run", *COMMON, "--data", "no.csv", "--out", "o"), "X"),
+        (("run", *COMMON, *DATA[:2], "--out", "o"), "X"),
         (("run", *COMMON, *DATA, "--out", "model.py/o"), "folder"),
         (("run", *COMMON, "--data", "no.csv", *DATA[2:], "--out", "o"), "no.csv"),
     ],
