@@ -181,7 +181,8 @@ class Answers(Comparisons):
         family = self.design.family
         effects = {name for effect in self.design.shared for name in effect.coordinates()}
         shown = [one for one in self.summary() if one.name in effects]
-        label = f"{family.ratio} of {self.outcome}" if family.ratio else f"difference in {self.outcome}"
+        whose = self._in_words(self.design.formula.event) if "hazard" in family.ratio else self.outcome
+        label = f"{family.ratio} of {whose}" if family.ratio else f"difference in {self.outcome}"
         label += f"{self._against}, {self.prob:.0%} interval"
         return forest_plot(shown, self.design.formula.text, label, ratio=bool(family.ratio))
 
@@ -224,7 +225,10 @@ class Answers(Comparisons):
     @property
     def outcome(self) -> str:
         """The outcome in words: its title, or the event that a probability is of."""
-        outcome = self.design.schema[self.design.formula.outcome]
+        return self._in_words(self.design.formula.outcome)
+
+    def _in_words(self, name: str) -> str:
+        outcome = self.design.schema[name]
         if self.levels:
             return outcome.title or outcome.name
         if outcome.is_category:
