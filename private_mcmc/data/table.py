@@ -322,19 +322,19 @@ class Marks:
 def data_marks(table: Any) -> Marks:
     """The marks of a table, whatever is read of it: a file's bytes, or a hash of every column.
 
-    A ledger keeps only a keyed hash of them. Of several files: their bytes, and the names of the folders
-    between them, which may tell cells.
+    A ledger keeps only a keyed hash of them. Of several files: their bytes, and folders' names, which may
+    tell cells: of those between the files, and, of what shows a change, of those around them too.
     """
     if isinstance(table, str | Path):
-        files, of_files = files_of(Path(table)), hashlib.sha256()
-        root = os.path.commonpath([one.parent for one in files])
+        files, whole = files_of(Path(table)), hashlib.sha256()
+        root = os.path.commonpath(places := [one.parent for one in files])
         for one in files:
             with cells_in_words(str(without_cells(one))), open(one, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").digest()
                 if len(files) == 1 and not file.tell():
                     raise DataSchemaError(f"{table}: is empty.")
-            of_files.update(os.fsencode(one.parent.relative_to(root)) + b"\0" + digest)
-        return Marks({"file": np.frombuffer(of_files.digest(), np.uint8)}, of_files.digest())
+            whole.update(os.fsencode(one.parent.relative_to(root)) + b"\0" + digest)
+        return Marks({"file": np.frombuffer(whole.digest(), np.uint8)}, whole.digest() + str(places).encode())
     source = source_of(table)
     marks, whole = {}, hashlib.sha256()
     for name in source.names:

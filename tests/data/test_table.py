@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import shutil
 
 import numpy as np
 import pandas
@@ -12,7 +13,14 @@ import pytest
 from pyarrow import feather, parquet
 
 import private_mcmc as pmc
-from private_mcmc.data.table import data_marks, read_header, read_identifiers, read_table, spooled_table
+from private_mcmc.data.table import (
+    data_marks,
+    read_header,
+    read_identifiers,
+    read_table,
+    refuse_changed,
+    spooled_table,
+)
 from private_mcmc.dossier.record import texts
 
 SCHEMA = pmc.Schema.from_dict(
@@ -120,6 +128,12 @@ def test_folders_that_are_named_by_cells_are_one_table(tmp_path):
     assert data_marks(folder).digest == data_marks(f"{folder}/age=*/*/*.parquet").digest
     (folder / "age=130").rename(folder / "age=60")
     assert data_marks(folder).digest != data_marks(written(tmp_path / "others")).digest
+    for cell in ("30.5", "__HIVE_DEFAULT_PARTITION__"):
+        shutil.rmtree(folder / f"age={cell}")
+    before = data_marks(folder)
+    (folder / "age=60").rename(folder / "age=70")
+    with pytest.raises(pmc.DataSchemaError, match="changed"):
+        refuse_changed(folder, before)
 
 
 def test_no_error_names_a_folder_by_the_cells_that_it_is_called_by(tmp_path):
