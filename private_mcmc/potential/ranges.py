@@ -473,10 +473,12 @@ def _dot(x: Ranges, params: Mapping[str, Any], shape: Shape) -> Range:
     away = away + np.where(exact, 0.0, (np.abs(middle) + away) * (size + 8) * 2.0**-50 + many * _TINY)
     norm = _scaled(x[0].norm, x[1].norm)
     for value, other, axes in ((*x, numbers[0][0]), (*x[::-1], numbers[0][1])):
-        if value.is_point and value.lo.ndim == 2 and len(contract) == 1 and not batch:
-            row = float(np.linalg.norm(value.lo, axis=1 - axes[0]).max(initial=0.0))
-            row *= 1 + value.lo.size * 2.0**-50
-            norm = min(norm, _scaled(_spectral_norm(value.lo), other.norm), _scaled(row, other.sum))
+        if value.lo.ndim == 2 and len(contract) == 1 and not batch:
+            sizes = np.maximum(np.abs(value.lo), np.abs(value.hi))
+            row = float(np.linalg.norm(sizes, axis=1 - axes[0]).max(initial=0.0))
+            norm = min(norm, _scaled(row * (1 + sizes.size * 2.0**-50), other.sum))
+            if value.is_point:
+                norm = min(norm, _scaled(_spectral_norm(value.lo), other.norm))
     return between(middle - away, middle + away).with_norm(norm)
 
 
