@@ -31,7 +31,7 @@ from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.simulate import in_parallel, second_moments, simulate, typical
 from private_mcmc.planning.stages import Array, CompletedStage
 from private_mcmc.planning.synthetic import Columns, SyntheticData
-from private_mcmc.planning.synthetic_outcomes import Likelihood, coarse, likelihood_of
+from private_mcmc.planning.synthetic_outcomes import FactorLikelihood, Likelihood, coarse, likelihood_of
 from private_mcmc.potential.flatten import abstract, row_shapes
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 from private_mcmc.report.document import say
@@ -274,7 +274,9 @@ def general_policy(facts: Facts, read: Coefficients | None = None) -> GeneralPol
     """
     with blas_of_one_thread(), jax.enable_x64(True):
         simulator = Simulator(_coarse(facts))
-        at_once = not calls_lapack(facts.reading)
+        # A factor's information is made of eigenvalues.
+        factor = isinstance(facts.likelihood, FactorLikelihood)
+        at_once = not factor and not calls_lapack(facts.reading)
         sets = in_parallel(lambda each: simulator.synthetic(*each), [*enumerate(_DISTANCES * 2)], at_once)
         unit = OF_PARAMETERS
         if not all(data.identified for data in sets):

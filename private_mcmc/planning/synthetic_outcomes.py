@@ -214,17 +214,6 @@ _MOST = 32
 _LEAST = 1e-6
 
 
-@jax.custom_batching.sequential_vmap  # type: ignore[untyped-decorator]
-def _spectrum(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Eigenvalues and eigenvectors of a symmetric matrix; of many, one after the other.
-
-    LAPACK's call for many matrices waits for threads of XLA's pool while it holds one: as many programs at
-    once as there are processors, as planning runs them, waited for one another for ever (jaxlib 0.10).
-    """
-    values, vectors = jnp.linalg.eigh(matrix)
-    return values, vectors
-
-
 @dataclass(frozen=True, eq=False)
 class FactorLikelihood(Likelihood):
     """A row's term with another value of its whole-numbered columns in place of its own.
@@ -246,7 +235,7 @@ class FactorLikelihood(Likelihood):
             return super().information(thetas, root, row)
         hessian = jax.vmap(jax.hessian(self.reading.row_loss), in_axes=(0, None))(jnp.asarray(thetas), row)
         hessian = jnp.nan_to_num(hessian, nan=0.0, posinf=0.0, neginf=0.0)
-        values, vectors = jax.vmap(_spectrum)(hessian)
+        values, vectors = jnp.linalg.eigh(hessian)
         halves = jnp.sqrt(jnp.maximum(values, 0.0))[..., None] * jnp.swapaxes(vectors, -1, -2)
         return self._in_metric(halves, root, len(halves))
 

@@ -1,5 +1,7 @@
 """Plans for persons: what a person tells is the sum of its rows', and all stages protect the same persons."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from private_mcmc import models
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import read
 from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.planning.stages import of_rows
 from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, event_times, likelihood_of
 from private_mcmc.target import Unit
 from tests.soundness.sweep.zoo import ZOO
@@ -81,6 +84,21 @@ def test_times_to_an_event_are_recognised_by_their_hazard():
         assert found is not None and (found.time, found.event) == ("time", "event")
     assert event_times(read(no_hazard, TIMES, n=50)) is None
     assert event_times(read(ZOO_MODEL.model, ZOO_MODEL.rows, n=50)) is None
+
+
+@pytest.mark.slow
+def test_a_factors_information_is_the_positive_part_of_its_curvature_where_rows_are_looked_at():
+    reading = read(no_hazard, TIMES, n=50)
+    found, theta, root = likelihood_of(reading, 1.0), np.array([[0.2, -0.4]]), np.eye(2)
+    with jax.enable_x64(True):
+        rows = TIMES.project(TIMES.synthetic(0, 6))
+        told = of_rows(functools.partial(found.information, theta, root), rows)
+        curvatures = np.asarray(
+            jax.vmap(jax.hessian(reading.row_loss), (None, 0))(jnp.asarray(theta[0]), rows)
+        )
+    values, vectors = np.linalg.eigh(curvatures)
+    positive = np.einsum("rij,rj,rkj->rik", vectors, np.maximum(values, 0), vectors)
+    np.testing.assert_allclose(np.einsum("rki,rkj->rij", told, told), positive, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.long
