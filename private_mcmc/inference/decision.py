@@ -12,7 +12,6 @@ from private_mcmc.accounting import Statement
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.inference.price import Price, price
 from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
 from private_mcmc.kernels.devices import ONE_DEVICE, Layout, spread
 from private_mcmc.kernels.partitions import partitioned_runner
@@ -21,6 +20,7 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.release import Expectations, ExpectationsPlan
+from private_mcmc.release.price import Price, price
 from private_mcmc.report import at_most
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee

@@ -25,7 +25,7 @@ from private_mcmc.inference.last_run import LastRun, charged_words
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.devices import layout
 from private_mcmc.kernels.gradient.clipping import check_arithmetic
-from private_mcmc.planning import History, Plan, Prediction
+from private_mcmc.planning import DeclaredPlan, History, Plan, Prediction
 from private_mcmc.planning.policy import opening
 from private_mcmc.planning.prediction import predict_after
 from private_mcmc.preflight import known_of_posterior
@@ -139,7 +139,7 @@ class PrivateMCMC(LastRun):
     @arguments_checked
     def from_plan(
         cls,
-        plan: Plan,
+        plan: Plan | DeclaredPlan,
         *,
         execution: Execution | None = None,
         bookkeeping: Bookkeeping | None = None,
@@ -152,7 +152,20 @@ class PrivateMCMC(LastRun):
         predicted again from what they released: if ``stop_if`` says so of it, nothing more is bought, and
         the ledger has the rest again. So it has where a later stage fails; what the earlier ones released is
         in ``history``. By itself such a run is as private as the whole budget, which was fixed beforehand.
+
+        A plan of one declared run has no stages: it begins at the plan's own start.
         """
+        if isinstance(plan, DeclaredPlan):
+            if stop_if is not None:
+                raise DeclarationError(
+                    "stop_if=…: this plan is of one run, which releases nothing before its end."
+                )
+            here = executed(execution, progress_bar)
+            declared = {name: getattr(plan, name) for name in _DECLARED}
+            start = plan.start if here.init_params is None else here.init_params
+            return cls(
+                plan.kernel, **declared, execution=replace(here, init_params=start), bookkeeping=bookkeeping
+            )
         look = None if stop_if is None else stopping(stop_if)
         return cls.of_run(PlannedRun(plan, executed(execution, progress_bar), look), bookkeeping)
 
@@ -275,6 +288,8 @@ class PrivateMCMC(LastRun):
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = __replace__ = _refuse
 
 
+# What a plan of one run declares.
+_DECLARED = ("rows", "target", "release", "num_steps", "num_chains", "guarantee", "n")
 _HIDDEN = "states that were not released stay hidden; .released has those that were."
 _INSTEAD = {
     "get_extra_fields": "what a kernel computes besides draws depends on private rows, and stays hidden.",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from private_mcmc.planning.coefficients import (
     too_little,
 )
 from private_mcmc.planning.conclusion import Policy, Prediction
+from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.planners import (
     Choices,
@@ -377,7 +378,15 @@ def _reading_of_written(model: Model, rows: Rows, n: int, public: tuple[tuple[st
     return read(model, rows, n=n, model_args=dict(public))
 
 
-@arguments_checked
+@overload
+def plan(
+    model: Model, rows: Rows, target: Target, *, n: int, release: Literal["path"] = ..., **others: Any
+) -> Plan: ...
+@overload
+def plan(
+    model: Model, rows: Rows, target: Target, *, n: int, release: Hidden, **others: Any
+) -> DeclaredPlan: ...
+@arguments_checked  # type: ignore[misc]  # of the others every signature has all
 def plan(
     model: Model,
     rows: Rows,
@@ -389,9 +398,12 @@ def plan(
     max_error: MaxError | None = None,
     public_rows: PublicRows | None = None,
     coefficients: Named | None = None,
+    release: Hidden | Literal["path"] = "path",
     progress_bar: bool = True,
-) -> Plan:
+) -> Plan | DeclaredPlan:
     """Plan a private path: for one affine predictor under a Normal prior, or for any model that can be read.
+
+    With another ``release`` one run of hidden states: :class:`private_mcmc.planning.declared.DeclaredPlan`.
 
     **Guarantee**: whatever the stages release, those that run cost at most the budget, so the policy is
     ``m``-GDP with ``m`` the largest that meets the target (fully adaptive composition: Smith, Thakurta
@@ -411,6 +423,7 @@ def plan(
             earlier census. They shape metric, start and prediction, and no statement.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
+        release: ``"path"``; ``"last"``, one draw; or ``Expectations(…)``, whose noise may be Laplace's.
         progress_bar: say on a terminal what is being tried.
 
     Raises:
@@ -432,9 +445,14 @@ def plan(
     check_kind("target", target, Target)
     make_room()
     # A copy: what is stated of a run later is what was read.
-    budget, public = gdp_budget(target), copy.deepcopy(dict(model_args or {}))
+    public = copy.deepcopy(dict(model_args or {}))
+    budget = gdp_budget(target) if release == "path" else 0.0
     reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
+    if release != "path":
+        if max_error is not None or public_rows is not None or coefficients is not None:
+            raise DeclarationError("max_error, public_rows, coefficients: only plans of a path take them.")
+        return plan_declared(reading, rows, target, n, release, guarantee, temper, public)
     makes = planner(reading, target, public, public_rows, coefficients)
     if max_error is not None:
         check_max_error(max_error, makes.read.names)

@@ -210,11 +210,11 @@ def _found(
 
     compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
     problem = _Problem(row_model, n, temper, clip, metric, batch, compiled, _TRIED // each)
-    outcomes, pool = _outcomes(row_model), _pool(row_model, batch, _POOL // each)
+    outcomes, pool = outcomes_of(row_model), _pool(row_model, batch, _POOL // each)
     found: list[tuple[float, PublicRow, PublicRow | None]] = []
     for index in range(_DATA_SETS):
         theta = centre + 0.5 * (draws[index] - centre)
-        crowd = _typed(row_model, people(row_model.rows, batch, index))
+        crowd = typed(row_model, people(row_model.rows, batch, index))
         data = outcomes(theta, crowd, jax.random.key(index))
         if min(n, batch) < batch:
             data = {name: column[np.arange(batch) % n] for name, column in data.items()}
@@ -287,14 +287,14 @@ def _numbers(row_model: RowModel) -> int:
 
 def _pool(row_model: RowModel, batch: int, most: int) -> Columns:
     """Extreme rows of the domain and random ones, ``most`` or more, a multiple of ``batch``."""
-    extreme = _typed(row_model, stacked(extreme_rows(row_model.rows)))
+    extreme = typed(row_model, stacked(extreme_rows(row_model.rows)))
     least = len(next(iter(extreme.values())))
     count = -(-max(most, least + 1) // batch) * batch - least
     random = synthetic_rows(row_model.rows, 7, count)
     return {name: np.concatenate([extreme[name], random[name]]) for name in extreme}
 
 
-def _typed(row_model: RowModel, rows: Record) -> Columns:
+def typed(row_model: RowModel, rows: Record) -> Columns:
     """Columns of the domains' types, before they are mapped into them."""
     found = {}
     for name, domain in row_model.rows.items:
@@ -320,7 +320,7 @@ def _changed(
         moved = base + size * span * random.standard_normal(base.shape)
         drawn = pool[name][random.integers(0, len(pool[name]), count)]
         found[name] = np.where(kind == 0, drawn, np.where((kind == 1) & (name != OWN_ROWS), moved, base))
-    return _typed(row_model, found)
+    return typed(row_model, found)
 
 
 def _draws_of(row_model: RowModel) -> tuple[tuple[str, ...], int, int]:
@@ -336,7 +336,7 @@ def _draws_of(row_model: RowModel) -> tuple[tuple[str, ...], int, int]:
     return names, zooms, count * zooms * (2 if 1 < count <= _SWEPT_TWICE else 1)
 
 
-def _outcomes(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Columns]:
+def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Columns]:
     """Rows with outcomes drawn from the model at ``θ`` in place of their own, one number after another.
 
     Each number's law given the rest is ``∝ exp(−v)`` over its domain, drawn among 32 cells, then among cells

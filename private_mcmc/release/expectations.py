@@ -114,6 +114,11 @@ class Expectations:
         ):
             object.__setattr__(self, field, value)
 
+    def with_burn_in(self, burn_in: int) -> Expectations:
+        """The same with another burn-in."""
+        values = {"epsilon": self.epsilon, "bounds": self.bounds, "noise": self.noise}
+        return Expectations(dict(self.items), burn_in=burn_in, **values)  # type: ignore[arg-type]
+
     def average(self, num_steps: int) -> Average:
         """The schedule's release: averages over the steps after the burn-in.
 

@@ -8,7 +8,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.accounting import langevin_statement
 from private_mcmc.inference import decision
-from private_mcmc.inference.price import price
+from private_mcmc.release.price import price
 from private_mcmc.model import read
 from private_mcmc.release.expectations import SiteValue
 

@@ -16,7 +16,8 @@ from private_mcmc.accounting.langevin.sensitivity import noise_ratio
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.chain_constants import curvature, reach_of_prior
 from private_mcmc.potential.potential import Potential
-from private_mcmc.release import Expectations, ExpectationsPlan, plan_expectations
+from private_mcmc.release.averages import ExpectationsPlan, plan_expectations
+from private_mcmc.release.expectations import Expectations
 from private_mcmc.schedule import ROUNDING, Schedule
 from private_mcmc.target import Target
 
