@@ -10,8 +10,9 @@ Normal. No statement rests on any of it: the run is priced as every declared run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import jax
@@ -234,17 +235,19 @@ class _Chain:
     known: Curvature
     laws: Sequence[tuple[Array, Array, Array, Array]]
 
-    def average(self, first: int) -> list[tuple[Array, Array]]:
-        """Mean, from the mode, and covariance of the average of states from ``first`` on, of ``θ``."""
-        kept, step, found = self.num_steps - first + 1, np.arange(1, self.num_steps + 1)[:, None], []
+    def average(self, first: int) -> tuple[Array, Array]:
+        """Means, from the modes, and covariances of averages of ``θ`` from state ``first`` on, by table."""
+        kept, step = self.num_steps - first + 1, np.arange(1, self.num_steps + 1)[:, None]
+        means, covariances = [], []
         for axes, keep, begun, settled in self.laws:
             gap = np.maximum(1 - keep, 1e-12)
             left = (keep**first - keep ** (self.num_steps + 1)) / gap / kept
             # What the noise of one step adds to the sum of all kept states.
             moves = (keep ** np.maximum(first - step, 0) - keep ** (self.num_steps + 1 - step)) / gap
             spread = 2 * self.step_size * np.square(moves).sum(axis=0) / kept**2
-            found.append((axes @ (settled + left * (begun - settled)), (axes * spread) @ axes.T))
-        return found
+            means.append(axes @ (settled + left * (begun - settled)))
+            covariances.append((axes * spread) @ axes.T)
+        return np.stack(means), np.stack(covariances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,19 +267,10 @@ class _Search:
         """Those that are proved not to part two states."""
         squares = [np.square(table.slopes[0] @ self.root).sum(axis=1).mean() for table in self.tables]
         metric = as_matrix("preconditioner", self.root @ self.root.T)
+        model, public = self.reading.model, self.reading.public
+        kernel = partial(PrivateULA, model, temper=temper, preconditioner=metric, model_args=public)
         for clip in (math.sqrt(float(np.mean(squares))) * np.array(_CLIPS)).tolist():
-
-            def kernel(size: float, clip: float = clip) -> PrivateULA:
-                return PrivateULA(
-                    self.reading.model,
-                    step_size=size,
-                    clip=clip,
-                    temper=temper,
-                    preconditioner=metric,
-                    model_args=self.reading.public,
-                )
-
-            known = curvature(self.reading, self.schedule(kernel(1.0), "last", 1, 1))
+            known = curvature(self.reading, self.schedule(kernel(step_size=1.0, clip=clip), "last", 1, 1))
             if not known.smoothness < math.inf:
                 continue
             for size in (share * 2 / known.smoothness for share in _STEPS):
@@ -290,7 +284,7 @@ class _Search:
                     laws.append((self.root @ axes, keep, begun, -(axes.T @ lost) / values))
                 for steps in (math.ceil(time / size) for time in _TIMES):
                     if steps <= _MOST_STEPS:
-                        yield _Chain(kernel(size), size, steps, known, laws)
+                        yield _Chain(kernel(step_size=size, clip=clip), size, steps, known, laws)
 
     def schedule(self, kernel: PrivateULA, release: Hidden, steps: int, chains: int) -> Schedule:
         """What runs."""
@@ -325,15 +319,12 @@ class _Search:
 
     def draw(self, temper: float) -> DeclaredPlan | None:
         """The last state whose law is nearest to the posterior, of those that meet the target."""
-        sds = [np.sqrt(np.diag(table.posterior(self.root))) for table in self.tables]
+        sds = _roots(np.stack([table.posterior(self.root) for table in self.tables]))
         found = []
         for weight in _WEIGHTS if self.guarantee == "run" else (1.0,):
             for of in self.chains(temper * weight):
-                laws = of.average(of.num_steps)
-                bias = _rms([mean / sd for (mean, _), sd in zip(laws, sds, strict=True)])
-                wide = _rms(
-                    [np.sqrt(np.diag(each)) / sd - 1 for (_, each), sd in zip(laws, sds, strict=True)]
-                )
+                mean, covariance = of.average(of.num_steps)
+                bias, wide = _rms(mean / sds), _rms(_roots(covariance) / sds - 1)
                 found.append((Prediction(math.hypot(bias, wide), bias, wide, 0.0), of))
         for expected, of in sorted(found, key=lambda one: one[0].rms)[:_PRICED]:
             chosen = self.plan(of, "last", 1, expected)
@@ -343,44 +334,43 @@ class _Search:
 
     def averages(self, release: Expectations, temper: float) -> DeclaredPlan | None:
         """The averages with the smallest error: of the start, of clipped rows, and of all noise."""
-        given = release.bounds
         with jax.enable_x64(True):
-            functions = [bind(self.reading, name, what, given.get(name)) for name, what in release.items]
-            slope = jax.jit(jax.jacobian(_values(functions)), compiler_options=RUN_ONCE)
-            slopes = [np.asarray(slope(table.theta)) for table in self.tables]
+            given = release.bounds
+            functions = tuple(bind(self.reading, name, what, given.get(name)) for name, what in release.items)
+            slope = jax.jit(
+                jax.jacobian(lambda at: jnp.concatenate([f.evaluate(at) for f in functions])),
+                compiler_options=RUN_ONCE,
+            )
+            slopes = np.stack([np.asarray(slope(table.theta)) for table in self.tables])
+        turned = slopes.transpose(0, 2, 1)
+        sds = _roots(slopes @ np.stack([table.posterior(self.root) for table in self.tables]) @ turned)
         # Of what has no slope, as whether a coefficient is positive, half of its range stands for an sd.
-        halves = np.concatenate(
-            [np.full(f.size, f.width / 2 if f.width < math.inf else 1.0) for f in functions]
-        )
-        sds = []
-        for table, each in zip(self.tables, slopes, strict=True):
-            sd = np.sqrt(np.diag(each @ table.posterior(self.root) @ each.T))
-            sds.append(np.where(sd > 0, sd, halves))
-        best: tuple[Prediction, _Chain, Expectations, int] | None = None
+        half = [np.full(f.size, f.width / 2 if f.width < math.inf else 1.0) for f in functions]
+        sds = np.where(sds > 0, sds, np.concatenate(half))
+        usual, best = sds.mean(axis=0), None
         for of in self.chains(temper):
             for skipped in _burn_ins(release, of.num_steps):
                 asked = release.with_burn_in(skipped)
-                noise = _noise(
-                    asked, functions, self.schedule(of.kernel, asked, of.num_steps, 1), of.known, self.target
+                schedule = self.schedule(of.kernel, asked, of.num_steps, 1)
+                noise = _noise(asked, functions, schedule, of.known, self.target)
+                mean, covariance = of.average(skipped + 1)
+                off = np.einsum("tvp,tp->tv", slopes, mean) / sds
+                bias, added, own = (
+                    _rms(off),
+                    _rms(noise / sds),
+                    _rms(_roots(slopes @ covariance @ turned) / sds),
                 )
-                parts = zip(slopes, of.average(skipped + 1), sds, strict=True)
-                off, own = zip(
-                    *((j @ m / sd, np.sqrt(np.diag(j @ c @ j.T)) / sd) for j, (m, c), sd in parts),
-                    strict=True,
-                )
-                bias, added, sampling = _rms(off), _rms([noise / sd for sd in sds]), _rms(own)
                 # More chains cost time alone.
-                enough = (sampling / (_SAMPLING * max(math.hypot(bias, added), 1e-3))) ** 2
+                enough = (own / (_SAMPLING * max(math.hypot(bias, added), 1e-3))) ** 2
                 chains = min(max(math.ceil(enough), 1), _MOST_CHAINS)
-                scatter = math.hypot(added, sampling / math.sqrt(chains))
-                rms = math.hypot(bias, scatter)
-                if rms < (math.inf if best is None else best[0].rms):
-                    usual = np.mean(sds, axis=0)
-                    errors = np.sqrt(np.mean([np.square(each * usual) + noise**2 for each in off], axis=0))
-                    each_of = zip(_names(functions), errors.tolist(), usual.tolist(), strict=True)
-                    named = tuple(Expected(*one) for one in each_of)
-                    best = Prediction(rms, bias, scatter, 0.0, coefficients=named), of, asked, chains
-        return None if best is None else self.plan(best[1], best[2], best[3], best[0])
+                scatter = math.hypot(added, own / math.sqrt(chains))
+                expected = Prediction(math.hypot(bias, scatter), bias, scatter, 0.0)
+                if best is None or expected.rms < best[2].rms:
+                    errors = np.sqrt(np.mean(np.square(off * usual) + noise**2, axis=0))
+                    each = zip(_names(functions), errors.tolist(), usual.tolist(), strict=True)
+                    named = tuple(Expected(*one) for one in each)
+                    best = of, asked, expected._replace(coefficients=named), chains
+        return None if best is None else self.plan(best[0], best[1], best[3], best[2])
 
 
 def _burn_ins(release: Expectations, num_steps: int) -> list[int]:
@@ -391,22 +381,23 @@ def _burn_ins(release: Expectations, num_steps: int) -> list[int]:
 
 
 def _noise(
-    asked: Expectations, functions: Sequence[Function], schedule: Schedule, known: Curvature, target: Target
+    asked: Expectations, functions: tuple[Function, ...], schedule: Schedule, known: Curvature, target: Target
 ) -> Array:
     """The sd of the noise of every value, about."""
-    moved = movement(tuple(functions), average_sensitivity(schedule, known), schedule.preconditioner)
+    moved = movement(functions, average_sensitivity(schedule, known), schedule.preconditioner)
     if asked.noise == "laplace":
         return np.asarray(math.sqrt(2.0) * moved.l1 * moved.units / (asked.epsilon or target.epsilon))
     return np.asarray(moved.l2 * moved.units / gdp.budget(target.epsilon, target.delta))
-
-
-def _values(functions: Sequence[Function]) -> Callable[[jax.Array], jax.Array]:
-    return lambda theta: jnp.concatenate([function.evaluate(theta) for function in functions])
 
 
 def _names(functions: Sequence[Function]) -> list[str]:
     return [f"{f.name}[{k}]" if f.shape else f.name for f in functions for k in range(f.size)]
 
 
-def _rms(parts: Sequence[Array]) -> float:
-    return math.sqrt(float(np.mean(np.square(parts))))
+def _roots(matrices: Array) -> Array:
+    """Of the diagonals: sds."""
+    return np.asarray(np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1)))
+
+
+def _rms(values: Array) -> float:
+    return math.sqrt(float(np.mean(np.square(values))))

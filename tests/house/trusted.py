@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "trusted.md"
 # Where rows are, and what prices them: all that these import is trusted, too, but for what is named below.
 ROOTS = (
-    "private_mcmc.release.price.py",
+    "private_mcmc/release/price.py",
     "private_mcmc/inference/execute.py",
     "private_mcmc/inference/execute_plan.py",
     "private_mcmc/inference/bookkeeping.py",

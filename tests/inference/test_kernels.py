@@ -7,9 +7,9 @@ from numpyro.infer import NUTS
 
 import private_mcmc as pmc
 from private_mcmc.errors import DeclarationError
-from private_mcmc.release.price import price
 from private_mcmc.kernels import StepKeys
 from private_mcmc.kernels.chain import buffer_size, first_state, longest, segments
+from private_mcmc.release.price import price
 from tests.examples_of_models import logistic
 
 N = 40

@@ -8,9 +8,9 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.accounting import langevin_statement
 from private_mcmc.inference import decision
-from private_mcmc.release.price import price
 from private_mcmc.model import read
 from private_mcmc.release.expectations import SiteValue
+from private_mcmc.release.price import price
 
 ROWS = pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Box(-3.0, 3.0))
 
