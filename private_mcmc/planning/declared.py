@@ -347,6 +347,7 @@ class _Search:
         # Of what has no slope, as whether a coefficient is positive, half of its range stands for an sd.
         half = [np.full(f.size, f.width / 2 if f.width < math.inf else 1.0) for f in functions]
         sds = np.where(sds > 0, sds, np.concatenate(half))
+        names = [f"{f.name}[{k}]" if f.shape else f.name for f in functions for k in range(f.size)]
         usual, best = sds.mean(axis=0), None
         for of in self.chains(temper):
             for skipped in _burn_ins(release, of.num_steps):
@@ -367,7 +368,7 @@ class _Search:
                 expected = Prediction(math.hypot(bias, scatter), bias, scatter, 0.0)
                 if best is None or expected.rms < best[2].rms:
                     errors = np.sqrt(np.mean(np.square(off * usual) + noise**2, axis=0))
-                    each = zip(_names(functions), errors.tolist(), usual.tolist(), strict=True)
+                    each = zip(names, errors.tolist(), usual.tolist(), strict=True)
                     named = tuple(Expected(*one) for one in each)
                     best = of, asked, expected._replace(coefficients=named), chains
         return None if best is None else self.plan(best[0], best[1], best[3], best[2])
@@ -388,10 +389,6 @@ def _noise(
     if asked.noise == "laplace":
         return np.asarray(math.sqrt(2.0) * moved.l1 * moved.units / (asked.epsilon or target.epsilon))
     return np.asarray(moved.l2 * moved.units / gdp.budget(target.epsilon, target.delta))
-
-
-def _names(functions: Sequence[Function]) -> list[str]:
-    return [f"{f.name}[{k}]" if f.shape else f.name for f in functions for k in range(f.size)]
 
 
 def _roots(matrices: Array) -> Array:
