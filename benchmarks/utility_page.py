@@ -76,13 +76,13 @@ def tables(store: Store) -> list[TerminalTable]:
     return made
 
 
-OURS, ORACLE, BOUND = "ours (simulated)", "oracle", "lower bound"
+OURS, ORACLE, BOUND = "ours (simulated)", "oracle", "best influence"
 
 
 def beside_the_oracle(store: Store) -> list[str]:
-    """Our runs beside the oracle and the lower bound, in Markdown; a ratio of two errors is their reach."""
+    """Our runs beside the oracle and the best influence, in Markdown."""
     metrics = ("sd_ratio", "coverage_50", "coverage_90", "energy")
-    heads = ("data set", "ε", "runs", "predicted", "error", "oracle", "error / oracle", "lower bound")
+    heads = ("data set", "ε", "runs", "predicted", "error", "oracle", "error / oracle", "best influence")
     heads = (*heads, "ratio of sds", "coverage, 50 %", "coverage, 90 %", "energy distance")
     lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
     for result in sorted(store.results.values(), key=lambda each: each.epsilon or 0.0):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.peers.external import D3P, DiffPrivLib
-from benchmarks.peers.limits import AdaSSP, LowerBound, Oracle, SufficientStatistics
+from benchmarks.peers.limits import AdaSSP, BestInfluence, Oracle, SufficientStatistics
 from benchmarks.peers.method import Budget as Budget
 from benchmarks.peers.method import DoesNotApply as DoesNotApply
 from benchmarks.peers.method import Method as Method
@@ -30,7 +30,7 @@ def methods(environments: Path, cache: Path) -> dict[str, Method]:
         Ours("add_remove"),
         Simulated("replace_one"),
         Simulated("add_remove"),
-        LowerBound(cache),
+        BestInfluence(cache),
         Oracle(cache),
         NoisyNewton(cache),
         SufficientStatistics(cache),
