@@ -378,6 +378,11 @@ class Schema:
         )
 
     @property
+    def unit(self) -> str:
+        """The column that tells the persons apart who are protected; empty where rows are."""
+        return identifier(self.person) if self.person else ""
+
+    @property
     def fingerprint(self) -> str:
         """A hash of the declaration."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()

@@ -50,6 +50,7 @@ class Bookkeeping:
         checkpoint: save the run as it goes, in a secret file from which ``resume`` goes on.
         known_by: private columns by which the ledger recognises the data set, where runs use parts of it;
             the run's own if left out.
+        person: the column of identifiers, where one row of each person enters.
         keep: given what a plan has released and the charge, after every stage and before the charge is
             settled; ``None`` leaves it in memory alone. Where it fails, the charge stays open, and spent.
         reserved: the open charge of ``fit``, which pays for the bounds that it bought and for this one run.
@@ -67,6 +68,7 @@ class Bookkeeping:
     purpose: str = ""
     checkpoint: Checkpoint | None = None
     known_by: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
+    person: str = ""
     reserved: Reservation | None = None
     keep: Callable[[Any, Fields | None], None] | None = field(default=None, repr=False, compare=False)
 
@@ -138,6 +140,7 @@ class Bookkeeping:
             # Whoever made the charge settles it.
             return nullcontext(self.reserved)  # type: ignore[return-value]
         more = {"purpose": self.purpose, "model": words, "data": data, "staged": staged}
+        more["unit"] = self.person or None
         return how(self.ledger, self.dataset, price, **more)
 
     def know(self, charge: Fields | None, fingerprint: str) -> None:

@@ -91,7 +91,8 @@ class Planned:
         ``keep`` is given what was released, from which the study can be made again, before the charge is
         settled; ``look`` decides after the cheap stages whether the rest is bought.
         """
-        books = Bookkeeping(ledger, dataset, purpose, known_by=self.marks.known_by)
+        known, person = self.marks.known_by, self.asked.schema.unit
+        books = Bookkeeping(ledger, dataset, purpose, known_by=known, person=person)
         refuse_changed(self.table, self.marks)
         if self.bounds is None:
             return self.carried_out(books, progress_bar, keep, look)

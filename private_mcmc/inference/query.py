@@ -108,7 +108,8 @@ class PlannedQuery:
         refuse_changed(self.table, self.marks)
         record = self._record
         whole = None if keep is None else lambda found, _: keep(replace(record, **found).to_dict())
-        books = replace(self.books.charged, known_by=self.marks.known_by, keep=whole)
+        known, person = self.marks.known_by, self.analysis.schema.unit
+        books = replace(self.books.charged, known_by=known, person=person, keep=whole)
         found = self.sums.release(books, f"{record.subject}, claims {record.claims}")
         made = replace(record, **found)
         books.know(made.ledger, made.fingerprint)

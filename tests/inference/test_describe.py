@@ -43,6 +43,33 @@ def books(tmp_path):
     return ledger
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_one_row_of_each_person_is_charged_for_persons_and_never_beside_rows(table, books):
+    """Its statement speaks of rows, and each of them is a person's: rows of that person are others'."""
+    one = {"fields": VISITS.to_dict()["fields"], "private_mcmc": {"person": {"field": "id"}}}
+    schema, table = pmc.Schema.from_dict(one), table | {"id": np.arange(500) // 2}
+    books.declare("persons", pmc.Target(epsilon=5.0, delta=1e-6), unit="id")
+    asked = {"by": ["sex"], "epsilon": 0.5, "ledger": books}
+    pmc.describe(table, schema, dataset="persons", **asked)
+    with pytest.raises(pmc.LedgerError, match="kept for rows"):
+        pmc.describe(table, schema, dataset="people", **asked)
+    with pytest.raises(pmc.LedgerError, match="kept for persons"):
+        pmc.describe(table, SCHEMA, dataset="persons", **asked)
+    assert len(books.history()) == 1
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_fit_to_one_row_of_each_person_is_charged_for_persons(table, books):
+    one = {"fields": VISITS.to_dict()["fields"], "private_mcmc": {"person": {"field": "id"}}}
+    with pytest.raises(pmc.LedgerError, match="kept for rows"):
+        pmc.fit(
+            table | {"id": np.arange(500)}, pmc.Schema.from_dict(one), "sex ~ age",
+            epsilon=0.5, ledger=books, dataset="people", progress_bar=False,
+        )  # fmt: skip
+    assert not books.history()
+
+
 def values(found, statistic, field="", level="", cell="everyone"):
     return next(
         line["value"]

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import Gaussian, gaussian
+from private_mcmc.accounting import Gaussian, gaussian, of_unit
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
 from private_mcmc.release.ledger.file import MAGIC, LedgerFile
 from private_mcmc.release.ledger.filter import Filter
-from private_mcmc.target import Target
+from private_mcmc.target import Target, Unit
 
 TARGET = Target(3.0, 1e-6)
 LIMIT = gdp.budget(3.0, 1e-6)
@@ -127,6 +127,23 @@ def test_the_same_data_have_no_second_budget_under_another_name(ledger):
 def test_one_adjacency_for_one_data_set(ledger):
     with pytest.raises(LedgerError, match="never composes"):
         ledger.reserve("people", normal(0.1, "add_remove"), purpose="x")
+
+
+@pytest.mark.parametrize("at_most", [None, 1, 3])
+def test_rows_and_persons_are_never_added_up(ledger, at_most):
+    """A row that enters may be one of several of a person; or the one of a person of whom others are not."""
+    ledger.declare("patients", TARGET, unit="patient")
+    rows, several = normal(0.1), None if at_most is None else Unit("patient", at_most)
+    of_persons = of_unit(rows, several)
+    for name, charged, unit in (("people", of_persons, "patient"), ("patients", rows, None)):
+        with pytest.raises(LedgerError, match="never composes"):
+            ledger.reserve(name, charged, purpose="x", unit=unit)
+        with pytest.raises(LedgerError, match="never composes"):
+            ledger.reserve(name, of_unit(rows, Unit("town", 1)), purpose="x")
+    charge = ledger.reserve("patients", of_persons, purpose="x", unit="patient", staged=True)
+    ledger.stage(charge, of_persons)
+    assert not ledger.history("people") and len(ledger.history("patients")) == 1
+    assert "'patient'" in str(ledger.report()) and ledger.verify()
 
 
 def test_a_statement_that_does_not_follow_from_its_constants_is_not_charged(ledger):
@@ -323,6 +340,7 @@ def charged(ledger, cost, statement, identity="0"):
         "purpose": "",
         "model": "",
         "staged": False,
+        "unit": None,
         "time": "",
     }
     with LedgerFile(ledger.path, None).writing() as transaction:

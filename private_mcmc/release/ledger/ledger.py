@@ -131,7 +131,7 @@ class Ledger:
             name: the owner's name for it.
             target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
             data: its columns, to recognise it later; recorded at the first charge if left out.
-            unit: name of the column of identifiers, where persons with several rows are protected.
+            unit: name of the column of identifiers, where persons are protected and not rows.
         """
         if "/" in name:
             raise DeclarationError(f"data set name {name!r}: without '/'.")
@@ -166,10 +166,12 @@ class Ledger:
         model: str = "",
         data: Columns | None = None,
         staged: bool = False,
+        unit: str | None = None,
     ) -> Reservation:
         """Charge a release before it runs. On disk when this returns.
 
-        A ``staged`` one sets the budget of a plan aside; :meth:`stage` then charges each stage.
+        A ``staged`` one sets the budget of a plan aside; :meth:`stage` then charges each stage. ``unit``: the
+        column of identifiers, where a row of the statement is the one row of a person that enters.
 
         Raises:
             BudgetExceeded: if too little is left; the message says what would fit.
@@ -178,7 +180,7 @@ class Ledger:
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             kept = state.dataset(dataset)
-            cost = _cost(kept, statement)
+            cost = _cost(kept, statement, unit)
             self._recognise(transaction, state, kept, data)
             if not cost <= state.room(kept):
                 raise BudgetExceeded(refusal(state, kept, cost))
@@ -193,6 +195,7 @@ class Ledger:
                     "purpose": purpose,
                     "model": model,
                     "staged": staged,
+                    "unit": unit,
                     "time": _now(),
                 }
             )
@@ -213,7 +216,7 @@ class Ledger:
             if current is None or current.outcome != "reserved" or not current.staged:
                 raise LedgerError(f"{self.path}: this reservation is not open for stages.")
             kept = state.dataset(current.dataset)
-            cost = _cost(kept, statement)
+            cost = _cost(kept, statement, current.unit)
             if not cost <= current.cost - current.charged:
                 raise BudgetExceeded(
                     f"the stage costs {kept.filter.describe(cost)}, and of what was set aside "
@@ -285,6 +288,7 @@ class Ledger:
         model: str = "",
         data: Columns | None = None,
         staged: bool = False,
+        unit: str | None = None,
     ) -> Iterator[Reservation]:
         """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
 
@@ -295,7 +299,9 @@ class Ledger:
         What was run is not lost for a ledger that cannot be written any more, which gives a warning: the
         charge was recorded before, and one that is not settled is spent as well.
         """
-        reservation = self.reserve(dataset, statement, purpose=purpose, model=model, data=data, staged=staged)
+        reservation = self.reserve(
+            dataset, statement, purpose=purpose, model=model, data=data, staged=staged, unit=unit
+        )
         with self.settled(reservation):
             yield reservation
 
@@ -398,8 +404,12 @@ class Ledger:
             )
 
 
-def _cost(kept: DataSet, statement: Statement) -> Fraction:
-    """What a statement costs a data set whose relation and unit are its own, and which it is verified to."""
+def _cost(kept: DataSet, statement: Statement, unit: str | None) -> Fraction:
+    """What a verified statement costs a data set of its relation, whose protected unit is its own.
+
+    Rows and persons are not added up: who changes one row that enters may change several of a person, or,
+    with the identifier, the one that enters of two persons.
+    """
     if not statement.verify():
         raise ReleaseError("the statement does not follow from its own constants; nothing is charged for it.")
     if statement.adjacency != kept.adjacency:
@@ -407,11 +417,11 @@ def _cost(kept: DataSet, statement: Statement) -> Fraction:
             f"{kept.name!r} is kept under {kept.adjacency!r}; a statement under {statement.adjacency!r} "
             "never composes with it."
         )
-    unit = None if statement.unit is None else statement.unit.name
+    unit = unit if statement.unit is None else statement.unit.name
     if unit != kept.unit:
         raise LedgerError(
             f"{kept.name!r} is kept for {_whom(kept.unit)}; a statement for {_whom(unit)} never composes "
-            "with it. Declare the data set with unit=…, the column of identifiers."
+            "with it: charge it to a data set that is declared for them (unit=…, the column of identifiers)."
         )
     return kept.filter.cost(statement)
 

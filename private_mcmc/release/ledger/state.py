@@ -60,6 +60,7 @@ class Reservation:
         staged: whether it is charged stage by stage.
         stages: statements of the stages that were charged, as plain values, each with its ``m²``.
         before: ``m²`` that counted against the data set's budget when it was made.
+        unit: the column of identifiers, where a row of the statement is the one row of a person that enters.
     """
 
     identity: str
@@ -75,6 +76,7 @@ class Reservation:
     staged: bool = False
     stages: tuple[tuple[Entry, Fraction], ...] = ()
     before: Fraction = Fraction(0)
+    unit: str | None = None
 
     @property
     def charged(self) -> Fraction:
@@ -176,7 +178,7 @@ _FIELDS = {
     for kind, names in {
         "dataset": "name adjacency filter fingerprint unit",
         "fingerprint": "dataset fingerprint",
-        "reserve": "id dataset cost statement purpose model staged",
+        "reserve": "id dataset cost statement purpose model staged unit",
         "stage": "id cost statement",
         "dossier": "id fingerprint",
         "settle": "id outcome",
@@ -226,6 +228,7 @@ def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, R
             model=str(entry["model"]),
             time=str(entry["time"]),
             staged=entry["staged"] is True,
+            unit=_unit(entry),
             before=sum((one.spent for one in reservations.values() if one.dataset == of.name), Fraction(0)),
         )
     elif kind == "stage":
@@ -250,8 +253,12 @@ def _dataset(entry: Entry) -> DataSet:
         **{**budget, "epsilon": float(budget["epsilon"]), "delta": float(budget["delta"])}
         | {"limit": Fraction(budget["limit"])}
     )
-    unit = None if entry["unit"] is None else str(entry["unit"])
-    return DataSet(str(entry["name"]), check_adjacency(entry["adjacency"]), kept, entry["fingerprint"], unit)
+    name, adjacency = str(entry["name"]), check_adjacency(entry["adjacency"])
+    return DataSet(name, adjacency, kept, entry["fingerprint"], _unit(entry))
+
+
+def _unit(entry: Entry) -> str | None:
+    return None if entry["unit"] is None else str(entry["unit"])
 
 
 def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
