@@ -66,10 +66,6 @@ lint: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.bench peers
-	$(BIN)/python -m benchmarks.demo_utility
-	$(BIN)/python benchmarks/tightness.py
-	$(BIN)/python benchmarks/randomness.py
-	$(BIN)/python benchmarks/zoo_verdicts.py
 	$(BIN)/python benchmarks/kernels.py --out build/kernels.json
 
 # Peers that need other versions of our dependencies; one that cannot be installed is reported, not fatal.
