@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 from hypothesis import settings
+from jax._src import compiler
 from jaxtyping import install_import_hook
 
 from tests.shapes import CHECKED
@@ -103,8 +104,21 @@ def part(items, k, n):
     return sorted(kept, key=lambda item: zlib.crc32(f"{k} {item.location[0]}".encode()))
 
 
-# XLA takes longer to optimise a program of a few rows than the program runs. What is about the bits of
-# floating-point numbers and of streams is compiled as users compile it, and so is the whole long tier.
+# XLA takes longer to optimise a program of a few rows than the program runs, and twice as long with its newer
+# emitters. What is about the bits of numbers and of streams is compiled as users compile it, and so is the whole
+# long tier.
+QUICK = [("xla_cpu_use_fusion_emitters", False), ("xla_cpu_parallel_codegen_split_count", 1)]
+USERS_OPTIONS = compiler.get_compile_options
+
+
+def compile_options(*args, **kwargs):
+    options = USERS_OPTIONS(*args, **kwargs)
+    if jax.config.read("jax_disable_most_optimizations"):
+        options.env_option_overrides = [*options.env_option_overrides, *QUICK]
+    return options
+
+
+compiler.get_compile_options = compile_options
 AS_USERS_COMPILE = (
     "tests/golden/",
     "tests/soundness/test_rounding",

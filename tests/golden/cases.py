@@ -22,8 +22,7 @@ from private_mcmc.records import plain
 from private_mcmc.release import Family, plan_second_moments, plan_sums
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement
-from tests.zoo.linear import linear
-from tests.zoo.logistic import logistic
+from tests.examples_of_models import linear, logistic
 
 FOLDER = Path(__file__).parent
 N = 2000

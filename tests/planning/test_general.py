@@ -29,9 +29,7 @@ from private_mcmc.planning.synthetic import candidates
 from private_mcmc.planning.synthetic_outcomes import Likelihood
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import bent
-from tests.zoo.categories import softmax
-from tests.zoo.linear import latent_scale
-from tests.zoo.structured import groups_centred, groups_noncentred, network
+from tests.zoo.models import groups_centred, groups_noncentred, latent_scale, network, softmax
 
 N = 1000
 TARGET = pmc.Target(epsilon=12.0, delta=1e-6)

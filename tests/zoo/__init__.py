@@ -1,14 +1,428 @@
 """Ready NumPyro models: each with its row domain, what preflight says of it, and numbers that say so."""
 
-from tests.zoo.bounded import ENTRIES as _BOUNDED
-from tests.zoo.categories import ENTRIES as _CATEGORIES
-from tests.zoo.counts import ENTRIES as _COUNTS
-from tests.zoo.entry import Entry as Entry
-from tests.zoo.entry import Pair as Pair
-from tests.zoo.grouped import ENTRIES as _GROUPED
-from tests.zoo.linear import ENTRIES as _LINEAR
-from tests.zoo.logistic import ENTRIES as _LOGISTIC
-from tests.zoo.positive import ENTRIES as _POSITIVE
-from tests.zoo.structured import ENTRIES as _STRUCTURED
+from __future__ import annotations
 
-ZOO = (*_LOGISTIC, *_LINEAR, *_COUNTS, *_CATEGORIES, *_POSITIVE, *_BOUNDED, *_GROUPED, *_STRUCTURED)
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import ndtr
+from numpy.typing import NDArray
+
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
+from private_mcmc.target import Target
+from tests.zoo import models
+from tests.zoo.models import logits, one_number, regression
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One number's posterior on two adjacent data sets, by NumPyro's densities on a grid.
+
+    Attributes:
+        others: log density of the number given all rows but one, or the sd of its Normal prior, where the
+            other rows say nothing of it.
+        likelihood: law of the one row's outcome at the number.
+        outcomes: of that row on the first and on the second.
+        clip: of the row's slope.
+        temper: power of the row's likelihood.
+        reach: the range holds all but a negligible part of both, or half of it in sds of the prior.
+    """
+
+    others: Callable[[Array], Array] | float
+    likelihood: Callable[[Any], Any]
+    outcomes: tuple[float, float]
+    clip: float | None = None
+    temper: float = 1.0
+    reach: tuple[float, float] | float = 12.0
+
+    def laws(self) -> tuple[Array, Array]:
+        low, high = self.reach if isinstance(self.reach, tuple) else (-self.reach, self.reach)
+        sd = 1.0 if callable(self.others) else self.others
+        t = np.linspace(sd * low, sd * high, 100_001)
+        others = self.others(t) if callable(self.others) else -((t / sd) ** 2) / 2
+        found = []
+        for outcome in self.outcomes:
+            with jax.enable_x64(True):
+                row = np.asarray(self.likelihood(jnp.asarray(t)).log_prob(outcome))
+            if self.clip is not None:
+                slope = np.clip(np.diff(row) / (t[1] - t[0]), -self.clip, self.clip)
+                row = np.concatenate([[0.0], np.cumsum(slope) * (t[1] - t[0])])
+            log = others + self.temper * row
+            values = np.exp(log - log.max())
+            assert max(values[0], values[-1]) < 1e-9
+            found.append(values / values.sum())
+        return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model with its row domain, and what is expected of preflight.
+
+    Attributes:
+        verdict: what preflight answers.
+        witness: a ``Pair`` whose exact divergence agrees with the verdict, or words that the report uses.
+    """
+
+    name: str
+    model: Callable[..., Any]
+    rows: Rows
+    verdict: Literal["private", "not private", "unknown"]
+    witness: Pair | str
+    n: int = 500
+    target: Target = Target(1.0, 1e-6)  # noqa: RUF009
+    temper: float = 1.0
+    clip: float | None = None
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def beta(a: float, b: float) -> Callable[[Array], Array]:
+    """Log density of log odds whose probability is Beta."""
+    return lambda t: -a * np.logaddexp(0, -t) - b * np.logaddexp(0, t)
+
+
+def gamma(shape: float, rate: float) -> Callable[[Array], Array]:
+    """Log density of the logarithm of a Gamma variable."""
+    return lambda u: shape * u - rate * np.exp(u)
+
+
+def normal(t: Any) -> Any:
+    return dist.Normal(t, 1.0)
+
+
+def student(t: Any) -> Any:
+    return dist.StudentT(4.0, t, 1.0)
+
+
+def poisson(t: Any) -> Any:
+    return dist.Poisson(jnp.exp(t))
+
+
+def dispersed(t: Any) -> Any:
+    return dist.NegativeBinomial2(jnp.exp(t), 2.0)
+
+
+def binomial(t: Any) -> Any:
+    return dist.Binomial(10, logits=t)
+
+
+def inflated(t: Any) -> Any:
+    return dist.ZeroInflatedPoisson(0.3, jnp.exp(t))
+
+
+def ordered(t: Any) -> Any:
+    return dist.OrderedLogistic(t, jnp.array([-1.0, 1.0]))
+
+
+def probit(t: Any) -> Any:
+    return dist.Bernoulli(probs=ndtr(t))
+
+
+def waiting(t: Any) -> Any:
+    return dist.Exponential(jnp.exp(-t))
+
+
+def gamma_of_two(t: Any) -> Any:
+    return dist.Gamma(2.0, jnp.exp(t))
+
+
+def _of(domain: Any, dim: int = 2, **columns: Any) -> Rows:
+    return Rows(X=Ball(1.0, dim=dim), **columns, y=domain)
+
+
+def _entry(name: str, model: Any, rows: Rows, verdict: Any, witness: Any, **rest: Any) -> Entry:
+    """Temper and clip of an entry are those of its witness's row."""
+    if isinstance(witness, Pair):
+        rest = {"temper": witness.temper, "clip": witness.clip} | rest
+    return Entry(name, model, rows, verdict, witness, **rest)
+
+
+CENSUS, REAL, COUNTS = _of(Binary(), 9), _of(Box(-1, 1), 3), _of(Counts(10))
+GROUPS = Rows(group=Categories(4), y=Binary())
+ANSWERS = Rows(person=Categories(10), item=Categories(5), y=Binary())
+OUTCOMES, COINS, DICE, WAITS = Rows(y=Box(-1, 1)), Rows(y=Binary()), Rows(y=Categories(3)), _of(Box(0.1, 5.0))
+TARGET, ODD = Target(3.0, 1e-6), (1, 0)
+YES, NO, UNKNOWN = "private", "not private", "unknown"
+TEMPERED = Pair(2.0, logits, ODD, temper=0.16)
+ADULTS: dict[str, Any] = {"n": 32_561, "target": TARGET}
+
+LOGISTIC = (
+    # Convex rows of gradient at most 0.16 under a prior of precision 1/4: 0.64-GDP.
+    _entry("logistic_tempered", regression(logits, 2.0), CENSUS, YES, TEMPERED, **ADULTS),
+    _entry("weighted", models.weighted, _of(Binary(), 9, weight=Box(0, 1)), YES, TEMPERED, **ADULTS),
+    _entry("missing", models.missing, _of(Binary(), 9, seen=Binary()), YES, TEMPERED, **ADULTS),
+    # One row can move a weight of prior sd 2 by its whole scale; of unbounded features it decides its sign.
+    _entry("logistic", regression(logits, 2.0), CENSUS, NO, Pair(2.0, logits, ODD), **ADULTS),
+    _entry(
+        "logistic_unbounded",
+        regression(logits, 2.0),
+        Rows(X=Real(dim=9), y=Binary()),
+        NO,
+        Pair(2.0, lambda t: logits(1e3 * t), ODD),
+        **ADULTS,
+    ),
+    _entry(
+        "logistic_flat",
+        regression(logits, prior=dist.ImproperUniform(dist.constraints.real, (), ())),
+        CENSUS,
+        NO,
+        "improper",
+        **ADULTS,
+    ),
+    # Designs of norm √2 under a prior of precision 25: 2√2/5-GDP. All other rows are balanced.
+    _entry(
+        "logistic_intercept",
+        models.with_intercept,
+        _of(Binary(), 3),
+        YES,
+        Pair(lambda t: beta(500, 500)(t) - 12.5 * t**2, logits, ODD, reach=(-1.5, 1.5)),
+        n=1000,
+        target=TARGET,
+    ),
+    # Under a heavy-tailed prior one row's label decides the sign of a large weight; on the scale of asinh.
+    _entry(
+        "logistic_cauchy",
+        regression(logits, prior=dist.Cauchy(0, 1)),
+        _of(Binary(), 3),
+        NO,
+        Pair(lambda s: -np.log(np.cosh(s)), lambda s: logits(jnp.sinh(s)), ODD, reach=(-40.0, 40.0)),
+        n=1000,
+        target=TARGET,
+    ),
+    # No theorem here covers a prior that is convex but not strongly.
+    _entry(
+        "logistic_laplace",
+        regression(logits, prior=dist.Laplace(0, 0.1)),
+        _of(Binary(), 3),
+        UNKNOWN,
+        "not strongly log-concave",
+        target=TARGET,
+    ),
+)
+LINEAR = (
+    # A normal score grows without bound; clipped at 0.1 it is Huber's: 0.2-GDP; a prior of sd 1 hides no 2.
+    _entry("linear", regression(normal), REAL, NO, Pair(1.0, normal, (1, -1))),
+    _entry("linear_clipped", regression(normal), REAL, YES, Pair(1.0, normal, (1, -1), clip=0.1)),
+    _entry("linear_clipped_too_little", regression(normal), REAL, NO, Pair(1.0, normal, (1, -1), clip=2.0)),
+    # Gaussian posteriors of bounded rows differ by a small shift and a small change of scale.
+    _entry(
+        "heller_fetaya",
+        models.slope,
+        Rows(x=Box(-1, 1), y=Box(-1, 1)),
+        UNKNOWN,
+        Pair(0.1, normal, (1, -1), temper=0.5),
+        n=50,
+        target=Target(1.0, 1e-4),
+    ),
+    _entry(
+        "heller_fetaya_weak_prior",
+        models.slope,
+        Rows(x=Box(-1, 1), y=Box(-1, 1)),
+        NO,
+        Pair(1.0, normal, (1, -1)),
+        n=50,
+        target=Target(1.0, 1e-4),
+        model_args={"sd": 1.0},
+    ),
+    # An outlier among inliers is told by the scale of the errors.
+    _entry("linear_latent_scale", models.latent_scale, REAL, UNKNOWN, "no certificate", n=100),
+    # Scores at most 1.25; a prior of precision 400 outweighs 100 rows that bend down by at most 1.25.
+    _entry("student", regression(student, 0.05), REAL, YES, Pair(0.05, student, (1, -1)), n=100),
+    _entry(
+        "laplace",
+        regression(lambda t: dist.Laplace(t, 1.0), 0.1),
+        REAL,
+        UNKNOWN,
+        "no likelihood of one affine predictor with proved constants",
+    ),
+    # All posteriors are normal with precision 1001; a row moves the gradient by at most 2: 0.0632-GDP.
+    _entry(
+        "mean",
+        one_number(normal, dist.Normal(0, 1)),
+        OUTCOMES,
+        YES,
+        Pair(lambda t: -500 * t**2, normal, (1, -1), reach=(-0.4, 0.4)),
+        n=1000,
+    ),
+    _entry(
+        "mean_unbounded",
+        one_number(normal, dist.Normal(0, 1)),
+        Rows(y=Real()),
+        NO,
+        Pair(lambda t: -500 * t**2, normal, (1e3, -1e3), reach=(-3.0, 3.0)),
+        n=1000,
+    ),
+    # The number of rows is public: 2/√1000 = 0.0632-GDP.
+    _entry(
+        "mean_flat",
+        one_number(normal, dist.ImproperUniform(dist.constraints.real, (), ())),
+        OUTCOMES,
+        YES,
+        Pair(lambda t: -499.5 * t**2, normal, (1, -1), reach=(-0.4, 0.4)),
+        n=1000,
+    ),
+    _entry("mean_and_scale", models.mean_and_scale, OUTCOMES, UNKNOWN, "no certificate", n=100),
+)
+OTHERS = (
+    # Scores without bound, and clipped at 0.1: 0.2-GDP.
+    _entry("poisson", regression(poisson), COUNTS, NO, Pair(1.0, poisson, (10, 0))),
+    _entry("poisson_clipped", regression(poisson), COUNTS, YES, Pair(1.0, poisson, (10, 0), clip=0.1)),
+    _entry("zero_inflated", regression(inflated), COUNTS, NO, Pair(1.0, inflated, (10, 0))),
+    _entry("exponential", regression(waiting), WAITS, NO, Pair(1.0, waiting, (5.0, 0.1))),
+    _entry("exponential_clipped", regression(waiting), WAITS, YES, Pair(1.0, waiting, (5.0, 0.1), clip=0.1)),
+    _entry("gamma", regression(gamma_of_two), WAITS, NO, Pair(1.0, gamma_of_two, (5.0, 0.1))),
+    _entry(
+        "gamma_clipped", regression(gamma_of_two), WAITS, YES, Pair(1.0, gamma_of_two, (5.0, 0.1), clip=0.1)
+    ),
+    _entry("probit", regression(probit), _of(Binary()), NO, Pair(1.0, probit, ODD)),
+    _entry("probit_clipped", regression(probit), _of(Binary()), YES, Pair(1.0, probit, ODD, clip=0.1)),
+    # Scores at most 10 times a temper: 2·10·0.02·0.5 and 2·10·0.01·1, 0.2-GDP.
+    _entry(
+        "negative_binomial",
+        regression(dispersed, 0.5),
+        COUNTS,
+        YES,
+        Pair(0.5, dispersed, (10, 0), temper=0.02),
+    ),
+    _entry("binomial", regression(binomial), COUNTS, YES, Pair(1.0, binomial, (10, 0), temper=0.01)),
+    _entry(
+        "binomial_by_row",
+        models.trials_by_row,
+        _of(Counts(10), trials=Counts(10)),
+        YES,
+        Pair(1.0, binomial, (10, 0), temper=0.01),
+    ),
+    # Convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP.
+    _entry("ordered", regression(ordered, 0.1), _of(Categories(3)), YES, Pair(0.1, ordered, (0, 2))),
+    # Convex rows of gradient at most √2·0.07 under a prior of precision 1: 0.198-GDP.
+    _entry("softmax_tempered", models.softmax, _of(Categories(3)), YES, "strongly log-concave", temper=0.07),
+    _entry("softmax", models.softmax, _of(Categories(3)), UNKNOWN, "", model_args={"sd": 3.0}),
+    _entry("unknown_dispersion", models.unknown_dispersion, COUNTS, UNKNOWN, "no certificate", n=100),
+    _entry(
+        "unknown_cut_points",
+        models.unknown_cuts,
+        _of(Categories(4)),
+        UNKNOWN,
+        "cutpoints and predictor of OrderedLogistic",
+        n=100,
+    ),
+    _entry(
+        "mixture_weight",
+        models.mixture_weight,
+        OUTCOMES,
+        UNKNOWN,
+        "no likelihood of one affine predictor with proved constants",
+    ),
+    _entry("mixture_means", models.mixture_means, OUTCOMES, UNKNOWN, "no certificate", n=50),
+    _entry("network", models.network, _of(Binary()), UNKNOWN, "no bound on one row's gradient"),
+)
+# A strong prior hides one outcome, whose exact divergence is small; under a weak one it shows.
+CONJUGATE = (
+    _entry(
+        "coin_uniform",
+        one_number(dist.Bernoulli, dist.Beta(1.0, 1.0)),
+        COINS,
+        NO,
+        Pair(beta(1, 100), logits, ODD, reach=(-45.0, 5.0)),
+        n=100,
+        target=Target(0.5, 1e-3),
+    ),
+    _entry(
+        "coin_strong_prior",
+        one_number(dist.Bernoulli, dist.Beta(200.0, 200.0)),
+        COINS,
+        YES,
+        Pair(beta(200, 299), logits, ODD, reach=(-2.0, 1.5)),
+        n=100,
+        target=Target(0.5, 1e-6),
+    ),
+    _entry(
+        "die_strong_prior",
+        one_number(dist.Categorical, dist.Dirichlet(jnp.full(3, 200.0))),
+        DICE,
+        YES,
+        Pair(beta(200, 200), logits, ODD, reach=(-1.5, 1.5)),
+        n=100,
+    ),
+    _entry(
+        "die_uniform", one_number(dist.Categorical, dist.Dirichlet(jnp.ones(3))), DICE, UNKNOWN, "", n=100
+    ),
+    _entry(
+        "gamma_poisson",
+        one_number(dist.Poisson, dist.Gamma(5000.0, 1000.0)),
+        Rows(y=Counts(5)),
+        YES,
+        Pair(gamma(5000, 1999), poisson, (5, 0), reach=(0.3, 1.5)),
+        n=1000,
+    ),
+    _entry(
+        "gamma_poisson_weak_prior",
+        one_number(dist.Poisson, dist.Gamma(2.0, 1.0)),
+        Rows(y=Counts(5)),
+        NO,
+        Pair(gamma(2, 1000), poisson, (5, 0), reach=(-34.0, 2.0)),
+        n=1000,
+    ),
+    _entry(
+        "binomial_rate",
+        one_number(lambda p: dist.Binomial(5, probs=p), dist.Beta(2000.0, 2000.0)),
+        Rows(y=Counts(5)),
+        YES,
+        Pair(beta(2000, 2995), lambda t: dist.Binomial(5, logits=t), (5, 0), reach=(-2.0, 0.0)),
+        n=200,
+    ),
+)
+GROUPED = (
+    # Each row has one group's effect as its predictor: 2·0.5·0.2 = 0.2-GDP.
+    _entry(
+        "groups_known_spread", models.groups_known_spread, GROUPS, YES, Pair(0.2, logits, ODD, temper=0.5)
+    ),
+    # Mean and effects are jointly normal with precision at least 4.28: 2·0.2/√4.28 = 0.193-GDP.
+    _entry(
+        "groups_around_a_mean", models.groups_around_a_mean, GROUPS, YES, "strongly log-concave", temper=0.2
+    ),
+    _entry("groups_centred", models.groups_centred, GROUPS, UNKNOWN, "not strongly log-concave"),
+    _entry("groups_noncentred", models.groups_noncentred, GROUPS, UNKNOWN, "no bound on one row's gradient"),
+    # A row's design is (1, x) in its group's place: 2·0.3·√2·0.2 = 0.17-GDP.
+    _entry(
+        "groups_with_slopes",
+        models.groups_with_slopes,
+        Rows(x=Box(-1, 1), group=Categories(4), y=Binary()),
+        YES,
+        Pair(0.2, logits, ODD, temper=0.3),
+    ),
+    # Each row picks one public row, of norm 1, of a matrix of norm 7: 0.2-GDP. All other rows are balanced.
+    _entry(
+        "public_curve",
+        models.public_curve,
+        Rows(cell=Categories(50), y=Binary()),
+        YES,
+        Pair(lambda t: beta(124.5, 124.5)(t) - t**2 / 0.08, logits, ODD, temper=0.5, reach=(-2.5, 2.5)),
+    ),
+    # Three powers of x in [−1, 1], of norm √3: 2·0.25·√3·0.2 = 0.173-GDP.
+    _entry(
+        "cubic",
+        models.cubic,
+        Rows(x=Box(-1, 1), y=Binary()),
+        YES,
+        Pair(0.2 * 3**0.5, logits, ODD, temper=0.25),
+    ),
+    # Two strengths enter with signs, of norm at most 2: 2·0.5·2·0.1 = 0.2-GDP.
+    _entry(
+        "bradley_terry",
+        models.bradley_terry,
+        Rows(home=Categories(6), away=Categories(6), y=Binary()),
+        YES,
+        Pair(0.02**0.5, logits, ODD, temper=0.5),
+    ),
+    # One ability and one difficulty enter, of norm √2: 2·0.7·√2·0.1 = 0.2-GDP.
+    _entry("rasch", models.rasch, ANSWERS, YES, Pair(0.02**0.5, logits, ODD, temper=0.7)),
+    _entry("discriminating_items", models.discriminating, ANSWERS, UNKNOWN, "logits of BernoulliLogits"),
+)
+ZOO = (*LOGISTIC, *LINEAR, *OTHERS, *CONJUGATE, *GROUPED)
