@@ -105,8 +105,8 @@ def part(items, k, n):
 
 
 # XLA takes longer to optimise a program of a few rows than the program runs, and twice as long with its newer
-# emitters. What is about the bits of numbers and of streams is compiled as users compile it, and so is the whole
-# long tier.
+# emitters. What is about the bits of numbers and of streams is compiled as users compile it, and so is the
+# whole long tier.
 QUICK = [("xla_cpu_use_fusion_emitters", False), ("xla_cpu_parallel_codegen_split_count", 1)]
 USERS_OPTIONS = compiler.get_compile_options
 
