@@ -22,15 +22,10 @@ from private_mcmc import Ball, Binary, Box, Categories, Counts, Rows
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.posterior import Chains, posterior_of
-from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel, read
-from private_mcmc.planning import History
-from private_mcmc.planning.affine import AffinePolicy
-from private_mcmc.planning.general import GeneralPolicy
-from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning import Policy
 from private_mcmc.planning.planners import Planner, certified_temper, planner
 from private_mcmc.planning.simulate import simulate
-from private_mcmc.planning.stages import PathStage
 from private_mcmc.target import Adjacency, Target
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -76,40 +71,13 @@ class Problem:
     def _planner(self) -> Planner:
         return planner(self.reading, Target(1.0, DELTA, self.adjacency), {})
 
-    @cached_property
-    def _policies(self) -> dict[float, AffinePolicy | GeneralPolicy]:
-        return {}
-
-    def _policy(self, epsilon: float) -> AffinePolicy | GeneralPolicy:
-        """That of the plan that users get; searched once for every ε."""
-        if epsilon not in self._policies:
-            budget, temper = gdp.budget(epsilon, DELTA), 1.0
-            if self.guarantee == "posterior":
-                target = Target(epsilon, DELTA, self.adjacency)
-                temper = certified_temper(self.reading, target, self.n, "posterior")[0]
-            chosen = self._planner.choose(budget, self.n, temper)
-            made = self._planner.policy(budget, self.n, temper, *chosen)
-            if not isinstance(made, AffinePolicy | GeneralPolicy):
-                raise TypeError("a policy of another kind")
-            self._policies[epsilon] = made
-        return self._policies[epsilon]
-
-    @cached_property
-    def _chains(self) -> dict[str, SyntheticChain]:
-        return {}
-
-    def _chain(self, policy: AffinePolicy | GeneralPolicy, stage: PathStage) -> SyntheticChain:
-        """Compiled paths, shared by all budgets."""
-        plain = stage.reading is None
-        if plain:
-            return self._chains.setdefault("plain", SyntheticChain(lambda root, clip: self.reading))
-        if isinstance(policy, AffinePolicy):
-            followed = policy.influence.weighted
-            return self._chains.setdefault("weighted", SyntheticChain(lambda root, clip: followed))
-        outcomes = policy.facts.likelihood.outcomes
-        return self._chains.setdefault(
-            "weighted", SyntheticChain(lambda root, clip: weighted_model(self.reading, outcomes, root, clip))
-        )
+    def _policy(self, epsilon: float) -> Policy:
+        """That of the plan that users get."""
+        budget, temper = gdp.budget(epsilon, DELTA), 1.0
+        if self.guarantee == "posterior":
+            target = Target(epsilon, DELTA, self.adjacency)
+            temper = certified_temper(self.reading, target, self.n, "posterior")[0]
+        return self._planner.policy(budget, self.n, temper)
 
     def outcomes(self, seed: int) -> tuple[Columns, Array]:
         """People, and the parameter on the unconstrained space that intervals should hold.
@@ -152,9 +120,7 @@ class Problem:
     def draws(self, people: Columns, epsilon: float, seed: int) -> Array:
         """Draws given what a run on these people releases, ``(draws, p)``."""
         policy = self._policy(epsilon)
-        history: History = simulate(
-            policy, lambda stage: self._chain(policy, stage), *distinct(self.reading, people), seed
-        )
+        history = simulate(policy, *distinct(self.reading, people), seed)
         made, key = policy.conclude(history), jax.random.key(seed)
         given = posterior_of(self.reading, [(history, made)], key, _CHAINS)
         return given.draws.reshape(-1, self.reading.dim)

@@ -34,16 +34,11 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.inference.question import Question, question
 from private_mcmc.inference.reading import read_columns
-from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Plan, plan
-from private_mcmc.planning.affine import AffinePolicy
 from private_mcmc.planning.affine_releases import RUN
-from private_mcmc.planning.general import GeneralPolicy
-from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.prediction import predict_after
 from private_mcmc.planning.simulate import simulate
-from private_mcmc.planning.stages import PathStage
 from private_mcmc.target import Target, small_delta
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -82,7 +77,6 @@ class Regression:
         self.n = len(next(iter(columns.values())))
         self.reading: RowModel = read(self.asked.model, self.asked.rows, n=self.n)
         self.rows, self.weights = distinct(self.reading, columns)
-        self._chains: dict[bool, SyntheticChain] = {}
 
     @cached_property
     def exact(self) -> tuple[Array, Array]:
@@ -126,26 +120,10 @@ class Regression:
             progress_bar=False,
         )
 
-    def chain(self, made: Plan, stage: PathStage) -> SyntheticChain:
-        """Compiled paths, shared by all budgets and runs."""
-        plain, policy = stage.reading is None, made.policy
-        if plain not in self._chains:
-            if plain:
-                self._chains[plain] = SyntheticChain(lambda root, clip: made.reading)
-            elif isinstance(policy, AffinePolicy):
-                followed = policy.influence.weighted
-                self._chains[plain] = SyntheticChain(lambda root, clip: followed)
-            elif isinstance(policy, GeneralPolicy):
-                outcomes = policy.facts.likelihood.outcomes
-                self._chains[plain] = SyntheticChain(
-                    lambda root, clip: weighted_model(made.reading, outcomes, root, clip)
-                )
-        return self._chains[plain]
-
     def run(self, made: Plan, seed: int) -> dict[str, Any]:
         """One simulated run beside the posterior without privacy."""
         began = time.perf_counter()
-        history = simulate(made.policy, lambda stage: self.chain(made, stage), self.rows, self.weights, seed)
+        history = simulate(made.policy, self.rows, self.weights, seed)
         cheap = tuple(itertools.takewhile(lambda one: one.stage.name != RUN, history))
         walked = time.perf_counter()
         conclusion, after = made.policy.conclude(history), predict_after(made, cheap)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -12,8 +11,6 @@ from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Adjacency, Budget, DoesNotApply, Runs, seeds
 from private_mcmc import NotPrivate, NotYetSupported, Plan, PrivateMCMC, Target, plan
 from private_mcmc.inference.posterior import posterior_of
-from private_mcmc.kernels.synthetic import SyntheticChain
-from private_mcmc.model import RowModel
 from private_mcmc.planning.simulate import simulate
 
 
@@ -61,9 +58,7 @@ class Simulated:
         columns = {"X": X, "y": y.astype(dataset.y.dtype)}
         draws, errors = [], []
         for seed in seeds(self, dataset, budget, runs):
-            history = simulate(
-                asked.policy, lambda stage: _chain(stage.reading or asked.reading), columns, counts, seed
-            )
+            history = simulate(asked.policy, columns, counts, seed)
             conclusion = asked.policy.conclude(history)
             try:
                 known = posterior_of(asked.reading, [(history, conclusion)])
@@ -89,9 +84,3 @@ def _facts(asked: Plan, errors: Sequence[float]) -> dict[str, float | str]:
     return said | (
         {"predicted rms from the releases": float(np.sqrt(np.mean(np.square(errors))))} if errors else {}
     )
-
-
-@lru_cache(maxsize=8)
-def _chain(reading: RowModel) -> SyntheticChain:
-    """Compiled once for all stages and budgets."""
-    return SyntheticChain(lambda root, clip: reading)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from private_mcmc.records import ON_FEW_ROWS
 from private_mcmc.schedule import Schedule
 
 # Of the preconditioner's root and the clip.
-_Model = Callable[[jax.Array, jax.Array], Potential]
+Followed: TypeAlias = Callable[[jax.Array, jax.Array], Potential]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class SyntheticChain:
     :func:`chain_runner`; the numbers of a schedule are arguments instead of constants.
     """
 
-    model: _Model
+    model: Followed
 
     def path(
         self,
@@ -65,7 +65,7 @@ class SyntheticChain:
         return np.concatenate(kept)
 
 
-def _program(model: _Model, shared: Schedule, numbers: PathNumbers) -> LangevinProgram:
+def _program(model: Followed, shared: Schedule, numbers: PathNumbers) -> LangevinProgram:
     change, read = Whitening(numbers.root), model(numbers.root, numbers.clip)
     weighted = weighted_gradient(read, change, numbers.clip)
     every_row = BatchSum(
@@ -77,14 +77,14 @@ def _program(model: _Model, shared: Schedule, numbers: PathNumbers) -> LangevinP
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _prepare(
-    model: _Model, shared: Schedule, numbers: PathNumbers, columns: Columns, weights: jax.Array
+    model: Followed, shared: Schedule, numbers: PathNumbers, columns: Columns, weights: jax.Array
 ) -> Any:
     return _program(model, shared, numbers).prepare(columns, weights)
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _advance(
-    model: _Model,
+    model: Followed,
     shared: Schedule,
     numbers: PathNumbers,
     rows: Any,

@@ -61,11 +61,6 @@ class OwnLatents(Summed):
         terms = rows if self.kinds is None else len(next(iter(self.kinds.values())))
         return _OF_TERMS * self.atoms_of() * terms
 
-    def work(self, rows: int) -> float:
-        """What the gradient of a person with so many rows takes, in terms of a row at a point."""
-        each = rows if self.kinds is None else len(next(iter(self.kinds.values()))) / _OF_A_TERM
-        return self.atoms_of() * each
-
     def term(self, theta: jax.Array, own: Row, row: Row) -> jax.Array:
         """A row's term, given the person's own latents."""
         return self.row_loss(theta, {**row, **own})

@@ -41,8 +41,6 @@ Points = TypeVar("Points")
 _SPAN, POINTS = 5.0, {1: 37, 2: 21}
 # The first one is dense around 0, and reaches rows that a latent's distribution is not meant for.
 _FAR, _DENSE, _FIRST_POINTS = 40.0, 4.0, {1: 25, 2: 17}
-# Enough where only the size of errors is asked for.
-_COARSE_SPAN, _COARSE_POINTS = 4.0, {1: 13, 2: 9}
 # Of other families: the ends on the unconstrained line, and the points.
 END, PLAIN_POINTS = 8.0, 65
 # So often a grid is laid anew over what is left of the last one: where terms are above e^{−18} of the most.
@@ -272,13 +270,11 @@ class Summed:
 
     Attributes:
         latents: read as columns of ``program``.
-        coarse: whether the grid of numbers has fewer points, for simulations.
         finer: with how many grids and times as many points more, to compare others with.
     """
 
     latents: tuple[RowLatent, ...]
     program: Program
-    coarse: bool = False
     finer: int = 0
 
     def run(self, keys: Sequence[Output], theta: jax.Array, columns: Row) -> list[jax.Array]:
@@ -352,10 +348,7 @@ class Summed:
         """The end and the points of the values of a number, of a Normal in units of its sd."""
         numbers = sum(each.numbers for each in self.latents)
         if not latent.line:
-            count = PLAIN_POINTS // 2 if self.coarse else PLAIN_POINTS * (1 + self.finer)
-            return _FAR if first else END, count
-        if self.coarse:
-            return _COARSE_SPAN, _COARSE_POINTS[numbers]
+            return _FAR if first else END, PLAIN_POINTS * (1 + self.finer)
         return (_FAR, _FIRST_POINTS[numbers] * (1 + self.finer)) if first else (_SPAN, POINTS[numbers])
 
     def _axes(self, first: bool) -> list[jax.Array]:

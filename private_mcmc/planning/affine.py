@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import jax
 import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate, NotYetSupported
+from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
 from private_mcmc.planning.affine_releases import (
     AFTERWARDS,
@@ -31,7 +32,7 @@ from private_mcmc.planning.affine_releases import (
     WARM_UP,
     Releases,
 )
-from private_mcmc.planning.conclusion import Conclusion, Prediction, remaining
+from private_mcmc.planning.conclusion import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.estimates import (
     LARGEST_MULTIPLE,
     USUAL_MULTIPLE,
@@ -58,6 +59,7 @@ from private_mcmc.planning.stages import (
     named,
 )
 from private_mcmc.planning.synthetic import possible_outcomes
+from private_mcmc.potential.potential import Potential
 from private_mcmc.release import plan_second_moments
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Adjacency
@@ -204,6 +206,24 @@ class AffinePolicy(Releases):
         predicted, known = Prediction(rms, bias, monte_carlo, step / 4), np.stack(allowed) / self.temper
         return Conclusion(draws, predicted, located=self.temper == 1, curvatures=known)
 
+    def known(self, history: History, run: PathStage) -> Known:
+        """What tells the error of ``run``, bought after ``history``."""
+        estimate, _ = self.moments(named(history, MOMENTS))
+        rounds, clip = named(history, CURVATURE), self.clip_of(run.schedule)
+        counts = self.influence_on(history, "clip" if run.reading is None else "weights")
+        return Known(
+            self.centre(estimate, named(history, WARM_UP), rounds),
+            self.precision,
+            np.stack(self.curvatures(estimate, rounds)),
+            counts.curvature_share(clip),
+            counts.bias(clip),
+            noise_of(run, self.temper),
+        )
+
+    def followed(self, stage: PathStage) -> Followed:
+        """The model, or that of weighted slopes."""
+        return _constant(stage.reading or self.reading)
+
     def _located(self, average: ScoreAverage, curvature: Array, hessian: Array) -> tuple[Array, Array, Array]:
         """Covariance and mean of the parameter by the score's mean, and the mode that it implies.
 
@@ -319,6 +339,11 @@ def affine_policy(reading: RowModel, n: int, adjacency: Adjacency, budget: float
     precision = np.diag(precision) if precision.ndim == 1 else precision
     influence = Influence(reading, predictor, possible_outcomes(reading))
     return AffinePolicy(reading, predictor, influence, precision, n, adjacency, budget, 1.0)
+
+
+@lru_cache(maxsize=8)
+def _constant(reading: Potential) -> Followed:
+    return lambda root, clip: reading
 
 
 def _price(schedule: Schedule) -> float:

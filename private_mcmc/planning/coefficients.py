@@ -141,27 +141,6 @@ class Coefficients:
         found = tuple(self.of(np.zeros((1, self.reading.dim))))
         return found if len(found) <= _MOST else ()
 
-    def compared(self, private: Array, exact: Array) -> tuple[Array, Array]:
-        """Each coefficient's error and its sd without privacy, from draws of one table, ``(draws, p)``."""
-        ours, theirs = (np.stack(list(self.of(draws).values()), axis=1) for draws in (private, exact))
-        return ours.mean(axis=0) - theirs.mean(axis=0), theirs.std(axis=0)
-
-    def expected(
-        self, tables: Sequence[tuple[Array, Array]], errors: Sequence[float], rms: float
-    ) -> tuple[Expected, ...]:
-        """Of each coefficient, from tables whose overall errors were ``errors``; ``rms`` is a typical one.
-
-        Tables differ in how much they err, coefficients in their share of it: the shares are averaged.
-        """
-        off, sd = (np.array(each) for each in zip(*tables, strict=True))
-        with np.errstate(all="ignore"):
-            shares = off / sd / np.asarray(errors)[:, None]
-            usual = np.exp(np.mean(np.log(sd), axis=0))
-            error = rms * np.sqrt(np.mean(shares**2, axis=0)) * usual
-            columns = zip(self.names, error, usual, strict=True)
-            found = tuple(Expected(name, *(float(each) for each in rest)) for name, *rest in columns)
-        return found if np.isfinite([one[1:] for one in found]).all() else ()
-
 
 def elements(sites: Mapping[str, Array]) -> dict[str, Array]:
     """Of every site, as ``w[0]``."""

@@ -7,15 +7,18 @@ releases into draws.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from private_mcmc.planning.stages import Array, History, Stage
+from private_mcmc.kernels.synthetic import Followed
+from private_mcmc.planning.estimates import inverse_of, metric_of
+from private_mcmc.planning.stages import Array, History, PathStage, Stage
 from private_mcmc.records import Record
 
-OF_PARAMETERS, OF_LOSSES = "posterior sds", "posterior sds of rows' losses"
+OF_PARAMETERS = "posterior sds"
 
 
 class Expected(NamedTuple):
@@ -30,10 +33,9 @@ class Prediction(NamedTuple):
     """Predicted root mean square error of posterior means, and what it is made of.
 
     ``bias``: of clipping; ``monte_carlo``: of the noise that buys privacy; ``discretisation``: bound on
-    the share of a posterior sd that the finite step size adds; ``unit``: the posterior sds of what;
-    ``reference``: how uncertain the exact means were that it was measured against; ``low`` and ``high``: what
-    nine in ten synthetic tables exceed and stay below, 0 where that was not looked at; ``coefficients``: the
-    same of each coefficient in its own units, where they can be told apart.
+    the share of a posterior sd that the finite step size adds; ``low`` and ``high``: what nine in ten tables
+    are between, 0 where that is not known; ``coefficients``: the same of each coefficient in its own units,
+    where they can be told apart.
 
     Example:
         >>> from private_mcmc.planning import Prediction
@@ -46,7 +48,6 @@ class Prediction(NamedTuple):
     monte_carlo: float
     discretisation: float
     unit: str = OF_PARAMETERS
-    reference: float = 0.0
     low: float = 0.0
     high: float = 0.0
     coefficients: tuple[Expected, ...] = ()
@@ -72,6 +73,44 @@ class Prediction(NamedTuple):
             name: float(value) for name, value in record.items() if name not in ("unit", "coefficients")
         }
         return cls(**numbers, unit=str(record.get("unit", OF_PARAMETERS)), coefficients=of_each)
+
+
+class Known(NamedTuple):
+    """What tells the error of a run before it is bought.
+
+    With a curvature ``H`` of which the bound leaves the share ``s`` and a mean score of covariance ``N`` the
+    mode is known up to ``(sH)^{-1}N(sH)^{-1}``.
+
+    Attributes:
+        centre: about the mode, ``(p,)``.
+        precision: the prior's, ``(p, p)``.
+        curvatures: of rows' losses that releases allow, ``(draws, p, p)``.
+        share: of the curvature that the bound on influence leaves.
+        bias: error of the bound, in posterior sds.
+        noise: covariance of the score's mean: of privacy's noise, and of what the clip takes, ``(p, p)``.
+    """
+
+    centre: Array
+    precision: Array
+    curvatures: Array
+    share: float
+    bias: float
+    noise: Array
+
+    def of_each(self) -> Iterator[tuple[Array, Array]]:
+        """For each curvature the posterior's covariance, and that of the draws' mean around its mean."""
+        information = np.linalg.inv(self.noise)
+        for one in self.curvatures:
+            exact = inverse_of(one + self.precision)
+            told = self.share**2 * one @ information @ one
+            both = inverse_of(inverse_of(told) + inverse_of(one))
+            yield exact, inverse_of(self.precision + both) - exact + self.bias**2 * exact
+
+
+def noise_of(run: PathStage, temper: float) -> Array:
+    """``2M^{-1}/(Tw²)``: of the mean score over a path of time ``T`` at weight ``w`` in the metric ``M``."""
+    weight = run.schedule.temper / temper
+    return inverse_of(metric_of(run.schedule)) * (2 / (run.schedule.total_time * weight**2))
 
 
 class Lost(NamedTuple):
@@ -114,6 +153,12 @@ class Policy(Protocol):
 
     def conclude(self, history: History) -> Conclusion:
         """Draws from everything that was released."""
+
+    def known(self, history: History, run: PathStage) -> Known:
+        """What tells the error of ``run``, bought after ``history``."""
+
+    def followed(self, stage: PathStage) -> Followed:
+        """What a path's gradients are of, whatever its metric and clip: one function for all stages."""
 
 
 def remaining(budget: float, history: History) -> float:

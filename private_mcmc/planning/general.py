@@ -25,11 +25,12 @@ from scipy.special import softmax
 
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
+from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people
-from private_mcmc.planning.conclusion import Conclusion, Lost, Prediction, remaining
-from private_mcmc.planning.estimates import allowed_by_noise, spectral_norm
-from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, next_metric
+from private_mcmc.planning.conclusion import Conclusion, Known, Lost, Prediction, noise_of, remaining
+from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
+from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
     CELLS,
     CLIPS,
@@ -90,6 +91,11 @@ class Reach:
     def persons(self) -> Array:
         """About how many are in each cell."""
         return np.asarray(self.weights @ self.tails)
+
+    @property
+    def length(self) -> float:
+        """Their root mean square."""
+        return math.sqrt(float(self.persons @ MIDDLES**2) / max(float(self.persons.sum()), 1.0))
 
     def uncertainty(self, clip: float) -> float:
         """Of what the clip takes in all: its sd over its mean."""
@@ -254,6 +260,12 @@ _ONE_SIDED, _TAIL_UNKNOWN = 0.3, 0.3
 # Where the clip leaves less of most rows the run is too far from the mode for that to be told.
 _MOSTLY = 0.5
 
+# Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
+# a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
+_MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.02
+# Persons whose sums are so much longer than the model says have rows that are more alike than it says.
+_LONGER = 1.5
+
 # Where the prior alone has more curvature than the metric's 1, as in a funnel, the step is shorter.
 _STIFFEST = 0.4
 # The warm-up's metric is a guess: its steps are shorter by this factor.
@@ -275,19 +287,9 @@ _BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
 
 @dataclass(frozen=True, eq=False)
 class GeneralPolicy:
-    """The stages of the module, with two numbers to choose.
-
-    Attributes:
-        multiple: clip over the root mean square of a row's gradient, as the information predicts it; that of
-            a run on persons follows how far they reach, where that is released.
-        step: step size; where curvature is 1, an sd is inflated by a quarter of it.
-        prediction: the error to expect, from synthetic data.
-    """
+    """The stages of the module."""
 
     facts: Facts
-    multiple: float
-    step: float
-    prediction: Prediction
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -328,12 +330,11 @@ class GeneralPolicy:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = named(history, RUN)[0]
         expected = self._expected(history, run.path)
-        draws = widened(run, self.facts, _CAUTION * expected.rms)
-        longer = expected.rms > self.prediction.rms
+        draws, reach = widened(run, self.facts, _CAUTION * expected.rms), self._reach(history)
         return Conclusion(
             draws,
             expected,
-            beyond=longer and self.facts.reading.unit is not None,
+            beyond=self.facts.reading.unit is not None and reach is not None and reach.length > _LONGER,
             curvatures=self.curvatures(history),
             lost=self.lost(history, run.path),
         )
@@ -368,18 +369,36 @@ class GeneralPolicy:
         allowed = allowed_by_noise(rounds[-1].moments)
         return np.stack([back.T @ one @ back for one in allowed]) / self.facts.temper
 
+    def known(self, history: History, run: PathStage) -> Known:
+        """What tells the error of ``run``, bought after ``history``."""
+        facts, lost, curvatures = self.facts, self.lost(history, run), self.curvatures(history)
+        precision, metric = np.diag(facts.prior.precision), self._metric(history)
+        if curvatures is None:
+            curvatures = (inverse_of(metric.root @ metric.root.T) - precision)[None]
+        else:
+            curvatures = facts.temper * curvatures
+        bias = 0.0 if lost is not None else self._expected(history, run).bias
+        noise = noise_of(run, facts.temper)
+        return Known(
+            run.start, precision, curvatures, 1.0, bias, noise if lost is None else noise + lost.covariance
+        )
+
+    def followed(self, stage: PathStage) -> Followed:
+        """The model, or that of weighted gradients where all outcomes can be gone through."""
+        return _followed(self.facts.reading, self.facts.likelihood)
+
+    def first_run(self) -> PathStage:
+        """The run, were public facts alone right."""
+        left = math.sqrt(1 - 2 * INFORMATION_SHARE - WARM_UP_SHARE - REACH_SHARE)
+        return self._run(self.facts.metric, self.facts.prior.centre, (), left * self.facts.budget)
+
     def _expected(self, history: History, run: PathStage) -> Prediction:
-        """The plan's prediction, or of the counts where they say how far rows reach."""
-        reach, predicted = self._reach(history), self.prediction
-        if reach is None:
-            return predicted
-        schedule = run.schedule
-        clip, weight = self._clip(history, run), schedule.temper / self.facts.temper
-        bias, noise = reach.bias(clip), reach.noise(clip, weight * schedule.total_time)
-        rms = math.hypot(bias, noise)
-        if self.facts.reading.unit is not None and rms <= predicted.rms:
-            return predicted
-        return Prediction(rms, bias, noise, predicted.discretisation, predicted.unit, predicted.reference)
+        """From the counts where they say how far rows reach."""
+        reach, clip, schedule = self._reach(history), self._clip(history, run), run.schedule
+        time = schedule.temper / self.facts.temper * schedule.total_time
+        bias = _UNSEEN if reach is None else reach.bias(clip)
+        noise = math.sqrt(2 / time) if reach is None else reach.noise(clip, time)
+        return Prediction(math.hypot(bias, noise), bias, noise, max(schedule.step_sizes) / 4)
 
     def _clip(self, history: History, run: PathStage) -> float:
         """In typical lengths of the metric that rows were counted in."""
@@ -388,19 +407,19 @@ class GeneralPolicy:
         return float(run.schedule.clip or 0.0) * math.sqrt(weight) / typical
 
     def _warm_up(self, metric: Metric, start: Array) -> PathStage:
-        facts, multiple = self.facts, self.multiple
-        budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), self.step * _CAREFUL
+        facts, multiple = self.facts, _MULTIPLE
+        budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), _STEP * _CAREFUL
         if have_reach(facts):
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
 
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
-        multiple, reach = self.multiple, self._reach(history)
+        multiple, reach = _MULTIPLE, self._reach(history)
         if reach is not None:
             unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
             multiple = reach.best_clip(lambda clip: unit / clip**2)
-        return self._path(RUN, budget, metric, start, self.step, _SHORTEST, multiple)
+        return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple)
 
     def _reach(self, history: History) -> Reach | None:
         counted = named(history, REACH)
@@ -431,10 +450,10 @@ class GeneralPolicy:
         start: Array,
         step: float,
         shortest: float,
-        multiple: float | None = None,
+        multiple: float,
     ) -> PathStage:
         """As long as ``shortest`` or longer, of a likelihood as flat as that needs."""
-        facts, multiple = self.facts, self.multiple if multiple is None else multiple
+        facts = self.facts
         weight = min(_affordable(self._schedule(metric, 1.0, multiple), budget) / shortest, 1.0)
         metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
@@ -469,6 +488,14 @@ class GeneralPolicy:
             # Gradients are clipped before they are tempered.
             clip=multiple * math.sqrt(metric.trace / (temper * facts.num_rows)),
         )
+
+
+@lru_cache(maxsize=8)
+def _followed(reading: RowModel, likelihood: Likelihood) -> Followed:
+    def followed(root: jax.Array, clip: jax.Array) -> RowModel:
+        return weighted_model(reading, likelihood.outcomes, root, clip) if likelihood.few else reading
+
+    return followed
 
 
 def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:

@@ -1,4 +1,4 @@
-"""Which policy a model gets, and the few numbers in it that a search on synthetic rows chooses.
+"""Which policy a model gets, and the error to expect of it.
 
 Public rows, published already or nobody's and chosen without the data, shape metric, start and synthetic
 tables. No statement, certificate or bound rests on them: what they say only decides where the stages begin,
@@ -22,24 +22,25 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.assumptions import public_rows as public_rows_are_public
 from private_mcmc.errors import DeclarationError, NotPrivate, NotYetSupported
 from private_mcmc.model import RowModel
-from private_mcmc.model.synthetic import has_factors, outcome_columns
+from private_mcmc.model.synthetic import has_factors, outcome_columns, synthetic_rows
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
 from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.coefficients import Coefficients, Named
 from private_mcmc.planning.conclusion import Policy, Prediction
-from private_mcmc.planning.facts import Facts, facts_of
-from private_mcmc.planning.general import GeneralPolicy
-from private_mcmc.planning.simulate import SYNTHETIC_ROWS, predict, with_posterior
-from private_mcmc.planning.simulate_general import general_policy
-from private_mcmc.planning.stages import of_rows
-from private_mcmc.planning.synthetic import Columns, SyntheticData
+from private_mcmc.planning.facts import facts_of
+from private_mcmc.planning.general import RUN, GeneralPolicy
+from private_mcmc.planning.prediction import guess
+from private_mcmc.planning.simulate import SYNTHETIC_ROWS, posterior_mode, simulate, synthetic_table
+from private_mcmc.planning.stages import Array, of_rows
+from private_mcmc.planning.synthetic import Columns
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certificates import certificates, constants, meets
-from private_mcmc.records import PublicArguments
+from private_mcmc.records import PublicArguments, blas_of_one_thread
+from private_mcmc.report.document import say
 from private_mcmc.target import Adjacency, Guarantee, Target, Unit
 
-# The numbers of a policy that were chosen, by name: with them it is made again without a search.
-Choices: TypeAlias = Mapping[str, float]
+# Synthetic tables that stages for an affine predictor are tried on, and rows that others are timed on.
+_TABLES, _TIMED = 8, 64
 PublicRows: TypeAlias = Mapping[str, ArrayLike]
 
 
@@ -66,12 +67,12 @@ class Planner(ABC):
         return Coefficients(self.reading, self.named)
 
     @abstractmethod
-    def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
-        """The best choices on synthetic rows, and the error to expect with them."""
+    def predict(self, budget: float, n: int, temper: float) -> Prediction:
+        """The error to expect of the policy."""
 
     @abstractmethod
-    def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
-        """The policy with these choices; nothing is searched."""
+    def policy(self, budget: float, n: int, temper: float) -> Policy:
+        """The policy for this budget."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,18 +91,22 @@ class AffinePlanner(Planner):
         known = self.given
         return known if known is None or isinstance(known, Public) else summary_of(self._base, known)
 
-    def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
-        """Nothing to choose so far."""
-        policy = self._policy(budget, n, temper)
-        if self.given is None or isinstance(self.given, Public):
-            return {}, predict(policy, self.read)
-        return {}, predict(policy, self.read, partial(resampled, policy, self.given))
+    def predict(self, budget: float, n: int, temper: float) -> Prediction:
+        """From the stages on synthetic tables, or on public rows."""
+        policy, runs = self.policy(budget, n, temper), []
+        for seed in range(_TABLES):
+            say(f"planning: the stages are tried on synthetic table {seed + 1} of {_TABLES}")
+            if self.given is None or isinstance(self.given, Public):
+                rows, weights = synthetic_table(policy, seed)
+            else:
+                rows, weights = resampled(policy, self.given, seed)
+            history = simulate(policy, rows, weights, seed)
+            at = next(k for k, one in enumerate(history) if one.stage.name == RUN)
+            runs.append((policy.known(history[:at], history[at].path), history[at].path))
+        return guess(self.read, runs)
 
-    def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
-        """The policy with these choices."""
-        return self._policy(budget, n, temper)
-
-    def _policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
+    def policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
+        """The policy for this budget."""
         return replace(self._base, budget=budget, num_rows=n, temper=temper, public=self.public)
 
 
@@ -117,27 +122,22 @@ class GeneralPlanner(Planner):
 
     model_args: PublicArguments
 
-    def choose(self, budget: float, n: int, temper: float) -> tuple[Choices, Prediction]:
-        """Clip and step with the smallest error."""
-        chosen = general_policy(_facts(self, budget, n, temper), self.read)
-        return {"multiple": chosen.multiple, "step": chosen.step}, chosen.prediction
+    def predict(self, budget: float, n: int, temper: float) -> Prediction:
+        """From public facts alone; synthetic rows, twice, tell how long a run takes."""
+        policy = self.policy(budget, n, temper)
+        rows = synthetic_rows(self.reading.rows, 3, _TIMED)
+        for seed in range(2):
+            say("planning: the stages are timed on synthetic rows")
+            with blas_of_one_thread(), jax.enable_x64(True):
+                simulate(policy, self.reading.rows.project(rows), np.full(_TIMED, n / _TIMED), seed)
+        with jax.enable_x64(True):
+            run = policy.first_run()
+            return guess(self.read, [(policy.known((), run), run)])
 
-    def policy(self, budget: float, n: int, temper: float, choices: Choices, predicted: Prediction) -> Policy:
-        """The policy with this clip and step.
-
-        Raises:
-            DeclarationError: unless both are there, positive and finite, as a file may not say.
-        """
-        if not all(1e-9 < choices.get(name, 0.0) < 1e9 for name in ("multiple", "step")):
-            raise DeclarationError("the plan's choices: multiple and step, positive numbers around 1.")
-        facts = _facts(self, budget, n, temper)
-        return GeneralPolicy(facts, choices["multiple"], choices["step"], predicted)
-
-
-@lru_cache(maxsize=4)
-def _facts(of: GeneralPlanner, budget: float, n: int, temper: float) -> Facts:
-    # Kept: a policy is made as soon as its choices are.
-    return facts_of(of.reading, n, of.target.adjacency, budget, of.model_args, temper)
+    def policy(self, budget: float, n: int, temper: float) -> GeneralPolicy:
+        """The policy for this budget."""
+        facts = facts_of(self.reading, n, self.target.adjacency, budget, self.model_args, temper)
+        return GeneralPolicy(facts)
 
 
 def planner(
@@ -222,7 +222,7 @@ def prediction_for(
 ) -> Prediction:
     """The error of the plan that would be made for this target and number of rows."""
     temper = certified_temper(reading, target, n, guarantee)[0]
-    return makes.choose(gdp_budget(target), n, temper)[1]
+    return makes.predict(gdp_budget(target), n, temper)
 
 
 def public_columns(reading: RowModel, given: PublicRows) -> Columns:
@@ -247,7 +247,7 @@ def public_columns(reading: RowModel, given: PublicRows) -> Columns:
 def summary_of(policy: AffinePolicy, rows: Columns) -> Public:
     """Mode, second moments and curvature of public rows, shrunk as by ``p`` rows of independent columns."""
     count, p = len(next(iter(rows.values()))), policy.dim
-    start, root = with_posterior(policy, rows, np.ones(count) / policy.temper).mean, np.eye(p)
+    start, root = posterior_mode(policy, rows, np.ones(count) / policy.temper)[0], np.eye(p)
     shrunk, share = [], p / (count + p)
     for vector in (
         partial(policy.influence.design, root),
@@ -260,10 +260,9 @@ def summary_of(policy: AffinePolicy, rows: Columns) -> Public:
     return Public(count, start, *shrunk)
 
 
-def resampled(policy: AffinePolicy, rows: Columns, seed: int) -> SyntheticData:
+def resampled(policy: AffinePolicy, rows: Columns, seed: int) -> tuple[Columns, Array]:
     """A synthetic table: public rows drawn with replacement, each of which stands for many."""
     count = len(next(iter(rows.values())))
     chosen = np.random.default_rng(seed).integers(count, size=SYNTHETIC_ROWS)
     drawn = {name: column[chosen] for name, column in rows.items()}
-    weights = np.full(SYNTHETIC_ROWS, policy.num_rows / SYNTHETIC_ROWS)
-    return with_posterior(policy, drawn, weights)
+    return drawn, np.full(SYNTHETIC_ROWS, policy.num_rows / SYNTHETIC_ROWS)

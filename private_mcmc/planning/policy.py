@@ -36,7 +36,6 @@ from private_mcmc.planning.conclusion import Policy, Prediction
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.planners import (
-    Choices,
     Planner,
     PublicRows,
     certified_temper,
@@ -100,7 +99,6 @@ def _read(path: PathLike, record: Record) -> Record:
             "model_args": {name: _from_json(value) for name, value in record["model_args"].items()},
             "guarantee": str(record["guarantee"]),
             "temper": float(record["temper"]),
-            "choices": {str(name): float(value) for name, value in record["choices"].items()},
             "public": Public(**known) if known else None,
             "prediction": Prediction.from_record(record["prediction"]),
             "seconds": float(int(record["seconds"])),
@@ -167,7 +165,7 @@ class Plan:
         policy: names the stages.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
         prediction: the error to expect, from synthetic rows of the declared domain.
-        planner, choices: makes the policies of this model; the numbers of this one that were chosen.
+        planner: makes the policies of this model.
         before: statements of what was released before the stages, within the same target.
         seconds: what a run takes on this machine, about, as measured while the plan was made; 0 if unknown.
 
@@ -191,7 +189,6 @@ class Plan:
     certificate: Statement | None = field(repr=False)
     prediction: Prediction
     planner: Planner = field(repr=False)
-    choices: Choices
     before: tuple[Statement, ...] = ()
     seconds: float = 0.0
 
@@ -256,7 +253,6 @@ class Plan:
             "public": {name: _to_json(name, value) for name, value in known.items()},
             "guarantee": self.guarantee,
             "temper": self.temper,
-            "choices": dict(self.choices),
             "prediction": self.prediction.to_record(),
             "seconds": round(self.seconds),
             "statement": self.statement.to_dict(),
@@ -266,7 +262,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: PathLike, model: Model) -> Plan:
-        """The plan that :meth:`save` wrote, for the same ``model``; what was chosen is not searched again.
+        """The plan that :meth:`save` wrote, for the same ``model``.
 
         **Guarantee**: statement and certificate are made anew from the target and the model, and the budget
         admits stages as they are bought, whatever the file says.
@@ -301,7 +297,6 @@ class Plan:
         _check(path, saved, "statement", statement.to_dict())
         _check(path, saved, "certificate", _dict_of(certificate))
         makes = planner(reading, target, model_args, saved["public"])
-        choices, expected = saved["choices"], saved["prediction"]
         return cls(
             model=model,
             reading=reading,
@@ -311,11 +306,10 @@ class Plan:
             model_args=model_args,
             guarantee=guarantee,
             temper=temper,
-            policy=makes.policy(gdp_budget(target), n, temper, choices, expected),
+            policy=makes.policy(gdp_budget(target), n, temper),
             certificate=certificate,
-            prediction=expected,
+            prediction=saved["prediction"],
             planner=makes,
-            choices=choices,
             seconds=saved["seconds"],
         )
 
@@ -342,8 +336,6 @@ class Plan:
             items.insert(-3, ("on most synthetic tables", f"{low} to {high}"))
         if known is not None:
             items.append(("shaped by public rows", f"{known.rows:,}"))
-        if expected.reference > 0:
-            items.insert(-1, ("of it, exact chains' own disagreement", number(expected.reference, 2)))
         if self.temper < 1:
             weight, wider = number(self.temper), number(self.temper**-0.5, 2)
             items.append(("weight of the likelihood", weight))
@@ -457,7 +449,7 @@ def plan(
     if max_error is not None:
         check_max_error(max_error, makes.read.names)
     with telling(progress_bar), measured() as expected:
-        choices, prediction = makes.choose(budget, n, temper)
+        prediction = makes.predict(budget, n, temper)
         seconds = expected(n)
     if max_error is not None and not excess(prediction, max_error) <= 1:
 
@@ -474,11 +466,10 @@ def plan(
         model_args=public,
         guarantee=guarantee,
         temper=temper,
-        policy=makes.policy(budget, n, temper, choices, prediction),
+        policy=makes.policy(budget, n, temper),
         certificate=certificate,
         prediction=prediction,
         planner=makes,
-        choices=choices,
         seconds=seconds,
     )
 

@@ -1,4 +1,4 @@
-"""Policies carried out on public synthetic rows, and the error to expect of one for an affine predictor.
+"""Policies carried out on synthetic rows, and tables that those for an affine predictor are tried on.
 
 Every stage is computed with its own noise on rows that each stand for many; paths are those of the kernels.
 """
@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
 
-from private_mcmc.kernels.synthetic import SyntheticChain
+from private_mcmc.kernels.synthetic import Followed, SyntheticChain
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.affine import AffinePolicy
-from private_mcmc.planning.coefficients import Coefficients
-from private_mcmc.planning.conclusion import Conclusion, Policy, Prediction
+from private_mcmc.planning.conclusion import Policy
 from private_mcmc.planning.influence import laid_out, losses
 from private_mcmc.planning.stages import (
     Array,
@@ -32,21 +30,14 @@ from private_mcmc.planning.stages import (
     CountsStage,
     History,
     MomentsStage,
-    PathStage,
     of_rows,
     partial_parts,
 )
-from private_mcmc.planning.synthetic import Columns, SyntheticData, with_outcomes
+from private_mcmc.planning.synthetic import Columns, with_outcomes
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import SecondMoments, Sums
-from private_mcmc.report.document import say
 
-T = TypeVar("T")
-U = TypeVar("U")
-
-SYNTHETIC_ROWS, DATA_SETS = 1024, 12
-_DRAWS = 500
-_LOW, CAREFUL = 0.1, 1.2
+SYNTHETIC_ROWS = 1024
 # Of the range of outcomes: a common one, and one of three people in a hundred; counts are mostly small.
 _MEAN_OUTCOMES, _MEAN_COUNTS = (0.3, 0.12, 0.5, 0.03), (0.3, 0.12, 0.05, 0.03)
 # Predictors vary by this over the root of the curvature, which counts as no less than the other.
@@ -58,32 +49,8 @@ _HEAP = 0.3
 _NEWTON_STEPS = 60
 
 
-def in_parallel(function: Callable[[T], U], items: Sequence[T], at_once: bool = True) -> list[U]:
-    """``function`` of every item, on all processors; the first one alone, which compiles what they share.
-
-    One after the other where not ``at_once``: see ``simulate_general.calls_lapack``.
-    """
-
-    def one(item: T) -> U:
-        with jax.enable_x64(True):
-            return function(item)
-
-    if not at_once:
-        return [one(item) for item in items]
-    first = one(items[0])
-    # What is said goes to the line of whoever asked.
-    with ThreadPoolExecutor() as pool:
-        others = [pool.submit(copy_context().run, one, item) for item in items[1:]]
-    return [first, *(other.result() for other in others)]
-
-
-def simulate(
-    policy: Policy, chain: Callable[[PathStage], SyntheticChain], rows: Columns, weights: Array, seed: int
-) -> History:
-    """What the stages of ``policy`` would release of ``rows``, which stand for ``weights`` rows each.
-
-    ``chain`` tells the compiled chain of a path.
-    """
+def simulate(policy: Policy, rows: Columns, weights: Array, seed: int) -> History:
+    """What the stages of ``policy`` would release of ``rows``, which stand for ``weights`` rows each."""
     began, random = time.perf_counter(), np.random.default_rng(seed)
     history: History = ()
     with jax.enable_x64(True):
@@ -99,7 +66,7 @@ def simulate(
             else:
                 given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)
-                value = chain(stage).path(stage.schedule, stage.start, given, weights, key)
+                value = _chain(policy.followed(stage)).path(stage.schedule, stage.start, given, weights, key)
             history = (*history, CompletedStage(stage, value))
     if (paces := _PACES.get()) is not None:
         paces.append((time.perf_counter() - began) / len(weights))
@@ -146,50 +113,13 @@ def second_moments(
     return jnp.einsum("n,nki,nkj->ij", weights, vectors, vectors)
 
 
-def predict(
-    policy: AffinePolicy, read: Coefficients, table: Callable[[int], SyntheticData] | None = None
-) -> Prediction:
-    """The typical error on synthetic tables, a fifth added, its range, and its parts as the policy says.
-
-    Whether outcomes or indicators are rare is for the releases to say, and errors differ threefold with it:
-    who confirms a run on one number is better served by a careful one.
-    """
-    errors, parts, compared = [], [], []
-    for seed in range(DATA_SETS):
-        say(f"planning: the stages are tried on synthetic table {seed + 1} of {DATA_SETS}")
-        data = synthetic_data(policy, seed) if table is None else table(seed)
-        conclusion = simulate_affine(policy, data.rows, data.weights, seed)
-        errors.append(math.sqrt(np.mean(((conclusion.draws.mean(axis=0) - data.mean) / data.sd) ** 2)))
-        parts.append(conclusion.prediction)
-        compared += [read.compared(conclusion.draws, data.draws)] if read.names else []
-    low, high = (float(each) for each in np.quantile(errors, [_LOW, 1 - _LOW]))
-    rms, (*known, step) = CAREFUL * float(typical(errors)), typical([part[1:4] for part in parts])
-    bias, monte_carlo = (float(part) * rms / max(math.hypot(*known), 1e-300) for part in known)
-    of_each = read.expected(compared, errors, rms)
-    return Prediction(rms, bias, monte_carlo, float(step), low=low, high=high, coefficients=of_each)
-
-
-def typical(values: Any) -> Array:
-    """The geometric mean over the first axis."""
-    return np.asarray(np.exp(np.mean(np.log(np.maximum(values, 1e-300)), axis=0)))
-
-
-def simulate_affine(policy: AffinePolicy, rows: Columns, weights: Array, seed: int) -> Conclusion:
-    """What a run of the policy would conclude from ``rows`` of these weights."""
-
-    def chain(stage: PathStage) -> SyntheticChain:
-        return _chain(stage.reading or policy.reading)
-
-    return policy.conclude(simulate(policy, chain, rows, weights, seed))
-
-
 @lru_cache(maxsize=8)
-def _chain(reading: RowModel) -> SyntheticChain:
+def _chain(followed: Followed) -> SyntheticChain:
     """The same for every stage and budget: its programs are compiled once."""
-    return SyntheticChain(lambda root, clip: reading)
+    return SyntheticChain(followed)
 
 
-def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
+def synthetic_table(policy: AffinePolicy, seed: int) -> tuple[Columns, Array]:
     """Synthetic people with outcomes of the model, from common ones to rare ones as ``seed`` goes on.
 
     Mean outcomes are at a share of their range; predictors vary so that covariates matter.
@@ -223,8 +153,7 @@ def synthetic_data(policy: AffinePolicy, seed: int) -> SyntheticData:
         elif many:
             logits = _scattered(logits * _FLATTER)
         each = policy.num_rows / SYNTHETIC_ROWS
-        rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(seed))
-        return with_posterior(policy, rows, weights)
+        return with_outcomes(rows, choices, logits, each, jax.random.key(seed))
 
 
 def _scattered(logits: Array) -> Array:
@@ -242,15 +171,12 @@ def _curvature(predictor: Predictor, rows: Columns, eta: jax.Array) -> jax.Array
     return jnp.asarray(jax.vmap(jax.grad(jax.grad(predictor.loss)))(eta, rows))
 
 
-def with_posterior(policy: AffinePolicy, rows: Columns, weights: Array) -> SyntheticData:
-    """The rows with their tempered posterior: its mode and ``H^{-1}`` there, ``H`` its Hessian."""
+def posterior_mode(policy: AffinePolicy, rows: Columns, weights: Array) -> tuple[Array, Array]:
+    """The mode of the tempered posterior of weighted rows, and ``H^{-1}`` there, ``H`` its Hessian."""
     with jax.enable_x64(True):
         weighted = policy.temper * jnp.asarray(weights)
-        found = _mode(policy.predictor, policy.reading, rows, policy.precision, weighted)
-    mode, covariance = (np.asarray(each) for each in found)
-    normal = np.random.default_rng(0).standard_normal((_DRAWS, len(mode)))
-    draws = mode + (normal - normal.mean(axis=0)) @ np.linalg.cholesky(covariance).T
-    return SyntheticData(rows, weights, mode, np.sqrt(np.diag(covariance)), draws)
+        mode, covariance = _mode(policy.predictor, policy.reading, rows, policy.precision, weighted)
+    return np.asarray(mode), np.asarray(covariance)
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)

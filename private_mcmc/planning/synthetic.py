@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import jax
@@ -74,39 +73,18 @@ def _values(domain: Domain, most: int) -> np.ndarray | None:
     return np.unique(np.linspace(low, high, min(int(high - low) + 1, most)).round()).astype(domain.dtype)
 
 
-@dataclass(frozen=True, eq=False)
-class SyntheticData:
-    """Synthetic rows with what their exact posterior says.
-
-    Attributes:
-        rows: their columns.
-        weights: how many rows each stands for, shape ``(rows,)``.
-        mean: posterior means of what errors are measured in, shape ``(q,)``.
-        sd: posterior sds of it, shape ``(q,)``.
-        draws: of ``θ``, shape ``(…, draws, p)``.
-    """
-
-    rows: Columns
-    weights: Array
-    mean: Array
-    sd: Array
-    draws: Array
-
-
 def with_outcomes(
     rows: Columns,
     outcomes: Mapping[str, ArrayLike],
     logits: ArrayLike,
     each: float,
     key: jax.Array,
-    strata: int = 1,
 ) -> tuple[Columns, Array]:
     """``each`` times every row, with outcomes of probabilities ``softmax(logits)``, and the rows' weights.
 
     Where outcomes take a few values there is a row for each, weighted by how often it was drawn: a single
-    draw for all copies of a row would be as noisy as if rows were few. Else copies share ``strata`` outcomes,
-    one from each stratum of their law, so that the mean of several is nearly the law's. ``logits`` is
-    ``(rows, values)``; the weights are ``(rows',)``.
+    draw for all copies of a row would be as noisy as if rows were few. Else copies share one outcome.
+    ``logits`` is ``(rows, values)``; the weights are ``(rows',)``.
     """
     scores = np.asarray(logits, dtype=np.float64)
     count, values = scores.shape
@@ -114,13 +92,9 @@ def with_outcomes(
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     options = {name: np.asarray(each) for name, each in outcomes.items()}
     if values > FEW_OUTCOMES:
-        strata = min(strata, max(1, round(each)))
-        uniform = (np.arange(strata) + random.random((count, strata))) / strata
-        below = np.cumsum(shares, axis=1)[:, None, :] < uniform[:, :, None]
-        chosen = np.minimum(below.sum(axis=2), values - 1).ravel()
-        repeated = {name: np.repeat(np.asarray(column), strata, axis=0) for name, column in rows.items()}
-        drawn = {name: every[chosen] for name, every in options.items()}
-        return repeated | drawn, np.full(count * strata, each / strata)
+        below = np.cumsum(shares, axis=1) < random.random((count, 1))
+        chosen = np.minimum(below.sum(axis=1), values - 1)
+        return {**rows, **{name: every[chosen] for name, every in options.items()}}, np.full(count, each)
     copies = max(1, round(each))
     times = random.multinomial(copies, shares / shares.sum(axis=1, keepdims=True))
     repeated = {name: np.repeat(np.asarray(column), values, axis=0) for name, column in rows.items()}

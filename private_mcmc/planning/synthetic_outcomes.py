@@ -1,10 +1,10 @@
-"""Synthetic outcomes of persons and of factors: of every row by itself, or together for a shared latent."""
+"""Losses of rows, of persons and of factors at every outcome that they may have, and their information."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
@@ -15,11 +15,11 @@ from jax.typing import ArrayLike
 from private_mcmc.domains import Binary
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
-from private_mcmc.model.integrated import OwnLatents, integrated_loss
+from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.synthetic import has_factors, outcome_columns
 from private_mcmc.planning.stages import Array
-from private_mcmc.planning.synthetic import FEW_OUTCOMES, Columns, candidates, with_outcomes
-from private_mcmc.records import RUN_ONCE, Record
+from private_mcmc.planning.synthetic import FEW_OUTCOMES, Columns, candidates
+from private_mcmc.records import Record
 
 _POINTS, _TRIED = 129, 6
 _TOLERANCE = 1e-6
@@ -111,10 +111,6 @@ def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
         return bool(np.all(rate > 0) and np.all(np.abs(slope - rate) <= _TOLERANCE * (1 + rate)))
 
 
-# So many outcomes of a synthetic row stand for those of its copies.
-_STRATA = 4
-# Times to an event that are drawn for each row.
-_TIMES = 4
 # Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
 _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 _QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
@@ -160,23 +156,6 @@ class Likelihood:
         flat = vectors.reshape(-1, vectors.shape[-1]) * jnp.sqrt(self.temper / count)
         return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
 
-    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
-        """``each`` outcomes of every row, drawn from the model at ``theta``: see ``with_outcomes``."""
-        if self.times is not None:
-            rows = {name: jnp.repeat(column, _TIMES, axis=0) for name, column in rows.items()}
-            count = len(rows[self.times.time])
-            drawn = jax.vmap(self.drawn, in_axes=(None, 0, 0))(theta, rows, jax.random.split(key, count))
-            return rows | drawn, np.full(count, each / _TIMES)
-        logits = _all_logits(self, theta, dict(rows))
-        return with_outcomes(rows, self.outcomes, logits, each, key, _STRATA)
-
-    def drawn(self, theta: jax.Array, row: Columns, key: jax.Array) -> Columns:
-        """One outcome of a row: columns in the place of its own."""
-        if self.times is not None:
-            return self.times.drawn(functools.partial(self.reading.row_loss, theta), row, key)
-        chosen = jax.random.categorical(key, self._logits(theta, row))
-        return {name: options[chosen] for name, options in self.outcomes.items()}
-
     def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
         losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)
         return jnp.where(jnp.isfinite(losses), -losses, -1e30)
@@ -202,11 +181,6 @@ class Likelihood:
         score = jax.grad(self.reading.row_loss)
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
-
-
-@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
-def _all_logits(likelihood: Likelihood, theta: jax.Array, rows: Columns) -> jax.Array:
-    return jax.vmap(likelihood._logits, in_axes=(None, 0))(theta, rows)
 
 
 # Of more parameters a root of every row's curvature costs too much.
@@ -273,14 +247,6 @@ class PersonLikelihood(Likelihood):
         there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
         return there.reshape(-1, own.shape[-1])
 
-    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
-        """One outcome for every row of every person, who stands for ``each`` persons that are alike."""
-        count, own = len(rows[OWN_ROWS]), _rows_of(rows)
-        keys = jax.random.split(key, (count, self.count))
-        of_person = jax.vmap(self.each.drawn, in_axes=(None, 0, 0))
-        drawn = jax.vmap(of_person, in_axes=(None, 0, 0))(theta, own, keys)
-        return rows | drawn, np.full(count, each)
-
 
 def _rows_of(person: Columns) -> Columns:
     return {name: column for name, column in person.items() if name != OWN_ROWS}
@@ -311,12 +277,6 @@ class OwnLatentsLikelihood(Likelihood):
         scores = jax.vmap(at)(jnp.asarray(thetas))
         return self._in_metric(scores, root, scores.shape[0] * _DRAWS)
 
-    def sample(self, theta: jax.Array, rows: Columns, each: float, key: jax.Array) -> tuple[Columns, Array]:
-        """One draw of every person's outcomes at ``theta``, standing for ``each`` persons."""
-        count = len(next(iter(rows.values())))
-        drawn = jax.vmap(self._drawn, in_axes=(None, 0, 0))(theta, rows, jax.random.split(key, count))
-        return drawn, np.full(count, each)
-
     def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
         """The person with other outcomes in all rows: a point of the grid is drawn, and rows given it."""
         first, second = jax.random.split(key)
@@ -335,16 +295,6 @@ class OwnLatentsLikelihood(Likelihood):
         rows = {name: person[name] for name in self.columns}
         count = len(next(iter(rows.values())))
         return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
-
-
-@functools.lru_cache(maxsize=8)
-def coarse(reading: RowModel) -> RowModel:
-    """The reading that stands for ``reading`` in a simulation: integrals over fewer points."""
-    if reading.own is None:
-        return reading
-    own = replace(reading.own, coarse=True)
-    loss = functools.partial(integrated_loss, own)
-    return replace(reading, own=own, term=replace(reading.term, loss=loss))
 
 
 @functools.lru_cache(maxsize=8)

@@ -88,7 +88,7 @@ def test_expected_time_is_what_was_tried_and_the_quickest_synthetic_row_for_ever
     policy = stages_of((), 0.5).policy
     with simulate.measured() as expected:
         for _ in range(2):
-            simulate.simulate(policy, None, {}, np.ones(10), 0)
+            simulate.simulate(policy, {}, np.ones(10), 0)
         assert expected(1000) == 40.0 + 1000 * 1.0
         assert expected(0) == 40.0
     assert [in_minutes(seconds) for seconds in (59.0, 61.0, 3700.0)] == [

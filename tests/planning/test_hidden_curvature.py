@@ -12,7 +12,7 @@ import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.simulate import simulate_affine, synthetic_data
+from private_mcmc.planning.simulate import posterior_mode, simulate, synthetic_table
 
 N, SHAPE, MOST = 660, 0.5, 100
 
@@ -41,6 +41,6 @@ def test_the_first_curvature_is_that_of_counts_as_the_model_has_them():
 def test_no_draws_of_a_path_are_narrower_than_without_privacy(seed):
     """They were a tenth as wide: a released curvature that was noise counted as information."""
     asked = policy(0.3)
-    data = synthetic_data(asked, seed)
-    draws = simulate_affine(asked, data.rows, data.weights, seed).draws
-    assert np.all(draws.std(axis=0) > data.sd)
+    table = synthetic_table(asked, seed)
+    draws = asked.conclude(simulate(asked, *table, seed)).draws
+    assert np.all(draws.std(axis=0) > np.sqrt(np.diag(posterior_mode(asked, *table)[1])))

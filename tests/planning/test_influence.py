@@ -15,7 +15,7 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.influence import CELLS, CLIPS, InfluenceCounts, cell_of, counts_of_influence
-from private_mcmc.planning.simulate import simulate_affine, with_posterior
+from private_mcmc.planning.simulate import posterior_mode, simulate
 from private_mcmc.release import Contribution, Sums
 
 
@@ -157,9 +157,8 @@ def test_overdispersed_counts_are_weighted_instead_of_clipped():
     weights = np.full(2048, n / 2048)
     with jax.enable_x64(True):
         columns = {"X": jnp.asarray(X), "y": jnp.asarray(y)}
-    data = with_posterior(poisson, columns, weights)
-    mode, sd = data.mean, data.sd
-    concluded = simulate_affine(poisson, columns, weights, 0)
+    mode, covariance = posterior_mode(poisson, columns, weights)
+    sd, concluded = np.sqrt(np.diag(covariance)), poisson.conclude(simulate(poisson, columns, weights, 0))
     error = (concluded.draws.mean(axis=0) - mode) / sd
     assert np.sqrt(np.mean(error**2)) < 4
     assert np.all(np.abs(error) < 3 * concluded.draws.std(axis=0) / sd)

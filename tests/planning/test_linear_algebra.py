@@ -1,9 +1,8 @@
-"""Models whose rows call LAPACK are planned on one thread, and no plan of theirs waits for itself."""
+"""Models whose rows call LAPACK are planned, run and drawn, and no plan of theirs waits for itself."""
 
 import os
 import subprocess
 import sys
-import threading
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +14,7 @@ from jax.scipy.linalg import solve_triangular
 from threadpoolctl import threadpool_info
 
 import private_mcmc as pmc
-from private_mcmc.model import read
-from private_mcmc.planning.simulate import in_parallel
-from private_mcmc.planning.simulate_general import calls_lapack
 from private_mcmc.records import blas_of_one_thread
-from tests.examples_of_models import logistic
 
 ROWS = pmc.Rows(y=pmc.Box(np.full(2, -5.0), np.full(2, 5.0)))
 
@@ -53,19 +48,6 @@ def test_draws_of_one_outcome_whose_rows_solve_systems_hold_its_slope():
     draws = np.asarray(mcmc.posterior().get_samples()["slope"])
     assert np.mean(draws) == pytest.approx(0.7, abs=0.1)
     assert 0.012 < np.std(draws) < 0.1
-
-
-@pytest.mark.slow
-def test_a_density_that_solves_for_a_triangle_calls_lapack_and_one_of_a_line_does_not():
-    assert calls_lapack(read(pairs, ROWS, n=100))
-    line = read(logistic, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary()), n=100)
-    assert not calls_lapack(line)
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_items_are_worked_on_in_the_callers_thread_where_they_must_not_be_at_once(at_once):
-    threads = in_parallel(lambda _: threading.current_thread(), range(3), at_once)
-    assert all(thread is threading.current_thread() for thread in threads) == (not at_once)
 
 
 def test_the_blas_is_left_as_it_was():

@@ -1,7 +1,5 @@
 """Plans for persons: stages and statement speak of them; outcomes of one person are drawn together."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +9,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.model import read
-from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import GeneralPolicy
-from private_mcmc.planning.simulate_general import synthetic_count
 from private_mcmc.planning.stages import PathStage
 from private_mcmc.planning.synthetic_outcomes import likelihood_of
 from tests.examples_of_models import logistic
@@ -36,24 +32,13 @@ def with_intercepts(X, person, persons, y=None):
 def test_every_stage_is_stated_for_persons_and_fits_the_budget():
     reading = read(logistic, ROWS, n=N)
     facts = facts_of(reading, N, "replace_one", 0.5, {})
-    policy = GeneralPolicy(facts, 1.5, 0.1, Prediction(1.0, 0.0, 1.0, 0.0))
+    policy = GeneralPolicy(facts)
     first = policy.next(())
     assert first is not None and not isinstance(first, PathStage)
     assert first.statement.unit == ROWS.unit
     # A person's rows are clipped together: the path's schedule is that of persons.
-    path = policy._path("run", 0.4, facts.metric, facts.prior.centre, 0.1, 10.0)
+    path = policy._path("run", 0.4, facts.metric, facts.prior.centre, 0.1, 10.0, 1.5)
     assert path.statement.unit == ROWS.unit and path.statement.gdp <= 0.4
-
-
-@pytest.mark.parametrize(
-    ("work", "dim", "n", "persons"),
-    [(52.0, 4, N, 157), (65.0, 40, N, 480), (400.0, 4, N, 64), (65.0, 90, N, 640), (65.0, 40, 300, 300)],
-)
-def test_synthetic_persons_are_as_many_as_can_be_afforded_and_a_dozen_for_each_parameter(
-    work, dim, n, persons
-):
-    reading = SimpleNamespace(unit=ROWS.unit, own=SimpleNamespace(work=lambda rows: work))
-    assert synthetic_count(SimpleNamespace(reading=reading, dim=dim, num_rows=n)) == persons
 
 
 @pytest.mark.long
@@ -68,7 +53,8 @@ def test_outcomes_of_one_person_agree_as_its_latent_makes_them():
     }
     with jax.enable_x64(True):
         theta = jnp.array([0.0, 0.0, float(np.log(4.0))])
-        drawn, _ = likelihood.sample(theta, persons, 1.0, jax.random.key(0))
+        keys = jax.random.split(jax.random.key(0), N)
+        drawn = jax.vmap(likelihood._drawn, in_axes=(None, 0, 0))(theta, persons, keys)
     alike = np.mean(np.ptp(np.asarray(drawn["y"]), axis=1) == 0)
     nodes, weights = np.polynomial.hermite_e.hermegauss(101)
     p = 1 / (1 + np.exp(-4.0 * nodes))

@@ -12,11 +12,9 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import people
-from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy, burn_in
 from private_mcmc.planning.simulate import simulate
-from private_mcmc.planning.simulate_general import Simulator
 
 
 def wages(X, y=None):
@@ -50,18 +48,18 @@ def test_no_truth_of_a_plan_puts_outcomes_out_of_their_range():
 @pytest.mark.long
 def test_a_wide_start_reaches_the_mode():
     """The warm-up is of a likelihood as flat as its budget needs; else the run ends 26 sds away."""
-    draft = GeneralPolicy(facts(), 3.2, 0.1, Prediction(1.0, 1.0, 1.0, 1.0))
+    draft = GeneralPolicy(facts())
     random = np.random.default_rng(0)
     x = np.column_stack([np.ones(600), random.beta(8, 8, 600), random.random(600) < 0.2]) / 3**0.5
     truth = np.array([0.9, -1.2, 0.5])
     y = np.clip(x @ truth + 0.1 * random.normal(size=600), -1, 1)
     with jax.enable_x64(True):
-        rows, chain = facts().reading.rows.project({"X": x, "y": y}), Simulator(facts())._chain
+        rows = facts().reading.rows.project({"X": x, "y": y})
         covariance = np.linalg.inv(x.T @ x / 0.01 + np.eye(3) / 4)
         mean, sd = covariance @ x.T @ y / 0.01, np.sqrt(np.diag(covariance))
         errors = []
         for seed in range(3):
-            history = simulate(draft, lambda stage: chain, rows, np.ones(600), seed)
+            history = simulate(draft, rows, np.ones(600), seed)
             run = next(one for one in history if one.stage.name == RUN)
             assert next(one for one in history if one.stage.name == WARM_UP).stage.schedule.temper < 1
             errors.append((np.asarray(run.value)[burn_in(run.stage) :].mean(axis=0) - mean) / sd)

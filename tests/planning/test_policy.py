@@ -28,7 +28,7 @@ from private_mcmc.planning.estimates import (
     settled_average,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of, counts_of_influence
-from private_mcmc.planning.simulate import _chain, simulate, simulate_affine, synthetic_data, with_posterior
+from private_mcmc.planning.simulate import posterior_mode, simulate, synthetic_table
 from private_mcmc.planning.stages import named
 from private_mcmc.release import Contribution, SecondMoments, Sums, plan_second_moments
 from tests.examples_of_models import logistic
@@ -165,8 +165,7 @@ def test_another_warm_up_follows_where_the_first_was_slow(intercept, warm_ups):
     rich = replace(policy(), num_rows=n, budget=1.0)
     X = np.column_stack([np.ones(n), random.uniform(-1, 1, (n, 2))]) / np.sqrt(3)
     y = (random.random(n) < 1 / (1 + np.exp(-X @ np.array([intercept, 1.0, -1.0])))).astype(int)
-    chains = lambda stage: _chain(stage.reading or rich.reading)  # noqa: E731
-    history = simulate(rich, chains, {"X": X, "y": y}, np.ones(n), 0)
+    history = simulate(rich, {"X": X, "y": y}, np.ones(n), 0)
     assert [completed.stage.name for completed in history].count("warm-up") == warm_ups
 
 
@@ -193,9 +192,9 @@ def test_a_clip_costs_what_its_weights_cost_an_efficient_estimate():
 @pytest.mark.long
 def test_more_budget_than_steps_can_use_leaves_the_run_stable():
     rich = replace(policy(), num_rows=200_000, budget=20.0)
-    data = synthetic_data(rich, 0)
-    draws = simulate_affine(rich, data.rows, data.weights, 0).draws
-    error = (draws.mean(axis=0) - data.mean) / data.sd
+    table = synthetic_table(rich, 0)
+    draws, (mode, covariance) = rich.conclude(simulate(rich, *table, 0)).draws, posterior_mode(rich, *table)
+    error = (draws.mean(axis=0) - mode) / np.sqrt(np.diag(covariance))
     assert np.sqrt(np.mean(error**2)) < 0.3
 
 
@@ -210,10 +209,9 @@ def test_a_posterior_without_information_is_the_prior():
 
     chosen = affine_policy(read(model, ROWS, n=2), 2, "replace_one", 0.2)
     rows = {"X": jnp.zeros((2, 3)), "y": jnp.asarray([0, 1])}
-    data = with_posterior(chosen, rows, np.ones(2))
-    mode, sd = data.mean, data.sd
+    mode, covariance = posterior_mode(chosen, rows, np.ones(2))
     np.testing.assert_allclose(mode, 3.0, rtol=1e-9)
-    np.testing.assert_allclose(sd, 0.5, rtol=1e-9)
+    np.testing.assert_allclose(covariance, np.eye(3) / 4, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.long
@@ -227,8 +225,7 @@ def test_noise_that_hides_counts_is_not_read_as_rows_without_influence():
 
     reading = read(marks, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(0.0, 1.0)), n=200)
     few = affine_policy(reading, 200, "replace_one", 0.65)
-    data = synthetic_data(few, 0)
-    history = simulate(few, lambda stage: _chain(stage.reading or reading), data.rows, data.weights, 0)
+    history = simulate(few, *synthetic_table(few, 0), 0)
     counts = few.influence_on(history, "clip")
     assert counts.counts.noise_sd == 0 and counts.counts.values.sum() == pytest.approx(200)
     assert few.influence_on(history, "weights").mean_square > 3 * counts.mean_square

@@ -11,7 +11,7 @@ from private_mcmc.model import read
 from private_mcmc.planning import MomentsStage, PathStage
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.planners import public_columns, summary_of
-from private_mcmc.planning.simulate import _chain, simulate, simulate_affine, with_posterior
+from private_mcmc.planning.simulate import posterior_mode, simulate
 from tests.examples_of_models import logistic
 
 P, N = 5, 20_000
@@ -34,10 +34,10 @@ def policy():
 def error(policy, table, runs=24):
     """Root mean square over runs, in posterior sds."""
     weights = np.ones(len(table["y"]))
-    data = with_posterior(policy, table, weights)
-    mode, sd = data.mean, data.sd
-    found = [simulate_affine(policy, table, weights, seed).draws.mean(axis=0) for seed in range(runs)]
-    return float(np.sqrt(np.mean(np.square((np.array(found) - mode) / sd))))
+    mode, covariance = posterior_mode(policy, table, weights)
+    histories = [simulate(policy, table, weights, seed) for seed in range(runs)]
+    found = np.array([policy.conclude(history).draws.mean(axis=0) for history in histories])
+    return float(np.sqrt(np.mean(np.square(found - mode) / np.diag(covariance))))
 
 
 @pytest.mark.long
@@ -48,12 +48,8 @@ def test_public_rows_begin_at_their_mode_and_save_stages(policy):
     np.testing.assert_array_equal(first.start, taught.public.start)
     assert taught.public.rows == 3000
     private = people(N, 0)
-    history = simulate(taught, _chain_of(taught), private, np.ones(N), 0)
+    history = simulate(taught, private, np.ones(N), 0)
     assert [completed.stage.name for completed in history].count("warm-up") == 1
-
-
-def _chain_of(policy):
-    return lambda stage: _chain(stage.reading or policy.reading)
 
 
 @pytest.mark.long

@@ -15,7 +15,6 @@ import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
-from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import REACH, RUN, WARM_UP, GeneralPolicy, assumed, counts_reach, reach_of
 from private_mcmc.planning.influence import MIDDLES
@@ -25,7 +24,6 @@ from private_mcmc.target import Unit
 
 N, AT_MOST = 4000, 3
 ROWS = pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(60), who=pmc.Person(AT_MOST))
-SAID = Prediction(0.5, 0.3, 0.4, 0.01)
 
 
 def visits(X, y):
@@ -63,12 +61,12 @@ def clip_of(history: History) -> float:
 
 
 def test_persons_who_reach_further_get_a_wider_clip_and_wider_draws():
-    policy = GeneralPolicy(facts(), 1.5, 0.1, SAID)
+    policy = GeneralPolicy(facts())
     as_said, further = bought(policy, 1.0), bought(policy, 6.0)
     assert [one.stage.name for one in further][-2:] == [REACH, RUN]
     assert clip_of(further) > 2.5 * clip_of(as_said)
     near, far = policy.conclude(as_said), policy.conclude(further)
-    assert far.prediction.rms > 2 * near.prediction.rms >= 2 * SAID.rms
+    assert far.prediction.rms > 1.5 * near.prediction.rms
     assert far.draws.std() > 1.5 * near.draws.std()
     # A likelihood of releases would take the model at its word.
     assert far.beyond
@@ -76,7 +74,7 @@ def test_persons_who_reach_further_get_a_wider_clip_and_wider_draws():
 
 def test_the_counts_are_of_persons_within_the_budget():
     made = facts()
-    history = bought(GeneralPolicy(made, 1.5, 0.1, SAID), 3.0)
+    history = bought(GeneralPolicy(made), 3.0)
     counted = next(one.stage for one in history if one.stage.name == REACH)
     assert counted.statement.unit == Unit("who", AT_MOST) and counted.statement.verify()
     assert sum((one.stage.statement.gdp or np.inf) ** 2 for one in history) <= made.budget**2
@@ -139,6 +137,6 @@ def test_counts_that_noise_hides_say_nothing_and_rows_of_few_outcomes_are_not_co
 def test_what_is_assumed_of_persons_is_said():
     many, few = assumed(facts()), assumed(facts(n=100))
     assert "counts how far persons' sums reach" in many[0] and "too few persons" in few[0]
-    warm_up = GeneralPolicy(facts(n=100), 1.5, 0.1, SAID)
+    warm_up = GeneralPolicy(facts(n=100))
     assert counts_reach(warm_up.facts, np.zeros(2), warm_up.facts.metric) is None
     assert WARM_UP in [one.stage.name for one in bought(warm_up, 1.0)]

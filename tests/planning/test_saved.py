@@ -8,7 +8,6 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.planning.planners import GeneralPlanner
 from private_mcmc.planning.policy import _digest
 from tests.examples_of_models import logistic
 
@@ -71,15 +70,6 @@ def test_a_file_that_says_something_else_is_refused(saved, tmp_path, name, value
     changed.write_text(json.dumps(record))
     with pytest.raises(pmc.DeclarationError, match=words):
         pmc.Plan.load(changed, logistic)
-
-
-@pytest.mark.parametrize("step", [None, float("nan"), float("inf"), 0.0, -1.0, 1e-300, 1e300])
-def test_choices_that_no_search_made_are_refused_before_anything_is_bought(saved, step):
-    """With them a run ended after its charge, in an error of Python's."""
-    makes = GeneralPlanner(reading=saved[0].reading, target=TARGET, model_args={})
-    choices = {"multiple": 1.0} | ({} if step is None else {"step": step})
-    with pytest.raises(pmc.DeclarationError, match="choices"):
-        makes.policy(1.0, N, 1.0, choices, saved[0].prediction)
 
 
 def test_what_is_no_plan_is_refused_in_words(tmp_path):

@@ -1,4 +1,4 @@
-"""Synthetic rows have one outcome for each row they stand for; exact chains say how much they agree."""
+"""Synthetic rows have one outcome for each row they stand for, where outcomes are few."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from private_mcmc.planning.simulate_general import converged, pooled
 from private_mcmc.planning.synthetic import with_outcomes
 
 
@@ -41,21 +40,3 @@ def test_where_outcomes_take_many_values_all_copies_of_a_row_share_one():
     copies, weights = with_outcomes(rows, {"y": values}, jnp.zeros((3, 50)), 7.0, jax.random.key(0))
     assert set(np.asarray(copies["y"])) <= set(np.asarray(values))
     assert weights.tolist() == [7.0] * 3
-
-
-def test_chains_at_two_places_leave_their_mean_uncertain():
-    found = pooled(np.stack([np.zeros((10, 1)), np.ones((10, 1))]))
-    assert found.mean == pytest.approx(0.5)
-    assert found.sd == pytest.approx(0.5)
-    assert found.between == pytest.approx(math.sqrt(2))
-    assert found.standard_error == pytest.approx(1.0)
-    assert pooled(np.full((2, 5, 1), np.nan)).between == math.inf
-
-
-def test_a_chain_that_has_not_come_to_the_posterior_is_no_part_of_it():
-    here, there, far = (np.full((5, 3), value) for value in (0.0, 4.0, 90.0))
-    assert len(converged([(here, 7.0), (there, 12.0), (far, 30.0)])) == 2
-    # Two modes of one height are two modes, and of chains that are all apart nothing is known.
-    assert len(converged([(here, 7.0), (there, 7.5), (there, 8.0)])) == 3
-    assert len(converged([(here, 7.0), (there, 80.0), (far, 300.0)])) == 3
-    assert len(converged([(here, math.nan), (far, math.nan)])) == 2

@@ -11,9 +11,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.inference.posterior import Chains, posterior_of
-from private_mcmc.kernels.synthetic import SyntheticChain
 from private_mcmc.model import read
-from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import REACH, RUN, GeneralPolicy, reach_of
 from private_mcmc.planning.influence import MIDDLES
@@ -40,12 +38,9 @@ def released(tailed):
     rows = pmc.Rows(X=pmc.Ball(2**0.5, dim=2), y=pmc.Box(-1.0, 1.0))
     reading = read(incomes, rows, n=N)
     facts = facts_of(reading, N, "replace_one", gdp.budget(3.0, 1e-6), {})
-    policy, chain = (
-        GeneralPolicy(facts, 3.2, 0.1, Prediction(0.4, 0.1, 0.4, 0.02)),
-        SyntheticChain(lambda root, clip: reading),
-    )
+    policy = GeneralPolicy(facts)
     columns = {"X": jnp.asarray(X), "y": jnp.asarray(y)}
-    history = simulate(policy, lambda stage: chain, columns, np.ones(N), 1)
+    history = simulate(policy, columns, np.ones(N), 1)
     w = np.linalg.lstsq(X, y, rcond=None)[0]
     return policy, history, np.append(w, np.log(np.std(y - X @ w)))
 

@@ -62,7 +62,6 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
         certificate=None,
         prediction=Prediction(1.0, 0.0, 1.0, 0.0),
         planner=SimpleNamespace(public=None),
-        choices={},
     )
 
 
