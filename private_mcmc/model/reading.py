@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,7 @@ from private_mcmc.model.row_latents import (
 )
 from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.sites import ModelSites
+from private_mcmc.model.synthetic import proposed_radius
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
@@ -150,8 +152,12 @@ def _of_columns(
                 stacklevel=4,
             )
         observed = [site for site in one.observations if site.name not in hidden]
+        term = row_term(program, rows, observed, one.dim)
+        if term.predictor is not None and not term.predictor.radius < math.inf and not latents:
+            radius = proposed_radius(term.predictor.design, rows)
+            term = replace(term, predictor=replace(term.predictor, radius=radius))
         found = RowModel(
-            term=row_term(program, rows, observed, one.dim),
+            term=term,
             prior=prior_constants(program, one.latents, [name for name in stated if _reads(program, name)]),
             sites=tuple(one.latents),
             observations=tuple(observed),

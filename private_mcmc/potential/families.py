@@ -16,14 +16,15 @@ from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy import special
 from jax.scipy.special import gammaln
 
-from private_mcmc.potential.ranges import Range, up
+from private_mcmc.potential.bounds import Bounds
 
 # Parameters of a distribution: their values at one row, and their bounds over all rows.
 Given: TypeAlias = Mapping[str, jax.Array]
-Bounds: TypeAlias = Mapping[str, Range]
+Domains: TypeAlias = Mapping[str, Bounds]
 Loss: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
 
 
@@ -40,7 +41,7 @@ class LikelihoodFamily:
         convex: ``ψ'' ≥ 0``.
         score_bound: ``‖ψ'‖ ≤ score_bound``.
         curvature_bound: ``‖ψ''‖ ≤ curvature_bound``.
-        growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, for a convex ``ψ``: the curvature's bound, if left out.
+        growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, for a convex ``ψ``.
         why: the proof in a line.
     """
 
@@ -51,10 +52,6 @@ class LikelihoodFamily:
     curvature_bound: float = math.inf
     growth: tuple[float, float] = (math.inf, math.inf)
     why: str = "the likelihood is none of the table of likelihoods with proved constants"
-
-    def __post_init__(self) -> None:
-        if self.convex and self.growth == (math.inf, math.inf):
-            object.__setattr__(self, "growth", (self.curvature_bound, 0.0))
 
     def clipped_curvature(self, radius: float, clip: float) -> float:
         """Bound on the curvature ``‖x‖²ψ''`` that one row adds, ``‖x‖ ≤ radius``, clipped at ``clip``.
@@ -82,6 +79,11 @@ class LikelihoodFamily:
 UNKNOWN = LikelihoodFamily()
 
 
+def up(number: float) -> float:
+    """A little above: covers the rounding of a short formula."""
+    return number * (1 + 1e-14) if number > 0 else number
+
+
 def times(a: float, b: float) -> float:
     """``a·b`` of bounds: zero times unbounded is zero; rounded up."""
     if a == 0 or b == 0:
@@ -90,28 +92,8 @@ def times(a: float, b: float) -> float:
 
 
 def total(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
-    """What is proved of ``Σ ψ_s(η)``, all of the same ``η``.
-
-    Growth: only one of them may have ``b > 0``, and ``|ψ_1'| ≤ |Σψ_s'| + Σ_{s≠1} score_s`` turns its
-    bound into one by the sum.
-    """
-    if len(families) == 1:
-        return families[0]
-    growing = [family for family in families if family.growth[1] > 0]
-    growth = (math.inf, math.inf)
-    if all(family.convex for family in families) and len(growing) <= 1:
-        b = growing[0].growth[1] if growing else 0.0
-        rest = math.fsum(family.score_bound for family in families if family not in growing)
-        growth = (up(math.fsum(f.growth[0] for f in families) + times(b, rest)), b)
-    return LikelihoodFamily(
-        name=" + ".join(family.name for family in families),
-        link=" + ".join(family.link for family in families),
-        convex=all(family.convex for family in families),
-        score_bound=up(math.fsum(family.score_bound for family in families)),
-        curvature_bound=up(math.fsum(family.curvature_bound for family in families)),
-        growth=growth,
-        why="; ".join(family.why for family in families),
-    )
+    """What is proved of ``Σ ψ_s(η)``, all of the same ``η``: slopes may cancel, so that no growth is."""
+    return _together(families, math.fsum, math.fsum)
 
 
 def separate(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
@@ -119,21 +101,28 @@ def separate(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
 
     The gradient is the vector of scores, the Hessian block diagonal.
     """
+    return _together(families, lambda scores: math.hypot(*scores), max)
+
+
+def _together(
+    families: Sequence[LikelihoodFamily],
+    score: Callable[[list[float]], float],
+    curvature: Callable[[list[float]], float],
+) -> LikelihoodFamily:
     if len(families) == 1:
         return families[0]
-    names = list(dict.fromkeys(family.name for family in families))
     return LikelihoodFamily(
-        name=" + ".join(names),
+        name=" + ".join(dict.fromkeys(family.name for family in families)),
         link=" + ".join(dict.fromkeys(family.link for family in families)),
         convex=all(family.convex for family in families),
-        score_bound=up(math.hypot(*(family.score_bound for family in families))),
-        curvature_bound=max(family.curvature_bound for family in families),
+        score_bound=up(score([family.score_bound for family in families])),
+        curvature_bound=up(curvature([family.curvature_bound for family in families])),
         why="; ".join(dict.fromkeys(family.why for family in families)),
     )
 
 
 # A number, or a function of the bounds of the outcome and of the other parameters.
-Bound: TypeAlias = float | Callable[[Range, Bounds], float]
+Bound: TypeAlias = float | Callable[[Bounds, Domains], float]
 
 
 @dataclass(frozen=True)
@@ -152,12 +141,13 @@ class Line:
         convex: ``ψ'' ≥ 0``.
         needs: parameters other than the predictor's.
         joint: the predictor is a vector.
+        scaled: the parameter may be any public or row's multiple of the link.
     """
 
     name: str
     link: str
     loss: Loss
-    holds: Callable[[Range, Bounds], bool]
+    holds: Callable[[Bounds, Domains], bool]
     why: str
     score: Bound = math.inf
     curvature: Bound = math.inf
@@ -165,8 +155,9 @@ class Line:
     convex: bool = True
     needs: tuple[str, ...] = ()
     joint: bool = False
+    scaled: bool = False
 
-    def family(self, y: Range, others: Bounds) -> LikelihoodFamily | None:
+    def family(self, y: Bounds, others: Domains) -> LikelihoodFamily | None:
         """What is proved for outcomes and parameters within these bounds; ``None`` where the proof fails."""
         try:
             if not self.holds(y, others):
@@ -226,31 +217,34 @@ def _ways(n: jax.Array, y: jax.Array) -> jax.Array:
     return gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
 
 
-def _whole(y: Range, largest: float = math.inf) -> bool:
+def _whole(y: Bounds, largest: float = math.inf) -> bool:
     """Whole numbers from 0 to ``largest``."""
     return y.whole and y.lowest >= 0 and y.highest <= largest
 
 
-def _positive(others: Bounds, *names: str) -> bool:
+def _positive(others: Domains, *names: str) -> bool:
     return all(others[name].lowest > 0 for name in names)
 
 
-def _trials(y: Range, others: Bounds) -> bool:
+def _trials(y: Bounds, others: Domains) -> bool:
     n = others["total_count"]
-    return n.whole and n.lowest >= 0 and _whole(y, math.inf if "capped" in others else n.lowest)
+    most, fewest = (end.reshape(len(end), -1) for end in (y.hi, n.lo))
+    return n.whole and n.lowest >= 0 and _whole(y) and bool(np.all(most.max(axis=1) <= fewest.min(axis=1)))
 
 
-def _cuts_rise(y: Range, others: Bounds) -> bool:
+def _cuts_rise(y: Bounds, others: Domains) -> bool:
     cuts = others["cutpoints"]
-    return cuts.is_point and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all()) and _whole(y, cuts.shape[-1])
+    return (
+        cuts.is_public and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all()) and _whole(y, cuts.lo.shape[-1])
+    )
 
 
-def _degrees(y: Range, others: Bounds) -> bool:
+def _degrees(y: Bounds, others: Domains) -> bool:
     df = others["df"]
     return _positive(others, "scale", "df") and df.highest < math.inf
 
 
-def _shares(y: Range, others: Bounds) -> bool:
+def _shares(y: Bounds, others: Domains) -> bool:
     k, multiplier = others["concentration"], others["multiplier"]
     known = 0 < k.lowest == k.highest < math.inf
     whole = all(math.isclose(end, k.highest) for end in (multiplier.lowest, multiplier.highest))
@@ -311,7 +305,7 @@ def _beta(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)
 
 
-def _beta_score(y: Range, others: Bounds) -> float:
+def _beta_score(y: Bounds, others: Domains) -> float:
     farthest = max(math.log((1 - y.lowest) / y.lowest), math.log(y.highest / (1 - y.highest)))
     return 1 + others["concentration"].highest * (0.224 + farthest / 4 + 1e-9)
 
@@ -363,6 +357,7 @@ _POISSON = Line(
     lambda y, others: _whole(y),
     "ψ = e^t − yt + log y!, t affine in η: ψ'' = e^t = y + ψ', unbounded unless clipped",
     growth=(lambda y, others: y.highest, 1.0),
+    scaled=True,
 )
 _NEGATIVE_BINOMIAL = Line(
     "NegativeBinomial",
@@ -373,6 +368,7 @@ _NEGATIVE_BINOMIAL = Line(
     score=lambda y, others: max(y.highest, others["concentration"].highest),
     curvature=lambda y, others: (others["concentration"].highest + y.highest) / 4,
     needs=("concentration",),
+    scaled=True,
 )
 # ½: for a unit vector u, uᵀψ''u is the variance under p of a variable with values u_k, at most a quarter of
 # their squared range, which is at most 2.
@@ -434,6 +430,7 @@ _GAMMA = Line(
     "ψ = ye^t − at, t affine in η: ψ'' = ye^t = a + ψ', unbounded unless clipped",
     growth=(lambda y, others: others["concentration"].highest, 1.0),
     needs=("concentration",),
+    scaled=True,
 )
 _EXPONENTIAL = Line(
     "Exponential",
@@ -442,6 +439,7 @@ _EXPONENTIAL = Line(
     lambda y, others: y.lowest >= 0,
     "ψ = ye^t − t, t affine in η: ψ'' = ye^t = 1 + ψ', unbounded unless clipped",
     growth=(1.0, 1.0),
+    scaled=True,
 )
 _WEIBULL = Line(
     "Weibull",
@@ -454,6 +452,7 @@ _WEIBULL = Line(
         lambda y, others: others["concentration"].highest,
     ),
     needs=("concentration",),
+    scaled=True,
 )
 # With F the digamma function ψ' = κσ(1−σ)(F(a) − F(b) − logit y). From log x − 1/x < F(x) < log x − 1/(2x),
 # log a − log b = η and σ(1−σ)|η| < 0.224 follows the bound s of |ψ'|; from F'(x) < 1/x + 1/x² follows
@@ -468,6 +467,7 @@ _BETA = Line(
     curvature=lambda y, others: _beta_score(y, others) + others["concentration"].highest / 4 + 1,
     convex=False,
     needs=("concentration",),
+    scaled=True,
 )
 
 
@@ -497,5 +497,5 @@ TABLE: dict[tuple[str, str], Mapping[str, Line]] = {
     ("Exponential", "rate"): _by(_EXPONENTIAL, *_LOG),
     ("Weibull", "scale"): _by(_WEIBULL, *_LOG),
     # NumPyro keeps the product of mean and concentration.
-    ("BetaProportion", "concentration1"): _by(_BETA, "scaled_logistic"),
+    ("BetaProportion", "concentration1"): _by(_BETA, "logistic"),
 }

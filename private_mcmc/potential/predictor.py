@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,12 +14,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.potential.families import UNKNOWN, LikelihoodFamily, separate, total
+from private_mcmc.potential.bounds import function_of_rows
+from private_mcmc.potential.families import UNKNOWN, LikelihoodFamily, separate, total, up
 from private_mcmc.potential.flatten import row_shapes, trace
-from private_mcmc.potential.program import Level, Output, Program, Variable, affinity
-from private_mcmc.potential.ranges import of_function, up
+from private_mcmc.potential.program import Output, Program, Variable, affinity
 from private_mcmc.potential.sites import Observation
-from private_mcmc.potential.terms import Term, evaluate, find_term
+from private_mcmc.potential.terms import Term, cut_off, find_term
 from private_mcmc.records import Fields
 
 Row: TypeAlias = Fields
@@ -34,14 +34,12 @@ class Structure:
         bases: the affine variables.
         terms: the observed sites that read the latents; empty where the families are not recognised and
             one scalar affine variable cuts the latents off from the loss.
-        groups: for each term, which predictor it uses.
         free: output names of observed sites that read no latent.
     """
 
     program: Program
     bases: tuple[Variable, ...]
     terms: tuple[Term, ...] = ()
-    groups: tuple[int, ...] = ()
     free: tuple[Output, ...] = ()
 
     def eta(self, theta: jax.Array, row: Row) -> jax.Array:
@@ -56,30 +54,19 @@ class Structure:
         eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()
         if not self.terms:
             return jnp.reshape(program.run([program.outputs["loss"]], {**given, self.bases[0]: eta})[0], ())
-        edges = np.cumsum([0, *(program.size(base) for base in self.bases)])
-        parts = [
-            evaluate(program, term, self.bases[group], eta[edges[group] : edges[group + 1]], given)
-            for term, group in zip(self.terms, self.groups, strict=True)
-        ]
+        edges = np.cumsum([program.size(base) for base in self.bases])[:-1]
+        parts = dict(zip(self.bases, jnp.split(eta, edges), strict=True))
+        losses = [term.loss(program, parts[term.link.base], given) for term in self.terms]
         free = program.run([program.outputs[key] for key in self.free], given)
-        return functools.reduce(jnp.add, [*parts, *(-jnp.asarray(value) for value in free)])
-
-    @property
-    def families(self) -> tuple[LikelihoodFamily, ...]:
-        """What is proved of the loss as a function of each predictor."""
-        if not self.terms:
-            return (UNKNOWN,)
-        return tuple(
-            total(
-                [term.family for term, group in zip(self.terms, self.groups, strict=True) if group == index]
-            )
-            for index in range(max(self.groups) + 1)
-        )
+        return functools.reduce(jnp.add, [*losses, *(-jnp.asarray(value) for value in free)])
 
     @property
     def family(self) -> LikelihoodFamily:
         """What is proved of the loss as a function of all predictors together."""
-        return separate(self.families)
+        if not self.terms:
+            return UNKNOWN
+        of = {base: [term.family for term in self.terms if term.link.base is base] for base in self.bases}
+        return separate([total(families) for families in of.values()])
 
 
 def find_structure(program: Program, rows: Rows, observations: Sequence[Observation]) -> Structure | None:
@@ -91,27 +78,10 @@ def find_structure(program: Program, rows: Rows, observations: Sequence[Observat
     terms = [find_term(program, rows, site, levels) for site in moving]
     known = [term for term in terms if term is not None]
     if known and len(known) == len(terms):
-        bases = tuple(dict.fromkeys(term.base for term in known))
-        groups = tuple(bases.index(term.base) for term in known)
-        return Structure(program, bases, tuple(known), groups, free)
-    cut = cut_off(program, 1, levels)
+        bases = tuple(dict.fromkeys(term.link.base for term in known))
+        return Structure(program, bases, tuple(known), free)
+    cut = cut_off(program, program.outputs["loss"], 1, levels)
     return None if cut is None else Structure(program, (cut,))
-
-
-def cut_off(
-    program: Program, most: float = math.inf, levels: Mapping[Variable, Level] | None = None
-) -> Variable | None:
-    """The last affine variable of at most so many numbers that cuts the latents off from the loss."""
-    loss, known = program.outputs["loss"], affinity(program, "theta") if levels is None else levels
-    produced = (output for equation in program.slice([loss]) for output in equation.outvars)
-    for variable in reversed([program.inputs["theta"], *produced]):
-        affine = known[variable] is Level.AFFINE and program.size(variable) <= most
-        if affine and "theta" not in program.reads([loss], [variable]):
-            return variable
-    return None
-
-
-_MOST_SEPARATE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +95,8 @@ class Predictor:
         design: ``row ↦ x``, shape ``(p,)``.
         offset: ``row ↦ o``.
         loss: ``(η, row) ↦ ψ``.
-        radius: proved bound of ``‖x(row)‖`` over the row domain; ``inf`` if there is none.
+        radius: ``R``, at which kernels hold ``‖x(row)‖`` (``kernels/gradient/affine.py``); ``inf`` for none.
+            Where it is not proved that no row of the domain is longer, any other may take its place.
         family: proved constants of ``ψ``.
         centred: whether ``o`` is proved to be zero over the row domain.
         reads: the columns that ``loss`` reads; the design, as a rule the widest, is seldom one of them.
@@ -149,7 +120,7 @@ class MultiPredictor:
         design: ``row ↦ A``, shape ``(k, p)``.
         offset: ``row ↦ o``, shape ``(k,)``.
         loss: ``(η, row) ↦ ψ``.
-        radius: proved bound of the spectral norm of ``A(row)`` over the row domain.
+        radius: proved bound of the spectral norm of ``A(row)`` over the row domain; ``inf`` if there is none.
         family: proved constants of ``ψ`` as a function of the vector ``η``.
     """
 
@@ -162,22 +133,33 @@ class MultiPredictor:
 
 
 def build(structure: Structure, rows: Rows, dim: int) -> tuple[Predictor | None, MultiPredictor]:
-    """The predictors of a structure."""
-    eta, loss = structure.eta, structure.loss
+    """The predictors of a structure: the one, if it is one, and all of them as a vector."""
+    eta, loss, family = structure.eta, structure.loss, structure.family
     size = sum(structure.program.size(base) for base in structure.bases)
-    radius = _norm(eta, rows, dim, size)
-    design, offset = functools.partial(_design, eta, dim), functools.partial(_offset, eta, dim)
-    several = MultiPredictor(size, design, offset, loss, radius, structure.family)
+    origin = np.zeros(dim)
+
+    def design(row: Row) -> jax.Array:
+        return jnp.asarray(jax.jacrev(eta)(jnp.asarray(origin), row))
+
+    def offset(row: Row) -> jax.Array:
+        return eta(jnp.asarray(origin), row)
+
+    def line(index: int, row: Row) -> jax.Array:
+        """One row of ``A``, without the others."""
+        return jnp.asarray(jax.grad(lambda theta: eta(theta, row)[index])(jnp.asarray(origin)))
+
+    radius = _norm([functools.partial(line, index) for index in range(size)], rows)
+    several = MultiPredictor(size, design, offset, loss, radius, family)
     if size != 1:
         return None, several
-    shift = of_function(offset, rows)
+    shift = function_of_rows(offset, rows)
     single = Predictor(
-        design=functools.partial(_line, eta, dim, 0),
+        design=functools.partial(line, 0),
         offset=lambda row: offset(row)[0],
         loss=loss,
         radius=radius,
-        family=structure.family,
-        centred=not (np.any(shift.lo) or np.any(shift.hi)),
+        family=family,
+        centred=shift is not None and not (np.any(shift.value) or np.any(shift.slope)),
         reads=_read_by_slope(loss, rows),
     )
     return single, several
@@ -194,34 +176,19 @@ def _read_by_slope(loss: Callable[[ArrayLike, Row], jax.Array], rows: Rows) -> f
     return program.reads(program.outputs.values())
 
 
-def _origin(dim: int) -> jax.Array:
-    return jnp.zeros(dim, jax.dtypes.canonicalize_dtype(np.float64))
+_MOST_LINES = 64
 
 
-def _design(eta: Callable[..., jax.Array], dim: int, row: Row) -> jax.Array:
-    return jnp.asarray(jax.jacrev(eta)(_origin(dim), row))
-
-
-def _line(eta: Callable[..., jax.Array], dim: int, index: int, row: Row) -> jax.Array:
-    """One row of ``A``, without the others."""
-    return jnp.asarray(jax.grad(lambda theta: eta(theta, row)[index])(_origin(dim)))
-
-
-def _offset(eta: Callable[..., jax.Array], dim: int, row: Row) -> jax.Array:
-    return eta(_origin(dim), row)
-
-
-def _norm(eta: Callable[..., jax.Array], rows: Rows, dim: int, size: int) -> float:
-    """A bound of the spectral norm of ``A``, from the programs of the rows.
+def _norm(lines: Sequence[Callable[[Row], jax.Array]], rows: Rows) -> float:
+    """A bound of the spectral norm of ``A``, from its rows.
 
     ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
     """
-    if size > _MOST_SEPARATE:
-        return of_function(lambda row: _design(eta, dim, row), rows).norm
-    lines = [of_function(functools.partial(_line, eta, dim, index), rows) for index in range(size)]
-    radii = [line.norm for line in lines]
-    shared = max(int(sum((line.lo != 0) | (line.hi != 0) for line in lines).max(initial=0)), 1)
-    if shared == 1:
-        return max(radii)
-    together = up(math.hypot(*radii)) if all(map(math.isfinite, radii)) else math.inf
-    return min(up(math.sqrt(shared) * max(radii)), together)
+    found = [function_of_rows(line, rows) for line in lines[:_MOST_LINES]]
+    known = [line for line in found if line is not None]
+    if len(known) < len(lines):
+        return math.inf
+    radii = [line.norm() for line in known]
+    shared = sum(np.any(line.value, axis=0) | np.any(line.slope, axis=(0, 2)) for line in known)
+    most = max(int(np.max(shared, initial=0)), 1)
+    return max(radii) if most == 1 else min(up(math.sqrt(most) * max(radii)), up(math.hypot(*radii)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -243,20 +243,20 @@ _LINEAR_AT: Mapping[str, Iterable[int]] = {
 _BILINEAR = frozenset(["mul", "dot_general", "conv_general_dilated"])
 
 
-def affinity(program: Program, name: str) -> Mapping[Variable, Level]:
-    """Level of every variable in the input ``name``.
+def affinity(program: Program, *names: str, known: Container[Variable] = ()) -> Mapping[Variable, Level]:
+    """Level of every variable in the inputs ``names`` together; ``known`` variables are constants.
 
-    ``AFFINE`` is a proof: the value is ``A·input + b`` with ``A`` and ``b`` functions of the other inputs.
+    ``AFFINE`` is a proof: the value is ``A·inputs + b`` with ``A`` and ``b`` functions of the other inputs.
     Primitives that are not listed, custom derivative rules (whose gradient may differ from that of the
     value), loops and branches make ``UNKNOWN`` of anything that is not constant.
     """
     levels = dict.fromkeys(program.constants, Level.CONSTANT)
-    levels.update({v: Level.AFFINE if n == name else Level.CONSTANT for n, v in program.inputs.items()})
+    levels.update({v: Level.AFFINE if n in names else Level.CONSTANT for n, v in program.inputs.items()})
     for equation in program.equations:
         result = _level(equation, [levels[variable] for variable in equation.invars])
         if result is Level.AFFINE and _rounds(equation):
             result = Level.UNKNOWN
-        levels.update(dict.fromkeys(equation.outvars, result))
+        levels.update({v: Level.CONSTANT if v in known else result for v in equation.outvars})
     return levels
 
 

@@ -7,15 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import jax
-
 from private_mcmc.accounting import Statement, row_sensitivity
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Ball, Box, Domain, Real
 from private_mcmc.model import RowModel
+from private_mcmc.potential.bounds import function_of_rows
 from private_mcmc.potential.families import times
-from private_mcmc.potential.flatten import abstract, trace
-from private_mcmc.potential.ranges import of_domain, ranges
 from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number
 from private_mcmc.target import Target
@@ -45,26 +42,15 @@ def shrunk(row_model: RowModel, radius: float) -> tuple[Mapping[str, Domain], fl
     of the design without these columns, an intercept for example, is too large already.
     """
     predictor = row_model.predictor
-    if predictor is None:
+    found = None if predictor is None else function_of_rows(predictor.design, row_model.rows)
+    if found is None:
         return None
-    shapes = {name: abstract(domain.event_shape, domain.dtype) for name, domain in row_model.rows.items}
-    with jax.enable_x64(True):
-        program = trace(lambda **row: {"design": predictor.design(row)}, **shapes)
-    read = program.reads([program.outputs["design"]])
-    columns: dict[str, Domain] = {
-        name: domain
-        for name, domain in row_model.rows.items
-        if name in read and isinstance(domain, Ball | Box | Real)
-    }
+    columns = {name: one for name, one in found.columns.items() if isinstance(one, Ball | Box | Real)}
     if not columns:
         return None
 
     def norm(factor: float) -> float:
-        scaled = {name: _scaled(domain, factor) for name, domain in columns.items()}
-        every = {**row_model.rows.columns, **scaled}
-        given = {program.inputs[name]: of_domain(domain, leading=()) for name, domain in every.items()}
-        with jax.enable_x64(True):
-            return float(ranges(program, given, [program.outputs["design"]])[0].norm)
+        return found.norm({name: _scaled(domain, factor) for name, domain in columns.items()})
 
     fixed, whole = norm(_TINY), norm(1.0)
     if not fixed * (1 + _TINY) < radius or not math.isfinite(whole):

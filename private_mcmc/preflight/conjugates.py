@@ -15,9 +15,9 @@ from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.model import RowModel
 from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.potential.bounds import Bounds, bounds, function_of_rows
 from private_mcmc.potential.flatten import abstract, row_shapes, trace
-from private_mcmc.potential.program import Output, affinity, name_of
-from private_mcmc.potential.ranges import Range, of_function, of_rows
+from private_mcmc.potential.program import Output, name_of
 from private_mcmc.potential.terms import find_link
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, Target
@@ -86,9 +86,10 @@ def _is_one_of_each(row_model: RowModel) -> bool:
 
 def _row_free(row_model: RowModel, part: str) -> float:
     """The value of a one-dimensional design or offset that is proved equal for all rows, else NaN."""
-    with jax.enable_x64(True):
-        value = of_function(getattr(row_model.predictor, part), row_model.rows)
-    return value.lowest if value.is_point else math.nan
+    found = function_of_rows(getattr(row_model.predictor, part), row_model.rows)
+    if found is None or np.any(found.slope) or np.ptp(found.value):
+        return math.nan
+    return float(found.value.flat[0])
 
 
 def _constant(row_model: RowModel, site: str, parameter: str) -> np.ndarray | None:
@@ -109,11 +110,11 @@ def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> f
     return float(np.ravel(value)[0])
 
 
-def _observed(row_model: RowModel) -> Range:
+def _observed(row_model: RowModel) -> Bounds:
     """Bounds of the observed value over the row domain."""
-    program = row_model.program
-    target = program.outputs[Output("observed", row_model.observations[0].name)]
-    return of_rows(program, row_model.rows, [target])[0]
+    target = row_model.program.outputs[Output("observed", row_model.observations[0].name)]
+    found = bounds(row_model.program, row_model.rows, [target])
+    return found[0] if found else Bounds(np.full((1, 1), -np.inf), np.full((1, 1), np.inf))
 
 
 def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:
@@ -219,7 +220,7 @@ def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
     if (_row_free(row_model, "design"), _row_free(row_model, "offset")) != (1.0, 0.0):
         return None
     rate = program.outputs[Output("given", row_model.observations[0].name, "rate")]
-    link = find_link(program, affinity(program, "theta"), rate)
+    link = find_link(program, row_model.rows, rate)
     # A rate c/θ is exp(−u) of the same predictor, and not conjugate.
     if link is None or link.name != "exp" or program.reads([rate]) != {"theta"}:
         return None

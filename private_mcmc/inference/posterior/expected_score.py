@@ -20,7 +20,7 @@ import numpy.typing as npt
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.synthetic_outcomes import Likelihood, likelihood_of
-from private_mcmc.potential.program import Output, affinity
+from private_mcmc.potential.program import Output
 from private_mcmc.potential.terms import find_link
 from private_mcmc.records import ON_FEW_ROWS, Record
 
@@ -83,7 +83,7 @@ def mixes_latents(reading: RowModel) -> bool:
     but ways in which other parameters could have the same mean score. Where it cannot be told, it is taken
     for one.
     """
-    program, levels = reading.program, affinity(reading.program, "theta")
+    program, rows = reading.program, (reading.each or reading).rows
     values = [program.outputs[Output("value", site.name)] for site in reading.sites]
     for observed in reading.observations:
         given = program.parts("given", observed.name).values()
@@ -92,7 +92,7 @@ def mixes_latents(reading: RowModel) -> bool:
             return True
         for variable in moving:
             used = program.uses([variable])
-            if sum(value in used for value in values) > 1 and find_link(program, levels, variable) is None:
+            if sum(value in used for value in values) > 1 and find_link(program, rows, variable) is None:
                 return True
     return False
 

@@ -29,7 +29,7 @@ from private_mcmc.kernels.gradient.clipping import (
 from private_mcmc.potential.predictor import Predictor
 from private_mcmc.potential.rowwise import rowwise
 
-# A row whose design is longer than proved (by more than rounding) does not enter.
+# A design that is longer than the radius (by more than rounding) is shortened to it.
 _RADIUS_SLACK = 1.0 + 1e-9
 # Slopes may be held this much below their proved bound, to leave room for the slack of the radius.
 _IDLE_SLACK = 1.0 + 1e-8
@@ -177,7 +177,7 @@ def slope_limit(predictor: Predictor, whitening: Whitening, clip: Clip) -> float
     """
     if isinstance(clip, jax.Array):
         return None
-    # The second slack is for the rounding of the norm that is compared with the radius.
+    # The second slack is for the rounding of the norm that is compared with the radius, and of shortening.
     radius = predictor.radius * _RADIUS_SLACK**2 * whitening.largest
     slope = predictor.family.score_bound
     if not (0 < radius < math.inf and slope < math.inf):
@@ -198,11 +198,16 @@ def _capped(
 def usable_designs(
     predictor: Predictor, whitening: Whitening, columns: Columns
 ) -> tuple[Float[Array, "rows p"], Bool[Array, " rows"]]:
-    """Whitened designs, and which rows may enter; the others' are zero."""
+    """Whitened designs, none longer than the radius before, and which rows may enter; the others' are zero.
+
+    **Guarantee**: what hidden states cost rests on ``‖x‖ ≤ R (1 + 2e-9)`` of the designs that run, which
+    holds here of every row, whatever was proved, or proposed, of the declared domain.
+    """
     plain = jax.vmap(rowwise(predictor.design))(columns)
-    design = whitening.pull_back(plain)
-    proved = jnp.linalg.norm(plain, axis=-1) <= predictor.radius * _RADIUS_SLACK
-    usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & proved
+    length = jnp.linalg.norm(plain, axis=-1, keepdims=True)
+    longer = length > predictor.radius * _RADIUS_SLACK
+    design = whitening.pull_back(jnp.where(longer, plain * (predictor.radius / length), plain))
+    usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & jnp.isfinite(length[:, 0])
     return jnp.where(usable[:, None], design, 0.0), usable
 
 

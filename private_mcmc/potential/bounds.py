@@ -1,0 +1,238 @@
+"""Ends and norms of functions of one row, from its declared domain: in closed form where they are affine.
+
+Columns of few whole numbers are listed, in every combination of them; in all others the function must be
+affine, which is proved of its program. It is then ``a + Σ_j B_j (c_j − m_j)`` for each combination, and every
+``c_j`` lies in a ball, or in an interval, around ``m_j``. Nothing is said of any other function (squares,
+logarithms, products of numbers): a radius of such designs is a proposal, which kernels enforce.
+
+Source of the norm: ``‖Σ_j v_j‖² ≤ Σ_jk |⟨v_j, v_k⟩|``, which counts nothing twice where parts are orthogonal.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from private_mcmc.domains.domain import Domain
+from private_mcmc.domains.real import Ball
+from private_mcmc.domains.rows import Rows
+from private_mcmc.potential.flatten import row_shapes, trace
+from private_mcmc.potential.program import Level, Program, Variable, affinity
+from private_mcmc.records import RUN_ONCE
+
+Values: TypeAlias = Mapping[Variable, jax.Array]
+
+_MOST_NUMBERS = 2**24  # in all slopes together
+_MOST_SQUARED = 2**20  # in a matrix whose singular values are computed
+# Of a few operations here. Kernels hold designs that are longer by rounding at the radius.
+_ROUNDING = 1 + 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """``lo ≤ value ≤ hi`` of an array, elementwise, for each combination of listed columns (first axis).
+
+    ``whole``: its elements are whole numbers.
+    """
+
+    lo: np.ndarray
+    hi: np.ndarray
+    whole: bool = False
+
+    @property
+    def lowest(self) -> float:
+        """Lower end over all elements and rows."""
+        return float(np.min(self.lo, initial=np.inf))
+
+    @property
+    def highest(self) -> float:
+        """Upper end over all elements and rows."""
+        return float(np.max(self.hi, initial=-np.inf))
+
+    @property
+    def is_public(self) -> bool:
+        """Every element is one number, for all rows."""
+        return bool(np.all(self.lo == self.hi) and np.all(self.lo == self.lo[:1]))
+
+
+@dataclass(frozen=True, eq=False)
+class AffineFunction:
+    """``value = a + B(c − m)`` for each combination of listed columns, ``c`` being the other columns.
+
+    Attributes:
+        value: ``a``, ``(combinations, size)``.
+        slope: ``B``, ``(combinations, size, length of c)``.
+        columns: the other columns, as they lie in ``c``.
+    """
+
+    value: np.ndarray
+    slope: np.ndarray
+    columns: Mapping[str, Domain]
+
+    def _parts(self, columns: Mapping[str, Domain]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Value at the centre, ``v_j`` of the intervals side by side, ``B_j`` of the balls times radius."""
+        value, lines, balls = self.value, [np.zeros((*self.value.shape, 0))], []
+        edges = np.cumsum([0, *(math.prod(one.event_shape) for one in self.columns.values())])
+        for (name, before), first, last in zip(self.columns.items(), edges, edges[1:], strict=False):
+            domain, slope = columns.get(name, before), self.slope[:, :, first:last]
+            middle, half = _middle(domain)
+            moved = middle - _middle(before)[0]
+            if np.any(moved):
+                value = value + slope @ moved
+            if isinstance(domain, Ball):
+                balls.append(slope * domain.radius)
+            else:
+                lines.append(np.where(slope == 0, 0.0, slope * half))
+        return value, np.concatenate(lines, axis=2), balls
+
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends, ``(combinations, size)``."""
+        value, lines, balls = self._parts({})
+        away = np.abs(lines).sum(axis=2) + sum(np.linalg.norm(ball, axis=2) for ball in balls)
+        return value - away, value + away
+
+    def norm(self, columns: Mapping[str, Domain] | None = None) -> float:
+        """Bound of the Euclidean norm over all rows; with some of the other ``columns`` declared anew."""
+        value, lines, balls = self._parts(columns or {})
+        known = np.concatenate([value[:, :, None], lines], axis=2)
+        if not np.all(np.isfinite(known)):
+            return math.inf
+        square = np.abs(np.swapaxes(known, 1, 2) @ known).sum(axis=(1, 2))
+        for place, ball in enumerate(balls):
+            across = np.swapaxes(ball, 1, 2)
+            square += _spectral_norms(ball) ** 2 + 2 * np.linalg.norm(across @ known, axis=1).sum(axis=1)
+            square += sum(2 * _spectral_norms(across @ other) for other in balls[:place])
+        away = np.abs(lines).sum(axis=2) + sum(np.linalg.norm(ball, axis=2) for ball in balls)
+        apart = np.square(np.abs(value) + away).sum(axis=1)
+        largest = float(np.minimum(square, apart).max())
+        root = math.sqrt(largest)
+        return root if root * root == largest else root * _ROUNDING
+
+
+def affine_function(
+    program: Program,
+    rows: Rows,
+    targets: Iterable[Variable],
+    known: Mapping[Variable, jax.Array] | None = None,
+) -> AffineFunction | None:
+    """What ``targets`` are, one after the other, over rows of the domain, at ``known`` values of variables.
+
+    ``None`` where they are not proved to be affine, or are too many numbers.
+    """
+    targets, known = list(targets), known or {}
+    read, size = program.reads(targets, known), sum(map(program.size, targets))
+    if not read <= rows.columns.keys():
+        return None
+    listed, rest = _listed({name: rows.columns[name] for name in sorted(read)}, size)
+    levels = affinity(program, *rest, known=known)
+    ends = [(np.zeros(0), np.zeros(0)), *map(_middle, rest.values())]
+    middle, half = (np.concatenate(parts) for parts in zip(*ends, strict=True))
+    cases = math.prod(len(values) for values in listed.values())
+    if any(levels[one] is Level.UNKNOWN for one in targets):
+        return None
+    if cases * size * (half.size + 1) > _MOST_NUMBERS:
+        return None
+    # The middle, and as far from it along each number as rows may be.
+    steps = np.where((half > 0) & np.isfinite(half), half, 1.0)
+    points = middle + np.concatenate([np.zeros((1, half.size)), np.diag(steps)])
+
+    def at(point: jax.Array, case: Mapping[str, jax.Array]) -> jax.Array:
+        given, first = {**known, **program.columns(case)}, 0
+        for name in rest:
+            last = first + program.size(program.inputs[name])
+            given[program.inputs[name]] = point[first:last]
+            first = last
+        return jnp.concatenate([jnp.ravel(value).astype(float) for value in program.run(targets, given)])
+
+    columns = zip(*itertools.product(*listed.values()), strict=True)
+    with jax.enable_x64(True):
+        given = {name: jnp.asarray(column) for name, column in zip(listed, columns, strict=True)}
+        every = jax.vmap(at, (0, None))
+        run = jax.jit(jax.vmap(every, (None, 0)) if given else every, compiler_options=RUN_ONCE)
+        values = np.asarray(run(jnp.asarray(points), given)).reshape(cases, half.size + 1, size)
+    slope = np.swapaxes(values[:, 1:] - values[:, :1], 1, 2) / steps
+    return AffineFunction(values[:, 0], slope, rest) if np.all(np.isfinite(values)) else None
+
+
+def bounds(
+    program: Program,
+    rows: Rows,
+    targets: Iterable[Variable],
+    known: Mapping[Variable, jax.Array] | None = None,
+) -> list[Bounds] | None:
+    """Bounds of several variables, combination by combination; ``None`` as for ``affine_function``."""
+    targets = list(targets)
+    found = affine_function(program, rows, targets, known)
+    if found is None:
+        return None
+    edges = np.cumsum([program.size(one) for one in targets])[:-1]
+    ends = [np.split(end, edges, axis=1) for end in found.ends()]
+    shapes = [(-1, *program.shape(one)) for one in targets]
+    return [
+        Bounds(lo.reshape(shape), hi.reshape(shape), _is_whole(program, one))
+        for lo, hi, shape, one in zip(*ends, shapes, targets, strict=True)
+    ]
+
+
+def function_of_rows(function: Callable[[Any], jax.Array], rows: Rows) -> AffineFunction | None:
+    """``affine_function`` of a Python function of a row."""
+    with jax.enable_x64(True):
+        program = trace(lambda **row: {"x": function(row)}, **row_shapes(rows))
+    return affine_function(program, rows, [program.outputs["x"]])
+
+
+def constant(array: Any) -> Bounds:
+    """Of a known array."""
+    values = np.asarray(array, np.float64)[None]
+    return Bounds(values, values, bool(np.all(values == np.round(values))))
+
+
+def _listed(columns: Mapping[str, Domain], size: int) -> tuple[dict[str, np.ndarray], dict[str, Domain]]:
+    """All values of columns of whole numbers, those of the fewest first, while there are not too many."""
+    listed: dict[str, np.ndarray] = {}
+    length = sum(math.prod(one.event_shape) for one in columns.values() if one.dtype.kind == "f")
+    left = _MOST_NUMBERS / (max(size, 1) * (length + 1))
+    for name in sorted(columns, key=lambda name: float(np.max(columns[name].interval()[1], initial=0.0))):
+        domain = columns[name]
+        if domain.dtype.kind != "f" and not domain.event_shape:
+            count = int(domain.interval()[1]) + 1
+            if count <= left:
+                listed[name], left = np.arange(count), left / count
+    return listed, {name: domain for name, domain in columns.items() if name not in listed}
+
+
+def _middle(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    """Middles and half lengths of a column's intervals, flat; around 0 without ends."""
+    lo, hi = (np.ravel(end) for end in domain.interval())
+    middle = np.where(np.isfinite(lo) & np.isfinite(hi), lo / 2 + hi / 2, 0.0)
+    middle = middle if domain.dtype.kind == "f" else np.floor(middle)
+    return middle, np.maximum(hi - middle, middle - lo)
+
+
+def _spectral_norms(matrices: np.ndarray) -> np.ndarray:
+    """Bounds of the spectral norms of ``(…, m, n)``: exact where no row and no column has two entries."""
+    sizes = np.abs(matrices)
+    found = np.sqrt(sizes.sum(axis=1).max(axis=1, initial=0.0) * sizes.sum(axis=2).max(axis=1, initial=0.0))
+    if matrices.size > _MOST_SQUARED:
+        return np.asarray(found)
+    return np.asarray(np.minimum(found, np.linalg.norm(matrices, 2, axis=(1, 2)) * _ROUNDING))
+
+
+def _is_whole(program: Program, variable: Variable) -> bool:
+    """Whether it is, or was before it became a float, of an integer type."""
+    while jnp.issubdtype(variable.aval.dtype, jnp.floating):
+        equation = program.producers.get(variable)
+        if equation is None or equation.primitive.name not in _MOVES:
+            return False
+        variable = equation.invars[0]
+    return True
+
+
+_MOVES = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy", "convert_element_type")
