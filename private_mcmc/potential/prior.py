@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -179,52 +179,46 @@ _OF_ANY_SIGN = ("loc", "base.loc", "low", "high")
 
 
 def prior_constants(program: Program, sites: Sequence[Site], terms: Sequence[str] = ()) -> PriorConstants:
-    """Read the constants of every group of latent sites that depend on one another.
+    """Read the constants of each site by its line of the table, and of all others together.
 
-    With ``terms`` of latents alone all are one group, of which no site's own line of the table holds.
+    A line holds of a site that is independent of all others. With ``terms`` of latents alone there is none.
     """
     size = sites[-1].slice.stop
     lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
     hessian: np.ndarray | None = np.zeros((size, size))
     records: dict[str, SitePrior] = {}
     forms: dict[str, Potential] = {}
-    groups = [list(sites)] if terms else _groups(program, sites)
-    public = _public(program, sites)
-    for group in groups:
-        where = np.concatenate([np.arange(size)[site.slice] for site in group])
-        line, block = TABLE.get((group[0].family, group[0].support)), None
-        own = line is not None and len(group) == 1 and not terms
-        given = _parameters(public, group[0], line) if line is not None and own else None
-        if line is not None and given is not None:
-            low, high = (
-                np.broadcast_to(np.asarray(end, np.float64), group[0].unconstrained_shape).ravel()
-                for end in line.bounds(*given)
-            )
-            lower[where], upper[where] = low, high
-            block = np.diag(low) if np.array_equal(low, high) else None
-            why = f"{group[0].family}: {line.why}"
-            forms[group[0].name] = functools.partial(_summed, group[0], line.form, given)
-        elif (block := _quadratic(program, group, terms)) is not None:
-            lower[where], upper[where] = _extremes(block, None)
-            why = "jointly Gaussian: constant Hessian"
-        else:
-            names = ", ".join([*(site.name for site in group), *terms])
-            why = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
-        if block is None:
+    for site, line, given in [] if terms else _with_lines(program, sites):
+        ends = (np.asarray(end, np.float64) for end in line.bounds(*given))
+        low, high = (np.broadcast_to(end, site.unconstrained_shape).ravel() for end in ends)
+        lower[site.slice], upper[site.slice] = low, high
+        if not np.array_equal(low, high):
             hessian = None
         elif hessian is not None:
-            hessian[np.ix_(where, where)] = block
-        for site in group:
-            least = float(lower[site.slice].min(initial=math.inf))
-            largest = float(upper[site.slice].max(initial=-math.inf))
-            records[site.name] = SitePrior(site.name, site.family, least, largest, why)
+            hessian[site.slice, site.slice] = np.diag(low)
+        forms[site.name] = functools.partial(_summed, site, line.form, given)
+        records[site.name] = _record(site, low, high, f"{site.family}: {line.why}")
+    rest = [site for site in sites if site.name not in forms]
+    if rest:
+        where = np.concatenate([np.arange(size)[site.slice] for site in rest])
+        block = _quadratic(program, where, [*_densities(rest), *(Output("row", name) for name in terms)])
+        why = "jointly Gaussian: constant Hessian"
+        if block is not None:
+            lower[where], upper[where] = _extremes(block, None)
+            if hessian is not None:
+                hessian[np.ix_(where, where)] = block
+        else:
+            hessian, names = None, ", ".join([*(site.name for site in rest), *terms])
+            why = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
+        for site in rest:
+            records[site.name] = _record(site, lower[site.slice], upper[site.slice], why)
     if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
         hessian = np.diag(hessian).copy()
     return PriorConstants(
         lower=lower,
         upper=upper,
         hessian=hessian,
-        factorised=not terms and all(len(group) == 1 for group in groups),
+        factorised=not terms and len(rest) <= 1,
         improper=tuple(site.name for site in sites if site.improper),
         sites=tuple(records[site.name] for site in sites),
         potential=functools.partial(_potential, program, sites, terms, forms),
@@ -233,26 +227,41 @@ def prior_constants(program: Program, sites: Sequence[Site], terms: Sequence[str
     )
 
 
-def _public(program: Program, sites: Sequence[Site]) -> dict[Output, np.ndarray]:
-    """Parameters of latents that read nothing."""
-    lines = [(site, TABLE.get((site.family, site.support))) for site in sites]
-    keys = [Output("given", site.name, name) for site, line in lines if line for name in line.names]
+def _record(site: Site, low: np.ndarray, high: np.ndarray, why: str) -> SitePrior:
+    least, largest = float(low.min(initial=math.inf)), float(high.max(initial=-math.inf))
+    return SitePrior(site.name, site.family, least, largest, why)
+
+
+def _with_lines(program: Program, sites: Sequence[Site]) -> Iterator[tuple[Site, Line, list[np.ndarray]]]:
+    """The sites with a line of the table whose parameters, in the site's shape, are public and in its range."""
+    uses = {site.name: program.uses(program.outputs[key] for key in _densities([site])) for site in sites}
+    values = {site.name: program.outputs[Output("value", site.name)] for site in sites}
+    lines = [
+        (site, TABLE[site.family, site.support])
+        for site in sites
+        if (site.family, site.support) in TABLE
+        and not any(
+            values[one] in uses[site.name] or values[site.name] in uses[one]
+            for one in uses
+            if one != site.name
+        )
+    ]
+    keys = [Output("given", site.name, name) for site, line in lines for name in line.names]
     known = [key for key in keys if key in program.outputs and not program.reads([program.outputs[key]])]
-    return dict(zip(known, program.evaluate(known), strict=True))
-
-
-def _parameters(public: Mapping[Output, np.ndarray], site: Site, line: Line) -> list[np.ndarray] | None:
-    """The line's parameters, in the site's shape; ``None`` where one is not public or out of its range."""
-    found: list[np.ndarray] = []
-    for name in line.names:
-        value = public.get(Output("given", site.name, name))
-        if value is None:
-            return None
-        value = value.astype(np.float64)
-        if not np.all(np.isfinite(value)) or (name not in _OF_ANY_SIGN and not np.all(value > 0)):
-            return None
-        found.append(np.broadcast_to(value, site.unconstrained_shape))
-    return found
+    public = dict(zip(known, program.evaluate(known), strict=True))
+    for site, line in lines:
+        given = [public.get(Output("given", site.name, name)) for name in line.names]
+        found = [
+            np.broadcast_to(one, site.unconstrained_shape).astype(np.float64)
+            for one in given
+            if one is not None
+        ]
+        signs = [
+            name in _OF_ANY_SIGN or bool(np.all(one > 0))
+            for name, one in zip(line.names, found, strict=False)
+        ]
+        if len(found) == len(given) and np.all(np.isfinite(found)) and all(signs):
+            yield site, line, found
 
 
 def _summed(site: Site, form: Form, given: Sequence[np.ndarray], u: jax.Array) -> jax.Array:
@@ -291,29 +300,15 @@ def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float
     return float(values[0]) - slack, float(values[-1]) + slack
 
 
-def _groups(program: Program, sites: Sequence[Site]) -> list[list[Site]]:
-    """Sites whose densities depend on one another, together; each site in one group."""
-    values = {program.outputs[Output("value", site.name)]: site.name for site in sites}
-    label = {site.name: index for index, site in enumerate(sites)}
-    for site in sites:
-        used = program.uses(program.outputs[key] for key in _densities([site]))
-        names = {site.name, *(name for variable, name in values.items() if variable in used)}
-        merged = {label[name] for name in names}
-        label = {name: min(merged) if index in merged else index for name, index in label.items()}
-    return [[site for site in sites if label[site.name] == index] for index in sorted(set(label.values()))]
-
-
 def _densities(sites: Sequence[Site]) -> list[Output]:
     return [Output(kind, site.name) for kind in ("prior", "jacobian") for site in sites]
 
 
-def _quadratic(program: Program, group: Sequence[Site], terms: Sequence[str]) -> np.ndarray | None:
-    """The constant Hessian of a group whose potential has a gradient that is proved affine, or ``None``.
+def _quadratic(program: Program, where: np.ndarray, keys: Sequence[Output]) -> np.ndarray | None:
+    """The constant Hessian of a potential whose gradient is proved affine, or ``None``.
 
     Such a potential is quadratic: its second derivative anywhere is its second derivative everywhere.
     """
-    where = np.concatenate([np.arange(site.slice.start, site.slice.stop) for site in group])
-    keys = [*_densities(group), *(Output("row", name) for name in terms)]
     targets = [program.outputs[key] for key in keys]
     dim = program.shape(program.inputs["theta"])[0]
 
