@@ -29,7 +29,7 @@ from private_mcmc.domains.columns import PRESENT, HostColumn
 from private_mcmc.domains.table_files import TableColumn
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
-from private_mcmc.potential.flatten import abstract
+from private_mcmc.potential.rowwise import abstract
 from private_mcmc.target import check_count
 
 # Ray passes what is smaller than 100 KiB within a message, and keeps the rest in a store that spills to disk.

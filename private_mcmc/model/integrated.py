@@ -21,8 +21,8 @@ from private_mcmc.domains.domain import Binary, Categories, Domain
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.model.program import Output, Program
 from private_mcmc.model.row_latents import Row, RowLatent, RowLoss, Summed
-from private_mcmc.potential.program import Output, Program
 
 Kinds = Mapping[str, np.ndarray]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,11 @@ import numpy as np
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.model.flatten import trace
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
+from private_mcmc.model.likelihoods import row_term
+from private_mcmc.model.priors import read_prior
+from private_mcmc.model.program import Output, Program
 from private_mcmc.model.refusals import (
     COUNT,
     check_arguments,
@@ -44,7 +47,6 @@ from private_mcmc.model.row_latents import (
 )
 from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.sites import ModelSites
-from private_mcmc.model.synthetic import proposed_radius
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
@@ -54,11 +56,9 @@ from private_mcmc.model.tracing import (
     terms,
     with_indexed_arguments,
 )
-from private_mcmc.potential.flatten import abstract, trace
-from private_mcmc.potential.potential import RowTerm, row_term
+from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.predictor import Row
-from private_mcmc.potential.prior import prior_constants
-from private_mcmc.potential.program import Output, Program
+from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
 
@@ -152,13 +152,9 @@ def _of_columns(
                 stacklevel=4,
             )
         observed = [site for site in one.observations if site.name not in hidden]
-        term = row_term(program, rows, observed, one.dim)
-        if term.predictor is not None and not term.predictor.radius < math.inf and not latents:
-            radius = proposed_radius(term.predictor.design, rows)
-            term = replace(term, predictor=replace(term.predictor, radius=radius))
         found = RowModel(
-            term=term,
-            prior=prior_constants(program, one.latents, [name for name in stated if _reads(program, name)]),
+            term=row_term(program, rows, observed, one.dim),
+            prior=read_prior(program, one.latents, [name for name in stated if _reads(program, name)]),
             sites=tuple(one.latents),
             observations=tuple(observed),
             names=tuple(name for site in one.latents for name in site.coordinates),

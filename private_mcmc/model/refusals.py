@@ -15,13 +15,14 @@ import numpy as np
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
+from private_mcmc.model.flatten import row_shapes, trace
 from private_mcmc.model.integrated import OwnLatents
+from private_mcmc.model.program import Kind, Output, Program
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
 from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.potential.families import UNKNOWN
-from private_mcmc.potential.flatten import abstract, row_shapes, trace
-from private_mcmc.potential.program import Kind, Output, Program
+from private_mcmc.potential.rowwise import abstract
 from private_mcmc.potential.sites import Observation, Site
 from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 

@@ -25,9 +25,9 @@ from numpyro.distributions import biject_to
 
 from private_mcmc.domains import Binary, Categories, Domain, Real, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.model.program import Output, Program
 from private_mcmc.model.sites import Message, ModelSites, family_name, is_improper, masks, unwrap
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Feasible, Whole, discover
-from private_mcmc.potential.program import Output, Program
 from private_mcmc.records import Fields, Model, PublicArguments
 
 Row = Mapping[str, jax.Array]

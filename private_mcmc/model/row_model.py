@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from private_mcmc.model.integrated import OwnLatents
+from private_mcmc.model.program import Program
 from private_mcmc.potential.potential import Potential
-from private_mcmc.potential.program import Program
 from private_mcmc.potential.sites import Observation
 from private_mcmc.records import Model, PublicArguments
 

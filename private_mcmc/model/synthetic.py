@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +18,11 @@ from numpyro.distributions import biject_to
 
 from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
+from private_mcmc.model.likelihoods import cut_off
+from private_mcmc.model.program import Output, affinity
 from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Whole
-from private_mcmc.potential.flatten import row_shapes, trace
-from private_mcmc.potential.program import Output, affinity
-from private_mcmc.potential.terms import cut_off
 from private_mcmc.records import RUN_ONCE, PublicArguments, Record
 
 Array = npt.NDArray[np.float64]
@@ -78,36 +76,6 @@ def scale_of(draws: Array) -> tuple[Array, Array]:
     low, centre, high = np.quantile(draws, [0.25, 0.5, 0.75], axis=0)
     scale = (high - low) / 1.349
     return centre, np.where(scale > 0, scale, 1.0)
-
-
-_PROPOSED = 512
-
-
-def proposed_radius(design: Callable[[Record], jax.Array], rows: Rows) -> float:
-    """The longest design of public rows that reach the ends of the domain, one column changed after another.
-
-    A proposal for ``Predictor.radius``: where it is too short, kernels shorten designs, and no price changes.
-    ``inf`` where a column that the design reads has no ends.
-    """
-    program = trace(lambda **row: {"x": design(row)}, **row_shapes(rows))
-    read = sorted(program.reads(program.outputs.values()))
-    if not all(np.all(np.isfinite(rows.columns[name].interval())) for name in read):
-        return math.inf
-    data = {name: np.asarray(column) for name, column in rows.synthetic(0, _PROPOSED).items()}
-    each = jax.jit(jax.vmap(lambda row: jnp.linalg.norm(design(row))), compiler_options=RUN_ONCE)
-    found, best = data, 0
-    for name in (None, *read, *read):
-        if name is not None:
-            same = {key: np.repeat(one[best : best + 1], _PROPOSED, axis=0) for key, one in found.items()}
-            found = {**same, name: np.concatenate([same[name][:1], data[name][1:]])}
-        lengths = np.asarray(each(found))
-        if not np.all(np.isfinite(lengths)):
-            return math.inf
-        best = int(lengths.argmax())
-    longest = float(lengths[best])
-    # Of seven digits, so that rounding elsewhere proposes the same.
-    unit = 10.0 ** (math.floor(math.log10(longest)) - 6) if longest > 0 else 1.0
-    return math.ceil(longest / unit * (1 - 1e-9)) * unit
 
 
 # Prevalences of indicators, and means of other columns' shares of their range.

@@ -25,6 +25,7 @@ from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from private_mcmc.errors import ELSEWHERE, DoThisInstead, NotYetSupported, UnsupportedModel, places_of
+from private_mcmc.model.program import Output
 from private_mcmc.model.sites import (
     Message,
     ModelSites,
@@ -34,7 +35,6 @@ from private_mcmc.model.sites import (
     parameters,
     unwrap,
 )
-from private_mcmc.potential.program import Output
 from private_mcmc.potential.sites import Site
 from private_mcmc.records import Model, PublicArguments
 

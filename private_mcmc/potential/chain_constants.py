@@ -41,13 +41,12 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
 
     The prior gives ``μ_K`` and ``L_K``; each of the rows that one step sums, with its public factor, adds
     at most ``λ_max(M)`` times its own curvature. A row of one affine predictor stays convex when its
-    gradient is clipped (a Huberised loss), and its curvature falls; its design is held at ``R``, so that
-    nothing need be known of the longest row. The clipped gradient of any other row is no gradient.
+    gradient is clipped (a Huberised loss), and its curvature falls. The clipped gradient of any other row is
+    no gradient. Kernels hold designs at ``R``, so that nothing need be known of the longest row.
     Rows that are not convex may bend ``U`` down by as much as up.
 
     **Guarantee**: every field holds for every data set with at most ``schedule.num_rows`` rows and, for
-    minibatches, for every batch. **Assumptions**: what ``model`` proves of the prior, of a row as a function
-    of its predictors and, where there are several, of their designs.
+    minibatches, for every batch, of what kernels run: it rests on the tables of families and priors.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1 and Theorem 5.2.
     """
@@ -57,19 +56,15 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
         return Curvature(prior_smoothness=prior_smooth)
     rows, single = row_model.constants, row_model.predictor
     widest = largest_eigenvalue(schedule.preconditioner)
-    longest, convex = math.sqrt(widest) * UP_LONG, rows.convex
+    longest = math.sqrt(widest) * UP_LONG
     gradient, bend = times(longest, rows.gradient_bound), times(widest * UP_LONG, rows.curvature_bound)
-    if single is not None:
-        # Kernels hold designs at the radius, whether or not rows are known to stay within it.
-        radius, convex = times(longest, single.radius), single.family.convex
-        gradient = times(radius, single.family.score_bound)
-        bend = times(times(radius, radius), single.family.curvature_bound)
-        if convex:
-            bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
+    if single is not None and rows.convex:
+        radius = times(longest, single.radius)
+        bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
     idle = never_clips(gradient, schedule.clip, row_model)
     total = times(schedule.temper * _rows_of_a_step(schedule), bend)
     smooth = (prior_smooth + total) * UP_LONG
-    if convex and row_model.prior.convex and (idle or single is not None):
+    if rows.convex and row_model.prior.convex and (idle or single is not None):
         return Curvature(prior_mu, smooth, prior_smooth)
     mu = prior_mu - total * UP_LONG if idle or single is not None else 0.0
     return Curvature(mu, smooth, prior_smooth) if mu > 0 else Curvature(prior_smoothness=prior_smooth)

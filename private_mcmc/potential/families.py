@@ -12,19 +12,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, xlogy
 
-from private_mcmc.potential.bounds import Bounds
 
-# Parameters of a distribution: their values at one row, and their bounds over all rows.
+class Interval(NamedTuple):
+    """Ends of an array, elementwise, within which it is held at every row; ``inf`` for none."""
+
+    lo: np.ndarray
+    hi: np.ndarray
+
+    @property
+    def lowest(self) -> float:
+        """The smallest lower end."""
+        return float(np.min(self.lo, initial=np.inf))
+
+    @property
+    def highest(self) -> float:
+        """The largest upper end."""
+        return float(np.max(self.hi, initial=-np.inf))
+
+    @property
+    def is_public(self) -> bool:
+        """It is the same number at every row."""
+        return bool(np.all(self.lo == self.hi))
+
+    def hold(self, value: jax.Array) -> jax.Array:
+        """``value`` within the ends; what is not a number is at the lower one."""
+        return jnp.where(value > self.lo, jnp.minimum(value, self.hi), self.lo)
+
+
+# Parameters of a distribution: their values at one row, and their ends over all rows.
 Given: TypeAlias = Mapping[str, jax.Array]
-Domains: TypeAlias = Mapping[str, Bounds]
+Domains: TypeAlias = Mapping[str, Interval]
 Loss: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
 
 
@@ -122,7 +147,7 @@ def _together(
 
 
 # A number, or a function of the bounds of the outcome and of the other parameters.
-Bound: TypeAlias = float | Callable[[Bounds, Domains], float]
+Bound: TypeAlias = float | Callable[[Interval, Domains], float]
 
 
 @dataclass(frozen=True)
@@ -147,7 +172,7 @@ class Line:
     name: str
     link: str
     loss: Loss
-    holds: Callable[[Bounds, Domains], bool]
+    holds: Callable[[Interval, Domains], bool]
     why: str
     score: Bound = math.inf
     curvature: Bound = math.inf
@@ -157,7 +182,7 @@ class Line:
     joint: bool = False
     scaled: bool = False
 
-    def family(self, y: Bounds, others: Domains) -> LikelihoodFamily | None:
+    def family(self, y: Interval, others: Domains) -> LikelihoodFamily | None:
         """What is proved for outcomes and parameters within these bounds; ``None`` where the proof fails."""
         try:
             if not self.holds(y, others):
@@ -213,38 +238,46 @@ def log_rate(eta: jax.Array, given: Given) -> jax.Array:
     return given["log_multiplier"] + given["sign"] * eta
 
 
+def _binomial(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    n = given.get("total_count", jnp.ones(()))
+    y = jnp.minimum(y, n)
+    return n * softplus(eta) - y * eta - _ways(n, y)
+
+
+def _binomial_probit(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
+    n = given.get("total_count", jnp.ones(()))
+    y = jnp.minimum(y, n)
+    return -y * log_ndtr(eta) - (n - y) * log_ndtr(-eta) - _ways(n, y)
+
+
 def _ways(n: jax.Array, y: jax.Array) -> jax.Array:
     return gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
 
 
-def _whole(y: Bounds, largest: float = math.inf) -> bool:
-    """Whole numbers from 0 to ``largest``."""
-    return y.whole and y.lowest >= 0 and y.highest <= largest
+def _trials(others: Domains) -> Interval:
+    return others.get("total_count", Interval(np.ones(()), np.ones(())))
+
+
+def _counts(y: Interval, largest: float = math.inf) -> bool:
+    return y.lowest >= 0 and y.highest <= largest
 
 
 def _positive(others: Domains, *names: str) -> bool:
     return all(others[name].lowest > 0 for name in names)
 
 
-def _trials(y: Bounds, others: Domains) -> bool:
-    n = others["total_count"]
-    most, fewest = (end.reshape(len(end), -1) for end in (y.hi, n.lo))
-    return n.whole and n.lowest >= 0 and _whole(y) and bool(np.all(most.max(axis=1) <= fewest.min(axis=1)))
-
-
-def _cuts_rise(y: Bounds, others: Domains) -> bool:
+def _cuts_rise(y: Interval, others: Domains) -> bool:
     cuts = others["cutpoints"]
-    return (
-        cuts.is_public and bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all()) and _whole(y, cuts.lo.shape[-1])
-    )
+    rise = bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all())
+    return cuts.is_public and rise and _counts(y, cuts.lo.shape[-1])
 
 
-def _degrees(y: Bounds, others: Domains) -> bool:
+def _degrees(y: Interval, others: Domains) -> bool:
     df = others["df"]
     return _positive(others, "scale", "df") and df.highest < math.inf
 
 
-def _shares(y: Bounds, others: Domains) -> bool:
+def _shares(y: Interval, others: Domains) -> bool:
     k, multiplier = others["concentration"], others["multiplier"]
     known = 0 < k.lowest == k.highest < math.inf
     whole = all(math.isclose(end, k.highest) for end in (multiplier.lowest, multiplier.highest))
@@ -287,8 +320,8 @@ def _normal(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
 
 
 def _gamma(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    t, a = log_rate(eta, given), given["concentration"]
-    return _grown(y, t) - a * t - (a - 1) * jnp.log(y) + gammaln(a)
+    t, a = log_rate(eta, given), given.get("concentration", jnp.ones(()))
+    return _grown(y, t) - a * t - xlogy(a - 1, y) + gammaln(a)
 
 
 def _weibull(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
@@ -305,56 +338,39 @@ def _beta(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)
 
 
-def _beta_score(y: Bounds, others: Domains) -> float:
+def _beta_score(y: Interval, others: Domains) -> float:
     farthest = max(math.log((1 - y.lowest) / y.lowest), math.log(y.highest / (1 - y.highest)))
     return 1 + others["concentration"].highest * (0.224 + farthest / 4 + 1e-9)
 
 
-_BERNOULLI = Line(
-    "Bernoulli",
-    "logistic",
-    lambda eta, y, given: softplus(eta) - y * eta,
-    lambda y, others: _whole(y, 1),
-    "ψ = log(1+e^η) − yη with y in {0, 1}: ψ' = σ(η) − y, ψ'' = σ(1−σ) ≤ 1/4",
-    score=1.0,
-    curvature=0.25,
-)
-_BERNOULLI_PROBIT = Line(
-    "Bernoulli",
-    "probit",
-    lambda eta, y, given: -log_ndtr((2 * y - 1) * eta),
-    lambda y, others: _whole(y, 1),
-    "ψ = −log Φ(±η): ψ'' = 1 − the variance of a truncated standard normal, in (0, 1); ψ' unbounded",
-    curvature=1.0,
-)
 _BINOMIAL = Line(
     "Binomial",
     "logistic",
-    lambda eta, y, given: (
-        given["total_count"] * jax.nn.softplus(eta) - y * eta - _ways(given["total_count"], y)
-    ),
-    _trials,
+    _binomial,
+    lambda y, others: y.lowest >= 0 and _trials(others).lowest >= 0,
     "ψ = N log(1+e^η) − yη with 0 ≤ y ≤ N: ψ' = Nσ − y, |ψ'| ≤ N, ψ'' = Nσ(1−σ) ≤ N/4",
-    score=lambda y, others: others["total_count"].highest,
-    curvature=lambda y, others: others["total_count"].highest / 4,
+    score=lambda y, others: _trials(others).highest,
+    curvature=lambda y, others: _trials(others).highest / 4,
     needs=("total_count",),
 )
-_BINOMIAL_PROBIT = Line(
-    "Binomial",
-    "probit",
-    lambda eta, y, given: (
-        -y * log_ndtr(eta) - (given["total_count"] - y) * log_ndtr(-eta) - _ways(given["total_count"], y)
+_BINOMIAL_PROBIT = replace(
+    _BINOMIAL,
+    link="probit",
+    loss=_binomial_probit,
+    why=(
+        "ψ = −y log Φ(η) − (N−y) log Φ(−η), 0 ≤ y ≤ N: −(log Φ)'' is 1 less the variance of a truncated "
+        "standard normal, in (0, 1), so that ψ'' is in (0, N); ψ' unbounded"
     ),
-    _trials,
-    "ψ = −y log Φ(η) − (N−y) log Φ(−η): N terms of a Bernoulli's, ψ'' in (0, N); ψ' unbounded",
-    curvature=lambda y, others: others["total_count"].highest,
-    needs=("total_count",),
+    score=math.inf,
+    curvature=lambda y, others: _trials(others).highest,
 )
+_BERNOULLI = replace(_BINOMIAL, name="Bernoulli", needs=())
+_BERNOULLI_PROBIT = replace(_BINOMIAL_PROBIT, name="Bernoulli", needs=())
 _POISSON = Line(
     "Poisson",
     "exp",
     lambda eta, y, given: jnp.exp(log_rate(eta, given)) - y * log_rate(eta, given) + gammaln(y + 1),
-    lambda y, others: _whole(y),
+    lambda y, others: _counts(y),
     "ψ = e^t − yt + log y!, t affine in η: ψ'' = e^t = y + ψ', unbounded unless clipped",
     growth=(lambda y, others: y.highest, 1.0),
     scaled=True,
@@ -363,7 +379,7 @@ _NEGATIVE_BINOMIAL = Line(
     "NegativeBinomial",
     "exp",
     _negative_binomial,
-    lambda y, others: _whole(y) and _positive(others, "concentration"),
+    lambda y, others: _counts(y) and _positive(others, "concentration"),
     "ψ = (k+y) log(1+e^t) − kt, ψ' = (k+y)σ(t) − k: |ψ'| ≤ max(y, k), ψ'' ≤ (k+y)/4",
     score=lambda y, others: max(y.highest, others["concentration"].highest),
     curvature=lambda y, others: (others["concentration"].highest + y.highest) / 4,
@@ -376,7 +392,7 @@ _CATEGORICAL = Line(
     "Categorical",
     "softmax",
     lambda eta, y, given: jax.nn.logsumexp(eta, axis=-1) - _chosen(eta, y),
-    lambda y, others: _whole(y, others["classes"].lowest - 1),
+    lambda y, others: _counts(y, others["classes"].lowest - 1),
     "ψ = log Σ e^{η_k} − η_y: ‖softmax(η) − e_y‖ ≤ √2, Hessian diag p − ppᵀ ≼ 1/2",
     score=up(math.sqrt(2)),
     curvature=0.5,
@@ -426,21 +442,13 @@ _GAMMA = Line(
     "Gamma",
     "exp",
     _gamma,
-    lambda y, others: y.lowest >= 0 and _positive(others, "concentration"),
+    lambda y, others: y.lowest >= 0 and ("concentration" not in others or _positive(others, "concentration")),
     "ψ = ye^t − at, t affine in η: ψ'' = ye^t = a + ψ', unbounded unless clipped",
     growth=(lambda y, others: others["concentration"].highest, 1.0),
     needs=("concentration",),
     scaled=True,
 )
-_EXPONENTIAL = Line(
-    "Exponential",
-    "exp",
-    lambda eta, y, given: _grown(y, log_rate(eta, given)) - log_rate(eta, given),
-    lambda y, others: y.lowest >= 0,
-    "ψ = ye^t − t, t affine in η: ψ'' = ye^t = 1 + ψ', unbounded unless clipped",
-    growth=(1.0, 1.0),
-    scaled=True,
-)
+_EXPONENTIAL = replace(_GAMMA, name="Exponential", growth=(1.0, 1.0), needs=())
 _WEIBULL = Line(
     "Weibull",
     "exp",

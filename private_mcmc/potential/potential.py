@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -21,10 +21,9 @@ import numpy as np
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
 from private_mcmc.potential.families import UNKNOWN, times
-from private_mcmc.potential.predictor import MultiPredictor, Predictor, Row, build, find_structure
+from private_mcmc.potential.predictor import MultiPredictor, Predictor, Row
 from private_mcmc.potential.prior import PriorConstants
-from private_mcmc.potential.program import Level, Output, Program, affinity
-from private_mcmc.potential.sites import Observation, Site
+from private_mcmc.potential.sites import Site
 from private_mcmc.target import Unit
 
 RowLoss = Callable[[jax.Array, Row], jax.Array]
@@ -32,7 +31,7 @@ RowLoss = Callable[[jax.Array, Row], jax.Array]
 
 @dataclass(frozen=True)
 class RowConstants:
-    """What is proved of ``v(θ, row)`` for every row of the domain and every ``θ``, in Euclidean norm.
+    """What holds of ``v(θ, row)`` for every row and every ``θ``, as kernels run it, in Euclidean norm.
 
     In the metric of a preconditioner ``M`` the gradient bound grows by ``λ_max(M)^{1/2}`` and the
     curvature bound by ``λ_max(M)``.
@@ -42,12 +41,18 @@ class RowConstants:
         gradient_bound: ``‖∇v‖ ≤ gradient_bound``.
         curvature_bound: ``‖∇²v‖ ≤ curvature_bound``.
         why: the argument.
+        proved: kernels change no row of the domain, so that it holds of the model itself.
     """
 
     convex: bool = False
     gradient_bound: float = math.inf
     curvature_bound: float = math.inf
     why: str = "nothing is proved of integrated latents; clip each row, or person (clip=…, guarantee='run')"
+    proved: bool = False
+
+
+# The column in which kernels give a row's term the weight ``share(row)``.
+SHARE = " share"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +61,12 @@ class RowTerm:
 
     Attributes:
         loss: ``(θ, row) ↦ v``; ``row`` maps column names to values of the domains' event shapes.
-        rows: the domain for which it is proved, and into which rows are mapped.
+        rows: the domain into which rows are mapped.
         unit: where a person with several rows is one row: who that is.
-        predictor: the row's one affine predictor, where that is proved.
-        predictors: all affine predictors of the row as one vector, where they are proved.
-        constants: proved constants of ``v`` in ``θ``, before clipping.
+        predictor: the row's one affine predictor, if it has one.
+        predictors: all affine predictors of the row as one vector, if it has some.
+        share: weights of the terms, which kernels give them: the constants are of the weighted terms.
+        constants: of ``v`` in ``θ``, before clipping.
     """
 
     loss: RowLoss = field(repr=False)
@@ -68,6 +74,7 @@ class RowTerm:
     unit: Unit | None = None
     predictor: Predictor | None = field(default=None, repr=False)
     predictors: MultiPredictor | None = field(default=None, repr=False)
+    share: Callable[[Row], jax.Array] | None = field(default=None, repr=False)
     constants: RowConstants = RowConstants()
 
     def of_persons(self, rows: Rows) -> RowTerm:
@@ -76,52 +83,53 @@ class RowTerm:
         Every bound is that of all ``k`` rows, none of a difference of rows: two persons may differ in how
         many rows they have, so that what the rows of both have in common does not cancel.
         """
-        unit, each = rows.unit, self.constants
+        unit, each, share = rows.unit, self.constants, self.share
         if unit is None:
             return self
         more = unit.rows * (1 + 2.0**-50)
-        constants = RowConstants(
-            each.convex,
-            more * each.gradient_bound,
-            more * each.curvature_bound,
-            f"a sum of up to {unit.rows} rows, each: {each.why}",
+        constants = replace(
+            each,
+            gradient_bound=more * each.gradient_bound,
+            curvature_bound=more * each.curvature_bound,
+            why=f"a sum of up to {unit.rows} rows, each: {each.why}",
         )
 
+        def own(person: Row) -> Row:
+            return {name: column for name, column in person.items() if name != OWN_ROWS}
+
         def loss(theta: jax.Array, person: Row) -> jax.Array:
-            own = {name: column for name, column in person.items() if name != OWN_ROWS}
-            losses = jax.vmap(self.loss, in_axes=(None, 0))(theta, own)
+            losses = jax.vmap(self.loss, in_axes=(None, 0))(theta, own(person))
             return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
 
-        return RowTerm(loss, rows.persons, unit, constants=constants)
+        shares = None if share is None else lambda person: jax.vmap(share)(own(person))
+        return RowTerm(loss, rows.persons, unit, share=shares, constants=constants)
 
 
-def row_term(program: Program, rows: Rows, observations: Sequence[Observation], dim: int) -> RowTerm:
-    """The term that runs for a program of one row: through affine predictors, where it has some."""
-    structure = find_structure(program, rows, observations)
-    if structure is None:
+def affine_term(predictors: MultiPredictor, rows: Rows, centred: bool, reads: frozenset[str]) -> RowTerm:
+    """The term of a row of affine predictors, with its constants by the chain rule.
 
-        def loss(theta: jax.Array, row: Row) -> jax.Array:
-            given = {program.inputs["theta"]: theta, **program.columns(row)}
-            return jnp.reshape(program.run([program.outputs["loss"]], given)[0], ())
+    ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``. Of one predictor ``centred`` and ``reads`` are those of
+    ``Predictor``.
+    """
+    family, radius, single = predictors.family, predictors.radius, None
+    if predictors.size == 1:
+        single = Predictor(
+            design=lambda row: predictors.design(row)[0],
+            offset=lambda row: predictors.offset(row)[0],
+            loss=predictors.loss,
+            radius=radius,
+            family=family,
+            centred=centred,
+            reads=reads,
+        )
 
-        return RowTerm(loss, rows, constants=_row_constants(program, None, observations))
-    predictor, predictors = build(structure, rows, dim)
-    constants = _row_constants(program, predictors, observations)
+    def loss(theta: jax.Array, row: Row) -> jax.Array:
+        value = predictors.row_loss(theta, row)
+        return value * row[SHARE] if SHARE in row else value
 
-    def predicted(theta: jax.Array, row: Row) -> jax.Array:
-        return structure.loss(structure.eta(theta, row), row)
-
-    return RowTerm(predicted, rows, None, predictor, predictors, constants)
-
-
-def _row_constants(
-    program: Program, predictor: MultiPredictor | None, observations: Sequence[Observation]
-) -> RowConstants:
-    """Chain rule through the predictors: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``."""
-    if predictor is None or predictor.family.name == UNKNOWN.name:
-        return RowConstants(why=_missing_structure(program, observations))
-    family, radius = predictor.family, predictor.radius
-    return RowConstants(
+    if family.name == UNKNOWN.name:
+        return RowTerm(loss, rows, None, single, predictors)
+    constants = RowConstants(
         convex=family.convex,
         gradient_bound=times(radius, family.score_bound),
         curvature_bound=times(times(radius, radius), family.curvature_bound),
@@ -129,24 +137,10 @@ def _row_constants(
             f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
             f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
         ),
+        proved=predictors.proved,
     )
-
-
-def _missing_structure(program: Program, observations: Sequence[Observation]) -> str:
-    """Which observed sites are no likelihoods of the table, in words."""
-    levels = affinity(program, "theta")
-    found = []
-    for site in observations:
-        given = program.parts("given", site.name)
-        moving = [name for name, variable in given.items() if levels[variable] is not Level.CONSTANT]
-        # Ordered families hold their probabilities beside the predictor that makes them.
-        words = " and ".join(sorted(set(moving) - ({"probs"} if "predictor" in given else set())))
-        if moving or "theta" in program.reads([program.outputs[Output("row", site.name)]]):
-            found.append(f"site {site.name!r}: {words or 'the value'} of {site.family}")
-    return (
-        f"{'; '.join(found)}: no likelihood of one affine predictor with proved constants, so that nothing "
-        "is proved of its rows; clip the rows (clip=…, guarantee='run')"
-    )
+    share = predictors.share if radius < math.inf else None
+    return RowTerm(loss, rows, None, single, predictors, share, constants)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

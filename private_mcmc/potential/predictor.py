@@ -1,10 +1,15 @@
-"""The affine predictors of a row, ``η = A(row)·θ + o(row)``, and the loss as a function of them."""
+"""Rows of affine predictors, ``η = A(row)·θ + o(row)``: affine, and of the table, by construction.
+
+Whoever made the functions of a row that are put together here, the loss reads ``θ`` through ``A(row)·θ``
+alone; outcomes and parameters are held within the ends of which a line's constants are; and kernels hold
+designs at the radius. So hidden states cost what is said, whatever a model was read as.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,92 +18,152 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from private_mcmc.domains.rows import Rows
-from private_mcmc.potential.bounds import function_of_rows
-from private_mcmc.potential.families import UNKNOWN, LikelihoodFamily, separate, total, up
-from private_mcmc.potential.flatten import row_shapes, trace
-from private_mcmc.potential.program import Output, Program, Variable, affinity
-from private_mcmc.potential.sites import Observation
-from private_mcmc.potential.terms import Term, cut_off, find_term
+from private_mcmc.potential.families import UNKNOWN, Interval, LikelihoodFamily, Line, separate, total
 from private_mcmc.records import Fields
 
 Row: TypeAlias = Fields
+OUTCOME, WEIGHT, MULTIPLIER = "outcome", "weight", "multiplier"
 
 
 @dataclass(frozen=True, eq=False)
-class Structure:
-    """The loss of a row as a function of affine variables of the latents.
+class Term:
+    """An observed site: a line of the table, with functions of a row for all that is no predictor.
 
     Attributes:
-        program: of one row.
-        bases: the affine variables.
-        terms: the observed sites that read the latents; empty where the families are not recognised and
-            one scalar affine variable cuts the latents off from the loss.
-        free: output names of observed sites that read no latent.
+        line: of the table.
+        shape: of the predictor; ``joint`` families have one over its last axis.
+        observed: shape of outcome and distribution together.
+        read: ``row ↦`` outcome, parameters that the line needs, multiplier of its link, and weight, by name.
+        ends: within which each of them is held.
+        sign: ``−1`` where the link is of ``−η``.
     """
 
-    program: Program
-    bases: tuple[Variable, ...]
-    terms: tuple[Term, ...] = ()
-    free: tuple[Output, ...] = ()
+    line: Line
+    shape: tuple[int, ...]
+    observed: tuple[int, ...]
+    read: Callable[[Row], Mapping[str, jax.Array]]
+    ends: Mapping[str, Interval]
+    sign: float = 1.0
 
-    def eta(self, theta: jax.Array, row: Row) -> jax.Array:
-        """The predictors, one after the other."""
-        program = self.program
-        values = program.run(self.bases, {program.inputs["theta"]: theta, **program.columns(row)})
-        return jnp.concatenate([value.ravel() for value in values])
+    def loss(self, eta: jax.Array, row: Row) -> jax.Array:
+        """Minus the log density, or a multiple of it, a scalar; of the predictor's elements in order."""
+        given = {name: self.ends[name].hold(jnp.asarray(one, float)) for name, one in self.read(row).items()}
+        shape, eta = self.observed, eta.reshape(self.shape)
+        if math.prod(shape) == 1 and all(one.size == 1 for one in (eta, *given.values())):
+            # A single observation is a scalar: axes of length one slow a chain's step down.
+            shape, eta, given = (), jnp.squeeze(eta), {name: jnp.squeeze(one) for name, one in given.items()}
+        y, weight = given.pop(OUTCOME), given.pop(WEIGHT, None)
+        if self.line.scaled:
+            given |= {"log_multiplier": jnp.log(given.pop(MULTIPLIER)), "sign": jnp.asarray(self.sign)}
+        values = jnp.broadcast_to(self.line.loss(eta, y, given), shape)
+        return jnp.sum(values if weight is None else jnp.where(weight > 0, weight * values, 0.0))
+
+    @functools.cached_property
+    def family(self) -> LikelihoodFamily | None:
+        """What the line proves within the ends, as a function of all elements of the predictor."""
+        classes = Interval(*[np.asarray(float(self.shape[-1] if self.shape else 1))] * 2)
+        heaviest = self.ends.get(WEIGHT, Interval(np.zeros(()), np.ones(())))
+        if not heaviest.lowest >= 0 or (self.line.scaled and not self.ends[MULTIPLIER].lowest > 0):
+            return None
+        found = self.line.family(self.ends[OUTCOME], {**self.ends, "classes": classes})
+        if found is None:
+            return None
+        count = math.prod(self.shape[:-1] if self.line.joint else self.shape)
+        single = found.weighted(heaviest.highest)
+        return separate([total([single] * (math.prod(self.observed) // max(count, 1)))] * count)
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """A row's loss as a function of its predictors: terms of the table, or a function that nobody knows.
+
+    Attributes:
+        terms: each with the places of its own elements among all predictors.
+        rest: ``row ↦`` what no latent is in.
+        unknown: ``(η, row) ↦ ψ`` where there are no terms.
+    """
+
+    terms: tuple[tuple[Term, slice], ...]
+    rest: Callable[[Row], jax.Array]
+    unknown: Callable[[jax.Array, Row], jax.Array] | None = None
 
     def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
-        """The row's loss as a function of them."""
-        program, given = self.program, self.program.columns(row)
+        """``ψ``."""
         eta = jnp.asarray(eta).astype(jax.dtypes.canonicalize_dtype(np.float64)).ravel()
-        if not self.terms:
-            return jnp.reshape(program.run([program.outputs["loss"]], {**given, self.bases[0]: eta})[0], ())
-        edges = np.cumsum([program.size(base) for base in self.bases])[:-1]
-        parts = dict(zip(self.bases, jnp.split(eta, edges), strict=True))
-        losses = [term.loss(program, parts[term.link.base], given) for term in self.terms]
-        free = program.run([program.outputs[key] for key in self.free], given)
-        return functools.reduce(jnp.add, [*losses, *(-jnp.asarray(value) for value in free)])
+        if self.unknown is not None:
+            return self.unknown(eta, row)
+        return functools.reduce(jnp.add, [term.loss(eta[at], row) for term, at in self.terms], self.rest(row))
 
     @property
     def family(self) -> LikelihoodFamily:
-        """What is proved of the loss as a function of all predictors together."""
-        if not self.terms:
-            return UNKNOWN
-        of = {base: [term.family for term in self.terms if term.link.base is base] for base in self.bases}
-        return separate([total(families) for families in of.values()])
+        """What is proved of ``ψ`` as a function of all predictors together."""
+        families: dict[tuple[int, int], list[LikelihoodFamily]] = {}
+        for term, at in self.terms:
+            families.setdefault((at.start, at.stop), []).append(term.family or UNKNOWN)
+        return separate([total(each) for each in families.values()]) if families else UNKNOWN
 
 
-def find_structure(program: Program, rows: Rows, observations: Sequence[Observation]) -> Structure | None:
-    """The structure and its predictors: the known families' parameters, or else one scalar cut."""
-    levels = affinity(program, "theta")
-    rows_of = {site: Output("row", site.name) for site in observations}
-    moving = [site for site, key in rows_of.items() if "theta" in program.reads([program.outputs[key]])]
-    free = tuple(key for site, key in rows_of.items() if site not in moving)
-    terms = [find_term(program, rows, site, levels) for site in moving]
-    known = [term for term in terms if term is not None]
-    if known and len(known) == len(terms):
-        bases = tuple(dict.fromkeys(term.link.base for term in known))
-        return Structure(program, bases, tuple(known), free)
-    cut = cut_off(program, program.outputs["loss"], 1, levels)
-    return None if cut is None else Structure(program, (cut,))
+@dataclass(frozen=True, eq=False)
+class MultiPredictor:
+    """``v(θ, row) = ψ(η, row)`` with a vector ``η = A(row)·θ + o(row)`` of predictors.
+
+    Attributes:
+        eta: ``(θ, row) ↦ η``, of which only value and slope at ``θ = 0`` are used.
+        size: ``k``, the number of predictors.
+        dim: ``p``.
+        loss: ``(η, row) ↦ ψ``.
+        family: proved constants of ``ψ`` as a function of the vector ``η``.
+        radius: ``R``, at which kernels hold ``length(row)``, a bound of ``‖A(row)‖``; ``inf`` for none.
+        proved: no row of the domain is longer, and none is held at an end of its outcome or parameters.
+    """
+
+    eta: Callable[[jax.Array, Row], jax.Array]
+    size: int
+    dim: int
+    loss: Callable[[ArrayLike, Row], jax.Array]
+    family: LikelihoodFamily
+    radius: float = math.inf
+    proved: bool = False
+
+    def design(self, row: Row) -> jax.Array:
+        """``A``, shape ``(k, p)``."""
+        return jnp.asarray(jax.jacrev(self.eta)(jnp.zeros(self.dim), row))
+
+    def offset(self, row: Row) -> jax.Array:
+        """``o``, shape ``(k,)``."""
+        return self.eta(jnp.zeros(self.dim), row)
+
+    def row_loss(self, theta: jax.Array, row: Row) -> jax.Array:
+        """``v``: a derivative is linear in its direction, whatever ``eta`` does elsewhere."""
+        offset, along = jax.jvp(lambda at: self.eta(at, row), (jnp.zeros_like(theta),), (theta,))
+        return self.loss(offset + along, row)
+
+    def length(self, row: Row) -> jax.Array:
+        """A bound of the spectral norm of ``A``: ``‖A‖² ≤ max_i Σ_j |⟨a_i, a_j⟩|``; of one line its norm."""
+        design = self.design(row)
+        return jnp.sqrt(jnp.max(jnp.sum(jnp.abs(design @ design.T), axis=1)))
+
+    def share(self, row: Row) -> jax.Array:
+        """``min(1, R²/length²)``: the weight with which a row bends by at most ``R²ψ''`` and adds ``Rψ'``."""
+        length = self.length(row)
+        return jnp.where(length > self.radius * LENGTH_SLACK, (self.radius / length) ** 2, 1.0)
+
+
+# Designs of the radius's length may be longer by rounding, and are then not held.
+LENGTH_SLACK = 1.0 + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """``v(θ, row) = ψ(η, row)``, ``η = x(row)·θ + o(row)``: proved from the program of one row.
-
-    Every way from the latents to the row's loss passes through ``η``, and ``η`` is affine in the flat
-    unconstrained ``θ``; so the row's gradient is ``ψ'(η)·x`` with ``x`` free of ``θ``.
+    """``v(θ, row) = ψ(η, row)``, ``η = x(row)·θ + o(row)``: its gradient is ``ψ'(η)·x``, ``x`` free of ``θ``.
 
     Attributes:
         design: ``row ↦ x``, shape ``(p,)``.
         offset: ``row ↦ o``.
         loss: ``(η, row) ↦ ψ``.
         radius: ``R``, at which kernels hold ``‖x(row)‖`` (``kernels/gradient/affine.py``); ``inf`` for none.
-            Where it is not proved that no row of the domain is longer, any other may take its place.
         family: proved constants of ``ψ``.
-        centred: whether ``o`` is proved to be zero over the row domain.
+        centred: ``o`` is zero for every row.
         reads: the columns that ``loss`` reads; the design, as a rule the widest, is seldom one of them.
     """
 
@@ -109,86 +174,3 @@ class Predictor:
     family: LikelihoodFamily
     centred: bool
     reads: frozenset[str]
-
-
-@dataclass(frozen=True, eq=False)
-class MultiPredictor:
-    """``v(θ, row) = ψ(η, row)`` with a vector ``η = A(row)·θ + o(row)`` of several predictors.
-
-    Attributes:
-        size: ``k``, the number of predictors.
-        design: ``row ↦ A``, shape ``(k, p)``.
-        offset: ``row ↦ o``, shape ``(k,)``.
-        loss: ``(η, row) ↦ ψ``.
-        radius: proved bound of the spectral norm of ``A(row)`` over the row domain; ``inf`` if there is none.
-        family: proved constants of ``ψ`` as a function of the vector ``η``.
-    """
-
-    size: int
-    design: Callable[[Row], jax.Array]
-    offset: Callable[[Row], jax.Array]
-    loss: Callable[[ArrayLike, Row], jax.Array]
-    radius: float
-    family: LikelihoodFamily
-
-
-def build(structure: Structure, rows: Rows, dim: int) -> tuple[Predictor | None, MultiPredictor]:
-    """The predictors of a structure: the one, if it is one, and all of them as a vector."""
-    eta, loss, family = structure.eta, structure.loss, structure.family
-    size = sum(structure.program.size(base) for base in structure.bases)
-    origin = np.zeros(dim)
-
-    def design(row: Row) -> jax.Array:
-        return jnp.asarray(jax.jacrev(eta)(jnp.asarray(origin), row))
-
-    def offset(row: Row) -> jax.Array:
-        return eta(jnp.asarray(origin), row)
-
-    def line(index: int, row: Row) -> jax.Array:
-        """One row of ``A``, without the others."""
-        return jnp.asarray(jax.grad(lambda theta: eta(theta, row)[index])(jnp.asarray(origin)))
-
-    radius = _norm([functools.partial(line, index) for index in range(size)], rows)
-    several = MultiPredictor(size, design, offset, loss, radius, family)
-    if size != 1:
-        return None, several
-    shift = function_of_rows(offset, rows)
-    single = Predictor(
-        design=functools.partial(line, 0),
-        offset=lambda row: offset(row)[0],
-        loss=loss,
-        radius=radius,
-        family=family,
-        centred=shift is not None and not (np.any(shift.value) or np.any(shift.slope)),
-        reads=_read_by_slope(loss, rows),
-    )
-    return single, several
-
-
-def _read_by_slope(loss: Callable[[ArrayLike, Row], jax.Array], rows: Rows) -> frozenset[str]:
-    """The columns that the loss reads besides the predictor, or a part of it that is free of it."""
-
-    def slope(**row: jax.Array) -> dict[str, jax.Array]:
-        value, slope = jax.value_and_grad(loss)(jnp.zeros(()), row)
-        return {"slope": slope, "loss": value}
-
-    program = trace(slope, **row_shapes(rows))
-    return program.reads(program.outputs.values())
-
-
-_MOST_LINES = 64
-
-
-def _norm(lines: Sequence[Callable[[Row], jax.Array]], rows: Rows) -> float:
-    """A bound of the spectral norm of ``A``, from its rows.
-
-    ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
-    """
-    found = [function_of_rows(line, rows) for line in lines[:_MOST_LINES]]
-    known = [line for line in found if line is not None]
-    if len(known) < len(lines):
-        return math.inf
-    radii = [line.norm() for line in known]
-    shared = sum(np.any(line.value, axis=0) | np.any(line.slope, axis=(0, 2)) for line in known)
-    most = max(int(np.max(shared, initial=0)), 1)
-    return max(radii) if most == 1 else min(up(math.sqrt(most) * max(radii)), up(math.hypot(*radii)))

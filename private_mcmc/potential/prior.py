@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -13,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
 
-from private_mcmc.potential.flatten import abstract, trace
-from private_mcmc.potential.program import Level, Output, Program, affinity
+from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.sites import Site
 
 Potential: TypeAlias = Callable[[jax.Array], jax.Array]
@@ -175,112 +173,108 @@ TABLE: Mapping[tuple[str, str], Line] = {
         (), lambda: (0.0, 0.0), "K = 0, which no posterior can rest on", jnp.zeros_like
     ),
 }
-_OF_ANY_SIGN = ("loc", "base.loc", "low", "high")
+OF_ANY_SIGN = ("loc", "base.loc", "low", "high")
 
 
-def prior_constants(program: Program, sites: Sequence[Site], terms: Sequence[str] = ()) -> PriorConstants:
-    """Read the constants of each site by its line of the table, and of all others together.
+@dataclass(frozen=True, eq=False)
+class OwnPrior:
+    """A site that is independent of all others, with its line and the parameters of that in its shape."""
 
-    A line holds of a site that is independent of all others. With ``terms`` of latents alone there is none.
+    site: Site
+    line: Line
+    given: Sequence[np.ndarray]
+
+    def potential(self, u: jax.Array) -> jax.Array:
+        """Its part of ``K``, of its flat unconstrained value."""
+        return jnp.sum(self.line.form(u.reshape(self.site.unconstrained_shape), *self.given))
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the largest ``K''`` of every coordinate; the parameters are in the line's range."""
+        for name, value in zip(self.line.names, self.given, strict=True):
+            if not np.all(np.isfinite(value)) or (name not in OF_ANY_SIGN and not np.all(value > 0)):
+                raise DeclarationError(
+                    f"site {self.site.name!r}: {name} is out of the range of {self.line.why}"
+                )
+        ends = (np.asarray(end, np.float64) for end in self.line.bounds(*self.given))
+        low, high = (np.broadcast_to(end, self.site.unconstrained_shape).ravel() for end in ends)
+        return low, high
+
+
+def prior_constants(
+    sites: Sequence[Site],
+    own: Sequence[OwnPrior],
+    rest: Potential,
+    gaussian: tuple[np.ndarray, np.ndarray] | None,
+    missing: str,
+    terms: Sequence[str] = (),
+) -> PriorConstants:
+    """The prior of some sites with lines, and of all others together, with its constants.
+
+    Args:
+        sites: all sites.
+        own: those with lines.
+        rest: ``θ ↦`` the others' part of ``K``.
+        gaussian: ``(g, H)``: in place of ``rest``, ``g·u + ½uᵀHu`` runs, ``u`` the others' values.
+        missing: what is said of the others where there is none.
+        terms: observed sites that read latents alone; they are in ``rest``.
     """
     size = sites[-1].slice.stop
     lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
     hessian: np.ndarray | None = np.zeros((size, size))
-    records: dict[str, SitePrior] = {}
-    forms: dict[str, Potential] = {}
-    for site, line, given in [] if terms else _with_lines(program, sites):
-        ends = (np.asarray(end, np.float64) for end in line.bounds(*given))
-        low, high = (np.broadcast_to(end, site.unconstrained_shape).ravel() for end in ends)
-        lower[site.slice], upper[site.slice] = low, high
-        if not np.array_equal(low, high):
+    whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in own}
+    for part in own:
+        at = part.site.slice
+        lower[at], upper[at] = part.bounds()
+        if not np.array_equal(lower[at], upper[at]):
             hessian = None
         elif hessian is not None:
-            hessian[site.slice, site.slice] = np.diag(low)
-        forms[site.name] = functools.partial(_summed, site, line.form, given)
-        records[site.name] = _record(site, low, high, f"{site.family}: {line.why}")
-    rest = [site for site in sites if site.name not in forms]
-    if rest:
-        where = np.concatenate([np.arange(size)[site.slice] for site in rest])
-        block = _quadratic(program, where, [*_densities(rest), *(Output("row", name) for name in terms)])
-        why = "jointly Gaussian: constant Hessian"
-        if block is not None:
-            lower[where], upper[where] = _extremes(block, None)
-            if hessian is not None:
-                hessian[np.ix_(where, where)] = block
-        else:
-            hessian, names = None, ", ".join([*(site.name for site in rest), *terms])
-            why = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
-        for site in rest:
-            records[site.name] = _record(site, lower[site.slice], upper[site.slice], why)
+            hessian[at, at] = np.diag(lower[at])
+    others = [site for site in sites if site.name not in whys]
+    where = np.concatenate([np.zeros(0, int), *(np.arange(size)[site.slice] for site in others)])
+    if gaussian is not None:
+        lower[where], upper[where] = _extremes(gaussian[1], None)
+        if hessian is not None:
+            hessian[np.ix_(where, where)] = gaussian[1]
+    elif others:
+        hessian = None
+    whys |= {
+        site.name: missing if gaussian is None else "jointly Gaussian: constant Hessian" for site in others
+    }
     if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
         hessian = np.diag(hessian).copy()
+
+    def potential(theta: jax.Array) -> jax.Array:
+        parts = [part.potential(theta[part.site.slice]) for part in own]
+        if gaussian is not None:
+            slope, second = map(jnp.asarray, gaussian)
+            u = theta[where]
+            parts.append(slope @ u + 0.5 * (u @ (second @ u)))
+        elif others:
+            # Of their own values alone.
+            parts.append(rest(jnp.zeros_like(theta).at[where].set(theta[where])))
+        return jnp.sum(jnp.stack(parts))
+
+    ends = {site.name: (lower[site.slice], upper[site.slice]) for site in sites}
     return PriorConstants(
         lower=lower,
         upper=upper,
         hessian=hessian,
-        factorised=not terms and len(rest) <= 1,
+        factorised=not terms and len(others) <= 1,
         improper=tuple(site.name for site in sites if site.improper),
-        sites=tuple(records[site.name] for site in sites),
-        potential=functools.partial(_potential, program, sites, terms, forms),
+        sites=tuple(
+            SitePrior(
+                site.name,
+                site.family,
+                float(ends[site.name][0].min(initial=math.inf)),
+                float(ends[site.name][1].max(initial=-math.inf)),
+                whys[site.name],
+            )
+            for site in sites
+        ),
+        potential=potential,
         terms=tuple(terms),
-        forms=forms,
+        forms={part.site.name: part.potential for part in own},
     )
-
-
-def _record(site: Site, low: np.ndarray, high: np.ndarray, why: str) -> SitePrior:
-    least, largest = float(low.min(initial=math.inf)), float(high.max(initial=-math.inf))
-    return SitePrior(site.name, site.family, least, largest, why)
-
-
-def _with_lines(program: Program, sites: Sequence[Site]) -> Iterator[tuple[Site, Line, list[np.ndarray]]]:
-    """The sites with a line of the table whose parameters, in the site's shape, are public and in its range."""
-    uses = {site.name: program.uses(program.outputs[key] for key in _densities([site])) for site in sites}
-    values = {site.name: program.outputs[Output("value", site.name)] for site in sites}
-    lines = [
-        (site, TABLE[site.family, site.support])
-        for site in sites
-        if (site.family, site.support) in TABLE
-        and not any(
-            values[one] in uses[site.name] or values[site.name] in uses[one]
-            for one in uses
-            if one != site.name
-        )
-    ]
-    keys = [Output("given", site.name, name) for site, line in lines for name in line.names]
-    known = [key for key in keys if key in program.outputs and not program.reads([program.outputs[key]])]
-    public = dict(zip(known, program.evaluate(known), strict=True))
-    for site, line in lines:
-        given = [public.get(Output("given", site.name, name)) for name in line.names]
-        found = [
-            np.broadcast_to(one, site.unconstrained_shape).astype(np.float64)
-            for one in given
-            if one is not None
-        ]
-        signs = [
-            name in _OF_ANY_SIGN or bool(np.all(one > 0))
-            for name, one in zip(line.names, found, strict=False)
-        ]
-        if len(found) == len(given) and np.all(np.isfinite(found)) and all(signs):
-            yield site, line, found
-
-
-def _summed(site: Site, form: Form, given: Sequence[np.ndarray], u: jax.Array) -> jax.Array:
-    return jnp.sum(form(u.reshape(site.unconstrained_shape), *given))
-
-
-def _potential(
-    program: Program,
-    sites: Sequence[Site],
-    terms: Sequence[str],
-    forms: Mapping[str, Potential],
-    theta: jax.Array,
-) -> jax.Array:
-    """``K(θ)``: NumPyro's, but for the sites with a form of their own, up to a constant."""
-    rest = [site for site in sites if site.name not in forms]
-    keys = [*_densities(rest), *(Output("row", name) for name in terms)]
-    found = program.run([program.outputs[key] for key in keys], {program.inputs["theta"]: theta})
-    own = [forms[site.name](theta[site.slice]) for site in sites if site not in rest]
-    return jnp.sum(jnp.stack([*(-value for value in found), *own]))
 
 
 def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float, float]:
@@ -298,30 +292,3 @@ def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float
     values = np.linalg.eigvalsh((product + product.T) / 2)
     slack = float(np.linalg.norm(root) ** 2 * np.linalg.norm(full)) * size * 2.0**-48
     return float(values[0]) - slack, float(values[-1]) + slack
-
-
-def _densities(sites: Sequence[Site]) -> list[Output]:
-    return [Output(kind, site.name) for kind in ("prior", "jacobian") for site in sites]
-
-
-def _quadratic(program: Program, where: np.ndarray, keys: Sequence[Output]) -> np.ndarray | None:
-    """The constant Hessian of a potential whose gradient is proved affine, or ``None``.
-
-    Such a potential is quadratic: its second derivative anywhere is its second derivative everywhere.
-    """
-    targets = [program.outputs[key] for key in keys]
-    dim = program.shape(program.inputs["theta"])[0]
-
-    def potential(part: jax.Array) -> jax.Array:
-        theta = jnp.zeros(dim, part.dtype).at[where].set(part)
-        return -jnp.sum(jnp.stack(program.run(targets, {program.inputs["theta"]: theta})))
-
-    slope = jax.grad(potential)
-    part = abstract((len(where),), np.float64)
-    first = trace(lambda part: {"slope": slope(part)}, part=part)
-    if affinity(first, "part")[first.outputs["slope"]] is Level.UNKNOWN:
-        return None
-    second = trace(lambda part: {"hessian": jax.jacfwd(slope)(part)}, part=part)
-    block = second.evaluate(["hessian"], part=np.zeros(len(where)))[0]
-    even = np.allclose(block, block.T, rtol=1e-9, atol=1e-12)
-    return (block + block.T) / 2 if even and np.all(np.isfinite(block)) else None

@@ -18,12 +18,18 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive, primitives
+from jax.typing import DTypeLike
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 
 # Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
 EXACT = "highest"
 Tree: TypeAlias = Any
+
+
+def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
+    """An argument of ``jax.make_jaxpr`` of which only shape and dtype are known."""
+    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
 def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:

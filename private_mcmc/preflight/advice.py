@@ -11,7 +11,7 @@ from private_mcmc.accounting import Statement, row_sensitivity
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Ball, Box, Domain, Real
 from private_mcmc.model import RowModel
-from private_mcmc.potential.bounds import function_of_rows
+from private_mcmc.model.bounds import function_of_rows
 from private_mcmc.potential.families import times
 from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number

@@ -71,14 +71,16 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         check_positive("clip", clip)
     rows, predictors = row_model.constants, row_model.predictors
     widest = largest_eigenvalue(preconditioner)
-    free = times(math.sqrt(widest) * (1 + 1e-15), rows.gradient_bound)
+    # Of the model itself nothing is proved where kernels may have to shorten a design.
+    steep, bend = (rows.gradient_bound, rows.curvature_bound) if rows.proved else (math.inf, math.inf)
+    free = times(math.sqrt(widest) * (1 + 1e-15), steep)
     idle = clip is None or never_clips(free, clip, row_model)
     single = row_model.predictor is not None
     return Constants(
         subject="posterior" if idle else ("Huberised posterior" if single else "no posterior"),
         gradient=max(free if clip is None else min(free, clip), _LEAST),
         gradient_free=free,
-        curvature=times(widest * (1 + 1e-15), rows.curvature_bound),
+        curvature=times(widest * (1 + 1e-15), bend),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
         convex_rows=rows.convex and (idle or single),
         radius=math.inf if predictors is None else times(math.sqrt(widest) * (1 + 1e-15), predictors.radius),

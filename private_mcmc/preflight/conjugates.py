@@ -14,11 +14,12 @@ import numpyro.distributions as dist
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.model import RowModel
+from private_mcmc.model.bounds import Bounds, bounds, function_of_rows
+from private_mcmc.model.flatten import row_shapes, trace
+from private_mcmc.model.likelihoods import find_link
+from private_mcmc.model.program import Output, name_of
 from private_mcmc.model.refusals import synthetic_rows
-from private_mcmc.potential.bounds import Bounds, bounds, function_of_rows
-from private_mcmc.potential.flatten import abstract, row_shapes, trace
-from private_mcmc.potential.program import Output, name_of
-from private_mcmc.potential.terms import find_link
+from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, Target
 
@@ -114,7 +115,7 @@ def _observed(row_model: RowModel) -> Bounds:
     """Bounds of the observed value over the row domain."""
     target = row_model.program.outputs[Output("observed", row_model.observations[0].name)]
     found = bounds(row_model.program, row_model.rows, [target])
-    return found[0] if found else Bounds(np.full((1, 1), -np.inf), np.full((1, 1), np.inf))
+    return found[0] if found else Bounds(np.full(1, -np.inf), np.full(1, np.inf))
 
 
 def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:

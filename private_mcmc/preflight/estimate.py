@@ -24,8 +24,9 @@ from private_mcmc.accounting import gdp
 from private_mcmc.domains import Binary, Categories, Counts
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
+from private_mcmc.model.flatten import row_shapes
 from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of, synthetic_rows
-from private_mcmc.potential.flatten import abstract, row_shapes
+from private_mcmc.potential.rowwise import abstract
 from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, row_words, stacked
 from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
 from private_mcmc.report import at_most, json_types, number

@@ -10,7 +10,8 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference.execute import no_value_checks
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.model.flatten import trace
+from private_mcmc.potential.rowwise import abstract
 from tests.examples_of_models import logistic, normal_mean
 
 N = 40

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.domains import Ball, Binary, Box, Real, Rows
+from private_mcmc.domains import Ball, Real, Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels.gradient import clipping
 from private_mcmc.kernels.gradient.clipped import clipped_gradient
@@ -47,28 +46,6 @@ def test_a_row_whose_squares_underflow_is_clipped_as_well(small):
     with jax.enable_x64(True):
         columns = rows.project({"X": design, "y": np.array([1e300])})
     assert moved(model, columns, 1.0) <= 1.0
-
-
-@pytest.mark.slow
-def test_a_row_longer_than_the_proved_radius_does_not_enter():
-    """Reading refuses such a model; were it to miss it, the kernel would hold the row."""
-
-    def longer(a, y=None):
-        # Not a number for a above 355, of which interval arithmetic over the reals knows nothing.
-        w = numpyro.sample("w", dist.Normal(0, 1))
-        surely = jnp.tanh(jnp.exp(a) - jnp.exp(2 * a)) <= 1
-        with numpyro.plate("rows", a.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=w * jnp.where(surely, 1.0, 100.0)), obs=y)
-
-    rows = Rows(a=Box(0.0, 1000.0), y=Binary())
-    model = read(longer, rows, n=10)
-    with jax.enable_x64(True):
-        columns = rows.project({"a": np.array([900.0]), "y": np.array([0])})
-        assert float(model.predictor.design({"a": columns["a"][0], "y": columns["y"][0]})[0]) == 100.0
-    assert model.predictor.radius == 100.0
-    predictor = replace(model.predictor, radius=1.0)
-    believed = replace(model, term=replace(model.term, predictor=predictor))
-    assert moved(believed, columns, 1e6) == 0.0
 
 
 NUMBERS = {

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc.potential.flatten import abstract, trace
-from private_mcmc.potential.program import Level, affinity
+from private_mcmc.model.flatten import trace
+from private_mcmc.model.program import Level, affinity
+from private_mcmc.potential.rowwise import abstract
 
 C, A, U = Level.CONSTANT, Level.AFFINE, Level.UNKNOWN
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from private_mcmc.model import read
+from private_mcmc.model.flatten import trace
 from private_mcmc.model.tracing import discover, terms
-from private_mcmc.potential.flatten import abstract, trace
+from private_mcmc.potential.rowwise import abstract
 from tests.model.zoo import CASES, DIM
 
 _GRID = np.concatenate([np.linspace(-30, 30, 241), np.linspace(-3, 3, 121)])

@@ -7,8 +7,8 @@ import pytest
 
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import read
+from private_mcmc.model.program import Output
 from private_mcmc.model.refusals import COUNT
-from private_mcmc.potential.program import Output
 from private_mcmc.preflight import verdict as decision
 from tests.soundness.certified import judge, small
 from tests.soundness.fuzz import fault_of

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.model import RowModel
+from private_mcmc.model.likelihoods import find_link
+from private_mcmc.model.program import Output
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.synthetic_outcomes import Likelihood, likelihood_of
-from private_mcmc.potential.program import Output
-from private_mcmc.potential.terms import find_link
 from private_mcmc.records import ON_FEW_ROWS, Record
 
 Array: TypeAlias = npt.NDArray[np.float64]

@@ -29,7 +29,7 @@ from private_mcmc.kernels.gradient.clipping import (
     clipped_sum,
     widened,
 )
-from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.potential import SHARE, Potential
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.schedule import Schedule
 
@@ -134,7 +134,14 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
         whole: jax.Array = jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros_like(u))
         return whole
 
-    return ClippedGradient(lambda columns, present: GeneralRows(columns, present), total)
+    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> GeneralRows:
+        """Rows with the weights of their terms, on which constants of hidden states rest."""
+        if model.term.share is not None:
+            share = rowwise(model.term.share)
+            columns = {**columns, SHARE: jax.lax.map(share, widened(columns), batch_size=fitting)}
+        return GeneralRows(columns, present)
+
+    return ClippedGradient(prepare, total)
 
 
 def weighted_gradient(model: Potential, whitening: Whitening, clip: Clip) -> WeightedGradient:

@@ -14,11 +14,10 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.potential.program import Equation, Program, Variable, bytes_of, type_text
-from private_mcmc.potential.rowwise import own_primitives
+from private_mcmc.model.program import Equation, Program, Variable, bytes_of, type_text
+from private_mcmc.potential.rowwise import abstract, own_primitives
 
 _MOST_STEPS = 64
 _MOST_EQUATIONS = 4000
@@ -29,11 +28,6 @@ _INLINED = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
-
-
-def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
-    """An argument of ``trace`` of which only shape and dtype are known."""
-    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
 def row_shapes(rows: Rows) -> dict[str, jax.ShapeDtypeStruct]:

@@ -2,14 +2,15 @@
 
 Columns of few whole numbers are listed, in every combination of them; in all others the function must be
 affine, which is proved of its program. It is then ``a + Σ_j B_j (c_j − m_j)`` for each combination, and every
-``c_j`` lies in a ball, or in an interval, around ``m_j``. Nothing is said of any other function (squares,
-logarithms, products of numbers): a radius of such designs is a proposal, which kernels enforce.
+``c_j`` lies in a ball, or in an interval, around ``m_j``. Nothing is proved of any other function (squares,
+logarithms, products of numbers): of these public rows propose a radius, and ends, which kernels enforce.
 
 Source of the norm: ``‖Σ_j v_j‖² ≤ Σ_jk |⟨v_j, v_k⟩|``, which counts nothing twice where parts are orthogonal.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -23,8 +24,10 @@ import numpy as np
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.real import Ball
 from private_mcmc.domains.rows import Rows
-from private_mcmc.potential.flatten import row_shapes, trace
-from private_mcmc.potential.program import Level, Program, Variable, affinity
+from private_mcmc.model.flatten import row_shapes, trace
+from private_mcmc.model.program import Level, Program, Variable, affinity
+from private_mcmc.potential.families import up
+from private_mcmc.potential.predictor import MultiPredictor
 from private_mcmc.records import RUN_ONCE
 
 Values: TypeAlias = Mapping[Variable, jax.Array]
@@ -37,7 +40,7 @@ _ROUNDING = 1 + 1e-13
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """``lo ≤ value ≤ hi`` of an array, elementwise, for each combination of listed columns (first axis).
+    """``lo ≤ value ≤ hi`` of an array, elementwise, over all rows.
 
     ``whole``: its elements are whole numbers.
     """
@@ -55,11 +58,6 @@ class Bounds:
     def highest(self) -> float:
         """Upper end over all elements and rows."""
         return float(np.max(self.hi, initial=-np.inf))
-
-    @property
-    def is_public(self) -> bool:
-        """Every element is one number, for all rows."""
-        return bool(np.all(self.lo == self.hi) and np.all(self.lo == self.lo[:1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,23 +160,108 @@ def affine_function(
 
 
 def bounds(
-    program: Program,
-    rows: Rows,
-    targets: Iterable[Variable],
-    known: Mapping[Variable, jax.Array] | None = None,
+    program: Program, rows: Rows, targets: Iterable[Variable], known: Values | None = None
 ) -> list[Bounds] | None:
-    """Bounds of several variables, combination by combination; ``None`` as for ``affine_function``."""
+    """Ends of several variables over all rows of the domain; ``None`` as for ``affine_function``."""
     targets = list(targets)
     found = affine_function(program, rows, targets, known)
     if found is None:
         return None
+    lo, hi = found.ends()
+    return _bounds(program, targets, lo.min(axis=0), hi.max(axis=0))
+
+
+def ends_of_rows(
+    program: Program, rows: Rows, targets: Iterable[Variable], known: Values
+) -> tuple[list[Bounds] | None, bool]:
+    """The same and whether they are proved, or else those of public rows, within which kernels hold all rows.
+
+    ``None`` where a column that they read has no ends, or a value is not finite.
+    """
+    targets = list(targets)
+    found = bounds(program, rows, targets, known)
+    if found is not None:
+        return found, True
+    data = _public_rows(rows, program.reads(targets, known))
+    if data is None:
+        return None, False
+
+    def at(row: Values) -> jax.Array:
+        values = program.run(targets, {**known, **program.columns(row)})
+        return jnp.concatenate([jnp.ravel(value).astype(float) for value in values])
+
+    with jax.enable_x64(True):
+        values = np.asarray(jax.jit(jax.vmap(at), compiler_options=RUN_ONCE)(data))
+    if not np.all(np.isfinite(values)):
+        return None, False
+    return _bounds(program, targets, values.min(axis=0), values.max(axis=0)), False
+
+
+def _bounds(program: Program, targets: list[Variable], lo: np.ndarray, hi: np.ndarray) -> list[Bounds]:
     edges = np.cumsum([program.size(one) for one in targets])[:-1]
-    ends = [np.split(end, edges, axis=1) for end in found.ends()]
-    shapes = [(-1, *program.shape(one)) for one in targets]
+    parts = zip(targets, np.split(lo, edges), np.split(hi, edges), strict=True)
     return [
-        Bounds(lo.reshape(shape), hi.reshape(shape), _is_whole(program, one))
-        for lo, hi, shape, one in zip(*ends, shapes, targets, strict=True)
+        Bounds(low.reshape(program.shape(one)), high.reshape(program.shape(one)), _is_whole(program, one))
+        for one, low, high in parts
     ]
+
+
+_PUBLIC, MOST_LINES = 512, 64
+
+
+def _public_rows(rows: Rows, read: Iterable[str]) -> dict[str, np.ndarray] | None:
+    """Public rows that reach the ends of the columns ``read``; ``None`` where one has none."""
+    if not all(np.all(np.isfinite(rows.columns[name].interval())) for name in read):
+        return None
+    return {name: np.asarray(column) for name, column in rows.synthetic(0, _PUBLIC).items()}
+
+
+def proved_radius(predictors: MultiPredictor, rows: Rows) -> float:
+    """A bound of ``‖A(row)‖`` over the domain from its lines; ``inf`` where one is not known to be affine.
+
+    ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
+    """
+    lines = range(min(predictors.size, MOST_LINES + 1))
+    found = [function_of_rows(functools.partial(_line, predictors, index), rows) for index in lines]
+    known = [line for line in found if line is not None]
+    if len(known) < predictors.size:
+        return math.inf
+    radii = [line.norm() for line in known]
+    shared = sum(np.any(line.value, axis=0) | np.any(line.slope, axis=(0, 2)) for line in known)
+    most = max(int(np.max(shared, initial=0)), 1)
+    return max(radii) if most == 1 else min(up(math.sqrt(most) * max(radii)), up(math.hypot(*radii)))
+
+
+def _line(predictors: MultiPredictor, index: int, row: Any) -> jax.Array:
+    """One row of ``A``, without the others."""
+    return jnp.asarray(jax.grad(lambda theta: predictors.eta(theta, row)[index])(jnp.zeros(predictors.dim)))
+
+
+def proposed_radius(length: Callable[[Any], jax.Array], rows: Rows) -> float:
+    """The longest of public rows that reach the ends of the domain, one column changed after another.
+
+    Where it is too short, kernels shorten what is longer, and no price changes. ``inf`` where a column that
+    the design reads has no ends.
+    """
+    program = trace(lambda **row: {"x": length(row)}, **row_shapes(rows))
+    read = sorted(program.reads(program.outputs.values()))
+    data = _public_rows(rows, read)
+    if data is None:
+        return math.inf
+    each = jax.jit(jax.vmap(length), compiler_options=RUN_ONCE)
+    found, best = data, 0
+    for name in (None, *read, *read):
+        if name is not None:
+            same = {key: np.repeat(one[best : best + 1], _PUBLIC, axis=0) for key, one in found.items()}
+            found = {**same, name: np.concatenate([same[name][:1], data[name][1:]])}
+        lengths = np.asarray(each(found))
+        if not np.all(np.isfinite(lengths)):
+            return math.inf
+        best = int(lengths.argmax())
+    longest = float(lengths[best])
+    # Of seven digits, so that rounding elsewhere proposes the same.
+    unit = 10.0 ** (math.floor(math.log10(longest)) - 6) if longest > 0 else 1.0
+    return math.ceil(longest / unit * (1 - 1e-9)) * unit
 
 
 def function_of_rows(function: Callable[[Any], jax.Array], rows: Rows) -> AffineFunction | None:
@@ -186,12 +269,6 @@ def function_of_rows(function: Callable[[Any], jax.Array], rows: Rows) -> Affine
     with jax.enable_x64(True):
         program = trace(lambda **row: {"x": function(row)}, **row_shapes(rows))
     return affine_function(program, rows, [program.outputs["x"]])
-
-
-def constant(array: Any) -> Bounds:
-    """Of a known array."""
-    values = np.asarray(array, np.float64)[None]
-    return Bounds(values, values, bool(np.all(values == np.round(values))))
 
 
 def _listed(columns: Mapping[str, Domain], size: int) -> tuple[dict[str, np.ndarray], dict[str, Domain]]:

@@ -1,0 +1,263 @@
+"""A row's term as it is proposed to kernels: which lines of the table its observed sites are of.
+
+What runs is the line's form of the predictor, whatever its parameter was made by; that the two are one
+function is looked at where the model is read, as all densities are (``model/refusals.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jax.typing import ArrayLike
+
+from private_mcmc.domains.rows import Rows
+from private_mcmc.model.bounds import (
+    MOST_LINES,
+    ends_of_rows,
+    function_of_rows,
+    proposed_radius,
+    proved_radius,
+)
+from private_mcmc.model.flatten import row_shapes, trace
+from private_mcmc.model.program import Level, Output, Program, Variable, affinity
+from private_mcmc.potential.families import TABLE, Interval, Line
+from private_mcmc.potential.potential import RowConstants, RowTerm, affine_term
+from private_mcmc.potential.predictor import (
+    MULTIPLIER,
+    OUTCOME,
+    WEIGHT,
+    Likelihood,
+    MultiPredictor,
+    Row,
+    Term,
+)
+from private_mcmc.potential.sites import Observation
+from private_mcmc.records import RUN_ONCE
+
+_LINKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+    "exp": jnp.exp,
+    "exp_neg": lambda eta: jnp.exp(-eta),
+    "logistic": jax.nn.sigmoid,
+    "ndtr": ndtr,
+    "softmax": jax.nn.softmax,
+    "log_softmax": jax.nn.log_softmax,
+}
+_PLACES = np.array([0.0, 0.1, -0.3, 1.0, -3.0, 7.0, -10.0, 30.0, -40.0, 100.0, -300.0])
+_ROWS, _TOLERANCE = 4, 1e-9
+
+
+@dataclass(frozen=True)
+class Link:
+    """``parameter = c·link(base)`` element by element, or along the last axis; ``c`` is free of the latents.
+
+    ``scaled``: ``c`` is not 1.
+    """
+
+    name: str
+    base: Variable
+    scaled: bool = False
+
+
+def cut_off(
+    program: Program, target: Variable, most: float, levels: Mapping[Variable, Level]
+) -> Variable | None:
+    """The last affine variable of at most so many numbers that cuts the latents off from ``target``."""
+    produced = (output for equation in program.slice([target]) for output in equation.outvars)
+    for variable in reversed([program.inputs["theta"], *produced]):
+        affine = levels[variable] is Level.AFFINE and program.size(variable) <= most
+        if affine and "theta" not in program.reads([target], [variable]):
+            return variable
+    return None
+
+
+def find_link(program: Program, rows: Rows, parameter: Variable) -> Link | None:
+    """The link of a parameter to one affine variable, as some rows and values of that show; or ``None``."""
+    levels = affinity(program, "theta")
+    if levels[parameter] is Level.AFFINE:
+        return Link("identity", parameter)
+    base = cut_off(program, parameter, program.size(parameter), levels)
+    if base is None or program.size(base) != program.size(parameter):
+        return None
+    read = program.reads([parameter], [base])
+    columns = {name: column for name, column in rows.synthetic(0, _ROWS).items() if name in read}
+    # Of several elements every one gets values of its own.
+    shape = program.shape(parameter)
+    etas = _PLACES.reshape(-1, *[1] * len(shape)) * np.cos(np.arange(math.prod(shape))).reshape(shape)
+
+    def at(eta: jax.Array, row: Mapping[str, jax.Array]) -> jax.Array:
+        return jnp.asarray(program.run([parameter], {**program.columns(row), base: eta})[0])
+
+    with jax.enable_x64(True):
+        every = jax.vmap(at, (0, None))
+        run = jax.jit(jax.vmap(every, (None, 0)) if columns else every, compiler_options=RUN_ONCE)
+        found = np.asarray(run(jnp.asarray(etas), columns)).reshape(-1, *etas.shape)
+        for name, link in _LINKS.items():
+            if "max" in name and not shape:
+                continue
+            wanted = np.asarray(link(jnp.asarray(etas)))
+            with np.errstate(all="ignore"):
+                factor = found[:, :1] / wanted[:1] if "max" not in name else np.ones(1)
+                gap = np.abs(found - factor * wanted)
+            if np.all(gap <= _TOLERANCE * np.abs(factor * wanted) + 1e-12 * np.abs(factor)):
+                return Link(name, base, bool(np.any(np.abs(factor - 1) > _TOLERANCE)))
+    return None
+
+
+# Links of which the table holds any multiple, with their value at zero.
+AT_ZERO: Mapping[str, float] = {"exp": 1.0, "exp_neg": 1.0, "logistic": 0.5}
+
+
+def row_term(program: Program, rows: Rows, observations: Sequence[Observation], dim: int) -> RowTerm:
+    """The term that runs for a program of one row: through affine predictors, where it has some."""
+    loss, theta = program.outputs["loss"], program.inputs["theta"]
+    levels = affinity(program, "theta")
+    keys = {site: program.outputs[Output("row", site.name)] for site in observations}
+    moving = [site for site, key in keys.items() if "theta" in program.reads([key])]
+    found = [_find_term(program, rows, site, levels) for site in moving]
+    terms = [one for one in found if one is not None]
+    cut = cut_off(program, loss, 1, levels)
+    if not (terms and len(terms) == len(found)):
+        terms = []
+    if not terms and cut is None:
+
+        def plain(at: jax.Array, row: Row) -> jax.Array:
+            return jnp.reshape(program.run([loss], {theta: at, **program.columns(row)})[0], ())
+
+        return RowTerm(plain, rows, constants=RowConstants(why=_missing(program, observations)))
+    bases = tuple(dict.fromkeys(base for base, _, _ in terms)) or (cut,)
+    edges = np.cumsum([0, *(program.size(base) for base in bases)])
+    places = {base: slice(*ends) for base, *ends in zip(bases, edges, edges[1:], strict=False)}
+    fixed = [key for site, key in keys.items() if site not in moving]
+
+    def rest(row: Row) -> jax.Array:
+        values = program.run(fixed, program.columns(row))
+        return functools.reduce(jnp.add, [-jnp.asarray(value) for value in values], jnp.zeros(()))
+
+    def unknown(eta: jax.Array, row: Row) -> jax.Array:
+        return jnp.reshape(program.run([loss], {**program.columns(row), bases[0]: eta})[0], ())
+
+    def eta(at: jax.Array, row: Row) -> jax.Array:
+        values = program.run(bases, {theta: at, **program.columns(row)})
+        return jnp.concatenate([value.ravel() for value in values])
+
+    likelihood = Likelihood(
+        tuple((term, places[base]) for base, term, _ in terms), rest, None if terms else unknown
+    )
+    predictors = MultiPredictor(eta, int(edges[-1]), dim, likelihood.loss, likelihood.family)
+    radius = proved_radius(predictors, rows)
+    proved = radius < math.inf and all(each for _, _, each in terms)
+    if not radius < math.inf and predictors.size <= MOST_LINES:
+        radius = proposed_radius(predictors.length, rows)
+    predictors = replace(predictors, radius=radius, proved=proved)
+    shift = function_of_rows(predictors.offset, rows)
+    centred = shift is not None and not (np.any(shift.value) or np.any(shift.slope))
+    reads = _read_by_slope(likelihood.loss, rows) if predictors.size == 1 else frozenset()
+    made = affine_term(predictors, rows, centred, reads)
+    return made if terms else replace(made, constants=RowConstants(why=_missing(program, observations)))
+
+
+def _find_term(
+    program: Program, rows: Rows, site: Observation, levels: Mapping[Variable, Level]
+) -> tuple[Variable, Term, bool] | None:
+    """Predictor and term of an observed site of a line of the table, and whether its ends are proved."""
+    for (name, parameter), lines in TABLE.items():
+        variable = program.outputs.get(Output("given", site.name, parameter))
+        if name != site.family or variable is None or levels[variable] is Level.CONSTANT:
+            continue
+        link = find_link(program, rows, variable)
+        line = None if link is None else lines.get(link.name)
+        if link is not None and line is not None and (line.scaled or not link.scaled):
+            return _term(program, rows, site, levels, variable, link, line)
+    return None
+
+
+def _term(
+    program: Program,
+    rows: Rows,
+    site: Observation,
+    levels: Mapping[Variable, Level],
+    parameter: Variable,
+    link: Link,
+    line: Line,
+) -> tuple[Variable, Term, bool] | None:
+    keys = {OUTCOME: Output("observed", site.name)}
+    keys |= {need: Output("given", site.name, need) for need in line.needs}
+    weights, shape = list(program.parts("weight", site.name).values()), program.shape(parameter)
+    if not all(key in program.outputs for key in keys.values()):
+        return None
+    wanted = [*(program.outputs[key] for key in keys.values()), *weights]
+    summed = program.shape(program.outputs[Output("density", site.name)]) != tuple(site.shape)
+    parts = (shape[:-1] if line.joint else shape, *map(program.shape, weights))
+    if (
+        not all(levels[one] is Level.CONSTANT for one in wanted)
+        or not all(_broadcasts(one, site.shape) for one in parts)
+        # A weight multiplies the log density, which has been summed over the event's axes.
+        or (summed and any(program.size(one) > 1 for one in weights))
+    ):
+        return None
+    known = {link.base: jnp.zeros(program.shape(link.base))}
+    if line.scaled:
+        wanted.append(parameter)
+    found, proved = ends_of_rows(program, rows, wanted, known)
+    if found is None:
+        return None
+    ends = {name: Interval(one.lo, one.hi) for name, one in zip(keys, found, strict=False)}
+    if weights:
+        heavy = found[len(keys) : len(keys) + len(weights)]
+        if not all(one.lowest >= 0 for one in heavy):
+            return None
+        ends[WEIGHT] = Interval(np.zeros(()), np.asarray(math.prod(one.highest for one in heavy)))
+    if line.scaled:
+        ends[MULTIPLIER] = Interval(*(end / AT_ZERO[link.name] for end in (found[-1].lo, found[-1].hi)))
+
+    def read(row: Row) -> dict[str, jax.Array]:
+        values = program.run(wanted, {**program.columns(row), **known})
+        given = dict(zip(keys, values, strict=False))
+        if weights:
+            given[WEIGHT] = math.prod(values[len(keys) : len(keys) + len(weights)])
+        return given | ({MULTIPLIER: values[-1] / AT_ZERO[link.name]} if line.scaled else {})
+
+    term = Term(line, shape, tuple(site.shape), read, ends, -1.0 if link.name == "exp_neg" else 1.0)
+    return None if term.family is None else (link.base, term, proved)
+
+
+def _read_by_slope(loss: Callable[[ArrayLike, Row], jax.Array], rows: Rows) -> frozenset[str]:
+    """The columns that the loss reads besides the predictor, or a part of it that is free of it."""
+
+    def slope(**row: jax.Array) -> dict[str, jax.Array]:
+        value, slope = jax.value_and_grad(loss)(jnp.zeros(()), row)
+        return {"slope": slope, "loss": value}
+
+    program = trace(slope, **row_shapes(rows))
+    return program.reads(program.outputs.values())
+
+
+def _missing(program: Program, observations: Sequence[Observation]) -> str:
+    """Which observed sites are no likelihoods of the table, in words."""
+    levels = affinity(program, "theta")
+    found = []
+    for site in observations:
+        given = program.parts("given", site.name)
+        moving = [name for name, variable in given.items() if levels[variable] is not Level.CONSTANT]
+        # Ordered families hold their probabilities beside the predictor that makes them.
+        words = " and ".join(sorted(set(moving) - ({"probs"} if "predictor" in given else set())))
+        if moving or "theta" in program.reads([program.outputs[Output("row", site.name)]]):
+            found.append(f"site {site.name!r}: {words or 'the value'} of {site.family}")
+    return (
+        f"{'; '.join(found)}: no likelihood of one affine predictor with proved constants, so that nothing "
+        "is proved of its rows; clip the rows (clip=…, guarantee='run')"
+    )
+
+
+def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(tuple(shape), tuple(full)) == tuple(full)
+    except ValueError:
+        return False

@@ -1,0 +1,135 @@
+"""What hidden states cost holds of what runs, however long a design is and whatever was proposed of it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
+from private_mcmc.kernels.gradient.clipped import clipped_gradient
+from private_mcmc.kernels.gradient.clipping import whitening
+from private_mcmc.model import read
+from private_mcmc.potential.chain_constants import curvature
+from private_mcmc.potential.families import TABLE
+from private_mcmc.potential.potential import affine_term
+from private_mcmc.schedule import Schedule
+
+N, X = 12, Ball(1.0, 2)
+
+
+def weights(size):
+    return numpyro.sample("w", dist.Normal(0, 1).expand(size).to_event(len(size)))
+
+
+def squares(X, y=None):
+    """A design of squares and a product, whose radius is a proposal."""
+    w = weights((5,))
+    design = jnp.column_stack([X, X**2, X[:, :1] * X[:, 1:]])
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=design @ w), obs=y)
+
+
+def classes(X, y=None):
+    """Three predictors of such a design."""
+    w = weights((4, 3))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Categorical(logits=jnp.column_stack([X, X**2]) @ w), obs=y)
+
+
+CASES = {
+    "one predictor": (squares, Rows(X=X, y=Binary())),
+    "several predictors": (classes, Rows(X=X, y=Categories(3))),
+    "a person's rows": (squares, Rows(X=X, y=Binary(), who=Person(2))),
+}
+
+
+def believed(reading, radius):
+    """The reading with another proposal of its radius."""
+    term = reading.term if reading.each is None else reading.each.term
+    single, many = term.predictor, dataclasses.replace(term.predictors, radius=radius)
+    centred, reads = (True, frozenset()) if single is None else (single.centred, single.reads)
+    made = affine_term(many, term.rows, centred, reads)
+    made = (
+        made if reading.unit is None else made.of_persons(dataclasses.replace(term.rows, unit=reading.unit))
+    )
+    return dataclasses.replace(reading, term=made)
+
+
+def schedule(reading, clip):
+    return Schedule(
+        adjacency="replace_one",
+        num_rows=N,
+        dim=reading.dim,
+        step_size=0.01,
+        num_steps=5,
+        clip=clip,
+        release="last",
+        unit=reading.unit,
+    )
+
+
+def worst(priced, runs, states=None):
+    """By how much two states' steps of ``runs`` differ, per what ``priced`` is said to allow; at most 1."""
+    clip = float(priced.constants.gradient_bound) if priced.predictor is None else 0.4
+    known = curvature(priced, schedule(priced, clip))
+    assert known.strong_convexity > 0 and known.smoothness < np.inf
+    with jax.enable_x64(True):
+        gradient = clipped_gradient(runs, whitening(None, runs.dim), clip, states)
+        rows = gradient.prepare(runs.rows.synthetic(1, N), jnp.ones(N, bool))
+        at = jax.jit(jax.vmap(lambda u: gradient.total(u, rows) + jax.grad(runs.neg_log_prior)(u)))
+        u = 0.3 * np.random.default_rng(0).normal(size=(200, runs.dim))
+        fields, moved = np.asarray(at(jnp.asarray(u))), u[1:] - u[:-1]
+    change = fields[1:] - fields[:-1]
+    steep = np.linalg.norm(change, axis=1) / np.linalg.norm(moved, axis=1) / known.smoothness
+    flat = known.strong_convexity * np.sum(moved**2, axis=1) / np.sum(change * moved, axis=1)
+    return max(steep.max(), flat.max(), flat.min() * -np.inf if flat.min() < 0 else 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_step_moves_states_further_than_the_radius_that_is_held_allows(name):
+    model, rows = CASES[name]
+    reading = read(model, rows, n=N)
+    assert 0 < (reading.each or reading).predictors.radius < np.inf and not reading.constants.proved
+    for share in (1.0, 0.5, 0.05):
+        wrong = believed(reading, share * (reading.each or reading).predictors.radius)
+        for states in (None, 1):
+            assert worst(wrong, wrong, states) <= 1 + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["one predictor", "several predictors"])
+def test_a_kernel_that_does_not_hold_designs_is_found_out(name):
+    """The fault planted: what is priced is a shorter design than the one that runs."""
+    model, rows = CASES[name]
+    reading = read(model, rows, n=N)
+    wrong = believed(reading, 0.05 * reading.predictors.radius)
+    assert worst(wrong, reading) > 1.5
+
+
+@pytest.mark.slow
+def test_a_line_with_too_small_a_bound_is_found_out(monkeypatch):
+    line = TABLE["BernoulliLogits", "logits"]["identity"]
+    short = {"identity": dataclasses.replace(line, curvature=0.25 / 20, score=1.0)}
+    monkeypatch.setitem(TABLE, ("BernoulliLogits", "logits"), short)
+    reading = read(squares, CASES["one predictor"][1], n=N)
+    assert worst(reading, reading) > 1.0
+
+
+@pytest.mark.slow
+def test_an_outcome_beyond_what_was_proposed_of_it_is_held_at_the_end():
+    def logs(x, y=None):
+        w = weights((1,))
+        with numpyro.plate("rows", x.shape[0]):
+            numpyro.sample("y", dist.StudentT(4.0, w * x, 1.0), obs=jnp.log(y))
+
+    reading = read(logs, Rows(x=Box(-1.0, 1.0), y=Box(0.1, 9.0)), n=N)
+    assert reading.constants.convex is False and not reading.constants.proved
+    with jax.enable_x64(True):
+        slope = jax.grad(reading.predictor.loss)
+        inside, beyond, far = (float(slope(0.3, {"x": 1.0, "y": y})) for y in (8.9, 9.0, 1e9))
+    assert inside != beyond == pytest.approx(far)

@@ -1,0 +1,135 @@
+"""Ends and norms of functions of a row hold for every row, are sharp where affine, or are not said."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from private_mcmc.domains import Ball, Box, Categories, Counts, Real, Rows
+from private_mcmc.model.bounds import bounds, ends_of_rows, function_of_rows, proposed_radius
+from private_mcmc.model.flatten import row_shapes, trace
+
+MATRIX = np.array([[1.0, 2.0, 0.0], [0.0, -1.0, 0.5], [3.0, 0.0, 1.0]])
+TABLE = np.arange(12.0).reshape(4, 3)
+BALL, BOX = Ball(2.0, 3), Box([-1, 0, 0.5], [1, 0.5, 1])
+
+
+def rows_of(x):
+    return Rows(x=x, k=Categories(4))
+
+
+def of(function):
+    return lambda row: jnp.ravel(function(row["x"], row["k"])).astype(float)
+
+
+def sample(function, x, count=400):
+    with jax.enable_x64(True):
+        values = np.asarray(jax.vmap(of(function))(rows_of(x).synthetic(0, count)))
+    return values.reshape(count, -1)
+
+
+SHARP = [
+    (lambda x, k: x, 2.0),
+    (lambda x, k: jnp.concatenate([x, jnp.ones(1)]), np.sqrt(5)),
+    (lambda x, k: jnp.concatenate([jnp.zeros(2), x]) + jnp.pad(jnp.ones(1), (0, 4)), np.sqrt(5)),
+    (lambda x, k: jnp.concatenate([x, jax.nn.one_hot(k, 4)]), np.sqrt(5)),
+    (lambda x, k: MATRIX @ x, 2 * np.linalg.norm(MATRIX, 2)),
+    (lambda x, k: jnp.stack([x, x]), 2 * np.sqrt(2)),
+    (lambda x, k: jnp.where(k == 1, x, 0.0), 2.0),
+    (lambda x, k: 3 * x + 0 * x[0], 6.0),
+    (lambda x, k: jnp.zeros(9).at[k].add(1.0), 1.0),
+    (lambda x, k: jnp.zeros((4, 3)).at[k].set(x), 2.0),
+    (lambda x, k: jax.grad(lambda w: (TABLE @ w)[k])(jnp.zeros(3)), np.linalg.norm(TABLE[3])),
+    (lambda x, k: jnp.asarray(TABLE)[k] @ jnp.eye(3), np.linalg.norm(TABLE[3])),
+    (lambda x, k: k * x, 6.0),
+    (lambda x, k: jnp.array([1.0, 2.0, 3.0, 400.0])[k] * x, 800.0),
+    (lambda x, k: jnp.concatenate([x, x]) + jnp.concatenate([x, -x]), 4.0),
+    (lambda x, k: x - x, 0.0),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "norm"), SHARP)
+def test_norms_of_affine_functions_are_as_sharp_as_geometry_allows(function, norm):
+    assert function_of_rows(of(function), rows_of(BALL)).norm() == pytest.approx(norm, rel=1e-9)
+
+
+def test_cross_terms_of_intervals_count_once():
+    """Standardised numbers beside an intercept, and two sums of which one cancels."""
+    ages = Rows(age=Box(18, 90))
+    found = function_of_rows(lambda row: jnp.stack([jnp.ones(()), (row["age"] - 50.0) / 15.0]), ages)
+    assert found.norm() == pytest.approx(np.hypot(1, 40 / 15))
+    assert found.norm({"age": Box(40, 60)}) == pytest.approx(np.hypot(1, 10 / 15))
+    turned = function_of_rows(
+        lambda row: jnp.array([[1.0, 1.0], [1.0, -1.0]]) @ row["x"], Rows(x=Box(-1, 1, 2))
+    )
+    assert turned.norm() == pytest.approx(2.0)
+
+
+NOT_AFFINE = {
+    "a product of columns": lambda x, k: x[0] * x[1] * x,
+    "a square": lambda x, k: x * x,
+    "an exponential": lambda x, k: jnp.exp(5 * x),
+    "a quotient": lambda x, k: x / (3.0 + x[0]),
+    "a choice by a number": lambda x, k: jnp.where(x[0] > 0.99, 50 * x, x),
+    "a magnitude": lambda x, k: jnp.abs(x),
+    "a part that a number chooses": lambda x, k: jnp.asarray(TABLE)[jnp.digitize(x[:1], jnp.arange(3.0))],
+    "a short float": lambda x, k: x.astype(jnp.float32) * 2,
+    "a loop": lambda x, k: jax.lax.while_loop(lambda s: s[0] > 0.5, lambda s: s / 2, x),
+}
+
+
+@pytest.mark.parametrize("function", NOT_AFFINE.values(), ids=NOT_AFFINE)
+def test_nothing_is_proved_of_what_is_not_affine(function):
+    assert function_of_rows(of(function), rows_of(BALL)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("domain", [BALL, BOX], ids=str)
+@pytest.mark.parametrize("function", [function for function, _ in SHARP])
+def test_no_row_is_outside_its_ends_or_longer_than_the_norm(function, domain):
+    found, values = function_of_rows(of(function), rows_of(domain)), sample(function, domain)
+    lo, hi = found.ends()
+    assert np.all(values >= lo.min(0) - 1e-9) and np.all(values <= hi.max(0) + 1e-9)
+    assert np.linalg.norm(values, axis=1).max() <= found.norm() * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_a_number_that_is_not_finite_at_some_row_proves_nothing():
+    assert function_of_rows(lambda row: 1.0 / row["k"], Rows(k=Categories(3))) is None
+
+
+def test_columns_without_ends_have_none_and_large_counts_are_not_listed():
+    with jax.enable_x64(True):
+        rows = Rows(z=Real(), y=Counts(2**31 - 1), few=Counts(3))
+        program = trace(
+            lambda z, y, few: {"z": 2 * z, "y": y.astype(float) - 1, "few": jnp.minimum(few, 2)},
+            **row_shapes(rows),
+        )
+        z, y, few = (bounds(program, rows, [program.outputs[name]])[0] for name in ("z", "y", "few"))
+    assert (z.lowest, z.highest, z.whole) == (-np.inf, np.inf, False)
+    assert (y.lowest, y.highest) == (-1.0, 2.0**31 - 2)
+    assert (few.lowest, few.highest, few.whole) == (0.0, 2.0, True)
+    assert function_of_rows(lambda row: row["z"], Rows(z=Real())).norm() == np.inf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a square", "a product of columns", "an exponential", "a magnitude"])
+@pytest.mark.parametrize("domain", [BOX, Box([-1, -2, -3], [2, 1, 1])], ids=str)
+def test_a_proposed_radius_is_that_of_the_longest_row(name, domain):
+    function = NOT_AFFINE[name]
+    with jax.enable_x64(True):
+        found = proposed_radius(lambda row: jnp.linalg.norm(of(function)(row)), rows_of(domain))
+    longest = np.linalg.norm(sample(function, domain, 5000), axis=1).max()
+    assert longest * (1 - 1e-6) <= found <= longest * 1.2
+
+
+def test_nothing_is_proposed_where_a_column_that_is_read_has_no_ends():
+    with jax.enable_x64(True):
+        assert proposed_radius(lambda row: row["z"] ** 2, Rows(z=Real())) == np.inf
+        rows = Rows(z=Real(), x=Box(1.0, 4.0))
+        program = trace(lambda z, x: {"z": z * z, "x": jnp.log(x)}, **row_shapes(rows))
+        none, _ = ends_of_rows(program, rows, [program.outputs["z"]], {})
+        (found,), proved = ends_of_rows(program, rows, [program.outputs["x"]], {})
+    assert none is None and not proved
+    assert (found.lowest, found.highest) == pytest.approx((0.0, np.log(4.0)))
