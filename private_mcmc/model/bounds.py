@@ -26,7 +26,7 @@ from private_mcmc.domains.real import Ball
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.flatten import row_shapes, trace
 from private_mcmc.model.program import Level, Program, Variable, affinity
-from private_mcmc.potential.families import up
+from private_mcmc.potential.families import Interval, up
 from private_mcmc.potential.predictor import MultiPredictor
 from private_mcmc.records import RUN_ONCE
 
@@ -36,28 +36,6 @@ _MOST_NUMBERS = 2**24  # in all slopes together
 _MOST_SQUARED = 2**20  # in a matrix whose singular values are computed
 # Of a few operations here. Kernels hold designs that are longer by rounding at the radius.
 _ROUNDING = 1 + 1e-13
-
-
-@dataclass(frozen=True, eq=False)
-class Bounds:
-    """``lo ≤ value ≤ hi`` of an array, elementwise, over all rows.
-
-    ``whole``: its elements are whole numbers.
-    """
-
-    lo: np.ndarray
-    hi: np.ndarray
-    whole: bool = False
-
-    @property
-    def lowest(self) -> float:
-        """Lower end over all elements and rows."""
-        return float(np.min(self.lo, initial=np.inf))
-
-    @property
-    def highest(self) -> float:
-        """Upper end over all elements and rows."""
-        return float(np.max(self.hi, initial=-np.inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +131,8 @@ def affine_function(
     with jax.enable_x64(True):
         given = {name: jnp.asarray(column) for name, column in zip(listed, columns, strict=True)}
         every = jax.vmap(at, (0, None))
-        run = jax.jit(jax.vmap(every, (None, 0)) if given else every, compiler_options=RUN_ONCE)
+        # Operation by operation: those of one predictor are those of the next, and compiled by then.
+        run = jax.vmap(every, (None, 0)) if given else every
         values = np.asarray(run(jnp.asarray(points), given)).reshape(cases, half.size + 1, size)
     slope = np.swapaxes(values[:, 1:] - values[:, :1], 1, 2) / steps
     return AffineFunction(values[:, 0], slope, rest) if np.all(np.isfinite(values)) else None
@@ -161,19 +140,19 @@ def affine_function(
 
 def bounds(
     program: Program, rows: Rows, targets: Iterable[Variable], known: Values | None = None
-) -> list[Bounds] | None:
+) -> list[Interval] | None:
     """Ends of several variables over all rows of the domain; ``None`` as for ``affine_function``."""
     targets = list(targets)
     found = affine_function(program, rows, targets, known)
     if found is None:
         return None
     lo, hi = found.ends()
-    return _bounds(program, targets, lo.min(axis=0), hi.max(axis=0))
+    return _intervals(program, targets, lo.min(axis=0), hi.max(axis=0))
 
 
 def ends_of_rows(
     program: Program, rows: Rows, targets: Iterable[Variable], known: Values
-) -> tuple[list[Bounds] | None, bool]:
+) -> tuple[list[Interval] | None, bool]:
     """The same and whether they are proved, or else those of public rows, within which kernels hold all rows.
 
     ``None`` where a column that they read has no ends, or a value is not finite.
@@ -194,16 +173,13 @@ def ends_of_rows(
         values = np.asarray(jax.jit(jax.vmap(at), compiler_options=RUN_ONCE)(data))
     if not np.all(np.isfinite(values)):
         return None, False
-    return _bounds(program, targets, values.min(axis=0), values.max(axis=0)), False
+    return _intervals(program, targets, values.min(axis=0), values.max(axis=0)), False
 
 
-def _bounds(program: Program, targets: list[Variable], lo: np.ndarray, hi: np.ndarray) -> list[Bounds]:
+def _intervals(program: Program, targets: list[Variable], lo: np.ndarray, hi: np.ndarray) -> list[Interval]:
     edges = np.cumsum([program.size(one) for one in targets])[:-1]
     parts = zip(targets, np.split(lo, edges), np.split(hi, edges), strict=True)
-    return [
-        Bounds(low.reshape(program.shape(one)), high.reshape(program.shape(one)), _is_whole(program, one))
-        for one, low, high in parts
-    ]
+    return [Interval(*(end.reshape(program.shape(one)) for end in ends)) for one, *ends in parts]
 
 
 _PUBLIC, MOST_LINES = 512, 64
@@ -302,7 +278,7 @@ def _spectral_norms(matrices: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(found, np.linalg.norm(matrices, 2, axis=(1, 2)) * _ROUNDING))
 
 
-def _is_whole(program: Program, variable: Variable) -> bool:
+def is_whole(program: Program, variable: Variable) -> bool:
     """Whether it is, or was before it became a float, of an integer type."""
     while jnp.issubdtype(variable.aval.dtype, jnp.floating):
         equation = program.producers.get(variable)

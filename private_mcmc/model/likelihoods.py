@@ -39,7 +39,6 @@ from private_mcmc.potential.predictor import (
     Term,
 )
 from private_mcmc.potential.sites import Observation
-from private_mcmc.records import RUN_ONCE
 
 _LINKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "exp": jnp.exp,
@@ -96,7 +95,7 @@ def find_link(program: Program, rows: Rows, parameter: Variable) -> Link | None:
 
     with jax.enable_x64(True):
         every = jax.vmap(at, (0, None))
-        run = jax.jit(jax.vmap(every, (None, 0)) if columns else every, compiler_options=RUN_ONCE)
+        run = jax.vmap(every, (None, 0)) if columns else every
         found = np.asarray(run(jnp.asarray(etas), columns)).reshape(-1, *etas.shape)
         for name, link in _LINKS.items():
             if "max" in name and not shape:
@@ -150,7 +149,7 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
     likelihood = Likelihood(
         tuple((term, places[base]) for base, term, _ in terms), rest, None if terms else unknown
     )
-    predictors = MultiPredictor(eta, int(edges[-1]), dim, likelihood.loss, likelihood.family)
+    predictors = MultiPredictor(eta, int(edges[-1]), dim, likelihood)
     radius = proved_radius(predictors, rows)
     proved = radius < math.inf and all(each for _, _, each in terms)
     if not radius < math.inf and predictors.size <= MOST_LINES:
@@ -208,14 +207,14 @@ def _term(
     found, proved = ends_of_rows(program, rows, wanted, known)
     if found is None:
         return None
-    ends = {name: Interval(one.lo, one.hi) for name, one in zip(keys, found, strict=False)}
+    ends = dict(zip(keys, found, strict=False))
     if weights:
         heavy = found[len(keys) : len(keys) + len(weights)]
         if not all(one.lowest >= 0 for one in heavy):
             return None
         ends[WEIGHT] = Interval(np.zeros(()), np.asarray(math.prod(one.highest for one in heavy)))
     if line.scaled:
-        ends[MULTIPLIER] = Interval(*(end / AT_ZERO[link.name] for end in (found[-1].lo, found[-1].hi)))
+        ends[MULTIPLIER] = Interval(*(end / AT_ZERO[link.name] for end in found[-1]))
 
     def read(row: Row) -> dict[str, jax.Array]:
         values = program.run(wanted, {**program.columns(row), **known})

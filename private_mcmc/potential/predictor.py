@@ -111,8 +111,7 @@ class MultiPredictor:
         eta: ``(θ, row) ↦ η``, of which only value and slope at ``θ = 0`` are used.
         size: ``k``, the number of predictors.
         dim: ``p``.
-        loss: ``(η, row) ↦ ψ``.
-        family: proved constants of ``ψ`` as a function of the vector ``η``.
+        likelihood: ``ψ``.
         radius: ``R``, at which kernels hold ``length(row)``, a bound of ``‖A(row)‖``; ``inf`` for none.
         proved: no row of the domain is longer, and none is held at an end of its outcome or parameters.
     """
@@ -120,10 +119,18 @@ class MultiPredictor:
     eta: Callable[[jax.Array, Row], jax.Array]
     size: int
     dim: int
-    loss: Callable[[ArrayLike, Row], jax.Array]
-    family: LikelihoodFamily
+    likelihood: Likelihood
     radius: float = math.inf
     proved: bool = False
+
+    @property
+    def family(self) -> LikelihoodFamily:
+        """What is proved of ``ψ`` as a function of the vector ``η``."""
+        return self.likelihood.family
+
+    def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
+        """``ψ(η, row)``."""
+        return self.likelihood.loss(eta, row)
 
     def design(self, row: Row) -> jax.Array:
         """``A``, shape ``(k, p)``."""

@@ -14,11 +14,12 @@ import numpyro.distributions as dist
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.model import RowModel
-from private_mcmc.model.bounds import Bounds, bounds, function_of_rows
+from private_mcmc.model.bounds import bounds, function_of_rows, is_whole
 from private_mcmc.model.flatten import row_shapes, trace
 from private_mcmc.model.likelihoods import find_link
-from private_mcmc.model.program import Output, name_of
+from private_mcmc.model.program import Output, Variable, name_of
 from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.potential.families import Interval
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, Target
@@ -111,17 +112,20 @@ def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> f
     return float(np.ravel(value)[0])
 
 
-def _observed(row_model: RowModel) -> Bounds:
-    """Bounds of the observed value over the row domain."""
-    target = row_model.program.outputs[Output("observed", row_model.observations[0].name)]
-    found = bounds(row_model.program, row_model.rows, [target])
-    return found[0] if found else Bounds(np.full(1, -np.inf), np.full(1, np.inf))
+def _observed(row_model: RowModel) -> Interval:
+    """Ends of the observed value over the row domain."""
+    found = bounds(row_model.program, row_model.rows, [_target(row_model)])
+    return found[0] if found else Interval(np.full(1, -np.inf), np.full(1, np.inf))
+
+
+def _target(row_model: RowModel) -> Variable:
+    return row_model.program.outputs[Output("observed", row_model.observations[0].name)]
 
 
 def _is_whole_up_to(row_model: RowModel, largest: float) -> bool:
     """Every observed value is a whole number in ``[0, largest]``."""
-    value = _observed(row_model)
-    return value.whole and value.lowest >= 0 and value.highest <= largest == round(largest)
+    value, whole = _observed(row_model), is_whole(row_model.program, _target(row_model))
+    return whole and value.lowest >= 0 and value.highest <= largest == round(largest)
 
 
 def _is_probability(row_model: RowModel, *families: str) -> bool:
