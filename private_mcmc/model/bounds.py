@@ -11,7 +11,6 @@ Source of the norm: ``‖Σ_j v_j‖² ≤ Σ_jk |⟨v_j, v_k⟩|``, which count
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from private_mcmc.records import RUN_ONCE
 
 Values: TypeAlias = Mapping[Variable, jax.Array]
 
-_MOST_NUMBERS = 2**24  # in all slopes together
+_MOST_NUMBERS, _MOST_CASES = 2**24, 2**18  # in all slopes together, and combinations of listed columns
 _MOST_SQUARED = 2**20  # in a matrix whose singular values are computed
 # Of a few operations here. Kernels hold designs that are longer by rounding at the radius.
 _ROUNDING = 1 + 1e-13
@@ -127,9 +126,9 @@ def affine_function(
             first = last
         return jnp.concatenate([jnp.ravel(value).astype(float) for value in program.run(targets, given)])
 
-    columns = zip(*itertools.product(*listed.values()), strict=True)
+    columns = np.meshgrid(*listed.values(), indexing="ij")
     with jax.enable_x64(True):
-        given = {name: jnp.asarray(column) for name, column in zip(listed, columns, strict=True)}
+        given = {name: jnp.asarray(column.ravel()) for name, column in zip(listed, columns, strict=True)}
         every = jax.vmap(at, (0, None))
         # Operation by operation: those of one predictor are those of the next, and compiled by then.
         run = jax.vmap(every, (None, 0)) if given else every
@@ -251,7 +250,7 @@ def _listed(columns: Mapping[str, Domain], size: int) -> tuple[dict[str, np.ndar
     """All values of columns of whole numbers, those of the fewest first, while there are not too many."""
     listed: dict[str, np.ndarray] = {}
     length = sum(math.prod(one.event_shape) for one in columns.values() if one.dtype.kind == "f")
-    left = _MOST_NUMBERS / (max(size, 1) * (length + 1))
+    left = min(_MOST_NUMBERS / (max(size, 1) * (length + 1)), _MOST_CASES)
     for name in sorted(columns, key=lambda name: float(np.max(columns[name].interval()[1], initial=0.0))):
         domain = columns[name]
         if domain.dtype.kind != "f" and not domain.event_shape:

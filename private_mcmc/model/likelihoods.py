@@ -7,8 +7,9 @@ function is looked at where the model is read, as all densities are (``model/ref
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -49,7 +50,7 @@ _LINKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "log_softmax": jax.nn.log_softmax,
 }
 _PLACES = np.array([0.0, 0.1, -0.3, 1.0, -3.0, 7.0, -10.0, 30.0, -40.0, 100.0, -300.0])
-_ROWS, _TOLERANCE = 4, 1e-9
+_ROWS, _TOLERANCE, _MOST_CUTS = 4, 1e-9, 8
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,14 @@ def cut_off(
     program: Program, target: Variable, most: float, levels: Mapping[Variable, Level]
 ) -> Variable | None:
     """The last affine variable of at most so many numbers that cuts the latents off from ``target``."""
+    return next((one for one in _cuts(program, target, levels) if program.size(one) <= most), None)
+
+
+def _cuts(program: Program, target: Variable, levels: Mapping[Variable, Level]) -> Iterator[Variable]:
     produced = (output for equation in program.slice([target]) for output in equation.outvars)
     for variable in reversed([program.inputs["theta"], *produced]):
-        affine = levels[variable] is Level.AFFINE and program.size(variable) <= most
-        if affine and "theta" not in program.reads([target], [variable]):
-            return variable
-    return None
+        if levels[variable] is Level.AFFINE and "theta" not in program.reads([target], [variable]):
+            yield variable
 
 
 def find_link(program: Program, rows: Rows, parameter: Variable) -> Link | None:
@@ -81,13 +84,17 @@ def find_link(program: Program, rows: Rows, parameter: Variable) -> Link | None:
     levels = affinity(program, "theta")
     if levels[parameter] is Level.AFFINE:
         return Link("identity", parameter)
-    base = cut_off(program, parameter, program.size(parameter), levels)
-    if base is None or program.size(base) != program.size(parameter):
-        return None
-    read = program.reads([parameter], [base])
+    size = program.size(parameter)
+    cuts = (base for base in _cuts(program, parameter, levels) if program.size(base) == size)
+    # A link may begin with what is affine, too, as that of a Normal with x/√2.
+    links = (_named(program, rows, parameter, base) for base in itertools.islice(cuts, _MOST_CUTS))
+    return next((link for link in links if link is not None), None)
+
+
+def _named(program: Program, rows: Rows, parameter: Variable, base: Variable) -> Link | None:
+    read, shape = program.reads([parameter], [base]), program.shape(parameter)
     columns = {name: column for name, column in rows.synthetic(0, _ROWS).items() if name in read}
     # Of several elements every one gets values of its own.
-    shape = program.shape(parameter)
     etas = _PLACES.reshape(-1, *[1] * len(shape)) * np.cos(np.arange(math.prod(shape))).reshape(shape)
 
     def at(eta: jax.Array, row: Mapping[str, jax.Array]) -> jax.Array:
@@ -102,7 +109,7 @@ def find_link(program: Program, rows: Rows, parameter: Variable) -> Link | None:
                 continue
             wanted = np.asarray(link(jnp.asarray(etas)))
             with np.errstate(all="ignore"):
-                factor = found[:, :1] / wanted[:1] if "max" not in name else np.ones(1)
+                factor = found[:, :1] / wanted[:1] if name in AT_ZERO else np.ones(1)
                 gap = np.abs(found - factor * wanted)
             if np.all(gap <= _TOLERANCE * np.abs(factor * wanted) + 1e-12 * np.abs(factor)):
                 return Link(name, base, bool(np.any(np.abs(factor - 1) > _TOLERANCE)))
