@@ -263,7 +263,7 @@ def _listed(columns: Mapping[str, Domain], size: int) -> tuple[dict[str, np.ndar
 def _middle(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     """Middles and half lengths of a column's intervals, flat; around 0 without ends."""
     lo, hi = (np.ravel(end) for end in domain.interval())
-    middle = np.where(np.isfinite(lo) & np.isfinite(hi), lo / 2 + hi / 2, 0.0)
+    middle = (lo / 2 + hi / 2) if np.all(np.isfinite([lo, hi])) else np.zeros(lo.size)
     middle = middle if domain.dtype.kind == "f" else np.floor(middle)
     return middle, np.maximum(hi - middle, middle - lo)
 

@@ -22,7 +22,7 @@ N, X = 12, Ball(1.0, 2)
 
 
 def weights(size):
-    return numpyro.sample("w", dist.Normal(0, 1).expand(size).to_event(len(size)))
+    return numpyro.sample("w", dist.Normal(0, 3).expand(size).to_event(len(size)))
 
 
 def squares(X, y=None):
@@ -53,9 +53,7 @@ def believed(reading, radius):
     single, many = term.predictor, dataclasses.replace(term.predictors, radius=radius)
     centred, reads = (True, frozenset()) if single is None else (single.centred, single.reads)
     made = affine_term(many, term.rows, centred, reads)
-    made = (
-        made if reading.unit is None else made.of_persons(dataclasses.replace(term.rows, unit=reading.unit))
-    )
+    made = made if reading.unit is None else made.of_persons(Rows(**term.rows.columns, who=Person(2)))
     return dataclasses.replace(reading, term=made)
 
 
@@ -74,14 +72,20 @@ def schedule(reading, clip):
 
 def worst(priced, runs, states=None):
     """By how much two states' steps of ``runs`` differ, per what ``priced`` is said to allow; at most 1."""
-    clip = float(priced.constants.gradient_bound) if priced.predictor is None else 0.4
+    clip = max(priced.constants.gradient_bound, runs.constants.gradient_bound)
     known = curvature(priced, schedule(priced, clip))
     assert known.strong_convexity > 0 and known.smoothness < np.inf
     with jax.enable_x64(True):
         gradient = clipped_gradient(runs, whitening(None, runs.dim), clip, states)
-        rows = gradient.prepare(runs.rows.synthetic(1, N), jnp.ones(N, bool))
+        # The longest row N times, near where its loss bends most.
+        every = runs.rows.synthetic(1, 200)
+        lengths = jax.vmap(lambda row: jnp.linalg.norm(jax.hessian(runs.row_loss)(jnp.zeros(runs.dim), row)))(
+            every
+        )
+        data = {name: jnp.repeat(column[lengths.argmax()][None], N, 0) for name, column in every.items()}
+        rows = gradient.prepare(data, jnp.ones(N, bool))
         at = jax.jit(jax.vmap(lambda u: gradient.total(u, rows) + jax.grad(runs.neg_log_prior)(u)))
-        u = 0.3 * np.random.default_rng(0).normal(size=(200, runs.dim))
+        u = 0.1 * np.random.default_rng(0).normal(size=(200, runs.dim))
         fields, moved = np.asarray(at(jnp.asarray(u))), u[1:] - u[:-1]
     change = fields[1:] - fields[:-1]
     steep = np.linalg.norm(change, axis=1) / np.linalg.norm(moved, axis=1) / known.smoothness
