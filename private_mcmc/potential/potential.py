@@ -105,6 +105,12 @@ class RowTerm:
         return RowTerm(loss, rows.persons, unit, share=shares, constants=constants)
 
 
+_HELD = (
+    ", at which kernels hold longer designs; of the model itself it is not proved: make what is not affine in "
+    "the columns (squares, products, logarithms) columns of their own"
+)
+
+
 def affine_term(predictors: MultiPredictor, rows: Rows, centred: bool, reads: frozenset[str]) -> RowTerm:
     """The term of a row of affine predictors, with its constants by the chain rule.
 

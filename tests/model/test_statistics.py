@@ -92,7 +92,7 @@ def standardised_with_public_numbers(age, y):
     observed(dist.Bernoulli(logits=number("a") + number("b") * (age - 50.0) / 15.0), y)
 
 
-@model("unknown", np.sqrt(6), x=Box(0, 1), y=U)
+@model("unknown", np.sqrt(3), x=Box(0, 1), y=U)
 def seasons(x, y):
     angle = x[:, None] * jnp.arange(1, 4) * 2 * jnp.pi
     basis = jnp.concatenate([jnp.sin(angle), jnp.cos(angle)], -1)
@@ -172,10 +172,6 @@ def reading(name):
     return read(function, rows, n=50)
 
 
-# Norms of these are bounded by more than what is so, or by nothing: they have no certificate.
-LOOSE = {"non_centred_with_known_spread", "random_walk", "gaussian_process"}
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_predictors_are_found_with_their_norms(name):
@@ -185,7 +181,7 @@ def test_predictors_are_found_with_their_norms(name):
         assert found is None
         return
     assert found.family.name == family
-    assert found.radius > radius if name in LOOSE else found.radius == pytest.approx(radius, rel=1e-6)
+    assert found.radius == pytest.approx(radius, rel=1e-6)
 
 
 MEASURED = ["varying_intercepts", "trials_by_row", "part_of_a_vector"]
@@ -199,9 +195,7 @@ def test_no_design_is_longer_than_the_radius(name):
         rows = row_model.rows.synthetic(0, 200)
         designs = np.asarray(jax.jit(jax.vmap(row_model.predictors.design))(rows))
     longest = np.linalg.norm(designs, 2, axis=(1, 2)).max()
-    # A row that is picked from a public matrix is as long as the whole matrix may be.
-    share = 0.15 if name == "gaussian_process" else 0.5
-    assert share * row_model.predictors.radius <= longest <= row_model.predictors.radius * (1 + 1e-9)
+    assert 0.5 * row_model.predictors.radius <= longest <= row_model.predictors.radius * (1 + 1e-9)
 
 
 @pytest.mark.slow
