@@ -11,10 +11,9 @@ import jax.numpy as jnp
 from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_of
 
 import private_mcmc as pmc
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import AffineBlocks, clipped_gradient
 from private_mcmc.kernels.gradient import affine as gradient_affine
-from private_mcmc.kernels.gradient.affine import AffineBlocks
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.clipping import whitening
 
 
 def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]:

@@ -33,7 +33,6 @@ _HABITS = {
     ("link",): "every family has one link; write a model for another one",
     (
         "devices",
-        "chain_method",
         "engine",
         "rows_on_device",
         "generator",

@@ -66,7 +66,6 @@ def chain_mechanism(
             execution=Execution(
                 init_params=init_params,
                 progress_bar=False,
-                chain_method="parallel" if chains % len(jax.devices()) == 0 and chains > 1 else "vectorized",
                 unsafe_seed=True,
             ),
         )

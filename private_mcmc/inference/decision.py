@@ -12,10 +12,8 @@ from private_mcmc.accounting import Statement
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.kernels import ChainRunner, LangevinKernel, chain_runner, langevin_program
-from private_mcmc.kernels.devices import ONE_DEVICE, Layout, spread
-from private_mcmc.kernels.partitions import partitioned_runner
-from private_mcmc.kernels.step import LangevinProgram, Observable
+from private_mcmc.kernels import LangevinKernel
+from private_mcmc.kernels.step import Observable
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments, Record
@@ -40,7 +38,6 @@ class Declaration:
     num_warmup: int
     n: int | None
     model_args: PublicArguments
-    layout: Layout = ONE_DEVICE
 
     def __post_init__(self) -> None:
         checked_guarantee(self.guarantee)
@@ -91,34 +88,14 @@ class Decision:
         return self.price.expectations
 
     @property
-    def layout(self) -> Layout:
-        """Devices, and rows and chains on them."""
-        return self.declared.layout
+    def observable(self) -> Observable | None:
+        """What is averaged over the states, where averages are what is released."""
+        return None if self.expectations is None else self.expectations.observable
 
     @cached_property
     def report(self) -> PreflightReport:
         """What preflight knows of the posterior; asked when somebody reads it, for no price rests on it."""
         return self.preflight()
-
-    @cached_property
-    def runner(self) -> ChainRunner:
-        """The schedule's chain, compiled at its first run; it holds no data."""
-        program = spread(self._program, self.layout, self.schedule)
-        return chain_runner(program, self.schedule, self._observable)
-
-    @cached_property
-    def partitioned_runner(self) -> ChainRunner:
-        """The same chain over rows that lie elsewhere."""
-        mapped = self.reading.rows.project
-        return partitioned_runner(self._program, self.schedule, mapped, self._observable)
-
-    @property
-    def _program(self) -> LangevinProgram:
-        return langevin_program(self.reading, self.schedule, self.layout.one_by_one)
-
-    @property
-    def _observable(self) -> Observable | None:
-        return None if self.expectations is None else self.expectations.observable
 
 
 def decide(declared: Declaration, n: int) -> Decision:

@@ -6,7 +6,6 @@ import copy
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, NoReturn, Self
 
 import jax
@@ -16,15 +15,14 @@ import numpy as np
 from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, ReleaseError, clean_errors
-from private_mcmc.inference.bookkeeping import Bookkeeping, ChargedRun
+from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
 from private_mcmc.inference.columns import checked
 from private_mcmc.inference.decision import Decision, Declaration
 from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
 from private_mcmc.inference.execute_plan import Look, PlannedRun
 from private_mcmc.inference.last_run import LastRun, charged_words
 from private_mcmc.kernels import LangevinKernel, run_keys
-from private_mcmc.kernels.devices import layout
-from private_mcmc.kernels.gradient.clipping import check_arithmetic
+from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.planning import DeclaredPlan, History, Plan, Prediction
 from private_mcmc.planning.policy import opening
 from private_mcmc.planning.prediction import predict_after
@@ -120,7 +118,6 @@ class PrivateMCMC(LastRun):
             num_warmup=num_warmup,
             n=n,
             model_args=copy.deepcopy(getattr(kernel, "model_args", {})),
-            layout=layout(here.chain_method, here.devices, num_chains),
         )
         self._set(DeclaredRun(declared, here), here, bookkeeping)
 
@@ -129,9 +126,9 @@ class PrivateMCMC(LastRun):
     ) -> None:
         books = Bookkeeping() if bookkeeping is None else bookkeeping
         check_kind("bookkeeping", books, Bookkeeping)
-        if books.checkpoint is not None and run.never_saved:
-            raise DeclarationError(f"checkpoint=…: {run.never_saved}.")
-        self._run, self._execution, self._books = run, execution, books
+        if books.checkpoint is not None and isinstance(run, PlannedRun):
+            raise DeclarationError("checkpoint=…: a plan is resumed from what its stages released.")
+        self._run, self._execution, self._books, self._place = run, execution, books, run.place
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -203,14 +200,12 @@ class PrivateMCMC(LastRun):
         refuse_key(args)
         keys = run_keys(rng_key, self._execution.generator)
         keys.provenance.check_releasable(self._execution.unsafe_seed)
-        given, n = checked(self._run.declared, args, columns, present, self._run.place)
         with no_value_checks(), blas_of_one_thread():
-            charged = self._charged(given, n)
-            charged.check_new()
+            bill = self._bill(args, columns, present)
             if self._execution.progress_bar:
-                announce(self._opening(n))
-            steps = self._run.ready(given, n, keys.provenance.generator)
-            with charged.begun(keys) as job:
+                announce(self._opening(self._n))
+            steps = self._run.ready(bill.columns, self._n, keys.provenance.generator)
+            with self._books.begun(bill, keys) as job:
                 self._charge = job.charge
                 steps(job, self._keep)
 
@@ -223,14 +218,12 @@ class PrivateMCMC(LastRun):
                 released.
         """
         self._begin()
-        if self._books.checkpoint is None:
-            raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
-        given, n = checked(self._run.declared, args, columns, present, self._run.place)
         with no_value_checks(), blas_of_one_thread():
-            job = self._charged(given, n).resumed(self._books.checkpoint)
+            bill = self._bill(args, columns, present)
+            job = self._books.resumed(bill)
             job.provenance.check_releasable(self._execution.unsafe_seed)
             self._charge = job.charge
-            self._run.ready(given, n, job.provenance.generator)(job, self._keep)
+            self._run.ready(bill.columns, self._n, job.provenance.generator)(job, self._keep)
 
     def _begin(self) -> None:
         """Forget the last run, whatever comes of this one; in the one thread that runs this driver."""
@@ -254,12 +247,15 @@ class PrivateMCMC(LastRun):
             known = known_of_posterior(self._run.decide(n).reading, declared.target, n, declared.temper)
         return opening(declared.target, n, declared.guarantee, known)
 
-    def _charged(self, columns: Mapping[str, object], n: int) -> ChargedRun:
+    def _bill(self, args: tuple[object, ...], named: Mapping[str, object], present: object) -> Bill:
+        """What a run on these columns costs, once they are checked and what is needed for it is there."""
+        columns, n = checked(self._run.declared, args, named, present, self._place)
         check_arithmetic()
-        self._n = n
-        price, saved = self._run.price(n), partial(self._run.to_save, n)
-        staged = isinstance(self._run, PlannedRun)
-        return ChargedRun(self._books, charged_words(self._run, n), price, columns, saved, staged)
+        self._n, run = n, self._run
+        words, price = charged_words(run, n), run.price(n)
+        if isinstance(run, PlannedRun):
+            return Bill(price, words, columns, staged=True)
+        return Bill(price, words, columns, run=run.mark(n) if self._books.checkpoint else "")
 
     def _keep(self, outcome: Outcome) -> None:
         self._outcome = outcome

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-import platform
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from importlib.metadata import version
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,41 +19,31 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import construction_checked
+from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
-from private_mcmc.inference.columns import (
-    Columns,
-    Held,
-    HostColumns,
-    Place,
-    held_rows,
-)
+from private_mcmc.inference.bookkeeping import Job, marked
+from private_mcmc.inference.columns import Columns, Held, HostColumns, Place, held_rows
 from private_mcmc.inference.decision import Decision, Declaration, decide
-from private_mcmc.kernels import Generator, Streams, public_key
-from private_mcmc.kernels.chain import ChainOutput
-from private_mcmc.kernels.devices import ChainMethod, Devices, Layout
-from private_mcmc.kernels.gradient.clipping import whitening
-from private_mcmc.kernels.partitions import Engine
+from private_mcmc.kernels import ChainRunner, Generator, Streams, chain_runner, langevin_program, public_key
+from private_mcmc.kernels.chain import path_runner
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.devices import Devices, layout, spread
+from private_mcmc.kernels.partitions import Engine, partitioned_runner
+from private_mcmc.kernels.step import Observable
 from private_mcmc.planning import Conclusion, History
-from private_mcmc.potential.potential import Potential, model_marks
-from private_mcmc.potential.rowwise import EXACT
-from private_mcmc.release import (
-    Expectations,
-    ReleasedExpectations,
-    ReleasedStates,
-    StateGrid,
-    state_grid,
-)
+from private_mcmc.planning.stages import of_rows
+from private_mcmc.potential.potential import Potential, model_marks, program_mark
+from private_mcmc.potential.rowwise import EXACT, rowwise
+from private_mcmc.records import Fields
+from private_mcmc.release import ReleasedExpectations, ReleasedStates, StateGrid, state_grid
 from private_mcmc.report.document import progress
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_count
 
 Array = npt.NDArray[np.float64]
-Steps = Callable[..., ChainOutput]
 Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
-
-# Rows of a sum that shows how a processor adds.
-_PROBED = 1000
+# Columns computed from each row.
+Derived = Callable[[Fields], Mapping[str, jax.Array]]
 
 
 @construction_checked
@@ -65,7 +52,6 @@ class Execution:
     """Where a run is executed, and with which random numbers; nothing here changes what it costs.
 
     Attributes:
-        chain_method: ``"vectorized"``, ``"parallel"`` (chains over devices) or ``"sequential"``.
         devices: how many devices share the rows, or which; the default device if left out.
         engine: rows in the memory of other processes or machines: :class:`private_mcmc.Ray`.
         rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
@@ -77,11 +63,10 @@ class Execution:
         progress_bar: show steps done.
 
     Example:
-        >>> pmc.Execution(chain_method="sequential", devices=1).generator
+        >>> pmc.Execution(devices=1).generator
         'chacha20'
     """
 
-    chain_method: ChainMethod = "vectorized"
     devices: Devices = None
     engine: Engine | None = None
     rows_on_device: int | None = None
@@ -117,7 +102,7 @@ class Outcome:
 Keep = Callable[[Outcome], None]
 # The steps of a run that lacks nothing but them and its charge. It hands all that it releases to ``Keep`` at
 # once, so that nothing is lost to what fails later.
-ReadyRun = Callable[[RunKeysAndState, Keep], None]
+ReadyRun = Callable[[Job, Keep], None]
 
 
 @contextmanager
@@ -138,12 +123,39 @@ def trial_streams(generator: str) -> Streams:
     return Streams(key, key, key)
 
 
-def follow(
-    steps: Steps, schedule: Schedule, job: RunKeysAndState, execution: Execution, what: str = "sampling"
-) -> ChainOutput:
-    """Make the steps of ``schedule`` once, with the keys and from the state of ``job``."""
-    with progress(what, schedule.num_steps, execution.progress_bar) as on_progress:
-        return steps(streams=job.streams, on_progress=on_progress, saving=job.saver, state=job.state)
+def runner_of(
+    domains: Rows,
+    reading: Potential,
+    schedule: Schedule,
+    held: Held,
+    observable: Observable | None = None,
+    derived: Derived | None = None,
+) -> ChainRunner:
+    """What makes the steps of ``schedule`` where the rows are, each with the columns ``derived`` of it.
+
+    It holds no row; those that are elsewhere are mapped into ``domains`` there.
+    """
+    if held.partitions:
+
+        def mapped(columns: Mapping[str, jax.Array]) -> Mapping[str, jax.Array]:
+            rows = domains.project(columns)
+            return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
+
+        return partitioned_runner(langevin_program(reading, schedule), schedule, mapped, observable)
+    if held.layout.mesh is None and observable is None:
+        return path_runner(reading, schedule)
+    program = spread(langevin_program(reading, schedule), held.layout, schedule.num_rows)
+    return chain_runner(program, schedule, observable)
+
+
+def given_rows(held: Held, derived: Derived | None = None) -> tuple[Any, Any]:
+    """The rows as such a runner takes them: with columns ``derived`` of each, or where they are elsewhere."""
+    if held.partitions:
+        return held.partitions, None
+    if derived is None:
+        return held.rows, held.present
+    with jax.enable_x64(True):
+        return {**held.rows, **of_rows(derived, held.rows)}, held.present
 
 
 def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
@@ -206,26 +218,18 @@ def run_name() -> str:
 
 @dataclass(frozen=True, eq=False)
 class DeclaredRun:
-    """Chains of one declared kernel."""
+    """Chains of one declared kernel, decided once for a number of rows, and compiled once."""
 
     declared: Declaration
     execution: Execution
     _decided: dict[int, Decision] = field(default_factory=dict)
+    _runners: dict[tuple[int, bool], ChainRunner] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
-        """Where the rows lie: on the devices of the declaration, or elsewhere."""
-        return Place(self.declared.layout, self.execution.rows_on_device, self.execution.engine)
-
-    @property
-    def never_saved(self) -> str | None:
-        """Why no checkpoint is kept: keys fix states, and not the noise of averages."""
-        if not isinstance(self.declared.release, Expectations):
-            return None
-        return (
-            "the noise of Expectations is drawn at the release, and no key fixes it: a run that is killed "
-            "there would draw it a second time, or lose what was paid for. Run without a checkpoint"
-        )
+        """Where the rows lie: on the devices that were given, or elsewhere."""
+        given = self.execution
+        return Place(layout(given.devices), given.rows_on_device, given.engine)
 
     def decide(self, n: int | None = None) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""
@@ -243,40 +247,40 @@ class DeclaredRun:
             raise ReleaseError("nothing was run yet; decide(n).statement tells the price beforehand.")
         return self.decide(n).statement
 
-    def to_save(self, n: int) -> ToSave:
-        """What must be the same for the same run, and the size of what it keeps."""
+    def mark(self, n: int) -> str:
+        """A hash of what must be the same for the same run: schedule, domains, model, start, averages."""
         decision = self.decide(n)
-        schedule = decision.schedule
-        start = checked_start(self.execution.init_params, schedule)
-        kept = len(accounting.released_steps(schedule))
-        size = 8 * schedule.num_chains * schedule.dim * (kept + 1)
-        return ToSave(identity(decision, start, self.execution), size)
+        start = checked_start(self.execution.init_params, decision.schedule)
+        averaged = "" if decision.observable is None else program_mark(decision.observable, start)
+        marks = (*model_marks(decision.reading), decision.reading.rows.fingerprint, averaged)
+        return hashlib.sha256(repr((decision.schedule, start.tolist(), marks)).encode()).hexdigest()
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
-        decision = self.decide(n)
-        schedule, streams = decision.schedule, trial_streams(generator)
+        decision, streams = self.decide(n), trial_streams(generator)
+        schedule = decision.schedule
         start = checked_start(self.execution.init_params, schedule)
         held = held_rows(decision.reading.rows, columns, n, self.place)
-        runner = decision.partitioned_runner if held.partitions else decision.runner
-        runner.try_out(start, *held.given, streams)
+        made = n, bool(held.partitions)
+        if made not in self._runners:
+            self._runners[made] = runner_of(
+                decision.reading.rows, decision.reading, schedule, held, decision.observable
+            )
+        runner = self._runners[made]
+        runner.try_out(start, *given_rows(held), streams)
         held.placed(streams.start, self.declared)
         if decision.expectations is None:
             try_constraining(decision.reading, schedule.num_chains)
-        return partial(self._run, decision, partial(runner.run, start), held)
+        return partial(self._run, decision, runner, start, held)
 
     def _run(
-        self,
-        decision: Decision,
-        steps: Steps,
-        held: Held,
-        job: RunKeysAndState,
-        keep: Keep,
+        self, decision: Decision, runner: ChainRunner, start: Array, held: Held, job: Job, keep: Keep
     ) -> None:
         """Run the decided schedule once and release what was declared."""
         schedule, expectations = decision.schedule, decision.expectations
-        held = held.placed(job.streams.start, self.declared)
-        output = follow(partial(steps, *held.given), schedule, job, self.execution)
+        given = given_rows(held.placed(job.streams.start, self.declared))
+        with progress("sampling", schedule.num_steps, self.execution.progress_bar) as on_progress:
+            output = runner.run(start, *given, job.streams, on_progress, job.saver, job.state)
         statement = marked(decision.statement.of(run_name()), job.provenance)
         provenance = job.provenance.to_dict()
         released: ReleasedStates | ReleasedExpectations
@@ -285,59 +289,11 @@ class DeclaredRun:
             released = replace(noised, statement=statement)
         elif output.states is not None:
             grid, kept = state_grid(schedule), accounting.released_steps(schedule)
-            on_grid = grid.round(output.states)
-            warmup = self.declared.num_warmup
+            on_grid, warmup = grid.round(output.states), self.declared.num_warmup
             released = released_states(decision.reading, on_grid, grid, statement, provenance, kept, warmup)
         else:
             raise ReleaseError("this schedule keeps no states: it releases averages.")
-        outcome = Outcome(statement, released, provenance=provenance, ended="released")
-        # Only now: a run that fails before can be taken up again.
-        job.finish(partial(keep, outcome))
-
-
-def identity(decision: Decision, start: Array, execution: Execution) -> dict[str, str]:
-    """What must be the same for the same run; hashes only."""
-    reading, marks = decision.reading, model_marks(decision.reading)
-    layout = decision.layout
-    return {
-        "the schedule": _hash(repr(decision.schedule)),
-        "the row declaration": reading.rows.fingerprint,
-        "the model": _hash(" ".join(marks)),
-        "the start": _hash(start.tobytes().hex()),
-        "the devices": f"{len(layout.devices)}, {layout.chain_devices}, {layout.one_by_one}",
-        "the rows on the device": f"{execution.rows_on_device}, {execution.engine}",
-        # Another version may draw the noise of a step from a key that this one used for another step.
-        "the libraries": f"{version('private-mcmc')}, jax {jax.__version__}, jaxlib {version('jaxlib')}, "
-        f"numpy {np.__version__}",
-        "the machine": _hash(" ".join(_machine(layout))),
-        "the random numbers": _hash(repr(_drawn())),
-    }
-
-
-def _machine(layout: Layout) -> list[str]:
-    """What programs are compiled for, and how: versions do not tell it of every device."""
-    devices = layout.devices or jnp.zeros(()).devices()
-    kinds = sorted({f"{one.platform} {one.device_kind} {one.client.platform_version}" for one in devices})
-    precision = str(jax.config.jax_default_matmul_precision)  # type: ignore[attr-defined]
-    return [*kinds, platform.machine(), os.environ.get("XLA_FLAGS", ""), precision]
-
-
-def _drawn() -> list[str]:
-    """Noise from a public key, and a sum: what settings of JAX, its compiler and the processor make of them.
-
-    With other noise from the same key, two copies of one checkpoint would release twice for one charge; with
-    the same noise and sums that are rounded otherwise, what they release would differ by the rounding alone.
-    """
-    with jax.enable_x64(True):
-        found = _probe(public_key("threefry2x32"))
-    return [np.asarray(one).tobytes().hex() for one in found]
-
-
-@jax.jit
-def _probe(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    normals = jax.random.normal(key, (_PROBED, 5))
-    return jax.random.bits(key, (3, 5)), normals[:32], jax.nn.sigmoid(normals).T @ normals
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+        # Only now: a run that fails before can be taken up again. After it no copy of it can.
+        job.finish()
+        keep(Outcome(statement, released, provenance=provenance, ended="released"))
+        job.forget()

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,14 +13,8 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import check_kind
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.bookkeeping import RunKeysAndState, ToSave, marked
-from private_mcmc.inference.columns import (
-    Columns,
-    Held,
-    HostColumns,
-    Place,
-    held_rows,
-)
+from private_mcmc.inference.bookkeeping import Job, marked
+from private_mcmc.inference.columns import Columns, Held, HostColumns, Place, held_rows
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.execute import (
     Array,
@@ -30,16 +23,16 @@ from private_mcmc.inference.execute import (
     Outcome,
     ReadyRun,
     checked_start,
-    follow,
+    given_rows,
     released_states,
     run_name,
+    runner_of,
     trial_streams,
     try_constraining,
 )
-from private_mcmc.kernels import ChainRunner, RunKeys, chain_runner, langevin_program
-from private_mcmc.kernels.chain import path_runner
-from private_mcmc.kernels.devices import layout, spread
-from private_mcmc.kernels.partitions import Question, partitioned_runner, summed
+from private_mcmc.kernels import ChainRunner, Streams
+from private_mcmc.kernels.devices import layout
+from private_mcmc.kernels.partitions import Question, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,
@@ -53,9 +46,8 @@ from private_mcmc.planning import (
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.release import Contribution, ReleasedStates, StateGrid, state_grid
 from private_mcmc.release.noise import gaussian_noise
+from private_mcmc.report.document import progress
 from private_mcmc.schedule import Schedule
-
-Rows = dict[str, jax.Array]
 
 
 def _sums(stage: MomentsStage | CountsStage, found: np.ndarray, present: np.ndarray) -> Array:
@@ -86,14 +78,6 @@ def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> Complete
     return CompletedStage(stage, stage.released(stage.mechanism.noised(exact)))
 
 
-def with_derived(stage: PathStage, rows: Rows) -> Rows:
-    """The rows with the columns that a path computes from each of them."""
-    if stage.derived is None:
-        return rows
-    with jax.enable_x64(True):
-        return {**rows, **of_rows(stage.derived, rows)}
-
-
 # Of the squared budget: a stage that costs more is bought only after a look at what those before it say.
 _LARGE = 0.5
 # Whether to stop there, by the plan and what was released; whatever it does with them is post-processing.
@@ -112,22 +96,17 @@ class PlannedRun:
     execution: Execution
     look: Look | None = None
     bought: tuple[tuple[Statement, ...], History] = ((), ())
-    never_saved: str = "a plan is not saved as it goes: its moments and counts draw their noise meanwhile"
 
     def __post_init__(self) -> None:
         check_kind("plan", self.declared, Plan)
-        given = self.execution
-        if given.chain_method != "vectorized":
-            raise DeclarationError("a plan runs one chain: chain_method= is for others.")
-        if given.init_params is not None:
+        if self.execution.init_params is not None:
             raise DeclarationError("init_params=: a plan chooses where its paths start.")
 
     @cached_property
     def place(self) -> Place:
         """Rows over the devices that were given, or elsewhere; files whole unless blocks are asked for."""
         given = self.execution
-        over = layout("vectorized", given.devices)
-        return Place(over, given.rows_on_device, given.engine, whole=True)
+        return Place(layout(given.devices), given.rows_on_device, given.engine, whole=True)
 
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""
@@ -136,10 +115,6 @@ class PlannedRun:
     def price(self, n: int | None = None) -> Statement:
         """What all stages together cost at most."""
         return self.declared.statement
-
-    def to_save(self, n: int) -> ToSave:
-        """Refuse."""
-        raise DeclarationError(f"checkpoint=…: {self.never_saved}.")
 
     def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged."""
@@ -154,8 +129,8 @@ class PlannedRun:
         held.placed(trial_streams(generator).start, plan)
         if isinstance(first, PathStage):
             start = checked_start(first.start, first.schedule)
-            runner, given = _runner(plan, first, held)
-            runner.try_out(start, *given, trial_streams(generator))
+            given = given_rows(held, first.derived)
+            _runner(plan, first, held).try_out(start, *given, trial_streams(generator))
         elif not held.partitions:
             of_row = first.vectors if isinstance(first, MomentsStage) else first.cell
             with jax.enable_x64(True):
@@ -163,13 +138,7 @@ class PlannedRun:
         try_constraining(plan.reading, 1)
         return partial(self._run, held, first)
 
-    def _run(
-        self,
-        held: Held,
-        first: Stage,
-        job: RunKeysAndState,
-        keep: Keep,
-    ) -> None:
+    def _run(self, held: Held, first: Stage, job: Job, keep: Keep) -> None:
         """Buy stage after stage until the policy concludes; what was bought is kept whatever follows.
 
         Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
@@ -188,10 +157,9 @@ class PlannedRun:
                 return
             parts, statement = _admitted(plan, parts, stage)
             statement = marked(statement, job.provenance)
-            job.pay(parts[-1])
+            job.books.pay(parts[-1])
             if isinstance(stage, PathStage):
-                own = RunKeys(jax.random.fold_in(paths, len(history)), job.provenance)
-                states = self._path(stage, held, RunKeysAndState.of(own))
+                states = self._path(stage, held, jax.random.fold_in(paths, len(history)))
                 released = state_grid(stage.schedule).round(states)
                 history = (*history, CompletedStage(stage, released))
             else:
@@ -208,11 +176,12 @@ class PlannedRun:
         asked = self.look is not None and is_look(self.declared, history, stage)
         return asked and self.look is not None and self.look(self.declared, history)
 
-    def _path(self, stage: PathStage, held: Held, job: RunKeysAndState) -> Array:
-        """The states of one path before rounding, shape ``(steps, p)``."""
-        runner, given = _runner(self.declared, stage, held)
-        steps = partial(runner.run, checked_start(stage.start, stage.schedule), *given)
-        output = follow(steps, stage.schedule, job, self.execution, stage.name)
+    def _path(self, stage: PathStage, held: Held, key: jax.Array) -> Array:
+        """The states of one path before rounding, shape ``(steps, p)``; ``key`` is of its noise alone."""
+        runner, start = _runner(self.declared, stage, held), checked_start(stage.start, stage.schedule)
+        steps, streams = stage.schedule.num_steps, Streams(key, key)
+        with progress(stage.name, steps, self.execution.progress_bar) as on_progress:
+            output = runner.run(start, *given_rows(held, stage.derived), streams, on_progress)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
@@ -229,22 +198,13 @@ def _admitted(
     return parts, plan.statement_of(parts)
 
 
-def _runner(plan: Plan, stage: PathStage, held: Held) -> tuple[ChainRunner, tuple[Any, Any]]:
-    """What runs a path, and the rows that it takes, with the columns that the path computes of each."""
-    if (stage.schedule.num_rows, stage.schedule.dim) != (plan.n, plan.reading.dim):
+def _runner(plan: Plan, stage: PathStage, held: Held) -> ChainRunner:
+    """What runs a path where the rows are."""
+    schedule = stage.schedule
+    if (schedule.num_rows, schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
-    reading, schedule, derived = stage.reading or plan.reading, stage.schedule, stage.derived
-    if held.partitions:
-
-        def mapped(columns: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-            rows = plan.reading.rows.project(columns)
-            return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
-
-        return partitioned_runner(langevin_program(reading, schedule), schedule, mapped), held.given
-    given = with_derived(stage, held.rows), held.present
-    if held.layout.mesh is None:
-        return path_runner(reading, schedule), given
-    return chain_runner(spread(langevin_program(reading, schedule), held.layout, schedule), schedule), given
+    reading = stage.reading or plan.reading
+    return runner_of(plan.reading.rows, reading, schedule, held, derived=stage.derived)
 
 
 def _schedules(history: History) -> list[Schedule]:

@@ -30,7 +30,7 @@ from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.raw_release import Keeper, RawRelease
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
-from private_mcmc.kernels.gradient.clipping import check_arithmetic
+from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.planning import History, Plan, Prediction, plan
 from private_mcmc.planning.coefficients import MaxError, excess
 from private_mcmc.records import Fields, Model
@@ -95,7 +95,8 @@ class Planned:
         books = Bookkeeping(ledger, dataset, purpose, known_by=known, person=person)
         refuse_changed(self.table, self.marks)
         if self.bounds is None:
-            return self.carried_out(books, progress_bar, keep, look)
+            driver, about = self.carried_out(books, progress_bar, keep, look)
+            return driver.kept(about)
         if progress_bar:  # before the bounds are charged
             announce(self.plan.opening)
         # The run would refuse only after its bounds were paid for.
@@ -105,33 +106,32 @@ class Planned:
             self.plan, (), given, self.columns.get(PRESENT), Place(rows_on_device=self._block, whole=True)
         )
         words = self.asked.formula or "a model of one's own"
-        reserved = books.charged(Ledger.reserve, self.plan.statement, words, self.marks.known_by, staged=True)
-        return self._bought(replace(books, reserved=reserved), progress_bar, keep, look)
+        with books.charge(self.plan.statement, words, self.marks.known_by, staged=True) as paid:
+            driver, about = self._bought(self.bounds, paid, progress_bar, keep, look)
+        return driver.kept(about)
 
     def _bought(
         self,
+        bounds: BoundsPlan,
         books: Bookkeeping,
         progress_bar: bool,
         keep: Callable[[Fields], None] | None,
         look: Look | None,
-    ) -> Study:
+    ) -> tuple[PrivateMCMC, About]:
         """Buy the bounds, each charged before it is computed, plan with what is left, and run."""
-        with books.settled():
-            bounds, outer = self.bounds, self.asked.schema
-            if bounds is None:
-                raise DeclarationError("this fit has no bounds to buy.")
-            columns = self.read(bounds.marked(outer))
-            for statement in bounds.statements:
-                books.pay(statement)
-            asked = _of_bought(self.asked, bounds.buy(outer, columns))
-            if keep is not None:  # planning takes long
-                about = replace(self, asked=asked, bounds=None).about(books.ledger)
-                first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
-                first.hand_on(Outcome(self.plan.statement, None), books.standing(books.reserved))
-            made = plan_rest(self.plan, bounds.rest, asked, progress_bar)
-            ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
-            ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
-            return ready.carried_out(books, progress_bar, keep, look)
+        outer = self.asked.schema
+        columns = self.read(bounds.marked(outer))
+        for statement in bounds.statements:
+            books.pay(statement)
+        asked = _of_bought(self.asked, bounds.buy(outer, columns))
+        if keep is not None:  # planning takes long
+            about = replace(self, asked=asked, bounds=None).about(books.ledger)
+            first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
+            first.hand_on(Outcome(self.plan.statement, None), books.standing)
+        made = plan_rest(self.plan, bounds.rest, asked, progress_bar)
+        ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
+        ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
+        return ready.carried_out(books, progress_bar, keep, look)
 
     def about(self, ledger: Ledger | None) -> About:
         """What the study says of its question."""
@@ -154,16 +154,15 @@ class Planned:
         keep: Callable[[Fields], None] | None,
         look: Look | None,
         bought: tuple[tuple[Statement, ...], History] = ((), ()),
-    ) -> Study:
-        """Run the stages that are not ``bought`` yet."""
+    ) -> tuple[PrivateMCMC, About]:
+        """Run the stages that are not ``bought`` yet: the driver, and what its study says of the question."""
         about = self.about(books.ledger)
         if keep is not None:
             books = replace(books, keep=Keeper(keep, self.plan, about, self.stages or self.plan, self.rest))
         shown = Execution(progress_bar=progress_bar, rows_on_device=self._block)
         driver = PrivateMCMC.of_run(PlannedRun(self.plan, shown, look, bought), books)
-        with books.settled():
-            driver.run(**self.columns)
-        return driver.kept(about)
+        driver.run(**self.columns)
+        return driver, about
 
 
 def plan_rest(whole: Plan | RawRelease, rest: Target, asked: Question, progress_bar: bool) -> Plan:
@@ -399,4 +398,6 @@ def resume(
         if following is None:
             raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")
         ready = Planned(asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest)
-        return ready.carried_out(books, progress_bar, keep, look, (bought, history))
+        with ledger.settled(charge):
+            driver, about = ready.carried_out(books, progress_bar, keep, look, (bought, history))
+        return driver.kept(about)

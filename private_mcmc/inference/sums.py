@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from private_mcmc.inference.execute import no_value_checks, run_name
 from private_mcmc.kernels.partitions import Blocks
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Fields, Record
-from private_mcmc.release import Contribution, Ledger, SumsPlan
+from private_mcmc.release import Contribution, SumsPlan
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.target import Target
 
@@ -44,11 +43,11 @@ class RowSums:
         """
         self.mechanism.noise.confirmed()
         statement = self.mechanism.statement.of(run_name())
-        with books.charged(Ledger.charge, statement, words, {}) or nullcontext() as charge:
-            place = books.standing(charge)
+        with books.charge(statement, words, {}) as paid:
+            place = paid.standing
             noised = self.mechanism.noised(self.exact)
             found = {"statement": statement.to_dict(), "ledger": place, "released": tuple(noised.tolist())}
-            books.hand_on(found, place)
+            paid.hand_on(found, place)
         return found
 
 

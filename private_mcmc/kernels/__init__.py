@@ -1,6 +1,5 @@
 """Langevin kernels with per-row clipping, whose constants all come from one schedule."""
 
-from private_mcmc.kernels.base import LangevinKernel as LangevinKernel
 from private_mcmc.kernels.batches import StepKeys as StepKeys
 from private_mcmc.kernels.chain import ChainOutput as ChainOutput
 from private_mcmc.kernels.chain import ChainRunner as ChainRunner
@@ -12,6 +11,7 @@ from private_mcmc.kernels.keys import RunKeys as RunKeys
 from private_mcmc.kernels.keys import public_key as public_key
 from private_mcmc.kernels.keys import run_keys as run_keys
 from private_mcmc.kernels.langevin import AnisotropicLangevin as AnisotropicLangevin
+from private_mcmc.kernels.langevin import LangevinKernel as LangevinKernel
 from private_mcmc.kernels.langevin import PrivateSGLD as PrivateSGLD
 from private_mcmc.kernels.langevin import PrivateULA as PrivateULA
 from private_mcmc.kernels.step import LangevinProgram as LangevinProgram

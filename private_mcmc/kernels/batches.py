@@ -17,11 +17,11 @@ import jax.numpy as jnp
 
 from private_mcmc.accounting.langevin.sensitivity import batch_factor
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient.clipping import ClippedGradient, Columns, PreparedRows
+from private_mcmc.kernels.clipping import ClippedGradient, Columns, PreparedRows
 from private_mcmc.schedule import Batch, Schedule
 
-# Up to so many numbers are compared in pairs, which costs less than sorting them.
-_FEW = 1024
+# Above this share of the rows a mask over all of them costs less than drawing and gathering.
+_LARGE_SHARE = 0.125
 
 
 class Window(NamedTuple):
@@ -32,37 +32,31 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PredrawnNoise:
-    """The numbers that steps draw, ``draw(key)`` for ``size`` steps at a time, ``(size, …)``.
+class Draws:
+    """The numbers that a step draws, ``draw(key)``, for several steps at once or for one.
 
-    A group's key is the stream's, folded with the number of the group: what a step draws depends on the
-    stream and on its own number only. ``outside`` is what a step beyond a window gets: no other's numbers.
+    The key of a step is the stream's, folded with the step's number. ``outside`` is what a step beyond a
+    window gets: no other's numbers.
     """
 
     draw: Callable[[jax.Array], jax.Array]
-    size: int
     outside: float
 
     def ahead(self, stream: jax.Array | Window, first: jax.Array, count: int) -> Window:
-        """The numbers of ``count`` steps from ``first`` on, and those that share their groups."""
+        """The numbers of ``count`` steps from ``first`` on."""
         if isinstance(stream, Window):
             return stream
-        begin = first // self.size
-        # So many groups hold all steps, wherever in its group the first one stands.
-        groups = begin + jnp.arange(-(-(count + self.size - 1) // self.size))
-        # One after the other: a group stays in cache between the rounds of its cipher.
-        values = jax.lax.map(lambda group: self._group(stream, group), groups)
-        return Window(begin * self.size, values.reshape(-1, *values.shape[2:]))
+        return Window(first, jax.vmap(partial(self._of_step, stream))(first + jnp.arange(count)))
 
     def at(self, source: jax.Array | Window, k: jax.Array) -> jax.Array:
         """The numbers of step ``k``, from a window or drawn now from a stream's key."""
         if isinstance(source, Window):
             row = source.values.at[k - source.first]
             return row.get(mode="fill", fill_value=self.outside, wrap_negative_indices=False)
-        return self._group(source, k // self.size)[k % self.size]
+        return self._of_step(source, k)
 
-    def _group(self, stream: jax.Array, number: jax.Array) -> jax.Array:
-        return self.draw(jax.random.fold_in(stream, number))
+    def _of_step(self, stream: jax.Array, k: jax.Array) -> jax.Array:
+        return self.draw(jax.random.fold_in(stream, k))
 
 
 def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -> jax.Array:
@@ -82,26 +76,22 @@ def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -
     return jnp.asarray(positions).astype(jnp.int32 if end < 2**31 else int)
 
 
-def distinct(key: jax.Array, size: int, bound: jax.Array, needed: jax.Array) -> jax.Array:
-    """``size`` numbers below ``bound``, the first ``needed`` of them a uniform draw without replacement.
+def distinct(key: jax.Array, size: int, bound: int) -> jax.Array:
+    """``size`` of the numbers below ``bound``, a uniform draw without replacement.
 
     Repeated numbers are drawn again until none is left. The procedure treats all numbers alike, so that
     every ordered choice of distinct numbers is equally probable.
     """
-    place, below = jnp.arange(size), jnp.maximum(bound, 1)
 
     def repeated(values: jax.Array) -> jax.Array:
-        if size <= _FEW:
-            equal = (values[:, None] == values) & (place < place[:, None])
-            return jnp.any(equal, axis=1) & (place < needed)
         order = jnp.argsort(values, stable=True)
         ranked = values[order]
         same = jnp.concatenate([jnp.zeros(1, dtype=bool), ranked[1:] == ranked[:-1]])
-        return jnp.zeros(size, dtype=bool).at[order].set(same) & (place < needed)
+        return jnp.zeros(size, dtype=bool).at[order].set(same)
 
     def again(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         attempt, values, bad = carry
-        fresh = jax.random.randint(jax.random.fold_in(key, attempt), (size,), 0, below)
+        fresh = jax.random.randint(jax.random.fold_in(key, attempt), (size,), 0, bound)
         values = jnp.where(bad, fresh, values)
         return attempt + 1, values, repeated(values)
 
@@ -109,18 +99,6 @@ def distinct(key: jax.Array, size: int, bound: jax.Array, needed: jax.Array) -> 
     values: jax.Array = jax.lax.while_loop(lambda carry: jnp.any(carry[2]), again, start)[1]
     return values
 
-
-def shuffled(key: jax.Array, n: int, count: jax.Array) -> jax.Array:
-    """A uniform order of the numbers below ``count``, followed by the rest."""
-    weight = jax.random.uniform(key, (n,))
-    return jnp.argsort(jnp.where(jnp.arange(n) < count, weight, 2.0))
-
-
-# Above this share of the rows a mask over all of them costs less than drawing and gathering.
-_LARGE_SHARE = 0.125
-
-# A group of draws has about so many numbers.
-_GROUP_ELEMENTS = 2**12
 
 First = jax.Array | int | None
 Sum = Callable[[jax.Array, PreparedRows, "BatchDraw", First], jax.Array]
@@ -177,7 +155,7 @@ class BatchSum(NamedTuple):
 
     prepare: Callable[[Columns, jax.Array], PreparedRows]
     total: Callable[..., jax.Array]
-    draws: PredrawnNoise | None = None
+    draws: Draws | None = None
 
 
 def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
@@ -198,23 +176,20 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     return BatchSum(gradient.prepare, scaled, _draws(schedule, batch))
 
 
-def _draws(schedule: Schedule, batch: Batch) -> PredrawnNoise | None:
+def _draws(schedule: Schedule, batch: Batch) -> Draws | None:
     """What of the batches is independent of the rows and small beside them."""
     size, n, chains = drawn_size(schedule), schedule.num_rows, schedule.num_chains
     if size == 0:
         return None
-    steps = max(1, _GROUP_ELEMENTS // (chains * size))
 
     def poisson(key: jax.Array) -> jax.Array:
-        chance = jax.random.uniform(key, (steps, chains, size))
-        first = partial(successes, rate=float(batch.rate or 0.0), last=-1, end=n)
-        return jax.vmap(jax.vmap(first))(chance)
+        chance = jax.random.uniform(key, (chains, size))
+        return jax.vmap(partial(successes, rate=float(batch.rate or 0.0), last=-1, end=n))(chance)
 
     def fixed(key: jax.Array) -> jax.Array:
-        one = partial(distinct, size=size, bound=jnp.asarray(n), needed=jnp.asarray(size))
-        return jax.vmap(jax.vmap(one))(jax.random.split(key, (steps, chains)))
+        return jax.vmap(partial(distinct, size=size, bound=n))(jax.random.split(key, chains))
 
-    return PredrawnNoise(poisson if batch.scheme == "poisson" else fixed, steps, outside=n)
+    return Draws(poisson if batch.scheme == "poisson" else fixed, outside=n)
 
 
 def drawn_size(schedule: Schedule) -> int:
@@ -237,17 +212,14 @@ def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum
         return gradient.total(u, _masked(rows, keep, first))
 
     def gathered(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
-        def of(numbers: jax.Array) -> jax.Array:
-            return _summed(gradient, u, rows, Chosen(numbers, n, ordered=True), first)
-
         def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
             number, last, total = carry
             chance = jax.random.uniform(jax.random.fold_in(draw.key, number), (size,))
             index = successes(chance, rate, last, n)
-            return number + 1, index[-1], total + of(index)
+            return number + 1, index[-1], total + gradient.total(u, _chosen(rows, index, n, first))
 
         drawn = jnp.asarray(draw.drawn)
-        start = jnp.asarray(0), drawn[-1], of(drawn)
+        start = jnp.asarray(0), drawn[-1], gradient.total(u, _chosen(rows, drawn, n, first))
         total: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, more, start)[2]
         return total
 
@@ -258,8 +230,9 @@ def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
     n, size = schedule.num_rows, int(batch.size or 0)
 
     def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
-        index = shuffled(draw.key, n, jnp.asarray(n))[:size] if draw.drawn is None else draw.drawn
-        return _summed(gradient, u, rows, Chosen(index, n), first)
+        if draw.drawn is not None:
+            return gradient.total(u, _chosen(rows, draw.drawn, n, first))
+        return gradient.total(u, _masked(rows, jax.random.permutation(draw.key, n) < size, first))
 
     return total
 
@@ -267,50 +240,15 @@ def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
 _SCHEMES = {"poisson": _poisson, "fixed": _fixed}
 
 
-class Chosen(NamedTuple):
-    """Numbers below ``bound`` of the rows of a batch; ``bound`` is no row. ``ordered``: they ascend."""
-
-    numbers: jax.Array
-    bound: int
-    ordered: bool = False
-
-
-def _summed(
-    gradient: ClippedGradient, u: jax.Array, rows: PreparedRows, chosen: Chosen, first: First
-) -> jax.Array:
-    """The clipped sum over those chosen rows that are here.
-
-    Where rows lie in several places, each works on windows that hold its own share of the batch: nearly
-    always one of them.
+def _chosen(rows: PreparedRows, numbers: jax.Array, n: int, first: First) -> PreparedRows:
+    """The rows with these ``numbers``, of which ``n`` is no row; where rows lie elsewhere, all that are here
+    with the others absent.
     """
-    if first is None:
-        return gradient.total(u, _selected(rows, chosen.numbers, chosen.numbers < chosen.bound))
-    here, size = rows.present.shape[0], chosen.numbers.shape[0]
-    mean = size * here / chosen.bound
-    width = min(size, math.ceil(mean + 3 * math.sqrt(mean) + 4))
-    numbers = chosen.numbers if chosen.ordered else jnp.sort(chosen.numbers)
-    begin = jnp.sum(numbers < first)
-    end = jnp.sum(numbers < jnp.minimum(first + here, chosen.bound))
-    filled = jnp.pad(numbers, (0, width))
-
-    def of(at: jax.Array) -> jax.Array:
-        window = jax.lax.dynamic_slice_in_dim(filled, at, width) - first
-        return gradient.total(u, _selected(rows, window, at + jnp.arange(width) < end))
-
-    def more(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        at, total = carry
-        return at + width, total + of(at)
-
-    start = begin + width, of(begin)
-    total: jax.Array = jax.lax.while_loop(lambda carry: carry[0] < end, more, start)[1]
-    return total
-
-
-def _selected(rows: PreparedRows, index: jax.Array, keep: jax.Array) -> PreparedRows:
-    """The rows numbered ``index``, those without ``keep`` absent."""
-    index = jnp.clip(index, 0, rows.present.shape[0] - 1)
+    if first is not None:
+        return _masked(rows, jnp.zeros(n, dtype=bool).at[numbers].set(True, mode="drop"), first)
+    index = jnp.clip(numbers, 0, rows.present.shape[0] - 1)
     chosen = jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), rows)
-    return chosen._replace(present=chosen.present & keep)
+    return chosen._replace(present=chosen.present & (numbers < n))
 
 
 def _masked(rows: PreparedRows, keep: jax.Array, first: First) -> PreparedRows:

@@ -220,12 +220,12 @@ def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "cha
         raise DeclarationError(f"generator={generator!r}: one of {', '.join(get_args(Generator))}.")
     if rng_key is None:
         words = np.frombuffer(secrets.token_bytes(4 * _KEY_WORDS[generator]), dtype=np.uint32)
-        root = jax.random.wrap_key_data(jnp.asarray(words), impl=_implementation(generator))
+        root = jax.random.wrap_key_data(jnp.asarray(words), impl=implementation(generator))
         return RunKeys(root, Provenance("operating system", generator))
     if isinstance(rng_key, (int, np.integer)) and not isinstance(rng_key, bool):
         if not 0 <= rng_key < 2**32:
             raise DeclarationError("rng_key: an integer seed must lie in [0, 2^32).")
-        root = jax.random.key(int(rng_key), impl=_implementation(generator))
+        root = jax.random.key(int(rng_key), impl=implementation(generator))
         return RunKeys(root, Provenance("caller", generator))
     root = _one_key(rng_key)
     kind = jax.random.key_impl(root)
@@ -234,11 +234,12 @@ def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "cha
 
 def public_key(generator: str) -> jax.Array:
     """A public key of the kind that a run under ``generator`` uses: for trials."""
-    key: jax.Array = jax.random.key(0, impl=_implementation(generator))
+    key: jax.Array = jax.random.key(0, impl=implementation(generator))
     return key
 
 
-def _implementation(generator: str) -> Any:
+def implementation(generator: str) -> Any:
+    """What JAX knows a generator by."""
     return CHACHA20 if generator == "chacha20" else generator
 
 

@@ -1,18 +1,118 @@
-"""Private Langevin dynamics: unadjusted, on minibatches, and with noise of another shape."""
+"""Private Langevin dynamics: unadjusted, on minibatches, and with noise of another shape.
+
+A kernel states public numbers and makes the schedule that the step, preflight and the accountant all read.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.arguments import construction_checked
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.base import BySite, LangevinKernel, Parts, as_matrix
-from private_mcmc.schedule import Batch, BatchScheme, Matrix
+from private_mcmc.potential.sites import Site
+from private_mcmc.records import Model, PublicArguments, Record
+from private_mcmc.schedule import Batch, BatchScheme, Matrix, Release, Schedule, norm_of_clips
+from private_mcmc.target import Adjacency, Unit
+
+
+@dataclass(frozen=True)
+class BySite:
+    """One number for a site, or one for each of its unconstrained coordinates."""
+
+    values: tuple[tuple[str, tuple[float, ...]], ...]
+
+    @classmethod
+    def of(cls, given: Mapping[str, npt.ArrayLike]) -> Self:
+        """From ``{"w": 0.5, "b": [1.0, 2.0]}``."""
+        flat = {name: np.ravel(np.asarray(value, np.float64)) for name, value in given.items()}
+        return cls(tuple((name, tuple(values)) for name, values in flat.items()))
+
+    def diagonal(self, sites: Sequence[Site], dim: int, what: str) -> tuple[float, ...]:
+        """The diagonal over the flat unconstrained vector."""
+        named = {site.name: site for site in sites}
+        values = dict(self.values)
+        if named.keys() != values.keys():
+            raise DeclarationError(
+                f"{what} by site: give {sorted(named)}; these were given: {sorted(values)}."
+            )
+        flat = np.empty(dim)
+        for name, site in named.items():
+            size = site.slice.stop - site.slice.start
+            if len(values[name]) not in (1, size):
+                raise DeclarationError(f"{what} of {name!r}: one number, or {size}.")
+            flat[site.slice] = values[name]
+        return tuple(flat.tolist())
+
+
+@dataclass(frozen=True)
+class LangevinKernel:
+    """A Langevin kernel with per-row clipping, whose every constant is in the schedule it makes.
+
+    Subclasses add batches or noise by ``_parts``; the step is built from the schedule alone.
+    ``PrivateMCMC`` runs subclasses of this class and nothing else.
+    """
+
+    model: Model
+    step_size: float | tuple[float, ...] | Callable[[int], float]
+    clip: float
+    temper: float = 1.0
+    preconditioner: Matrix | None = None
+    model_args: PublicArguments = field(default_factory=dict, kw_only=True, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not callable(self.model):
+            raise DeclarationError("model: a NumPyro model (a function) is needed.")
+        if self.preconditioner is not None:
+            object.__setattr__(self, "preconditioner", as_matrix("preconditioner", self.preconditioner))
+        if isinstance(self.step_size, (list, np.ndarray)):
+            object.__setattr__(self, "step_size", tuple(float(step) for step in self.step_size))
+
+    def schedule(
+        self,
+        *,
+        adjacency: Adjacency,
+        num_rows: int,
+        dim: int,
+        num_steps: int,
+        num_chains: int,
+        release: Release,
+        sites: Sequence[Site] = (),
+        unit: Unit | None = None,
+    ) -> Schedule:
+        """The record that the step, preflight and the accountant all read; ``sites`` says where names lie.
+
+        ``unit`` is that of a reading of persons.
+        """
+        fields: Record = {
+            "adjacency": adjacency,
+            "num_rows": num_rows,
+            "dim": dim,
+            "step_size": self._step_sizes(num_steps),
+            "num_steps": num_steps,
+            "num_chains": num_chains,
+            "clip": self.clip,
+            "temper": self.temper,
+            "preconditioner": self.preconditioner,
+            "release": release,
+            "unit": unit,
+        }
+        return Schedule(**fields | self._parts(num_rows, dim, sites))
+
+    def _step_sizes(self, num_steps: int) -> float | tuple[float, ...]:
+        """The schedule's step sizes; a function is asked for those of ``k = 1, 2, …``."""
+        if not callable(self.step_size):
+            return self.step_size
+        return tuple(float(self.step_size(k)) for k in range(1, num_steps + 1))
+
+    def _parts(self, num_rows: int, dim: int, sites: Sequence[Site]) -> Record:
+        """The fields of a schedule that a plain full-data Langevin step leaves at their defaults."""
+        return {}
 
 
 @construction_checked
@@ -23,8 +123,7 @@ class PrivateULA(LangevinKernel):
     ``U = K − w Σ_i log p(d_i | θ)`` with the prior part ``K`` outside the clip; the gradient of each row
     is clipped at ``C`` in the norm ``‖M^{1/2}·‖``.
 
-    **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement;
-    under ``numpyro.infer.MCMC`` this is a curator-side tool whose draws are as private as the data.
+    **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement.
 
     Args:
         model: an ordinary NumPyro model.
@@ -34,8 +133,6 @@ class PrivateULA(LangevinKernel):
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``: ``None`` (identity), a diagonal or a full symmetric positive definite
             matrix. It must be public, or released and paid for.
-        rows: the row domains; needed under ``numpyro.infer.MCMC`` only when the row columns cannot be
-            told from the other arguments by their length.
         model_args: the model's other arguments, public.
 
     Example:
@@ -65,7 +162,6 @@ class PrivateSGLD(PrivateULA):
         clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``.
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
-        rows: as for :class:`PrivateULA`.
         scheme: ``"poisson"``: every row with probability ``q``. ``"fixed"``: a uniform subset of
             ``batch_size`` rows.
         batch_size: ``b``; for ``"poisson"`` the expected size, ``q = b/n`` with the public ``n``.
@@ -99,17 +195,13 @@ class PrivateSGLD(PrivateULA):
         if self.batch_size is not None and not self.batch_size >= 1:
             raise DeclarationError(f"batch_size={self.batch_size}: must be at least 1.")
 
-    def _parts(self, num_rows: int, dim: int) -> Parts:
-        return Parts(batch=self._batch(num_rows))
-
-    def _batch(self, num_rows: int) -> Batch:
+    def _parts(self, num_rows: int, dim: int, sites: Sequence[Site]) -> Record:
         if self.batch_size is not None and self.batch_size > num_rows:
             raise DeclarationError(f"batch_size={self.batch_size}: there are only {num_rows} rows.")
         if self.scheme == "fixed":
-            return Batch(scheme="fixed", size=self.batch_size)
-        return Batch(
-            scheme="poisson", rate=self.rate if self.batch_size is None else self.batch_size / num_rows
-        )
+            return {"batch": Batch(scheme="fixed", size=self.batch_size)}
+        rate = self.rate if self.batch_size is None else self.batch_size / num_rows
+        return {"batch": Batch(scheme="poisson", rate=rate)}
 
 
 @construction_checked
@@ -134,7 +226,6 @@ class AnisotropicLangevin(LangevinKernel):
         clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``; left out with ``clips``.
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
-        rows: as for :class:`PrivateULA`.
         noise: ``S/(2γ)``: a diagonal, a mapping of site names to variances (numbers or one for each
             unconstrained coordinate), or a full symmetric positive definite matrix; ``None`` means ``M``.
         clips: ``C_j > 0`` for each unconstrained coordinate, or by site, like ``noise``; ``M`` is diagonal
@@ -180,8 +271,22 @@ class AnisotropicLangevin(LangevinKernel):
         elif self.noise is not None and not isinstance(self.noise, BySite):
             object.__setattr__(self, "noise", as_matrix("noise", self.noise))
 
-    def _parts(self, num_rows: int, dim: int) -> Parts:
-        return Parts(
-            noise=None if isinstance(self.noise, Mapping) else self.noise,
-            clips=None if isinstance(self.clips, Mapping) else self.clips,
-        )
+    def _parts(self, num_rows: int, dim: int, sites: Sequence[Site]) -> Record:
+        noise, clips = self.noise, self.clips
+        noise = noise.diagonal(sites, dim, "noise") if isinstance(noise, BySite) else noise
+        clips = clips.diagonal(sites, dim, "clips") if isinstance(clips, BySite) else clips
+        clip = self.clip if clips is None else norm_of_clips(clips, self.preconditioner)  # type: ignore[arg-type]
+        return {"noise": noise, "clips": clips, "clip": clip}
+
+
+def as_matrix(name: str, matrix: npt.ArrayLike) -> Matrix:
+    """A diagonal or a full matrix as hashable tuples. Raises ``DeclarationError`` for anything else."""
+    try:
+        array = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(())
+    if array.ndim not in (1, 2):
+        raise DeclarationError(f"{name}: numbers, a diagonal such as np.full(dim, 0.1) or a whole matrix.")
+    if array.ndim == 1:
+        return tuple(array.tolist())
+    return tuple(tuple(row) for row in array.tolist())

@@ -20,17 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting.langevin.sensitivity import rows_summed
 from private_mcmc.domains.columns import HostColumn, blank, holds_person, padded
-from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.batches import BatchKeys, StepKeys
-from private_mcmc.kernels.chain import ChainRunner, buffer_size, observed
-from private_mcmc.kernels.gradient.clipping import Columns, PreparedRows
-from private_mcmc.kernels.step import LangevinProgram, Observable, Place
+from private_mcmc.kernels.chain import ChainRunner, observed
+from private_mcmc.kernels.clipping import Columns, PreparedRows
+from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Schedule
-
-# Drawing a batch costs time in proportion to it, for every partition, unless it is a large share of the rows.
-_LARGE_SHARE = 0.125
 
 # Starts an answer; the function that it gives waits for it.
 Ask = Callable[..., Callable[[], Any]]
@@ -97,15 +92,7 @@ def partitioned_runner(
 
     Its ``run`` takes partitions in the place of columns.
     """
-    batch = schedule.batch
-    if batch is not None:
-        share = batch.rate if batch.rate is not None else rows_summed(schedule) / schedule.num_rows
-        if share > _LARGE_SHARE:
-            raise NotYetSupported(
-                f"batches of a share {share:.3g} of rows that are not in memory: use all rows, or batches of "
-                f"at most {_LARGE_SHARE:g} of them."
-            )
-    size, with_state = buffer_size(schedule), observed(program, schedule, observable)
+    path, with_state = schedule.release == "path", observed(program, schedule, observable)
 
     def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
         return program.prepare(mapped(columns), present)
@@ -113,48 +100,40 @@ def partitioned_runner(
     def answer(
         rows: PreparedRows, first: jax.Array, u: jax.Array, k: jax.Array, batches: BatchKeys
     ) -> jax.Array:
-        return program.data(u, k, batches, rows, Place(0, first))
+        return program.data(u, k, batches, rows, first)
 
     @jax.jit
     def move(
         u: jax.Array, k: jax.Array, noise: jax.Array, rows_sum: jax.Array, total: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         u = program.move(u, k, noise, rows_sum)
-        return u, with_state(u, total, k + 1)
+        return u, with_state(u, total, k + 1), program.whitening.to_parameter(u)
 
     def advance(
-        u: jax.Array,
-        first: int,
-        gaps: npt.NDArray[np.int64],
-        count: int,
-        total: jax.Array,
-        keys: StepKeys,
-        asks: Sequence[Ask],
+        u: jax.Array, first: int, count: int, total: jax.Array, keys: StepKeys, asks: Sequence[Ask]
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        def one(u: jax.Array, k: int, total: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def one(u: jax.Array, k: int, total: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
             rows_sum = jnp.zeros_like(u)
             for part in [ask(u, k, keys.batches) for ask in asks]:
                 rows_sum = rows_sum + part()
-            moved: tuple[jax.Array, jax.Array] = move(u, k, keys.steps, rows_sum, total)
+            moved: tuple[jax.Array, jax.Array, jax.Array] = move(u, k, keys.steps, rows_sum, total)
             return moved
 
-        states, done = np.zeros((size, *u.shape)), first
         if not count:
             # Tried out: all rows are read, and all is compiled.
-            one(u, 0, total)[0].block_until_ready()
-        for j in range(count):
-            for k in range(done, done + int(gaps[j])):
-                u, total = one(u, k, total)
-            done += int(gaps[j])
-            states[j] = program.whitening.to_parameter(u)
-        return u, jnp.asarray(states), total
+            return one(u, 0, total)
+        states = []
+        for k in range(first, first + count):
+            u, total, state = one(u, k, total)
+            states.append(np.asarray(state))
+        return u, jnp.asarray(states if path else states[-1:]), total
 
     question = Question(prepare, answer)
 
     def ask_all(partitions: Sequence[Partition], present: None) -> list[Ask]:
         return [partition.ask(question) for partition in partitions]
 
-    return ChainRunner(schedule, program, observable, ask_all, advance)  # type: ignore[arg-type]
+    return ChainRunner(schedule, program.whitening, observable, ask_all, advance)  # type: ignore[arg-type]
 
 
 class Block(NamedTuple):

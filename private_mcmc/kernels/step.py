@@ -25,18 +25,15 @@ from private_mcmc.kernels.batches import (
     BatchKeys,
     BatchStreams,
     BatchSum,
-    PredrawnNoise,
+    Draws,
+    First,
     StepKeys,
     Window,
     batch_streams,
     batch_sum,
 )
-from private_mcmc.kernels.gradient.clipped import clipped_gradient, schedule_gradient
-from private_mcmc.kernels.gradient.clipping import (
-    PreparedRows,
-    Whitening,
-    whitening,
-)
+from private_mcmc.kernels.clipping import PreparedRows, Whitening, whitening
+from private_mcmc.kernels.gradient import schedule_gradient
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Record
@@ -50,28 +47,22 @@ _RAREST = 2.0**-30
 
 Observable = Callable[[jax.Array], jax.Array]
 
-# Noise is drawn for groups of steps of about so many elements.
-_GROUP_ELEMENTS = 2**9
-
-
-class Place(NamedTuple):
-    """Which part of a run is here: the numbers of its first chain and of its first row, ``None`` for all."""
-
-    chain: jax.Array | int = 0
-    row: jax.Array | int | None = None
-
-
-WHOLE = Place()
-
 
 class StepNumbers(NamedTuple):
-    """What a step reads of its schedule besides the metric and the clip.
+    """What a step reads of its schedule's numbers, of any number of chains and steps.
 
     Constants of a compiled run; arguments where one compiled program serves many schedules.
 
-    ``limit`` is where every coordinate of the gradient is clamped.
+    Attributes:
+        root: ``A`` with ``AAᵀ`` the preconditioner.
+        clip: of the norm of a row's gradient.
+        step_size: one, or one for every step.
+        temper: weight of the likelihood.
+        limit: where every coordinate of the gradient is clamped.
     """
 
+    root: jax.Array | np.ndarray | None
+    clip: float | jax.Array
     step_size: float | tuple[float, ...] | jax.Array
     temper: float | jax.Array
     limit: float | jax.Array
@@ -79,36 +70,25 @@ class StepNumbers(NamedTuple):
     @classmethod
     def of(cls, schedule: Schedule) -> StepNumbers:
         """Those of a schedule."""
-        return cls(schedule.step_size, schedule.temper, gradient_limit(schedule))
-
-
-class PathNumbers(NamedTuple):
-    """The numbers in which schedules of one model's paths differ; arguments of a program that they share.
-
-    ``root`` is ``A`` with ``AAᵀ`` the preconditioner, ``(p, p)``.
-    """
-
-    root: jax.Array
-    clip: jax.Array
-    step: StepNumbers
-
-    @classmethod
-    def of(cls, schedule: Schedule) -> PathNumbers:
-        """Those of a schedule with a full preconditioner and one step size."""
         root = whitening(schedule.preconditioner, schedule.dim).root
-        return cls(jnp.asarray(root), jnp.asarray(schedule.clip), StepNumbers.of(schedule))
+        return cls(root, schedule.clip, schedule.step_size, schedule.temper, gradient_limit(schedule))
 
 
-# Paths are compiled for whole multiples of so many steps.
-_PATH = 512
+# Programs are compiled for whole multiples of so many steps.
+_STEPS = 512
+
+
+def whole_steps(num_steps: int) -> int:
+    """The steps that a program is compiled for: those of a run, rounded up."""
+    return -(-num_steps // _STEPS) * _STEPS
 
 
 def without_numbers(schedule: Schedule) -> Schedule | None:
-    """The schedule with 1 for its ``PathNumbers`` and its steps rounded up: what a program is compiled for.
+    """The schedule with 1 for its ``StepNumbers`` and its steps rounded up: what a program is compiled for.
 
     ``None`` for schedules that differ in more than those from another path of one chain over all rows.
     """
-    steps = -(-schedule.num_steps // _PATH) * _PATH
+    steps = whole_steps(schedule.num_steps)
     plain = Schedule(
         adjacency=schedule.adjacency,
         num_rows=schedule.num_rows,
@@ -133,7 +113,8 @@ class LangevinProgram:
 
     Attributes:
         prepare: ``(columns, present) -> rows``, once a run.
-        data: ``(u, k, batches, rows, place) -> f Σ clip``, over the rows that are here, ``(chains, p)``.
+        data: ``(u, k, batches, rows, first) -> f Σ clip``, ``(chains, p)``, over the rows that are here:
+            those of the run from number ``first`` on, all of them for ``None``.
         move: ``(u, k, noise, total) -> u'``, given the sum over all rows.
         ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after
             ``first`` drawn at once.
@@ -154,9 +135,9 @@ class LangevinProgram:
 
 
 def langevin_program(
-    model: Potential, schedule: Schedule, one_by_one: bool = False, numbers: PathNumbers | None = None
+    model: Potential, schedule: Schedule, numbers: StepNumbers | None = None
 ) -> LangevinProgram:
-    """Build the step of ``schedule`` for ``model``; ``one_by_one`` takes the gradients chain after chain.
+    """Build the step of ``schedule`` for ``model``.
 
     With ``numbers``, which may be traced, they take the place of those of the schedule.
 
@@ -166,17 +147,12 @@ def langevin_program(
         raise DeclarationError(
             f"the schedule protects {schedule.unit or 'a row'}, the model {model.unit or 'a row'}."
         )
-    if numbers is not None:
-        change = Whitening(numbers.root)
-        shared = clipped_gradient(model, change, numbers.clip, schedule.num_chains, sums=schedule.num_steps)
-        return step_program(model, schedule, change, batch_sum(shared, schedule), numbers.step)
-    check_magnitudes(schedule)
-    change = whitening(schedule.preconditioner, model.dim)
-    together = 1 if one_by_one else schedule.num_chains
-    states = None if schedule.batch is not None else together
-    gradient = schedule_gradient(model, change, schedule, states, sums=schedule.num_steps)
-    data_gradient = batch_sum(gradient, schedule)
-    return step_program(model, schedule, change, data_gradient, StepNumbers.of(schedule), one_by_one)
+    if numbers is None:
+        check_magnitudes(schedule)
+        numbers = StepNumbers.of(schedule)
+    states = None if schedule.batch is not None else schedule.num_chains
+    gradient = schedule_gradient(model, Whitening(numbers.root), schedule, states, numbers.clip)
+    return step_program(model, schedule, batch_sum(gradient, schedule), numbers)
 
 
 def check_magnitudes(schedule: Schedule) -> None:
@@ -192,15 +168,10 @@ def check_magnitudes(schedule: Schedule) -> None:
 
 
 def step_program(
-    model: Potential,
-    schedule: Schedule,
-    change: Whitening,
-    data_gradient: BatchSum,
-    numbers: StepNumbers,
-    one_by_one: bool = False,
+    model: Potential, schedule: Schedule, data_gradient: BatchSum, numbers: StepNumbers
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
-    prior = rowwise(model.neg_log_prior)
+    prior, change = rowwise(model.neg_log_prior), Whitening(numbers.root)
     prior_score: Observable = rowwise(jax.grad(lambda u: prior(change.to_parameter(u))))
     colour, keep = noise_colour(schedule), kept_in_box(schedule)
     noise = _noise(schedule.num_chains, schedule.dim)
@@ -210,21 +181,17 @@ def step_program(
         k: jax.Array,
         batches: BatchKeys,
         rows: PreparedRows,
-        place: Place = WHOLE,
+        first: First = None,
     ) -> Float[Array, "chains p"]:
         def one(state: Float[Array, " p"], chain: jax.Array, drawn: jax.Array | None) -> Float[Array, " p"]:
             draw = None if streams is None else BatchDraw(streams.alone, k, chain, drawn)
-            return data_gradient.total(state, rows, draw, place.row)
+            return data_gradient.total(state, rows, draw, first)
 
         streams = None if schedule.batch is None else batch_streams(batches)
         drawn = None
         if streams is not None and data_gradient.draws is not None:
-            drawn = _here(data_gradient.draws.at(streams.together, k), place, u)
-        each = u, place.chain + jnp.arange(u.shape[0]), drawn
-        if one_by_one:
-            total: jax.Array = jax.lax.map(lambda args: one(*args), each)
-            return total
-        return jax.vmap(one)(*each)
+            drawn = data_gradient.draws.at(streams.together, k)
+        return jax.vmap(one)(u, jnp.arange(u.shape[0]), drawn)
 
     def move(
         u: Float[Array, "chains p"],
@@ -250,15 +217,9 @@ def step_program(
     return LangevinProgram(data_gradient.prepare, data, move, ahead, change)
 
 
-def _noise(chains: int, dim: int) -> PredrawnNoise:
+def _noise(chains: int, dim: int) -> Draws:
     """Standard normals of all chains; a step beyond what was drawn has none, not another's."""
-    size = max(1, _GROUP_ELEMENTS // (chains * dim))
-    return PredrawnNoise(lambda key: jax.random.normal(key, (size, chains, dim)), size, outside=math.nan)
-
-
-def _here(drawn: jax.Array, place: Place, u: jax.Array) -> jax.Array:
-    """What was drawn for the chains that are here: the same numbers wherever a chain runs."""
-    return jax.lax.dynamic_slice_in_dim(drawn, place.chain, u.shape[0])
+    return Draws(lambda key: jax.random.normal(key, (chains, dim)), outside=math.nan)
 
 
 def _step_size(step_size: float | tuple[float, ...] | jax.Array, k: jax.Array) -> jax.Array:

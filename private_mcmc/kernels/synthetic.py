@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.batches import BatchSum, StepKeys
-from private_mcmc.kernels.chain import buffer_size, pieces
-from private_mcmc.kernels.gradient.clipped import weighted_gradient
-from private_mcmc.kernels.gradient.clipping import Columns, Whitening
-from private_mcmc.kernels.step import LangevinProgram, PathNumbers, step_program, without_numbers
+from private_mcmc.kernels.chain import call_length, steps_of
+from private_mcmc.kernels.clipping import Columns, Whitening
+from private_mcmc.kernels.gradient import clipped_gradient, with_weights
+from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
 from private_mcmc.potential.potential import Potential
 from private_mcmc.records import ON_FEW_ROWS
 from private_mcmc.schedule import Schedule
@@ -53,11 +53,11 @@ class SyntheticChain:
         if shared is None:
             raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
         with jax.enable_x64(True):
-            numbers = PathNumbers.of(schedule)
+            numbers = StepNumbers.of(schedule)
             rows = _prepare(self.model, shared, numbers, columns, jnp.asarray(weights))
             # By NumPy: a program for one inverse would cost more than the others save.
             u = jnp.asarray(np.linalg.inv(np.asarray(numbers.root)) @ np.asarray(theta, np.float64))[None]
-            kept, size = [], buffer_size(shared)
+            kept, size = [], call_length(shared)
             for first in range(0, schedule.num_steps, size):
                 count = min(size, schedule.num_steps - first)
                 u, states = _advance(self.model, shared, numbers, rows, key, u, first, count)
@@ -65,19 +65,20 @@ class SyntheticChain:
         return np.concatenate(kept)
 
 
-def _program(model: Followed, shared: Schedule, numbers: PathNumbers) -> LangevinProgram:
-    change, read = Whitening(numbers.root), model(numbers.root, numbers.clip)
-    weighted = weighted_gradient(read, change, numbers.clip)
-    every_row = BatchSum(
-        weighted.prepare,
-        lambda u, rows, draw, first=None: weighted.total(u, rows),
-    )
-    return step_program(read, shared, change, every_row, numbers.step)
+def _program(model: Followed, shared: Schedule, numbers: StepNumbers) -> LangevinProgram:
+    read = model(jnp.asarray(numbers.root), jnp.asarray(numbers.clip))
+    clipped = clipped_gradient(read, Whitening(numbers.root), numbers.clip, states=1)
+
+    def prepare(columns: Columns, weights: jax.Array) -> Any:
+        return with_weights(clipped.prepare(columns, jnp.ones(len(weights), dtype=bool)), weights)
+
+    every_row = BatchSum(prepare, lambda u, rows, draw, first=None: clipped.total(u, rows))
+    return step_program(read, shared, every_row, numbers)
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _prepare(
-    model: Followed, shared: Schedule, numbers: PathNumbers, columns: Columns, weights: jax.Array
+    model: Followed, shared: Schedule, numbers: StepNumbers, columns: Columns, weights: jax.Array
 ) -> Any:
     return _program(model, shared, numbers).prepare(columns, weights)
 
@@ -86,15 +87,13 @@ def _prepare(
 def _advance(
     model: Followed,
     shared: Schedule,
-    numbers: PathNumbers,
+    numbers: StepNumbers,
     rows: Any,
     key: jax.Array,
     u: jax.Array,
     first: jax.Array,
     count: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    program = _program(model, shared, numbers)
-    advance = pieces(program, shared, None)
-    gaps = jnp.ones(buffer_size(shared), int)
-    u, states, _ = advance(u, first, gaps, count, jnp.zeros((1, 0)), StepKeys(key), rows)
+    advance = steps_of(_program(model, shared, numbers), shared)
+    u, states, _ = advance(u, first, count, jnp.zeros((1, 0)), StepKeys(key), rows)
     return u, states

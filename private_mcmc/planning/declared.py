@@ -23,8 +23,7 @@ from private_mcmc.accounting import Curvature, Statement, average_sensitivity
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.kernels.base import as_matrix
-from private_mcmc.kernels.langevin import PrivateULA
+from private_mcmc.kernels.langevin import PrivateULA, as_matrix
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people, synthetic_rows
 from private_mcmc.planning.conclusion import Expected, Prediction

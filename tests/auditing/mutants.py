@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from private_mcmc.inference import decision, execute_plan
-from private_mcmc.kernels import batches, chain
+from private_mcmc.inference import execute
+from private_mcmc.kernels import batches, chain, clipping, gradient
 from private_mcmc.kernels import step as langevin
-from private_mcmc.kernels.gradient import affine as gradient_affine
-from private_mcmc.kernels.gradient import clipped as gradient
-from private_mcmc.kernels.gradient import clipping as gradient_clipping
 
-_MUTABLE = {gradient_affine, gradient_clipping, gradient, batches, langevin, chain}
+_MUTABLE = {gradient, clipping, batches, langevin, chain}
 
 
 @dataclass(frozen=True)
@@ -31,15 +28,8 @@ Patch = tuple[Any, str, Any]
 
 def patches(*changes: Change) -> tuple[Patch, ...]:
     """What makes every driver run the kernels' modules as they are with ``changes``: owner, name, value."""
-    changed_affine = _compiled(gradient_affine, changes)
-    changed_clipping = _compiled(gradient_clipping, changes)
-    changed_gradient = _compiled(
-        gradient,
-        changes,
-        affine_rows=changed_affine.affine_rows,
-        affine_blocks=changed_affine.affine_blocks,
-        clipped_sum=changed_clipping.clipped_sum,
-    )
+    changed_clipping = _compiled(clipping, changes)
+    changed_gradient = _compiled(gradient, changes, clipped_sum=changed_clipping.clipped_sum)
     changed_batches = _compiled(batches, changes)
     changed_langevin = _compiled(
         langevin,
@@ -51,16 +41,19 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
         batch_streams=changed_batches.batch_streams,
         StepKeys=changed_batches.StepKeys,
     )
-    changed_chain = _compiled(chain, changes, StepKeys=changed_batches.StepKeys)
+    changed_chain = _compiled(
+        chain,
+        changes,
+        StepKeys=changed_batches.StepKeys,
+        langevin_program=changed_langevin.langevin_program,
+        StepNumbers=changed_langevin.StepNumbers,
+    )
     unused = {change.module for change in changes} - _MUTABLE
     assert not unused, unused
-    return tuple(
-        (driver, name, value)
-        for driver in (decision, execute_plan)
-        for name, value in (
-            ("langevin_program", changed_langevin.langevin_program),
-            ("chain_runner", changed_chain.chain_runner),
-        )
+    return (
+        (execute, "langevin_program", changed_langevin.langevin_program),
+        (execute, "chain_runner", changed_chain.chain_runner),
+        (execute, "path_runner", changed_chain.path_runner),
     )
 
 
@@ -91,10 +84,8 @@ def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callab
     return copy
 
 
-CLIP_FORGOTTEN = Change(gradient_affine, "held(slope, part.cap)", "slope")
-CLIP_FORGOTTEN_IN_GENERAL = Change(
-    gradient_clipping, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0"
-)
+CLIP_FORGOTTEN = Change(gradient, "held(slope, part.cap)", "slope")
+CLIP_FORGOTTEN_IN_GENERAL = Change(clipping, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0")
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
 STEP_DOUBLED = Change(
     langevin, "gamma = _step_size(numbers.step_size, k)", "gamma = 2.0 * _step_size(numbers.step_size, k)"
@@ -110,13 +101,12 @@ PRIOR_INSIDE_THE_CLIP = (
 )
 START_FROM_THE_DATA = Change(
     chain,
-    "                state = first_state(self.program, self.schedule, theta, self.observable)",
-    '                theta = jnp.asarray(theta) + columns["y"].mean()\n'
-    "                state = first_state(self.program, self.schedule, theta, self.observable)",
+    "                state = self.first_state(theta)\n",
+    '                state = self.first_state(jnp.asarray(theta) + columns["y"].mean())\n',
 )
 TEMPER_FORGOTTEN = Change(langevin, "numbers.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(
-    gradient_affine,
+    gradient,
     "norm = jnp.linalg.norm(design, axis=-1)",
     "norm = jnp.linalg.norm(jax.vmap(predictor.design)(columns), axis=-1)",
 )

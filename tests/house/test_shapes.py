@@ -6,14 +6,14 @@ import jax.numpy as jnp
 import pytest
 from jaxtyping import TypeCheckError
 
-from private_mcmc.kernels.gradient.clipping import clipped_sum
+from private_mcmc.kernels.clipping import clipped_sum
 from tests.shapes import CHECKED
 
 
 def test_the_modules_whose_shapes_are_checked_are_there_and_are_the_kernels():
     assert all(importlib.util.find_spec(name) is not None for name in CHECKED)
     parts = {name.removeprefix("private_mcmc.kernels.") for name in CHECKED}
-    assert {"step", "chain", "gradient.affine", "gradient.clipped", "gradient.clipping"} <= parts
+    assert {"step", "chain", "clipping", "gradient"} <= parts
 
 
 def test_a_wrong_shape_in_a_kernel_is_refused():

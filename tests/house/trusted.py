@@ -25,7 +25,6 @@ UNTRUSTED = (
     "private_mcmc/arguments.py",
     "private_mcmc/domains/declared.py",
     "private_mcmc/draws.py",
-    "private_mcmc/kernels/base.py",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/release/ledger/export.py",
     "private_mcmc/model/",

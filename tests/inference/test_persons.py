@@ -21,8 +21,8 @@ from private_mcmc import accounting as acc
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin_program
-from private_mcmc.kernels.gradient.clipped import general_rows
-from private_mcmc.kernels.gradient.clipping import Whitening
+from private_mcmc.kernels.clipping import Whitening
+from private_mcmc.kernels.gradient import general_rows
 from private_mcmc.model import read
 from private_mcmc.model.refusals import synthetic_rows
 from private_mcmc.potential.chain_constants import curvature

@@ -36,11 +36,10 @@ def bent(X, y=None):
 
 
 CLASSES, REALS = (Rows(X=Ball(1.0, dim=2), y=domain) for domain in (Binary(), Box(-2.0, 2.0)))
-PARALLEL = {"chain_method": "parallel"}
 CASES = {
     "all rows": (PrivateULA(logistic, 0.02, 1.0), CLASSES, "path", {}),
-    "masked": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.5), CLASSES, Average(2), PARALLEL),
-    "general": (PrivateSGLD(bent, 0.02, 1.0, rate=0.1), REALS, (2, 5), PARALLEL | {"devices": 4}),
+    "masked": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.5), CLASSES, Average(2), {}),
+    "general": (PrivateSGLD(bent, 0.02, 1.0, rate=0.1), REALS, (2, 5), {"devices": 4}),
     "fixed": (PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=4), CLASSES, "path", {}),
     "gathered": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.1), CLASSES, "path", {}),
 }  # fmt: skip
@@ -52,9 +51,9 @@ def runner_and_rows(kernel, rows, release, where: Layout):
         adjacency="add_remove", num_rows=N, dim=reading.dim, num_steps=5, num_chains=CHAINS, release=release
     )
     observable = jnp.square if isinstance(release, Average) else None
-    program = spread(langevin_program(reading, schedule, where.one_by_one), where, schedule)
+    program = spread(langevin_program(reading, schedule), where, N)
     runner = chain_runner(program, schedule, observable)
-    slots = where.rows_here(N) * where.row_devices
+    slots = where.slots(N)
     rng = np.random.default_rng(0)
     # What lies beyond the rows must not matter.
     X, y = np.full((slots, 2), 99.0), np.full(slots, 99)
@@ -91,16 +90,13 @@ def all_reduces_of_a_step() -> int:
     with jax.enable_x64(True):
         rows = runner.prepare(columns, present)
         u, total = jnp.zeros((CHAINS, 2)), jnp.zeros((CHAINS, 0))
-        gaps = np.ones(1, int)
-        program = (
-            runner.advance.lower(u, 0, gaps, 1, total, StepKeys(jax.random.key(0)), rows).compile().as_text()
-        )
+        program = runner.advance.lower(u, 0, 1, total, StepKeys(jax.random.key(0)), rows).compile().as_text()
     return len(re.findall(r"= \S+ all-reduce\(", program))
 
 
 def same_chains(name: str) -> None:
     kernel, rows, release, options = CASES[name]
-    spread = layout(**{"devices": 8, **options}, num_chains=CHAINS)
+    spread = layout(**{"devices": 8, **options})
     one, many = (run(kernel, rows, release, where) for where in (Layout(), spread))
     np.testing.assert_allclose(many, one, rtol=1e-12, atol=1e-13, err_msg=name)
 

@@ -14,10 +14,9 @@ from scipy import stats
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, StepKeys, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.batches import BatchDraw, Chosen, _summed, batch_sum, successes
-from private_mcmc.kernels.gradient.affine import AffineRows
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.clipping import ClippedGradient, whitening
+from private_mcmc.kernels.batches import BatchDraw, _chosen, batch_sum, successes
+from private_mcmc.kernels.clipping import ClippedGradient, whitening
+from private_mcmc.kernels.gradient import AffineRows, clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.schedule import Batch, Schedule
 from tests.examples_of_models import logistic, normal_mean
@@ -190,7 +189,7 @@ def test_a_place_sums_the_share_of_a_batch_that_lies_there(first, crowded):
         own = {name: column[mine] for name, column in columns.items()}
         u = jnp.asarray([0.4, -0.2])
         prepared = gradient.prepare(part, jnp.ones(here, bool))
-        found = _summed(gradient, u, prepared, Chosen(jnp.asarray(numbers), n), jnp.asarray(first))
+        found = gradient.total(u, _chosen(prepared, jnp.asarray(numbers), n, jnp.asarray(first)))
         wanted = gradient.total(u, gradient.prepare(own, jnp.ones(len(mine), bool)))
     assert len(mine) == 90 if crowded else 0 < len(mine) < 20
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)

@@ -14,8 +14,8 @@ from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import AnisotropicLangevin
-from private_mcmc.kernels.gradient.clipped import boxed_gradient
-from private_mcmc.kernels.gradient.clipping import whitening
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import boxed_gradient
 from private_mcmc.model import read
 from private_mcmc.schedule import Average, Batch, norm_of_clips
 

@@ -1,12 +1,13 @@
 """Decreasing step sizes, noise site by site: kernel and accountant read the same record."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.infer import MCMC
 
 import private_mcmc as pmc
 from private_mcmc.domains import Box, Rows
@@ -26,15 +27,24 @@ def schedule_of(kernel, num_chains=1, release="last"):
     return kernel.schedule(**COMMON, num_chains=num_chains, release=release)
 
 
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected")
 def test_a_function_of_the_step_number_is_the_tuple_of_its_values():
     sizes = tuple(decreasing(k) for k in range(1, 41))
     function, values = (PrivateULA(normal_mean, step, 1.0) for step in (decreasing, sizes))
     assert schedule_of(function) == schedule_of(values)
     assert schedule_of(function).step_sizes == sizes
-    with pytest.raises(pmc.DeclarationError, match="tuple"):
-        MCMC(function, num_warmup=0, num_samples=2, progress_bar=False).run(jax.random.key(0), y=np.zeros(N))
+
+
+@pytest.mark.parametrize("matrix", [2.0, "identity", [[1.0], [2.0, 3.0]], np.zeros((2, 2, 2))])
+def test_a_preconditioner_is_a_diagonal_or_a_matrix(matrix):
+    with pytest.raises(pmc.DeclarationError, match="preconditioner: numbers, a diagonal"):
+        PrivateULA(normal_mean, step_size=0.05, clip=1.0, preconditioner=matrix)
+
+
+def test_a_kernel_is_frozen_and_hashable():
+    kernel = PrivateULA(normal_mean, step_size=0.05, clip=1.0, preconditioner=np.eye(2))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kernel.step_size = 0.1
+    assert hash(kernel) == hash(PrivateULA(normal_mean, step_size=0.05, clip=1.0, preconditioner=np.eye(2)))
 
 
 @pytest.mark.long

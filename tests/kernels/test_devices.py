@@ -6,18 +6,16 @@ import sys
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.kernels.chain import buffer_size, segments
+from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.kernels.devices import layout
 from private_mcmc.schedule import Average
 from tests.examples_of_models import logistic
-from tests.kernels import several_devices
 
 HERE = Path(__file__).parent
 
@@ -40,19 +38,12 @@ def test_eight_devices_run_the_chain_of_one_with_one_all_reduce_a_step():
     assert "same chains" in on_eight_devices()
 
 
-@pytest.mark.long
-def test_sequential_chains_are_the_vectorised_ones():
-    case = several_devices.CASES["all rows"][:3]
-    one, other = (several_devices.run(*case, layout(method)) for method in ("vectorized", "sequential"))
-    np.testing.assert_allclose(other, one, rtol=1e-12)
-
-
 def test_layouts_that_make_no_sense_are_refused():
-    for options in ({"chain_method": "serial"}, {"devices": 0}, {"devices": 99}, {"devices": ["cpu"]}):
+    for devices in (0, 99, ["cpu"], []):
         with pytest.raises(DeclarationError):
-            layout(**options)
+            layout(devices)
     assert layout().mesh is None
-    assert layout(devices=1).mesh.devices.tolist() == [[jax.devices()[0]]]
+    assert layout(devices=1).mesh.devices.tolist() == [jax.devices()[0]]
 
 
 releases = st.one_of(
@@ -68,19 +59,17 @@ def test_the_calls_of_a_run_make_every_step_once_and_keep_what_is_released(relea
         adjacency="replace_one", num_rows=rows, dim=50, num_steps=steps, num_chains=30, release=release
     )
     last = release[-1] if isinstance(release, tuple) else steps
-    calls = list(segments(schedule))
-    ends = np.concatenate([call.first + np.cumsum(call.gaps) for call in calls])
-    kept = ends[np.concatenate([call.keep for call in calls])]
-    assert [call.first for call in calls] == [0, *(call.last for call in calls[:-1])]
-    assert calls[-1].last == last
-    assert all(len(call.gaps) <= buffer_size(schedule) for call in calls)
+    made = list(calls(schedule))
+    assert [first for first, _, _ in made] == [0, *(first + count for first, count, _ in made[:-1])]
+    assert made[-1][0] + made[-1][1] == last
+    assert all(count <= call_length(schedule) for _, count, _ in made)
+    kept = [first + count for first, count, keep in made if keep]
     if release == "path":
-        assert kept.tolist() == list(range(1, steps + 1))
+        assert all(keep for _, _, keep in made)
     elif isinstance(release, Average):
-        assert kept.size == 0
+        assert kept == []
     else:
-        assert kept.tolist() == list(release if isinstance(release, tuple) else [steps])
+        assert kept == list(release if isinstance(release, tuple) else [steps])
     # From any end of a call the rest is the same.
-    done = data.draw(st.sampled_from([call.last for call in calls]))
-    rest = [call for call in calls if call.last > done]
-    assert [call.first for call in segments(schedule, done)] == [call.first for call in rest]
+    number = data.draw(st.integers(1, len(made)))
+    assert list(calls(schedule, sum(made[number - 1][:2]))) == made[number:]

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
 from private_mcmc.domains import Ball, Binary, Box, Rows
-from private_mcmc.kernels.gradient.affine import AffineRows
-from private_mcmc.kernels.gradient.clipped import GeneralRows, clipped_gradient, general_rows
-from private_mcmc.kernels.gradient.clipping import whitening
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient, general_rows
 from private_mcmc.model import read
 from tests.examples_of_models import bent, logistic
 
@@ -146,17 +145,16 @@ def test_rows_that_are_absent_count_for_nothing(case):
 # Rows, states at once, and the shape that these are laid out in: parts, groups, rows of each.
 LAYOUTS = [
     (600, 3, (1, 1, 600)),
-    (600, 9_000, (1, 3, 200)),
-    (12_001, 1, (16, 1, 751)),
-    (12_001, 3, (16, 1, 751)),
+    (12_001, 3, (1, 1, 12_001)),
     (12_001, 200, (16, 2, 376)),
+    (12_001, 100, (16, 1, 751)),
 ]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("clip", [0.5, 2.0, 1.999_999])
+@pytest.mark.parametrize("clip", [0.5, 2.0])
 @pytest.mark.parametrize(("n", "states", "shape"), LAYOUTS)
-def test_parts_add_up_and_an_idle_clip_needs_no_caps(n, states, shape, clip):
+def test_parts_add_up(n, states, shape, clip):
     """|ψ'| ≤ 1 and ‖x‖ ≤ 2: from C = 2 on nothing is clipped. These are no whole numbers of parts."""
     model, rows = CASES["affine"]
     parts, groups, size = shape
@@ -169,36 +167,10 @@ def test_parts_add_up_and_an_idle_clip_needs_no_caps(n, states, shape, clip):
         other = general_rows(reading, change, clip)
         wanted = jax.jit(other.total)(u, other.prepare(columns, present))
         found = jax.jit(jax.vmap(gradient.total, (0, None)))(jnp.stack([u, jnp.full(P, jnp.nan)]), prepared)
-    assert len(prepared.parts) == parts
-    for part in prepared.parts:
-        assert part.design.shape == (groups, P, size)
-        assert part.cap.shape == (groups, 1 if clip == 2.0 else size)
+    assert len(prepared) == parts
+    assert all(part.design.shape == (groups, P, size) for part in prepared)
     np.testing.assert_allclose(found[0], wanted, rtol=1e-7, atol=1e-7)
     assert np.linalg.norm(found[1]) <= clip * (1 + CLIP_SLACK) * np.sum(present)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("n", "parts"), [(6_000, 16), (60_000, 1)])
-def test_many_columns_in_parts(n, parts):
-    """Products with more columns than are fused; the naive sum in NumPy."""
-    p, clip = 70, 0.1
-
-    def wide(X, y=None):
-        w = numpyro.sample("w", dist.Normal(0, 1).expand([p]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-    rows = Rows(X=Ball(2.0, dim=p), y=Binary())
-    with jax.enable_x64(True):
-        reading, columns = read(wide, rows, n=n), rows.synthetic(1, n)
-        gradient = clipped_gradient(reading, whitening(None, p), clip, states=1)
-        prepared, u = gradient.prepare(columns, jnp.ones(n, bool)), jnp.linspace(-1.0, 1.5, p)
-        found = jax.jit(gradient.total)(u, prepared)
-    X, y = np.asarray(columns["X"]), np.asarray(columns["y"])
-    each = (1 / (1 + np.exp(-X @ np.asarray(u))) - y)[:, None] * X
-    scale = np.minimum(1.0, clip / np.linalg.norm(each, axis=1))
-    assert len(prepared.parts) == parts
-    np.testing.assert_allclose(found, scale @ each, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -207,5 +179,5 @@ def test_columns_that_no_slope_reads_are_not_kept():
     with jax.enable_x64(True):
         reading, columns = read(model, rows, n=N), rows.synthetic(1, N)
         gradient = clipped_gradient(reading, whitening(None, P), 1.0, states=1)
-        (part,) = gradient.prepare(columns, jnp.ones(N, bool)).parts
+        (part,) = gradient.prepare(columns, jnp.ones(N, bool))
         assert list(part.columns) == ["y"]

@@ -7,8 +7,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.accounting.langevin.sensitivity import CLIP_SLACK
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.clipping import whitening
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.model.refusals import synthetic_rows
 from tests.soundness.sweep.zoo import ZOO

@@ -11,8 +11,8 @@ from jax.custom_batching import custom_vmap
 from jax.interpreters import batching, mlir
 
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
-from private_mcmc.kernels.gradient.clipped import general_rows
-from private_mcmc.kernels.gradient.clipping import Whitening
+from private_mcmc.kernels.clipping import Whitening
+from private_mcmc.kernels.gradient import general_rows
 from private_mcmc.model import read, reading
 from private_mcmc.potential import rowwise
 

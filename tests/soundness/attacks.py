@@ -25,8 +25,8 @@ from private_mcmc.domains.columns import PRESENT, blank
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.kernels.gradient.clipped import schedule_gradient
-from private_mcmc.kernels.gradient.clipping import whitening
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import schedule_gradient
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, stacked
 from private_mcmc.release import Expectations

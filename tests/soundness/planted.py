@@ -15,12 +15,9 @@ from private_mcmc.accounting.langevin import bounds, curvature
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute_plan
-from private_mcmc.kernels import batches, chain
+from private_mcmc.kernels import batches, chain, clipping, gradient
 from private_mcmc.kernels import step as langevin
-from private_mcmc.kernels.batches import PredrawnNoise
-from private_mcmc.kernels.gradient import affine as gradient_affine
-from private_mcmc.kernels.gradient import clipped as gradient
-from private_mcmc.kernels.gradient import clipping as gradient_clipping
+from private_mcmc.kernels.batches import Draws
 from private_mcmc.potential.families import TABLE
 from private_mcmc.potential.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
@@ -64,11 +61,13 @@ def _changed(*changes: Change) -> Callable[[], tuple[Patch, ...]]:
     return lambda: patches(*changes)
 
 
-def _noise_for_two_steps(chains: int, dim: int) -> PredrawnNoise:
-    def draw(key: jax.Array) -> jax.Array:
-        return jnp.repeat(jax.random.normal(key, (2, chains, dim)), 2, axis=0)
+class _TwoSteps(Draws):
+    def _of_step(self, stream: jax.Array, k: jax.Array) -> jax.Array:
+        return super()._of_step(stream, k // 2)
 
-    return PredrawnNoise(draw, 4, outside=math.nan)
+
+def _noise_for_two_steps(chains: int, dim: int) -> Draws:
+    return _TwoSteps(lambda key: jax.random.normal(key, (chains, dim)), outside=math.nan)
 
 
 _GAP, _IN_METRIC = curvature.contraction_gap, PriorConstants.in_metric
@@ -136,9 +135,7 @@ UNBROKEN = Fault("nothing", tuple)
 FAULTS = (
     Fault(
         "first row never clipped",
-        _changed(
-            Change(gradient_affine, "held(slope, part.cap)", "held(slope, part.cap.at[..., 0].set(jnp.inf))")
-        ),
+        _changed(Change(gradient, "held(slope, part.cap)", "held(slope, part.cap.at[..., 0].set(jnp.inf))")),
     ),
     Fault(
         "coordinates clipped by the norm of their box",
@@ -174,8 +171,8 @@ FAULTS = (
         _changed(
             Change(
                 chain,
-                "advance(u, segment.first, gaps, count, total)\n        if",
-                "advance(u, segment.first - state.done, gaps, count, total)\n        if",
+                "self.advance(u, first, count, total, keys, rows)",
+                "self.advance(u, first - state.done, count, total, keys, rows)",
             )
         ),
     ),
@@ -195,7 +192,7 @@ FAULTS = (
         "person: a quarter of the norm clipped",
         _changed(
             Change(
-                gradient_clipping,
+                clipping,
                 "norm = jnp.linalg.norm(gradients, axis=-1)",
                 "norm = jnp.linalg.norm(gradients, axis=-1) / 4",
             )

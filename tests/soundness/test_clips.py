@@ -12,9 +12,9 @@ import pytest
 
 from private_mcmc.domains import Rows
 from private_mcmc.errors import UnsupportedModel
-from private_mcmc.kernels.gradient import clipped
-from private_mcmc.kernels.gradient.clipped import clipped_gradient
-from private_mcmc.kernels.gradient.clipping import whitening
+from private_mcmc.kernels import gradient as gradients
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.refusals import COUNT
 from tests.soundness.grammar import write
@@ -52,7 +52,7 @@ def excess(model: RowModel, rng: np.random.Generator) -> float:
     odd, base = (model.rows.project(odd_cells(model.rows, count, rng)) for count in (TRIED, 2))
     states = jnp.stack([jnp.asarray(far * rng.normal(size=model.dim)) for far in FAR])
     for together in (None, 1):
-        gradient = clipped_gradient(model, change, clip, together, sums=10)
+        gradient = clipped_gradient(model, change, clip, together)
 
         def total(row, present, gradient=gradient):
             columns = {name: jnp.concatenate([row[name][None], base[name]]) for name in base}
@@ -89,7 +89,7 @@ def test_a_row_of_odd_cells_adds_at_most_its_clip():
 
 @pytest.mark.long
 def test_a_clip_that_lets_by_what_is_not_finite_is_found_out(monkeypatch):
-    monkeypatch.setattr(clipped.jnp, "isfinite", lambda values: jnp.ones_like(values, dtype=bool))
+    monkeypatch.setattr(gradients.jnp, "isfinite", lambda values: jnp.ones_like(values, dtype=bool))
     with pytest.raises(AssertionError):
         check(range(12))
 

@@ -103,18 +103,6 @@ class ClippedGradient:
     total: Callable[[jax.Array, PreparedRows], jax.Array]
 
 
-@dataclass(frozen=True, eq=False)
-class WeightedGradient:
-    """``Σ_i w_i clip_C(Aᵀ∇v(θ, d_i))``: ``prepare(columns, weights)`` once, then ``total(u, prepared)``.
-
-    For public synthetic rows, each of which stands for ``w_i ≥ 0`` rows: what one of them adds is bounded by
-    ``w_i C`` only. Hence a type of its own, which no program of a schedule accepts.
-    """
-
-    prepare: Callable[[Columns, jax.Array], Any]
-    total: Callable[[jax.Array, Any], jax.Array]
-
-
 def widened(columns: Columns) -> dict[str, jax.Array]:
     """Real columns in the widest float in force; whole numbers as they are."""
     wide = jax.dtypes.canonicalize_dtype(jnp.float64)

@@ -1,0 +1,322 @@
+"""The clipped gradient of the data term, ``Σ_i clip_C(Aᵀ∇v(θ, d_i))``, one row at most ``C``, by two routes.
+
+Rows that enter through one affine predictor ``η_i = x_i·θ + o_i`` have gradients ``ψ'(η_i)·Aᵀx_i`` of norm
+``|ψ'(η_i)|·‖Aᵀx_i‖``: clipping holds the slope ``ψ'`` between caps that are known before the run, and no
+per-row gradient is formed. All others, persons among them, are clipped by their own gradients, formed in
+blocks by ``vmap``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial, reduce
+from operator import itemgetter
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from private_mcmc.kernels.clipping import (
+    UNDERFLOW,
+    Clip,
+    ClippedGradient,
+    Columns,
+    Whitening,
+    clipped_sum,
+    held,
+    inside,
+    times,
+    widened,
+)
+from private_mcmc.potential.potential import SHARE, Potential
+from private_mcmc.potential.predictor import Predictor
+from private_mcmc.potential.rowwise import rowwise
+from private_mcmc.schedule import Schedule
+
+# ``(gradients, present, weights) ↦ Σ_i w_i clip(g_i)`` of a block of rows.
+BlockSum = Callable[..., jax.Array]
+
+# Elements of what a block of rows needs in between: on a CPU it should stay in cache.
+_BLOCK_ELEMENTS = {"cpu": 2**18}
+_BLOCK_ELEMENTS_ELSEWHERE = 2**24
+# A clip of a coordinate, less the rounding of its product with the root of the metric.
+_INSIDE = 1.0 - 2.0**-45
+# A design that is longer than the radius (by more than rounding) is shortened to it.
+_RADIUS_SLACK = 1.0 + 1e-9
+# XLA's CPU runtime spreads independent operations over the cores where there are many of them: so many parts
+# of the rows are summed side by side. Measured on 2 cores; 8 parts still run one after the other.
+_PARTS = 16
+# With fewer multiplications in a sum it does not pay: parts take a second longer to compile. A state needs
+# so many of a row besides its products: an exponential and a division.
+_LARGE_SUM, _SLOPE_WORK = 2**24, 32
+# Predictors of several states at once that one part may hold: they should stay in cache.
+_PART_ELEMENTS = 2**17
+
+
+def schedule_gradient(
+    model: Potential,
+    whitening: Whitening,
+    schedule: Schedule,
+    states: int | None = None,
+    clip: Clip | None = None,
+) -> ClippedGradient:
+    """The clipped data gradient that a schedule declares: by the norm, or coordinate by coordinate.
+
+    A ``clip`` of the norm takes the place of the schedule's: one that is known when the program runs.
+    """
+    if schedule.clips is not None:
+        return boxed_gradient(model, whitening, schedule.clips, states or 1)
+    return clipped_gradient(model, whitening, schedule.clip if clip is None else clip, states)
+
+
+def clipped_gradient(
+    model: Potential, whitening: Whitening, clip: Clip, states: int | None = None
+) -> ClippedGradient:
+    """The clipped data gradient of ``model`` in whitened coordinates.
+
+    ``states``: how many states share every sum over all rows, which are then stored in the layout that is
+    fastest for them; ``None`` where rows are selected for each sum.
+    """
+    if model.predictor is None:
+        return general_rows(model, whitening, clip, states or 1)
+    if states is None:
+        return affine_rows(model.predictor, whitening, clip)
+    return affine_blocks(model.predictor, whitening, clip, states)
+
+
+class AffineRows(NamedTuple):
+    """Rows one by one, to be selected from.
+
+    ``table`` holds the whitened design, the cap of the slope and, where there are offsets, the offset of each
+    row side by side, ``(N, p + 1)`` or ``(N, p + 2)``: what a row needs is fetched at once, and the product
+    with ``(θ, 0, 1)`` is its predictor.
+    """
+
+    table: Float[Array, "rows width"]
+    columns: Columns
+    present: Bool[Array, " rows"]
+
+
+def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> ClippedGradient:
+    """Rows that are selected anew for every sum."""
+    score = jax.vmap(_slope(predictor))
+
+    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
+        design, cap, usable = _capped(predictor, whitening, clip, columns)
+        offset = offsets(predictor, columns)
+        parts = [design, cap[:, None]] if offset is None else [design, cap[:, None], offset[:, None]]
+        return AffineRows(jnp.concatenate(parts, axis=1), read_by_slope(predictor, columns), present & usable)
+
+    def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
+        # The table is multiplied as it lies: parts of it would have to be copied first.
+        table, dim = rows.table, u.shape[0]
+        others = [0.0] if predictor.centred else [0.0, 1.0]
+        eta = table @ jnp.concatenate([u, jnp.asarray(others, u.dtype)])
+        slope = held(score(eta, rows.columns), jnp.where(rows.present, table[:, dim], 0.0))
+        return (slope @ table)[:dim]
+
+    return ClippedGradient(prepare, total)
+
+
+class AffinePart(NamedTuple):
+    """Some of the rows in groups, columnwise: designs ``(groups, p, rows)``, zero where no row is present.
+
+    Caps are ``(groups, rows)``; there are no offsets where all are zero. ``weights``, ``(groups, rows)``, are
+    those of synthetic rows.
+    """
+
+    design: Float[Array, "groups p rows"]
+    cap: Float[Array, "groups rows"]
+    offset: Float[Array, "groups rows"] | None
+    columns: Columns
+    weights: jax.Array | None = None
+
+
+# All rows, in parts of one shape that lie in arrays of their own: they need not be cut out again.
+AffineParts = tuple[AffinePart, ...]
+
+
+def affine_blocks(predictor: Predictor, whitening: Whitening, clip: Clip, states: int) -> ClippedGradient:
+    """All rows in each sum, for ``states`` states at a time, laid out for what will be stored."""
+    score = jax.vmap(_slope(predictor))
+
+    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineParts:
+        design, cap, usable = _capped(predictor, whitening, clip, columns)
+        present = present & usable
+        cut = _cut(design.shape[0], design.shape[1], states)
+        offset = offsets(predictor, columns)
+        whole = AffinePart(
+            jnp.swapaxes(cut(jnp.where(present[:, None], design, 0.0)), 2, 3),
+            cut(jnp.where(present, cap, 0.0)),
+            None if offset is None else cut(offset),
+            {name: cut(column) for name, column in read_by_slope(predictor, columns).items()},
+        )
+        return tuple(jax.tree.map(itemgetter(i), whole) for i in range(cut.parts))
+
+    def total(u: Float[Array, " p"], rows: AffineParts) -> Float[Array, " p"]:
+        def of_part(part: AffinePart) -> jax.Array:
+            eta = u @ part.design
+            slope = score(eta if part.offset is None else eta + part.offset, part.columns)
+            return part.design @ times(held(slope, part.cap), part.weights)
+
+        def of_group(parts: AffineParts) -> jax.Array:
+            return reduce(jnp.add, map(of_part, parts))
+
+        if len(rows[0].design) == 1:
+            return of_group(jax.tree.map(itemgetter(0), rows))
+
+        def add(carry: jax.Array, parts: AffineParts) -> tuple[jax.Array, None]:
+            return carry + of_group(parts), None
+
+        return jax.lax.scan(add, jnp.zeros_like(u), rows)[0]
+
+    return ClippedGradient(prepare, total)
+
+
+def _slope(predictor: Predictor) -> Callable[[jax.Array, Columns], jax.Array]:
+    """``(η, row) ↦ ψ'``, of that row alone whoever made ``ψ``."""
+    return rowwise(jax.grad(rowwise(predictor.loss)))
+
+
+def _capped(
+    predictor: Predictor, whitening: Whitening, clip: Clip, columns: Columns
+) -> tuple[Float[Array, "rows p"], Float[Array, " rows"], Bool[Array, " rows"]]:
+    """Whitened designs, caps ``C/‖Aᵀx_i‖`` of slopes, and which rows may enter; those of others are zero.
+
+    **Guarantee**: what hidden states cost rests on ``‖x‖ ≤ R (1 + 2e-9)`` of the designs that run, before
+    whitening, which holds here of every row, whatever was proved, or proposed, of the declared domain.
+    """
+    plain = jax.vmap(rowwise(predictor.design))(columns)
+    length = jnp.linalg.norm(plain, axis=-1, keepdims=True)
+    longer = length > predictor.radius * _RADIUS_SLACK
+    design = whitening.pull_back(jnp.where(longer, plain * (predictor.radius / length), plain))
+    usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & jnp.isfinite(length[:, 0])
+    design = jnp.where(usable[:, None], design, 0.0)
+    norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW
+    return design, jnp.where(usable, inside(clip, design.shape[1]) / norm, 0.0), usable
+
+
+def offsets(predictor: Predictor, columns: Columns) -> jax.Array | None:
+    """Those of the rows, ``None`` where all are zero."""
+    return None if predictor.centred else jax.vmap(rowwise(predictor.offset))(columns)
+
+
+def read_by_slope(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
+    """The columns that the slope reads."""
+    return {name: column for name, column in columns.items() if name in predictor.reads}
+
+
+class _Cut(NamedTuple):
+    """How rows are cut: ``(N, …)`` to ``(parts, groups, size, …)``."""
+
+    parts: int
+    groups: int
+    size: int
+
+    def __call__(self, leaf: jax.Array) -> jax.Array:
+        """The leaf, filled up with copies of its last row, or with zeros for floats."""
+        missing = self.parts * self.groups * self.size - leaf.shape[0]
+        filling = "constant" if jnp.issubdtype(leaf.dtype, jnp.floating) else "edge"
+        filled = jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1), mode=filling)
+        return filled.reshape(*self, *leaf.shape[1:])
+
+
+def _cut(count: int, dim: int, states: int) -> _Cut:
+    """One part where there is little to do, or elsewhere than on a CPU; else several parts for its cores.
+
+    Groups of parts come one after the other: predictors of many states would not stay in cache.
+    """
+    if jax.default_backend() != "cpu":
+        return _Cut(1, 1, count)
+    parts = _PARTS if count * states * (dim + _SLOPE_WORK) >= _LARGE_SUM else 1
+    groups = 1 if states == 1 else math.ceil(count * states / (_PARTS * _PART_ELEMENTS))
+    return _Cut(parts, groups, math.ceil(count / (parts * groups)))
+
+
+class GeneralRows(NamedTuple):
+    """The rows as they came, which of them are present, and the weights of synthetic ones."""
+
+    columns: Columns
+    present: Bool[Array, " rows"]
+    weights: Float[Array, " rows"] | None = None
+
+
+def general_rows(model: Potential, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
+    """Rows of any model, selected or whole, for ``states`` states at a time, clipped by their norms."""
+    return _by_blocks(model, whitening, partial(clipped_sum, clip=clip), states)
+
+
+def boxed_gradient(
+    model: Potential, whitening: Whitening, clips: tuple[float, ...], states: int = 1
+) -> ClippedGradient:
+    """``Σ_i clip(Aᵀ∇v(θ, d_i))``, every coordinate apart, for a diagonal ``M``.
+
+    **Guarantee**: coordinate ``j`` of a row's term is at most ``√M_jj C_j`` in size; a row whose gradient is
+    not finite, or that is not present, contributes exactly zero.
+    """
+
+    def of_block(
+        gradients: Float[Array, "rows p"],
+        present: Bool[Array, " rows"],
+        weights: Float[Array, " rows"] | None,
+    ) -> Float[Array, " p"]:
+        caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE)
+        usable = present & jnp.all(jnp.isfinite(gradients), axis=-1)
+        kept = jnp.where(usable[:, None], jnp.clip(gradients, -caps, caps), 0.0)
+        return kept.sum(axis=0) if weights is None else weights @ kept
+
+    return _by_blocks(model, whitening, of_block, states)
+
+
+def _row_gradient(model: Potential, whitening: Whitening) -> Callable[[jax.Array, Columns], jax.Array]:
+    """``(u, row) ↦ Aᵀ∇v(Au, row)``, of that row alone whoever made ``v``."""
+    loss = rowwise(model.row_loss)
+    return rowwise(jax.grad(lambda u, row: loss(whitening.to_parameter(u), row)))
+
+
+def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, states: int) -> ClippedGradient:
+    """Sums over blocks of rows, whose gradients are formed one by one; the last block counts its own rows."""
+    per_row = jax.vmap(_row_gradient(model, whitening), in_axes=(None, 0))
+    most = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
+    fitting = max(1, most // ((model.elements or model.dim) * states))
+
+    def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
+        def of(block: GeneralRows, own: jax.Array | bool = True) -> jax.Array:
+            gradients = per_row(u, widened(block.columns))
+            return of_block(gradients, present=block.present & own, weights=block.weights)
+
+        count = rows.present.shape[0]
+        size = min(count, fitting)
+        if size == count:
+            return of(rows)
+
+        def add(i: jax.Array, sum_before: jax.Array) -> jax.Array:
+            first = jnp.minimum(i * size, count - size)
+            block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, size), rows)
+            return sum_before + of(block, first + jnp.arange(size) >= i * size)
+
+        whole: jax.Array = jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros_like(u))
+        return whole
+
+    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> GeneralRows:
+        """Rows with the weights of their terms, on which constants of hidden states rest."""
+        if model.term.share is not None:
+            share = rowwise(model.term.share)
+            columns = {**columns, SHARE: jax.lax.map(share, widened(columns), batch_size=fitting)}
+        return GeneralRows(columns, present)
+
+    return ClippedGradient(prepare, total)
+
+
+def with_weights(rows: AffineParts | GeneralRows, weights: jax.Array) -> AffineParts | GeneralRows:
+    """Public synthetic rows, each of which counts ``weights ≥ 0`` times after it was clipped, ``(N,)``.
+
+    What one of them adds is bounded by ``w_i C`` only: no program of a schedule calls this.
+    """
+    if isinstance(rows, GeneralRows):
+        return rows._replace(weights=weights)
+    groups, _, size = rows[0].design.shape
+    cut = _Cut(len(rows), groups, size)(weights)
+    return tuple(part._replace(weights=own) for part, own in zip(rows, cut, strict=True))

@@ -1,1 +1,0 @@
-"""Clipped gradients of the data term."""
