@@ -21,12 +21,11 @@ import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
 from private_mcmc.files import check_writable, read_whole
-from private_mcmc.records import Record, visible
+from private_mcmc.records import visible
 from private_mcmc.target import Adjacency, Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.accounting import Statement
-    from private_mcmc.domains import Rows
     from private_mcmc.inference.question import Question
     from private_mcmc.planning.coefficients import MaxError
     from private_mcmc.planning.conclusion import Prediction
@@ -36,21 +35,20 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given", bound="ChargedOptions")
 
-ModelArgument = Annotated[str, typer.Argument(help="a NumPyro model, as FILE.py:FUNCTION")]
-RowsOption = Annotated[Path, typer.Option("--rows", help="TOML file: a domain for every column of a row")]
+SchemaOption = Annotated[Path, typer.Option(help="what a table's cells may be: see private-mcmc init")]
 NumRows = Annotated[int, typer.Option("--n", help="number of rows (its public bound under add_remove)")]
 Epsilon = Annotated[float, typer.Option(help="ε of the target")]
 Delta = Annotated[float, typer.Option(help="δ of the target")]
 AdjacencyOption = Annotated[str, typer.Option(help="replace_one, add_remove or zero_out")]
-ArgsOption = Annotated[Path | None, typer.Option(help="TOML file: the model's public arguments")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(help="a NumPyro model in place of a formula, FILE.py:FUNCTION; arguments are fields"),
+]
 FormulaOption = Annotated[str | None, typer.Option(help="such as 'death ~ age + log(kappa) + (1 | region)'")]
 FamilyOption = Annotated[str, typer.Option(help="bernoulli, poisson, gaussian, categorical, cumulative, …")]
 PriorOption = Annotated[
     list[str] | None,
     typer.Option(help="on the users' scale, as 'age ~ normal(0, 0.1)' or 'sigma = 12'; may be repeated"),
-]
-OptionalRows = Annotated[
-    Path | None, typer.Option("--rows", help="TOML file: a domain for every column of a row")
 ]
 OptionalDelta = Annotated[
     float | None,
@@ -79,7 +77,6 @@ def _writable(path: Path | None) -> Path | None:
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="write an HTML report to this file", callback=_writable)
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="show every level of long groups")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the ledger owner's secret key")]
 
@@ -105,7 +102,6 @@ class ChargedOptions:
     key: KeyOption = None
     purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
-    whole: AllOption = False
     as_json: JsonOption = False
 
     @property
@@ -123,13 +119,8 @@ class ChargedOptions:
         books.balance(self.dataset)
         return books
 
-    def confirm(
-        self, target: Target, price: Statement, ledger: Ledger | None, kept: Callable[[], str] = str
-    ) -> None:
-        """Say what is left and what this spends; go on only if that is confirmed.
-
-        If it is not, ``kept`` keeps the plan and says how to go on with it.
-        """
+    def confirm(self, target: Target, price: Statement, ledger: Ledger | None) -> None:
+        """Say what is left and what this spends; go on only if that is confirmed."""
         from private_mcmc.report import at_most
 
         if ledger is not None and self.dataset is not None:
@@ -142,9 +133,7 @@ class ChargedOptions:
         except EOFError:
             agreed = False
         if not agreed:
-            raise DeclarationError(
-                f"not confirmed: nothing was spent.{kept()} Answer y, or give --yes in scripts."
-            )
+            raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
 
 
 def with_options(record: type[Given]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -168,14 +157,6 @@ def with_options(record: type[Given]) -> Callable[[Callable[..., None]], Callabl
     return spread
 
 
-def shortened(report: Report, whole: bool) -> Report:
-    """The report with long groups of coefficients folded, unless the whole is asked for."""
-    from private_mcmc.report import Report, Table, folded
-
-    blocks = (folded(one, "--all") if isinstance(one, Table) and not whole else one for one in report.blocks)
-    return Report(report.title, tuple(blocks))
-
-
 def show(report: Report | PreflightReport, record: object, as_json: bool, html: Path | None = None) -> None:
     """Print a report, or its record as JSON; then write the page where one is asked for."""
     from private_mcmc.report import json_types
@@ -197,13 +178,6 @@ def open_ledger(path: Path, key: Path | None, create: bool = False) -> Ledger:
     return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
-def read_rows(path: Path) -> Rows:
-    """The row domains of a TOML file."""
-    from private_mcmc.domains import Rows
-
-    return Rows.from_toml(path)
-
-
 def load_model(place: str) -> tuple[Callable[..., object], str]:
     """The function ``NAME`` of the file ``FILE.py``, given as ``FILE.py:NAME``, and the text of the file.
 
@@ -212,14 +186,7 @@ def load_model(place: str) -> tuple[Callable[..., object], str]:
     path, colon, name = place.rpartition(":")
     file = Path(path)
     if not colon or not name.isidentifier() or not file.is_file():
-        table = (
-            " A table is named to fit and run alone: in its place plan takes --schema, --formula and --n."
-            if Path(place).is_file() and Path(place).suffix != ".py"
-            else ""
-        )
-        raise DeclarationError(
-            f"{place!r}: give a file and a function in it, for example model.py:model.{table}"
-        )
+        raise DeclarationError(f"{place!r}: give a file and a function in it, for example model.py:model.")
     if file.suffix != ".py":
         raise DeclarationError(f"{path}: not a Python file.")
     module = ModuleType(f"_model_{file.stem}")
@@ -235,27 +202,6 @@ def load_model(place: str) -> tuple[Callable[..., object], str]:
     if not callable(model):
         raise DeclarationError(f"{path} has no function {name!r}.")
     return model, source
-
-
-def read_arguments(path: Path | None) -> Record:
-    """Public arguments of the model from a TOML file: numbers, words, truth values; lists become arrays."""
-    from private_mcmc.domains.declared import read_toml
-
-    return {} if path is None else {key: _argument(key, value) for key, value in read_toml(path).items()}
-
-
-def _argument(name: str, value: object) -> object:
-    import numpy as np
-
-    if isinstance(value, bool | int | float | str):
-        return value
-    try:
-        array = np.asarray(value)
-    except (ValueError, OverflowError):  # lists of different lengths, numbers too large
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf":
-        raise DeclarationError(f"argument {name!r}: a number, a word, or a list of numbers in equal rows.")
-    return array
 
 
 def read_question(
@@ -337,7 +283,7 @@ def ask(words: str) -> str:
     return line.strip()
 
 
-def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: bool, whole: bool) -> None:
+def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: bool) -> None:
     """The error of the rest of a plan, as its cheap stages tell, of every coefficient."""
     from rich.console import Console
 
@@ -347,7 +293,7 @@ def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: boo
     told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")
     each = (table(expected, units, "by what was released"),) if expected.coefficients else ()
     page = Report("After the first stages, by what they released", (Facts((told,)), *each))
-    shortened(page, whole).show(Console(stderr=as_json))
+    page.show(Console(stderr=as_json))
 
 
 def tell(said: Sequence[str]) -> None:

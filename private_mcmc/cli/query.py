@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from private_mcmc.cli.common import (
-    ChargedOptions,
-    split_names,
-    tell,
-    with_options,
-)
+from private_mcmc.cli.common import ChargedOptions, SchemaOption, split_names, tell, with_options
 from private_mcmc.cli.study import show_release
 from private_mcmc.errors import DeclarationError
 
@@ -54,7 +49,7 @@ class QueryOptions(ChargedOptions):
             dossier.write(made)
         title, found = made.subject[:1].upper() + made.subject[1:], {"answers": made.lines(self.prob)}
         blocks = made.analysis.blocks(made.found, self.prob)
-        show_release(title, blocks, found, made, self.out, self.as_json, self.whole)
+        show_release(title, blocks, found, made, self.out, self.as_json)
 
 
 def _edges(given: Sequence[str]) -> dict[str, list[float]]:
@@ -74,7 +69,7 @@ def _edges(given: Sequence[str]) -> dict[str, list[float]]:
 def describe(
     options: QueryOptions,
     table: TableArgument,
-    schema: Annotated[Path, typer.Option(help="what its cells may be: see private-mcmc init")],
+    schema: SchemaOption,
     fields: Annotated[str | None, typer.Option(help="such as age,sex; all fields if left out")] = None,
     by: Annotated[str | None, typer.Option(help="fields whose levels make cells, such as sex,region")] = None,
     mean: Annotated[str | None, typer.Option(help="numbers of which mean and sd alone are wanted")] = None,

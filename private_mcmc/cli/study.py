@@ -1,4 +1,4 @@
-"""``private-mcmc summary``, ``report`` and ``verify``: what a dossier answers and shows, and its check."""
+"""``private-mcmc summary``, ``report``, ``verify`` and ``sign``: what a dossier answers, and its check."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from private_mcmc.cli.common import (
-    AllOption,
     HtmlOption,
     JsonOption,
     KeyOption,
@@ -20,7 +19,6 @@ from private_mcmc.cli.common import (
     load_model,
     open_ledger,
     read_profile,
-    shortened,
     show,
     split_names,
 )
@@ -35,26 +33,38 @@ if TYPE_CHECKING:
     from private_mcmc.dossier import Study
     from private_mcmc.dossier.record import ReleaseRecord
     from private_mcmc.report import Block, Report
+    from private_mcmc.report.blocks import Cell
+
+# What is told of a study besides its answers.
+_TOLD = (
+    *("n", "epsilon", "delta", "adjacency", "stopped", "predicted", "expected", "passes", "warnings"),
+    *("fingerprint", "formula", "family"),
+)
 
 
 def show_answers(
     study: Study,
     profiles: Sequence[dict[str, str]],
-    prob: float,
     as_json: bool,
     out: Path | None = None,
-    whole: bool = False,
+    prob: float = 0.9,
     until: float | None = None,
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
     from private_mcmc.dossier.page import results, widening
 
-    answers = replace(study.answers(prob), until=until) if study.formula and not study.stopped else None
     blocks: list[Block] = results(study, prob)[:1]
-    if profiles and answers is not None:
-        blocks.append(answers.predictions(profiles))
-    found = _record(study, answers, profiles)
-    show_release("Answers", [*blocks, *widening(study)], found, study, out, as_json, whole)
+    found: Record = {name: getattr(study, name) for name in _TOLD}
+    if study.formula and not study.stopped:
+        answers = replace(study.answers(prob), until=until)
+        blocks += [answers.predictions(profiles)] if profiles else []
+        found["coefficients"] = answers.summary()
+        found["predictions"] = [
+            answers.predict(profile, level) for profile in profiles for level in answers.levels or ("",)
+        ]
+    else:
+        found["sites"] = {name: values.mean(axis=0).tolist() for name, values in study.arrays.items()}
+    show_release("Answers", [*blocks, *widening(study)], found, study, out, as_json)
 
 
 def show_release(
@@ -64,7 +74,6 @@ def show_release(
     record: ReleaseRecord,
     out: Path | None,
     as_json: bool,
-    whole: bool,
 ) -> None:
     """Print what was found, the statement of its release, and where the dossier is."""
     from private_mcmc.report import Report, Text
@@ -75,44 +84,13 @@ def show_release(
     if out is not None:
         found["dossier"], page, check = str(out), out / "dossier.html", f"private-mcmc verify {out}"
         blocks.append(Text(f"Dossier: {page}. Check it anywhere, without the table: `{check}`"))
-    show(shortened(Report(title, tuple(blocks)), whole), found, as_json)
-
-
-def _record(study: Study, answers: Answers | None, profiles: Sequence[dict[str, str]]) -> Record:
-    found: Record = {
-        "n": study.n,
-        "epsilon": study.epsilon,
-        "delta": study.delta,
-        "adjacency": study.adjacency,
-        "stopped": study.stopped,
-        "predicted": study.predicted,
-        "expected": study.expected,
-        "passes": study.passes,
-        "warnings": list(study.warnings),
-        "fingerprint": study.fingerprint,
-    }
-    if answers is None:
-        return found | {
-            "sites": {name: values.mean(axis=0).tolist() for name, values in study.arrays.items()}
-        }
-    return found | {
-        "formula": study.formula,
-        "family": study.family,
-        "coefficients": answers.summary(),
-        "predictions": [
-            answers.predict(profile, level) for profile in profiles for level in answers.levels or ("",)
-        ],
-    }
+    show(Report(title, tuple(blocks)), found, as_json)
 
 
 def summary(
-    study: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
+    study: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit wrote")],
     profile: ProfileOption = None,
     prob: Annotated[float, typer.Option(help="of the intervals")] = 0.9,
-    forest: Annotated[Path | None, typer.Option(help="draw the forest plot to this PNG file")] = None,
-    marginal: Annotated[
-        bool, typer.Option("--marginal", help="how the mean moves with each field: slopes, and levels")
-    ] = False,
     over: Annotated[
         Path | None,
         typer.Option(
@@ -145,117 +123,81 @@ def summary(
         typer.Option(help="of times to an event: the probability of none until this time, not the median"),
     ] = None,
     table: Annotated[Path | None, typer.Option("--csv", help="write what is shown as CSV")] = None,
-    effects: Annotated[
-        Path | None, typer.Option(help="draw the mean along every field to PNG files in this folder")
+    figures: Annotated[
+        Path | None, typer.Option(help="draw the forest plot and the mean along every field in this folder")
     ] = None,
     draws: Annotated[
         Path | None, typer.Option(help="write the draws to this CSV file, as posterior::as_draws_df has them")
     ] = None,
-    whole: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
     from private_mcmc.dossier import Study
+    from private_mcmc.files import write_whole
+    from private_mcmc.report import Report, Table, Text, as_csv, json_types
 
     found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
-    if forest is not None:
-        found.answers(prob).draw_forest(forest)
-    if effects is not None:
-        draw(found.answers(prob), profiles[0] if profiles else {}, effects)
+    if figures is not None:
+        draw(found.answers(prob), profiles[0] if profiles else {}, figures)
     if draws is not None:
         write_draws(found, draws)
-    asked = Asked(
-        contrast, reference, scale, slope, split_names(by), difference, tuple(probability or []), marginal
-    )
-    plain = groups == "average" and table is None and over is None and (until is None or bool(profiles))
-    if not asked and plain:
-        show_answers(found, profiles, prob, as_json, whole=whole, until=until)
+    asked = any((contrast, slope, by, difference, probability, table, over, groups != "average"))
+    if not asked and (until is None or profiles):
+        show_answers(found, profiles, as_json, prob=prob, until=until)
         return
     answers = replace(found.answers(prob), groups=cast("Groups", groups), until=until)
-    people, weights = _people(answers, over) if over is not None else (profiles or [{}], [])
-    asked.tell(answers, people, weights, table, as_json)
+    people, weights = people_of(answers, over) if over is not None else (profiles or [{}], [])
+    given, fields = (people, split_names(by), weights), [*split_names(by), slope]
+    lines: list[Record]
+    if probability:
+        lines = [{"statement": text, "probability": answers.probability(text)} for text in probability]
+    elif difference:
+        lines = _differences(answers, people)
+    elif contrast is not None:
+        lines = answers.comparisons(contrast, *given, cast("Scale", scale), reference).to_dict("records")
+        fields.append(contrast.partition("=")[0].strip())
+    elif slope is not None:
+        lines = answers.slopes(slope, *given).to_dict("records")
+    else:
+        lines = answers.predictions_by(*given).to_dict("records")
+    if table is not None:
+        write_whole(table, as_csv(lines))
+    title = f"{answers.mean} of {answers.outcome}{answers.of_whom}, {prob:.0%} intervals"
+    rows: tuple[tuple[Cell, ...], ...] = tuple(tuple(line.values()) for line in lines)
+    blocks: list[Block] = [Table(tuple(lines[0]), rows, title="" if probability else title)]
+    if not (probability or difference):
+        blocks.append(Text(answers.whom(people, moved=[name for name in fields if name])))
+    show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
+
+
+def _differences(answers: Answers, people: Sequence[Profile]) -> list[Record]:
+    if len(people) < 2:
+        raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
+    frames = [answers.difference(people[0], other) for other in people[1:]]
+    return [line for frame in frames for line in frame.to_dict("records")]
 
 
 def write_draws(study: Study, path: Path) -> None:
     """A line for each draw: its chain and iteration, then every coefficient, or every value of a site."""
-    import csv
-    import io
-
     from private_mcmc.files import write_whole
     from private_mcmc.planning.coefficients import elements
+    from private_mcmc.report import as_csv
 
     columns = study.answers().by_name if study.formula else elements(study.arrays)
     count = len(next(iter(columns.values()))) // study.chains
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow([".chain", ".iteration", ".draw", *columns])
-    for index, values in enumerate(zip(*columns.values(), strict=True)):
-        lines.writerow([index // count + 1, index % count + 1, index + 1, *map(float, values)])
-    write_whole(path, text.getvalue())
+    lines = [
+        {
+            ".chain": index // count + 1,
+            ".iteration": index % count + 1,
+            ".draw": index + 1,
+            **dict(zip(columns, map(float, values), strict=True)),
+        }
+        for index, values in enumerate(zip(*columns.values(), strict=True))
+    ]
+    write_whole(path, as_csv(lines))
 
 
-class Asked(NamedTuple):
-    """Which predictions, comparisons or probabilities are wanted; predictions where nothing is."""
-
-    contrast: str | None = None
-    reference: bool = False
-    scale: str = "response"
-    slope: str | None = None
-    by: tuple[str, ...] = ()
-    difference: bool = False
-    probability: tuple[str, ...] = ()
-    marginal: bool = False
-
-    def __bool__(self) -> bool:
-        return any((self.contrast, self.slope, self.by, self.difference, self.probability, self.marginal))
-
-    def lines(self, answers: Answers, people: Sequence[Profile], weights: Sequence[float]) -> list[Record]:
-        """What is wanted, a line for each number."""
-        if self.probability:
-            return [
-                {"statement": text, "probability": answers.probability(text)} for text in self.probability
-            ]
-        if self.difference:
-            if len(people) < 2:
-                raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
-            frames = [answers.difference(people[0], other) for other in people[1:]]
-            return [line for frame in frames for line in frame.to_dict("records")]
-        given = people, self.by, weights
-        if self.marginal:
-            frame = answers.effects(*given)
-        elif self.contrast is not None:
-            frame = answers.comparisons(self.contrast, *given, cast("Scale", self.scale), self.reference)
-        elif self.slope is not None:
-            frame = answers.slopes(self.slope, *given)
-        else:
-            frame = answers.predictions_by(*given)
-        return list(frame.to_dict("records"))
-
-    def tell(
-        self,
-        answers: Answers,
-        people: Sequence[Profile],
-        weights: Sequence[float],
-        path: Path | None,
-        as_json: bool,
-    ) -> None:
-        """Show what is wanted as a table or JSON, and write it as CSV where a path is given."""
-        from private_mcmc.files import write_whole
-        from private_mcmc.report import Report, Table, Text, as_csv, json_types
-
-        lines = self.lines(answers, people, weights)
-        if path is not None:
-            write_whole(path, as_csv(lines))
-        title = f"{answers.mean} of {answers.outcome}{answers.of_whom}, {answers.prob:.0%} intervals"
-        rows = tuple(tuple(line.values()) for line in lines)
-        blocks: list[Block] = [Table(tuple(lines[0]), rows, title="" if self.probability else title)]
-        if not (self.probability or self.difference):
-            moved = [*self.by, (self.contrast or "").partition("=")[0].strip(), self.slope]
-            blocks.append(Text(answers.whom(people, moved=[name for name in moved if name])))
-        show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
-
-
-def _people(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[float]]:
+def people_of(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[float]]:
     """Public margins from a file, or synthetic people of a described table."""
     from private_mcmc.data.profiles import read_margins
 
@@ -272,21 +214,19 @@ def _people(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[float
 
 
 def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
-    """A figure of every field of the formula, as PNG."""
+    """The forest plot, and a figure of every field of the formula, as PNG."""
     from private_mcmc.data.fields import identifier
     from private_mcmc.report import png
 
     folder.mkdir(parents=True, exist_ok=True)
+    png(answers.forest(), folder / "forest.png")
     for name in answers.fields:
         plot = answers.effect_plot(name, profile)
         png(plot, folder / f"effect-{identifier(name)}.png", below=plot.description)
 
 
 def report(
-    what: Annotated[
-        list[Path],
-        typer.Argument(help="a dossier's folder, a ledger file, or a saved plan; or all dossiers of a study"),
-    ],
+    what: Annotated[list[Path], typer.Argument(help="a dossier's folder, or those of all steps of a study")],
     key: KeyOption = None,
     model: Annotated[
         str | None, typer.Option(help="FILE.py:FUNCTION, to complete a run of a model of one's own")
@@ -304,56 +244,40 @@ def report(
     html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a dossier, a ledger, a plan, or several dossiers as one. What was interrupted is completed."""
+    """Show a dossier, or several as one; one that was interrupted is completed."""
+    from private_mcmc.dossier import load_record
+    from private_mcmc.dossier.several import several
+
     if len(what) > 1 and any(one is not None for one in (key, model, ledger, registry, about)):
         raise DeclarationError("--key, --model, --ledger, --registry and --about are of one dossier.")
-    page = _page(what[0], key, model, ledger) if len(what) == 1 else _several(what)
+    if len(what) > 1:
+        page = several([load_record(folder) for folder in what])
+    else:
+        page = _page(what[0], key, model, ledger)
     if registry is not None:
         _register(what[0], about, registry)
         return
     show(page, page.to_dict(), as_json, html)
 
 
-def _several(folders: Sequence[Path]) -> Report:
-    """The releases of one study on one page, with what they cost together."""
-    from private_mcmc.dossier import load_record
-    from private_mcmc.dossier.several import several
-
-    return several([load_record(folder) for folder in folders])
-
-
 def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) -> Report:
+    from private_mcmc.dossier.folder import finish, is_complete, is_raw, load_record
     from private_mcmc.dossier.record import RECORD
-    from private_mcmc.release.ledger.file import MAGIC
     from private_mcmc.report import Report
 
-    if what.is_dir() or what.name == RECORD:
-        from private_mcmc.dossier.folder import finish, is_complete, is_raw, load_record
+    folder = what.parent if what.name == RECORD else what
+    if is_raw(folder):
+        from private_mcmc.inference.raw_release import completed
 
-        folder = what if what.is_dir() else what.parent
-        if is_raw(folder):
-            from private_mcmc.inference.raw_release import completed
-
-            program = None if model is None else load_model(model)[0]
-            made = completed(folder, program, None if ledger is None else open_ledger(ledger, key))
-            if isinstance(made, Report):
-                return made
-            finish(folder, made)
-        study = load_record(folder)
-        if not is_complete(folder):
-            finish(folder, study)
-        return study.report()
-    if not what.exists():
-        raise DeclarationError(
-            f"{what}: there is nothing. Name a dossier's folder, a ledger, or a saved plan."
-        )
-    if not what.is_file():
-        raise DeclarationError(f"{what}: a device or a pipe, where a file is needed.")
-    with what.open("rb") as file:
-        first = file.read(len(MAGIC))
-    if first == MAGIC:
-        return open_ledger(what, key).report()
-    return _plan(what)
+        program = None if model is None else load_model(model)[0]
+        made = completed(folder, program, None if ledger is None else open_ledger(ledger, key))
+        if isinstance(made, Report):
+            return made
+        finish(folder, made)
+    study = load_record(folder)
+    if not is_complete(folder):
+        finish(folder, study)
+    return study.report()
 
 
 def _register(what: Path, about: Path | None, registry: Path) -> None:
@@ -367,33 +291,11 @@ def _register(what: Path, about: Path | None, registry: Path) -> None:
     echo(f"{registry}: written." + (f" Not stated (--about): {', '.join(unsaid)}." if unsaid else ""))
 
 
-def _plan(what: Path) -> Report:
-    """A saved plan, as it stands in its file: only its model could make it again."""
-    from private_mcmc.planning.policy import saved_plan
-    from private_mcmc.report import Facts, Note, Report, at_most, number
-
-    try:
-        saved = saved_plan(what)
-    except DeclarationError:
-        raise DeclarationError(f"{what}: no dossier, no ledger and no saved plan.") from None
-    target, expected = saved["target"], saved["prediction"]
-    items = (
-        ("guarantee", saved["guarantee"]),
-        ("target", f"ε = {at_most(target.epsilon)} at δ = {at_most(target.delta)}, {target.adjacency}"),
-        ("rows", f"{saved['n']:,}"),
-        ("columns", ", ".join(name for name, _ in saved["rows"].items)),
-        ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}"),
-        ("weight of the likelihood", number(saved["temper"])),
-    )
-    note = Note("As it stands in the file. `run --plan` and `fit --plan` check it against the model.")
-    return Report("A plan", (Facts(items), note))
-
-
 NOT_CONSISTENT = 1
 
 
 def verify(
-    dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
+    dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit wrote")],
     ledger: Annotated[Path | None, typer.Option(help="also compare with the charge in this ledger")] = None,
     key: KeyOption = None,
     fingerprint: Annotated[
@@ -418,7 +320,7 @@ def verify(
 
 
 def sign(
-    dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit or run wrote")],
+    dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit wrote")],
     key: Annotated[Path, typer.Option(help="a private key of OpenSSH, or a public one that an agent knows")],
     as_json: JsonOption = False,
 ) -> None:

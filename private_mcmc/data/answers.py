@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,7 @@ from private_mcmc.data.figures import (
 from private_mcmc.data.profiles import People, Profile, read_people, read_profile
 from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError
-from private_mcmc.report import Plot, Report, Table, number, png
+from private_mcmc.report import Plot, Report, Table, number
 from private_mcmc.report.blocks import Cell
 
 if TYPE_CHECKING:
@@ -217,10 +216,6 @@ class Answers(Comparisons):
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
-
-    def draw_forest(self, path: str | Path) -> None:
-        """Write the forest plot as a PNG."""
-        png(self.forest(), path)
 
     @property
     def outcome(self) -> str:

@@ -160,21 +160,6 @@ class Comparisons:
 
         return self._averages(variable, "dY/dX", slope, people, by, weights)
 
-    def effects(
-        self, people: People = ({},), by: Sequence[str] = (), weights: Sequence[float] = ()
-    ) -> pandas.DataFrame:
-        """Average effects of every field: slopes of numbers, levels against the first; columns as theirs."""
-        import pandas
-
-        schema, given = self.design.schema, (people, by, weights)
-        each = [
-            self.comparisons(name, *given, reference=True)
-            if schema[name].is_category
-            else self.slopes(name, *given)
-            for name in self.fields
-        ]
-        return pandas.concat(each, ignore_index=True)
-
     def difference(self, profile: Profile, other: Profile) -> pandas.DataFrame:
         """The mean at ``other`` less that at ``profile``; columns as of ``comparisons``."""
         codes, there = (read_profile(self.design, one)[0] for one in (profile, other))

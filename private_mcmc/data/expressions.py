@@ -93,13 +93,10 @@ class Expression:
         return cls(text, tree, {name: names[name] for name in sorted(used)})
 
     @classmethod
-    def of_field(cls, name: str, transform: str = "") -> Expression:
-        """A field, through its declared transform."""
+    def of_field(cls, name: str) -> Expression:
+        """A field."""
         word = identifier(name)
-        node: ast.expr = ast.Name(word, ast.Load())
-        if transform:
-            node = ast.Call(ast.Name(transform, ast.Load()), [node], [])
-        return cls(f"{transform}({name})" if transform else name, node, {word: name})
+        return cls(name, ast.Name(word, ast.Load()), {word: name})
 
     def times(self, other: Expression) -> Expression:
         """The product."""

@@ -377,14 +377,6 @@ def normal(mean: float, sd: float) -> Prior:
     return Prior("normal", (mean, sd))
 
 
-def marginal(name: str, text: str) -> Prior:
-    """The distribution of a field's missing numbers, on the user's scale."""
-    _, found = _read(f"{name} ~ {text}")
-    if found.law not in ("normal", "lognormal"):
-        raise DeclarationError(f"field {name!r}: marginal: is normal(mean, sd) or lognormal(mean, sd).")
-    return found
-
-
 def read_priors(texts: Sequence[str]) -> Mapping[str, Prior]:
     """``age ~ normal(0, 0.1)``, ``sd(1 | region) ~ halfnormal(1)`` or ``sigma = 12``, by name."""
     if any(not isinstance(text, str) or len(text) > _MOST_SIGNS for text in texts):

@@ -76,8 +76,7 @@ def truth_of(cell: str, true: tuple[str, ...] = TRUE, false: tuple[str, ...] = F
 Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
 Otherwise: TypeAlias = Literal["refuse", "missing", "other"]
 Outside: TypeAlias = Literal["refuse", "missing", "nearest"]
-Transform: TypeAlias = Literal["", "log", "log1p", "sqrt"]
-Role: TypeAlias = Literal["", "outcome", "covariate", "group", "person", "ignored"]
+Role: TypeAlias = Literal["", "person", "ignored"]
 Bounds: TypeAlias = Literal["", "private"]
 
 KEY = "private_mcmc"
@@ -124,23 +123,19 @@ class Field:
         missing_values: cells that say that the value is missing.
         missing: what such a cell counts as: ``refuse`` (the table is refused), ``indicator`` (the middle of
             the range and a column ``NAME_missing``, or a level of its own), ``marginal`` (whatever it may
-            be, each value as probable as ``marginal`` says), ``middle``, a number, the value of a level,
-            or ``drop`` (its row counts for nothing; under ``zero_out``, or of persons with several rows).
+            be, by a distribution that is modelled), ``middle``, a number, the value of a level, or ``drop``
+            (its row counts for nothing; under ``zero_out``, or of persons with several rows).
         otherwise: what any other cell counts as, that is no declared value: ``refuse``, ``missing``, or
             ``other`` (a level of its own).
         outside: what a number outside its range counts as: ``refuse`` (the table is refused), ``missing``, or
             ``nearest`` (the bound that it is beyond).
-        marginal: the distribution of a missing number, such as ``normal(40, 12)``; modelled if empty.
         bounds_from: where the bounds are known from, other than the data.
-        transform: how a formula that names the field takes it.
-        role: ``outcome``, ``covariate``, ``group``, ``person`` (an identifier, never read) or ``ignored``.
+        role: ``person`` (an identifier, never read), ``ignored``, or empty.
         suggested: proposed by the program and not yet confirmed by anyone.
         bounds: ``private`` where the declared range is only an outer one, and a narrower one is bought.
         true_values: cells of a boolean that mean true.
         false_values: cells of a boolean that mean false.
-        bare: whether cells are numbers without units or signs around them (Table Schema ``bareNumber``).
         decimal: the sign before decimals.
-        thousands: the sign between groups of digits.
         format: of dates, as ``strptime`` has it; ISO 8601 if empty.
 
     Raises:
@@ -161,19 +156,15 @@ class Field:
     levels: tuple[Level, ...] = ()
     missing_values: tuple[str, ...] = ("",)
     missing: str = "refuse"
-    marginal: str = ""
     otherwise: Otherwise = "refuse"
     outside: Outside = "refuse"
     bounds_from: str = ""
-    transform: Transform = ""
     role: Role = ""
     suggested: bool = False
     bounds: Bounds = ""
     true_values: tuple[str, ...] = TRUE
     false_values: tuple[str, ...] = FALSE
-    bare: bool = True
     decimal: str = "."
-    thousands: str = ""
     format: str = ""
 
     def __post_init__(self) -> None:
@@ -185,7 +176,6 @@ class Field:
         for word, allowed in (
             ("otherwise", Otherwise),
             ("outside", Outside),
-            ("transform", Transform),
             ("role", Role),
             ("bounds", Bounds),
         ):
@@ -198,8 +188,6 @@ class Field:
             raise self._wrong("has control signs in its words, which terminals obey: leave them out")
         if not self.is_used:
             return
-        if self.marginal and (self.is_category or self.missing != "marginal"):
-            raise self._wrong("marginal is the distribution of a number with missing: marginal")
         if self.is_category:
             self._check_category()
         else:
@@ -280,10 +268,6 @@ class Field:
             if not -math.inf < self.minimum < self.maximum < math.inf:
                 low, high = (self.shown(end) for end in (self.minimum, self.maximum))
                 raise self._wrong(f"constraints.minimum {low} is not below constraints.maximum {high}")
-        elif self.transform:
-            raise self._wrong("a transform needs constraints.minimum and constraints.maximum")
-        if self.transform in ("log", "sqrt") and not (self.minimum or 0) > 0:
-            raise self._wrong(f"transform {self.transform!r} needs a minimum above 0, or take log1p")
         if self.missing not in _FATES and not is_number(self.missing):
             raise self._wrong(f"missing {self.missing!r} is not {', '.join(_FATES)}, or a number")
         if self.bounds and (self.minimum is None or self.maximum is None):
@@ -295,8 +279,6 @@ class Field:
             raise self._wrong(
                 "outside: missing is for a range that is known; with bounds: private take nearest"
             )
-        if self.decimal == self.thousands:
-            raise self._wrong("decimalChar and groupChar must differ")
         if self.type == "date" and self.format and "%" not in self.format:
             raise self._wrong(f"format {self.format!r}: as strptime has it, %d/%m/%Y for 31/12/1999")
 
@@ -311,8 +293,6 @@ class Field:
                 "declare its values, at least two that differ, as constraints.enum or categories; a field of "
                 "free text, or of the same value in every row, is given role: ignored"
             )
-        if self.transform:
-            raise self._wrong("a transform is for numbers")
         if self.bounds or self.outside != "refuse":
             raise self._wrong("bounds and outside are for numbers")
         if both := sorted(set(self.true_values) & set(self.false_values)):

@@ -1,8 +1,7 @@
-"""``death ~ age + sex + log(kappa) + (1 | region)``: read with formulaic, against a schema.
+"""``death ~ age + sex + log(kappa) + (1 | region)``, read against a schema.
 
-Formulaic expands the operators (``+ - * : ** 0``); what terms mean (products of categories and numbers,
-effects of groups) comes from the schema's declarations and never from data, so there is no formula whose
-columns depend on which rows a table has.
+What terms mean (products of categories and numbers, effects of groups) comes from the schema's declarations
+and never from data, so there is no formula whose columns depend on which rows a table has.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise, product
@@ -65,54 +64,71 @@ def ranges(schema: Schema, expression: Expression) -> dict[str, tuple[float, flo
     return found
 
 
-def _terms_at_most(node: ast.expr) -> int:
-    """How many terms an expression has at most, before any is made; ``@`` stands for ``:``."""
-    if isinstance(node, ast.UnaryOp):
-        return _terms_at_most(node.operand)
-    if not isinstance(node, ast.BinOp):
-        return 1
-    left, right = _terms_at_most(node.left), _terms_at_most(node.right)
-    if isinstance(node.op, ast.Pow):
-        power = node.right.value if isinstance(node.right, ast.Constant) else None
-        # As many products as formulaic makes before it drops what is there twice.
-        return left**power if isinstance(power, int) and 0 < power <= _MOST_FACTORS else _MOST_TERMS + 1
-    if isinstance(node.op, ast.Add | ast.Sub):
-        return left + right
-    return left * right + (0 if isinstance(node.op, ast.MatMult) else left + right)
-
-
-def _check_size(text: str, right: str) -> None:
-    """Refuse a formula that stands for more terms than anybody reads, before they are made."""
-    try:
-        tree = ast.parse(right.replace(":", "@").replace("^", "**"), mode="eval").body
-        many = _terms_at_most(tree) > _MOST_TERMS
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # What is no arithmetic has no operators that multiply, or none that is read.
-        many = bool(re.search(r"\*\*|\^", right)) or right.count("*") + right.count(":") > _MOST_FACTORS
-    if many:
-        raise _too_large(text, f"it stands for more than {_MOST_TERMS:,} terms")
-
-
 def _too_large(text: str, why: str) -> DeclarationError:
     shown = text if len(text) <= 80 else f"{text[:77]}…"
     return DeclarationError(f"formula {shown!r}: {why}; name the ones that matter.")
 
 
 def expand(text: str, right: str) -> list[list[str]]:
-    """The factors of every term; the intercept has none."""
-    _check_size(text, right)
-    import formulaic
-    from formulaic.errors import FormulaicError
+    """The factors of every term of ``+ - * / : ** 0``, as in R; the intercept has none."""
+    unread = DeclarationError(
+        f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + (1 | region); "
+        "arithmetic stands in I(…), as I(age / 10), and names with other signs in backticks, as `Age (years)`."
+    )
 
+    def products(left: list[list[str]], other: list[list[str]]) -> list[list[str]]:
+        if len(left) * len(other) > _MOST_TERMS:
+            raise _too_large(text, f"it stands for more than {_MOST_TERMS:,} terms")
+        return _once([*a, *(word for word in b if word not in a)] for a in left for b in other)
+
+    def crossed(left: list[list[str]], other: list[list[str]]) -> list[list[str]]:
+        return _once([*left, *other, *products(left, other)])
+
+    def terms(node: ast.expr) -> list[list[str]]:
+        match node:
+            case ast.Constant(1):
+                return [[]]
+            case ast.Name() | ast.Call():
+                return [[ast.unparse(node)]]
+            case ast.UnaryOp(ast.UAdd(), inner):
+                return terms(inner)
+            case ast.BinOp(left, ast.Add() | ast.Sub() as sign, right) if _is_zero(right):
+                return [each for each in terms(left) if each] if isinstance(sign, ast.Add) else terms(left)
+            case ast.BinOp(left, ast.Add(), right):
+                first = [] if _is_zero(left) else terms(left)
+                return _once([*first, *terms(right)])
+            case ast.BinOp(left, ast.Sub(), right):
+                gone = [set(each) for each in terms(right)]
+                return [each for each in terms(left) if set(each) not in gone]
+            case ast.BinOp(left, ast.MatMult(), right):
+                return products(terms(left), terms(right))
+            case ast.BinOp(left, ast.Mult(), right):
+                return crossed(terms(left), terms(right))
+            case ast.BinOp(left, ast.Div(), right):
+                first = terms(left)
+                every = [list(dict.fromkeys(word for each in first for word in each))]
+                return _once([*first, *products(every, terms(right))])
+            case ast.BinOp(left, ast.Pow(), ast.Constant(int(power))) if 0 < power <= _MOST_FACTORS:
+                return reduce(crossed, [terms(left)] * power)
+        raise unread
+
+    # An intercept is there unless it is taken away.
+    signs = right.replace(":", "@").replace("^", "**")
     try:
-        terms = list(formulaic.Formula(f"~ {right}"))
-        return [[factor.expr for factor in term.factors if factor.expr != "1"] for term in terms]
-    except (FormulaicError, SyntaxError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
-        raise DeclarationError(
-            f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + "
-            "(1 | region); arithmetic stands in I(…), as I(age / 10), and names with other signs in "
-            "backticks, as `Age (years)`."
-        ) from None
+        tree = ast.parse(f"1 {'' if signs.startswith(('+', '-')) else '+'} {signs}", mode="eval").body
+        found = terms(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise unread from None
+    return sorted(found, key=len)
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0 and node.value is not False
+
+
+def _once(terms: Iterable[list[str]]) -> list[list[str]]:
+    """Each product once, whatever the order of its factors."""
+    return list({frozenset(each): each for each in reversed(list(terms))}.values())[::-1]
 
 
 def terms_of(words: list[str], every: list[list[str]], schema: Schema) -> list[Term]:
@@ -215,8 +231,7 @@ def number_of(word: str, schema: Schema) -> Expression:
     """A field or an expression, with the fields' own names in its text."""
     name = field_of(word, schema)
     if name in schema.by_name or word.isidentifier():
-        field = schema[name]
-        return Expression.of_field(field.name, field.transform)
+        return Expression.of_field(schema[name].name)
     found = Expression.parse(word, _numbers(schema))
     shown = word
     if found.fields:

@@ -99,8 +99,8 @@ def profile_value(field: Field, text: str) -> float:
             return float(names[text])
     wide = field
     if not field.is_category:
-        fates: Record = {"missing": "refuse", "marginal": "", "otherwise": "refuse", "outside": "refuse"}
-        wide = replace(field, minimum=-1e300, maximum=1e300, transform="", **fates)
+        fates: Record = {"missing": "refuse", "otherwise": "refuse", "outside": "refuse"}
+        wide = replace(field, minimum=-1e300, maximum=1e300, **fates)
     columns, whole = encoded(wide, [text])
     value = float(next(iter(columns.values()))[0])
     low, high = (-math.inf, math.inf) if field.is_category else field.range

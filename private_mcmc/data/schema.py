@@ -40,24 +40,20 @@ if TYPE_CHECKING:
 
 # What Table Schema has no word for, under ``KEY``: of a field with what is usual, of the whole table.
 _OURS = {
-    **dict.fromkeys(("bounds", "bounds_from", "marginal", "transform", "role"), ""),
+    **dict.fromkeys(("bounds", "bounds_from", "role"), ""),
     **dict.fromkeys(("missing", "otherwise", "outside"), "refuse"),
 }
 # What stands behind each word that is read: a text or number "t", a list of them or of values with labels
 # "l", names and values "m". Other words may stand beside those of Table Schema, as the standard has it.
-_LIMITS = {
-    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), "t"),
-    "enum": "l",
-}
+_LIMITS = {"minimum": "t", "maximum": "t", "enum": "l"}
 _FIELD = {
-    **dict.fromkeys(("name", "title", "type", "unit", "format"), "t"),
-    **dict.fromkeys(("bareNumber", "decimalChar", "groupChar"), "t"),
+    **dict.fromkeys(("name", "title", "type", "unit", "format", "decimalChar"), "t"),
     **dict.fromkeys(("categories", "missingValues", "trueValues", "falseValues"), "l"),
     **{"constraints": "m", KEY: "m"},
 }
 _OWN = dict.fromkeys((*_OURS, "suggested"), "t")
 _OF_ALL = {"person": "m", "encoding": "t"}
-_PERSON = {"field": "", **dict.fromkeys(("at_most", "digits", "pattern"), "t")}
+_PERSON = {"field": "", "at_most": "t"}
 _TAKES = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
 _MEANT = {
     **dict.fromkeys(("min", "lower", "low"), "minimum"),
@@ -139,9 +135,7 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
         suggested=_truth(name, "suggested", ours.get("suggested", "false")),
         true_values=true,
         false_values=false,
-        bare=_truth(name, "bareNumber", record.get("bareNumber", "true")),
         decimal=str(record.get("decimalChar", ".")),
-        thousands=str(record.get("groupChar", "")),
         format="" if form in ("default", "any") else form,
         **own,
     )
@@ -171,9 +165,7 @@ def field_to_dict(field: Field) -> Record:
         "missingValues": list(field.missing_values),
         "trueValues": [] if field.true_values == TRUE else list(field.true_values),
         "falseValues": [] if field.false_values == FALSE else list(field.false_values),
-        "bareNumber": None if field.bare else False,
         "decimalChar": "" if field.decimal == "." else field.decimal,
-        "groupChar": field.thousands,
         KEY: {word: value for word, value in ours.items() if value},
     }
     return {word: value for word, value in record.items() if value not in ("", None, [], {})}
@@ -193,17 +185,14 @@ def _levels(name: str, record: Fields, limits: Fields) -> tuple[Level, ...]:
 
 
 def _limit(name: str, kind: str, form: str, word: str, limits: Fields) -> float | None:
-    outside = f"exclusive{word.capitalize()}"
-    text = limits.get(word, limits.get(outside))
+    text = limits.get(word)
     if text is None or kind not in ("number", "integer", "date"):
         return None
     value = days(str(text), form) if kind == "date" else plain_number(str(text))
     if math.isnan(value):
         what = "date, as 1999-12-31 or in the field's format" if kind == "date" else "number, without a unit"
         raise DeclarationError(f"field {name!r}: constraints.{word} {text!r} is no {what}.")
-    # Of numbers the end itself is let in: a wider range is a range too.
-    next_one = word not in limits and kind != "number"
-    return value + next_one * (1 if word == "minimum" else -1)
+    return value
 
 
 def _shown(field: Field, bound: float | None) -> float | int | str | None:
@@ -244,8 +233,6 @@ class Schema:
         person: the field that identifies a person, or empty if every row is another person.
         at_most: rows of one person that may enter; others are left out.
         encoding: of a CSV file, where it is not UTF-8.
-        digits: whether identifiers are told apart by their digits alone, ``012-34-5678`` as ``012345678``.
-        pattern: a regular expression that a whole identifier matches; one that does not counts as missing.
 
     Raises:
         DeclarationError: for names that are given twice.
@@ -263,8 +250,6 @@ class Schema:
     person: str = ""
     at_most: int = 1
     encoding: str = ""
-    digits: bool = False
-    pattern: str = ""
 
     def __post_init__(self) -> None:
         names = [identifier(name) for field in self.fields for name in (field.name, field.indicator) if name]
@@ -292,16 +277,6 @@ class Schema:
                 raise DeclarationError(
                     f"schema: encoding {self.encoding!r} is not known; spreadsheets often write cp1252."
                 )
-        if (self.digits or self.pattern) and not self.person:
-            raise DeclarationError(
-                "schema: digits and pattern are of a person's identifiers: name their field."
-            )
-        try:
-            re.compile(self.pattern)
-        except (re.error, OverflowError, RecursionError):
-            raise DeclarationError(
-                f"schema: person.pattern {self.pattern!r} is no regular expression."
-            ) from None
         if not self.at_most >= 1 or (self.at_most > 1 and not self.person):
             raise DeclarationError(f"schema: at_most={self.at_most}: at least 1, of a person's field.")
 
@@ -342,9 +317,7 @@ class Schema:
         count = plain_number(str(person.get("at_most", "1")))
         if not (count.is_integer() and 1 <= count < 2**31):
             raise DeclarationError("schema: person.at_most is a whole number, at least 1.")
-        digits = _truth(who, "digits", person.get("digits", "false"))
-        pattern = str(person.get("pattern", ""))
-        return cls(read, who, int(count), str(ours.get("encoding", "")), digits, pattern)
+        return cls(read, who, int(count), str(ours.get("encoding", "")))
 
     def to_dict(self) -> Record:
         """The descriptor; ``from_dict`` reads it again."""
@@ -353,7 +326,6 @@ class Schema:
             "fields": [field_to_dict(each) for each in self.fields],
         }
         person: Record = {"field": self.person, "at_most": self.at_most}
-        person |= {word: getattr(self, word) for word in ("digits", "pattern") if getattr(self, word)}
         ours: Record = {"person": person} if self.person else {}
         ours |= {"encoding": self.encoding} if self.encoding else {}
         return record | ({KEY: ours} if ours else {})

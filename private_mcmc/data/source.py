@@ -12,7 +12,7 @@ from types import CodeType
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect, correlation
 from private_mcmc.data.expressions import PIECEWISE
-from private_mcmc.data.families import STEPS, Prior, marginal, ordered_start
+from private_mcmc.data.families import STEPS, Prior, ordered_start
 from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import Term
 from private_mcmc.errors import DeclarationError
@@ -132,8 +132,6 @@ def _unknown(field: Field) -> list[str]:
         count = len(field.all_levels)
         lines = [f"shares_of_{word} = {_sample(f'shares({site})')}, dist.Dirichlet(jnp.ones({count})))"]
         law = f"dist.Categorical(shares_of_{word})"
-    elif field.marginal:
-        lines, law = [], marginal(field.name, field.marginal).source()
     else:
         low, high = field.range
         centre, half = (low + high) / 2, (high - low) / 2

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -50,7 +49,6 @@ Array: TypeAlias = npt.NDArray[np.float64]
 
 # What a cell may be besides a number: both are no numbers of any domain.
 REFUSED, MISSING = math.nan, math.inf
-_BEFORE, _AFTER = re.compile(r"[^\d+\-.,]*"), re.compile(r"\D*")
 _MOST_REMEMBERED = 100_000
 _SINGLE = 2.0**-23
 _BEYOND = "; of numbers beyond the range outside: missing, or nearest"
@@ -131,20 +129,6 @@ def _reader(field: Field) -> Callable[[str | None], float]:
 
 
 def _number(field: Field, text: str) -> float:
-    if not field.bare:
-        # From both ends: one search for the end would go through a long text as often as it has signs.
-        text = _BEFORE.sub("", text, count=1)
-        text = _AFTER.sub("", text[::-1], count=1)[::-1]
-    if field.thousands:
-        # One that does not stand between groups of digits is another sign: 1.5 is not 15.
-        text = " ".join(text.split()) if field.thousands.isspace() else text
-        sign = re.escape(" " if field.thousands.isspace() else field.thousands)
-        whole = text.partition(field.decimal)[0]
-        if re.search(sign, text) and not re.fullmatch(
-            rf"[-+]?\d{{1,3}}({sign}\d{{2,3}})*{sign}\d{{3}}", whole
-        ):
-            return math.nan
-        text = re.sub(sign, "", text)
     if field.decimal != ".":
         if "." in text:
             return math.nan
@@ -230,9 +214,7 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
         text = as_seen(cell or "")
         if spelling(text) in marks:
             return ""
-        if schema.digits:
-            text = "".join(re.findall("[0-9]", spelling(text)))
-        return text if not schema.pattern or re.fullmatch(schema.pattern, text) else ""
+        return text
 
     with cells_in_words(source.where):
         check_wide(field.name, source.kind(field.name))
@@ -275,7 +257,7 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
     names = [field.name for field in fields]
     first = fields[0]
     remedy = "otherwise: missing" if not first.is_category else "otherwise: other"
-    read = "signs in and around its numbers (decimalChar, groupChar, bareNumber: false)"
+    read = "its numbers' decimal sign (decimalChar)"
     if first.type == "boolean":
         read = "its words for true and false (trueValues, falseValues)"
     elif first.is_category:

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 
 from private_mcmc.domains.domain import Binary, Categories, Counts, Domain, whole
 from private_mcmc.domains.persons import Person
 from private_mcmc.domains.real import Ball, Box, Real
 from private_mcmc.errors import DeclarationError
-from private_mcmc.files import read_whole
-from private_mcmc.records import Record
-
-
-def read_toml(path: str | Path) -> Record:
-    """What a TOML file declares."""
-    try:
-        return tomllib.loads(read_whole(path).decode().replace("\r\n", "\n"))
-    except OSError as error:
-        raise DeclarationError(f"{path}: cannot be read ({error.strerror}).") from None
-    except UnicodeDecodeError:
-        raise DeclarationError(f"{path}: not a TOML file (it is not text in UTF-8).") from None
-    except (ValueError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f" (line {line[1]})" if line else ""
-        raise DeclarationError(f"{path}: not a TOML file{where}.") from None
-
 
 _DOMAINS: Mapping[str, type[Domain]] = {
     kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import numpy as np
 
 from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, numeric_column
-from private_mcmc.domains.declared import column_from_dict, read_toml
+from private_mcmc.domains.declared import column_from_dict
 from private_mcmc.domains.domain import Binary, Categories, Counts, Domain
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
 from private_mcmc.domains.real import Ball, Box, Real
@@ -189,18 +188,3 @@ class Rows:
     def from_dict(cls, record: Fields) -> Rows:
         """Inverse of ``to_dict``."""
         return cls(**{name: column_from_dict(record[name]) for name in record})
-
-    @classmethod
-    @clean_errors
-    def from_toml(cls, path: str | Path) -> Rows:
-        """Read one line per column: ``X = {ball = {radius = 1.0, dim = 9}}``, ``y = "binary"``.
-
-        Names and arguments are those of the Python domains in lower case: ``ball``, ``box``
-        (``lo``, ``hi``: numbers or arrays), ``binary``, ``categories`` (``k``), ``counts`` (``max``),
-        ``ratio`` (``x_low``, ``x_high``, ``center``, ``width``), ``real``
-        (``dim``); ``person`` (``at_most``) for a column of identifiers.
-
-        Raises:
-            DeclarationError: for a file that is not TOML or a domain that is not one of these.
-        """
-        return cls.from_dict(read_toml(path))

@@ -20,9 +20,9 @@ from private_mcmc.files import NewFile, new_file, write_whole
 from private_mcmc.records import Fields
 from private_mcmc.report import Report
 
-PAGE, DRAWS, MODEL, SCHEMA, FOREST = "dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"
+PAGE, DRAWS, MODEL, SCHEMA = "dossier.html", "draws.nc", "model.py", "schema.yaml"
 ANSWERS = "answers.csv"
-FILES = (PAGE, DRAWS, MODEL, SCHEMA, FOREST, ANSWERS)
+FILES = (PAGE, DRAWS, MODEL, SCHEMA, ANSWERS)
 # What a run has released, while the record is not complete.
 RELEASE = "release.json"
 
@@ -138,8 +138,6 @@ def contents(record: ReleaseRecord) -> dict[str, bytes]:
         found[DRAWS] = netcdf(record)
     if record.model:
         found[MODEL] = record.model.encode()
-    if (forest := forest_of(record)) is not None:
-        found[FOREST] = forest
     return found
 
 
@@ -160,15 +158,6 @@ def load_record(folder: str | Path) -> Study | Query:
     """
     raw = read_raw(folder)
     return checked_record(Query, raw, folder) if "kind" in raw else checked_record(Study, raw, folder)
-
-
-def forest_of(study: StudyRecord) -> bytes | None:
-    """The picture of a formula's effects, where it has any."""
-    if not study.formula or study.stopped or not (forest := study.answers().forest()).y_ticks:
-        return None
-    from private_mcmc.report import png
-
-    return png(forest)
 
 
 def schema_text(study: ReleaseRecord) -> str:
@@ -201,7 +190,7 @@ class Study(StudyRecord):
         >>> pmc.Study.load("nowhere")
         Traceback (most recent call last):
             ...
-        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit or run wrote.
+        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit wrote.
     """
 
     def report(self, prob: float = 0.9) -> Report:

@@ -37,7 +37,7 @@ class Query(ReleaseRecord):
         >>> pmc.Query.load("nowhere")
         Traceback (most recent call last):
             ...
-        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit or run wrote.
+        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit wrote.
     """
 
     kind: str

@@ -46,7 +46,7 @@ def read_raw(path: str | Path) -> Record:
     try:
         return read_text(place)
     except (FileNotFoundError, NotADirectoryError):
-        raise DeclarationError(f"{path}: no dossier; name the folder that fit or run wrote.") from None
+        raise DeclarationError(f"{path}: no dossier; name the folder that fit wrote.") from None
     except OSError as error:
         raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
 

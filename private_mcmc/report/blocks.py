@@ -6,9 +6,8 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from itertools import groupby
 from typing import Literal, TypeAlias
 
 from private_mcmc.errors import DeclarationError
@@ -86,22 +85,6 @@ def as_csv(lines: Sequence[Mapping[str, object]]) -> str:
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
-
-
-# Rows of one group, such as the levels of a category, that are shown unless all are asked for.
-_MOST = 15
-
-
-def folded(table: Table, remedy: str) -> Table:
-    """Of more than 15 rows in a row that are called ``name[…]`` the first 15, and how to see the others."""
-    rows: list[tuple[Cell, ...]] = []
-    for _, group in groupby(table.rows, key=lambda row: str(row[0]).partition("[")[0]):
-        every = list(group)
-        more = len(every) - _MOST
-        rows += every[:_MOST] if more > 1 else every  # a line that says so takes as much room as a row
-        if more > 1:
-            rows.append((f"… and {more} more: {remedy}", *(None for _ in table.columns[1:])))
-    return replace(table, rows=tuple(rows))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The command line on files: a model, row domains, a CSV; errors in one line and exit code 3."""
+"""The command line on files: a model, a schema, a CSV; errors in one line and exit code 3."""
 
 import json
 import os
@@ -11,24 +11,27 @@ import pytest
 
 from private_mcmc import Statement
 from private_mcmc.cli.main import COMMANDS, main
-from private_mcmc.cli.table import read_columns
-from private_mcmc.domains import Rows
 
 MODEL = """
+import jax.numpy as jnp
 import numpyro, numpyro.distributions as dist
-def model(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+def model(age, income, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 2).expand([2]).to_event(1))
+    with numpyro.plate("rows", age.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=age * w[0] + income * w[1]), obs=y)
 """
-ROWS = 'X = {ball = {radius = 1.0, dim = 2}}\ny = "binary"\n'
+SCHEMA = """fields:
+- {name: age, type: number, constraints: {minimum: -0.7, maximum: 0.7}}
+- {name: income, type: number, constraints: {minimum: -0.7, maximum: 0.7}}
+- {name: y, type: boolean}
+"""
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(MODEL)
-    (tmp_path / "rows.toml").write_text(ROWS)
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
     rng = np.random.default_rng(0)
     rows = [f"{a},{b},{int(a > 0)}" for a, b in rng.uniform(-0.7, 0.7, (800, 2))]
     (tmp_path / "people.csv").write_text("age,income,y\n" + "\n".join(rows))
@@ -43,8 +46,8 @@ def call(monkeypatch, *arguments):
     return ended.value.code or 0
 
 
-COMMON = ("model.py:model", "--rows", "rows.toml", "--epsilon", "2", "--delta", "1e-6")
-DATA = ("--data", "people.csv", "--column", "X=age,income")
+ASKED = ("--schema", "schema.yaml", "--model", "model.py:model")
+COMMON = (*ASKED, "--epsilon", "2", "--delta", "1e-6")
 
 
 @pytest.mark.slow
@@ -88,7 +91,7 @@ def test_help_waits_for_no_numerical_library_and_tells_the_exit_codes():
 
 
 @pytest.mark.long
-def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
+def test_a_fit_of_a_model_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
     (folder / "owner.key").write_text("a secret of the owner")
     key = ("--key", "owner.key")
     assert (
@@ -108,13 +111,13 @@ def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
         == 0
     )
     charged = ("--ledger", "l.db", "--dataset", "people", *key)
-    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--yes", "--out", "out") == 0
+    assert call(monkeypatch, "fit", "people.csv", *COMMON, *charged, "--yes", "--out", "out") == 0
     released = json.loads((folder / "out" / "study.json").read_text())
     assert not list(folder.rglob("*.part"))
     assert np.shape(released["draws"]["w"])[1] == 2
     assert Statement.from_dict(released["statement"]).verify()
     capsys.readouterr()
-    assert call(monkeypatch, "run", *COMMON, *DATA, *charged, "--yes", "--out", "again") == 3
+    assert call(monkeypatch, "fit", "people.csv", *COMMON, *charged, "--yes", "--out", "again") == 3
     assert "BudgetExceeded" in capsys.readouterr().err
     assert not (folder / "again").exists()
 
@@ -122,48 +125,17 @@ def test_run_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("preflight", "model.py:model"), "Missing option"),
+        (("preflight", "--schema", "schema.yaml"), "Missing option"),
         (("nonsense",), "nonsense"),
-        (("plan", "nowhere.py:model", *COMMON[1:], "--n", "800"), "nowhere.py"),
+        (("plan", *COMMON[:3], "nowhere.py:model", *COMMON[4:], "--n", "800"), "nowhere.py"),
         (("plan", *COMMON, "--n", "0"), "n=0"),
-        (("plan", "model.py:model", "--rows", "no.toml", *COMMON[3:], "--n", "8"), "no.toml"),
-        (("run", *COMMON, *DATA[:2], "--out", "o"), "X"),
-        (("run", *COMMON, *DATA, "--out", "model.py/o"), "folder"),
-        (("run", *COMMON, "--data", "no.csv", *DATA[2:], "--out", "o"), "no.csv"),
+        (("plan", "--schema", "no.yaml", *COMMON[2:], "--n", "8"), "no.yaml"),
+        (("plan", *COMMON, "--formula", "y ~ age", "--n", "8"), "one of them"),
+        (("fit", "people.csv", *COMMON, "--out", "model.py/o"), "folder"),
+        (("fit", "no.csv", *COMMON, "--out", "o"), "no.csv"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_3(folder, monkeypatch, capsys, arguments, words):
     assert call(monkeypatch, *arguments) == 3
     error = capsys.readouterr().err
     assert words in error and "Traceback" not in error
-
-
-HOLES = ("--adjacency", "zero_out", "--n", "800", "--present", "there")
-
-
-@pytest.mark.long
-def test_the_field_of_presence_tells_which_slots_are_empty(folder, monkeypatch, capsys):
-    people = (folder / "people.csv").read_text().splitlines()
-    flags = ["there", *(str(i % 3) for i in range(800))]
-    people[3] = "missing,,"
-    (folder / "people.csv").write_text("\n".join(map(",".join, zip(people, flags, strict=True))))
-    assert call(monkeypatch, "run", *COMMON, *DATA, *HOLES, "--yes", "--out", "out") == 0
-    statement = Statement.from_dict(json.loads((folder / "out" / "study.json").read_text())["statement"])
-    assert statement.adjacency == "zero_out" and statement.delta(2.0) <= 1e-6
-    declared = Rows.from_toml(folder / "rows.toml")
-    columns = read_columns(folder / "people.csv", declared, ["X=age,income"], present="there")
-    np.testing.assert_array_equal(columns["present"][:7], [0, 1, 2, 0, 1, 2, 0])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (("--n", "800", "--present", "there"), "zero_out only"),
-        ((*HOLES[:-1], "nobody"), "['nobody'] are not there"),
-        (("--adjacency", "zero_out", "--n", "801"), "801 public slots"),
-    ],
-)
-def test_holes_that_make_no_sense_are_refused(folder, monkeypatch, capsys, changes, words):
-    assert call(monkeypatch, "run", *COMMON, *DATA, *changes, "--yes", "--out", "out") == 3
-    assert words in capsys.readouterr().err.replace("\n", " ")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_commands import COMMON, MODEL, ROWS, call
+from tests.cli.test_commands import COMMON, MODEL, call
+from tests.cli.test_commands import SCHEMA as ROWS
 from tests.dossier.studies import SCHEMA, books_in, study_of
 from tests.golden.commands import leaves
 
@@ -18,7 +19,7 @@ CASES = {
     "summary": ("study --profile age=60", 0),
     "verify": ("study --ledger books.db", 0),
     "report": ("study", 0),
-    "preflight": ("model.py:model --rows rows.toml --n 800 --epsilon 2 --delta 1e-6", 1),
+    "preflight": ("--schema rows.yaml --model model.py:model --n 800 --epsilon 2 --delta 1e-6", 1),
     "ledger init": ("new.db --dataset others --epsilon 1 --delta 1e-6", 0),
     "ledger show": ("books.db", 0),
     "ledger history": ("books.db", 0),
@@ -26,7 +27,6 @@ CASES = {
     "plan": ("", None),
     "sign": ("", None),
     "fit": ("", None),
-    "run": ("", None),
     "resume": ("", None),
     "demo": ("", None),
 }
@@ -45,7 +45,7 @@ def test_every_command_takes_json_and_is_tried_here_or_where_it_runs():
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("json")
     (place / "model.py").write_text(MODEL)
-    (place / "rows.toml").write_text(ROWS)
+    (place / "rows.yaml").write_text(ROWS)
     (place / "people.csv").write_text("age,sex,died,remarks\n")
     cells = "".join(f"{20 + k % 60},{'fm'[k % 2]},{'true' if k % 3 else 'false'},\n" for k in range(300))
     (place / "rows.csv").write_text("age,sex,died,remarks\n" + cells)
@@ -64,12 +64,12 @@ def test_what_is_printed_is_json_and_nothing_else(folder, monkeypatch, capsys, n
 
 
 @pytest.mark.slow
-def test_init_tells_as_json_what_a_person_has_to_confirm(folder, monkeypatch, capsys):
+def test_init_tells_as_json_what_a_person_has_to_declare(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     arguments = ("people.csv", "--codebook", "schema.yaml", "--output", "made.yaml")
     assert call(monkeypatch, "init", *arguments, "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["to_confirm"] == ["remarks"] and told["output"] == "made.yaml"
+    assert told["to_confirm"] == [] and told["ignored"] == ["remarks"] and told["output"] == "made.yaml"
     assert [field["name"] for field in told["schema"]["fields"]] == ["age", "sex", "died", "remarks"]
     assert Path("made.yaml").is_file()
 
@@ -86,7 +86,7 @@ def test_init_tells_as_json_what_a_person_has_to_confirm(folder, monkeypatch, ca
         ("ledger show nowhere.db", 3),
         ("fit people.csv --schema nowhere.yaml --formula y~x --epsilon 1 --out s", 3),
         (f"plan {' '.join(COMMON)} --n 0", 3),
-        ("preflight nowhere.py:model --rows rows.toml --n 8 --epsilon 1 --delta 1e-6", 3),
+        ("preflight --schema rows.yaml --model nowhere.py:model --n 8 --epsilon 1 --delta 1e-6", 3),
         ("nonsense", 3),
         ("fit", 3),
         ("--help", 0),

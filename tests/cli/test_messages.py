@@ -26,14 +26,14 @@ THIEF = "import os\n" + MODEL.replace(
     "    if not os.path.isdir('out/study.json'):\n        os.unlink('out/study.json')\n"
     "        os.mkdir('out/study.json')\n    mu =",
 )
-ROWS = "y = {box = {lo = -1.0, hi = 1.0}}\n"
+SCHEMA = "fields:\n- {name: y, type: number, constraints: {minimum: -1, maximum: 1}}\n"
 # A person in a file without a header.
 SECRETS = ("Rosalind", "73501", "8.125")
 PERSON = "Rosalind,73501,8.125\nAda,1,2\n"
 
 TARGET = ("--epsilon", "2", "--delta", "1e-6")
-COMMON = ("model.py:model", "--rows", "rows.toml", *TARGET)
-RUN = ("run", *COMMON, "--yes", "--data", "people.csv", "--ledger", "l.db", "--dataset", "people", "--out")
+COMMON = ("--schema", "schema.yaml", "--model", "model.py:model", *TARGET)
+FIT = ("fit", "people.csv", *COMMON, "--yes", "--ledger", "l.db", "--dataset", "people", "--out")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "thief.py").write_text(THIEF)
-    (tmp_path / "rows.toml").write_text(ROWS)
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
     (tmp_path / "people.csv").write_text("y\n" + "".join(f"{i / 60}\n" for i in range(60)))
     (tmp_path / "person.csv").write_text(PERSON)
     (tmp_path / "folder").mkdir()
@@ -70,7 +70,7 @@ def test_the_place_of_the_result_is_tried_before_anything_is_charged(folder, mon
     assert call(monkeypatch, "ledger", "init", "l.db", "--dataset", "people", *TARGET) == 0
     (folder / "folder" / "dossier.html").write_text("mine")
     for output in ("n" * 300, "new/" + "n" * 300, "folder", "old/out", "old"):
-        assert output[:100] in told(monkeypatch, capsys, *RUN, output).replace("\n", "")
+        assert output[:100] in told(monkeypatch, capsys, *FIT, output).replace("\n", "")
     assert (folder / "old").read_text() == (folder / "folder" / "dossier.html").read_text() == "mine"
     assert not (folder / "new").exists()
     assert Ledger(folder / "l.db").history() == ()
@@ -79,7 +79,7 @@ def test_the_place_of_the_result_is_tried_before_anything_is_charged(folder, mon
 @pytest.mark.long
 def test_a_charged_release_that_loses_its_place_is_not_lost(folder, monkeypatch, capsys):
     assert call(monkeypatch, "ledger", "init", "l.db", "--dataset", "people", *TARGET) == 0
-    words = told(monkeypatch, capsys, "run", "thief.py:model", *RUN[2:], "out")
+    words = told(monkeypatch, capsys, *[word.replace("model.py", "thief.py") for word in FIT], "out")
     kept = folder / words.split("Nothing is lost: it is in ")[1].strip()
     assert set(json.loads(kept.read_text())["draws"]) == {"mu"}
     assert [charge.outcome for charge in Ledger(folder / "l.db").history()] == ["released"]
@@ -88,11 +88,9 @@ def test_a_charged_release_that_loses_its_place_is_not_lost(folder, monkeypatch,
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run", *COMMON, "--data", "person.csv", "--out", "out"),
-        ("run", *COMMON, "--data", "person.csv", "--column", "y=Ada", "--out", "out"),
-        ("preflight", "model.py:model", "--rows", "person.csv", "--n", "60", *TARGET),
-        ("plan", *COMMON, "--n", "60", "--args", "person.csv"),
-        ("plan", "person.csv:model", *COMMON[1:], "--n", "60"),
+        ("fit", "person.csv", *COMMON, "--out", "out"),
+        ("preflight", "--schema", "person.csv", *COMMON[2:], "--n", "60"),
+        ("plan", *COMMON[:3], "person.csv:model", *TARGET, "--n", "60"),
         ("ledger", "show", "person.csv"),
         ("ledger", "show", "person.csv", "--json"),
         ("ledger", "init", "person.csv", "--dataset", "people", *TARGET),
@@ -124,33 +122,10 @@ def test_files_that_cannot_be_written_or_read_are_told_before_any_work(
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("option", ["--rows", "--args"])
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\xff\xfe",
-        b"a = ",
-        b"[[[",
-        b"a = " + b"[" * 5000,
-        b"a = [[1], [1, 2]]",
-        b"a = {b = {c = 1}}",
-        b"a = 2020-01-01",
-        b"a = ['word']",
-        b"a = [" + b"9" * 5000 + b"]",
-    ],
-)
-def test_malformed_declarations_are_a_sentence(folder, monkeypatch, capsys, option, content):
-    (folder / "bad.toml").write_bytes(content)
-    given = {"--rows": "rows.toml", option: "bad.toml"}
-    arguments = [word for pair in given.items() for word in pair]
-    words = told(monkeypatch, capsys, "preflight", "model.py:model", *arguments, "--n", "60", *TARGET)
-    assert "Error: " in words and len(words.splitlines()) == 1, words
-
-
-@pytest.mark.parametrize("command", [("preflight", "--n", "60"), ("plan", "--n", "60"), RUN[:1]])
+@pytest.mark.parametrize("command", [("preflight", "--n", "60"), ("plan", "--n", "60"), FIT[:2]])
 def test_an_interruption_is_a_sentence(folder, monkeypatch, capsys, command):
     (folder / "model.py").write_text("raise KeyboardInterrupt")
-    common = (*RUN[1:], "out") if command == RUN[:1] else COMMON
+    common = (*FIT[2:], "out") if command == FIT[:2] else COMMON
     assert call(monkeypatch, *command, *common) == 130
     captured = capsys.readouterr().err
     assert captured.startswith("Interrupted") and "Traceback" not in captured

@@ -1,12 +1,10 @@
 """Effects and figures of a study, in words, JSON and PNG, whatever the fields are called."""
 
-import json
-
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.study import Asked, _people, draw
+from private_mcmc.cli.study import draw, people_of
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
@@ -45,30 +43,11 @@ def answers():
     return Answers(shown, draws)
 
 
-def shown(answers, capsys, people=({},), weights=(), **asked):
-    """What ``summary`` prints, as lines of JSON."""
-    Asked(**asked).tell(answers, people, weights, None, as_json=True)
-    return json.loads(capsys.readouterr().out)
-
-
-def test_effects_at_a_profile_are_told_in_words_and_as_json(answers, capsys):
-    profile = {"since": "2020-02-29", "ward": "c"}
-    moved = shown(answers, capsys, [profile], marginal=True)
-    assert [(one["term"], one["level"]) for one in moved] == [
-        (name, level) for name in ("since", "body mass", "ward") for level in ("no", "maybe", "yes")
-    ]
-    assert moved[-1]["contrast"] == "c - a/b"
-    assert moved[-1]["conf_low"] <= moved[-1]["estimate"] <= moved[-1]["conf_high"]
-    Asked(marginal=True).tell(answers, [{}], [], None, as_json=False)
-    words = capsys.readouterr().out
-    assert "since 2019-07-02" in words and "dY/dX" in words and "c - a/b" in words
-
-
 @pytest.mark.slow
 def test_every_field_gets_a_figure_of_its_own(answers, tmp_path):
     draw(answers, {}, tmp_path / "figures")
     found = {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
-    assert set(found) == {"effect-since.png", "effect-body_mass.png", "effect-ward.png"}
+    assert set(found) == {"forest.png", *(f"effect-{name}.png" for name in ("since", "body_mass", "ward"))}
     assert all(image.startswith(b"\x89PNG") for image in found.values())
     ticks = [label for _, label in answers.effect_plot("since").x_ticks]
     assert ticks[0] == "2015-01-01" and ticks[-1] == "2023-12-31"
@@ -95,10 +74,10 @@ def test_a_figure_says_which_level_a_probability_is_of_and_where_other_fields_ar
     one = answers.effect_plot("since", level="maybe")
     assert one.title == "Probability of vote = maybe by Admitted" and len(one.drawn) == 2
     said = []
-    monkeypatch.setattr("private_mcmc.report.png", lambda plot, path, below: said.append(below))
+    monkeypatch.setattr("private_mcmc.report.png", lambda plot, path, below="": said.append(below))
     draw(answers, {"ward": "c"}, tmp_path)
-    assert said[0].startswith("At body mass 115*, ward c (* not stated")
-    assert said[2].startswith("At since 2019-07-02*, body mass 115* (")
+    assert said[1].startswith("At body mass 115*, ward c (* not stated")
+    assert said[3].startswith("At since 2019-07-02*, body mass 115* (")
 
 
 @pytest.mark.slow
@@ -114,33 +93,19 @@ def test_names_of_levels_are_coordinates_and_every_level_has_a_prediction(answer
         answers.predict({}, "never")
 
 
-def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each_profile(
-    answers, tmp_path, capsys
-):
+def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each_profile(answers, tmp_path):
     margins = tmp_path / "margins.csv"
     margins.write_text("ward,body mass,since,weight\na/b,60,2020-01-01,3\nc,90,2016-01-01,1\n")
     people = [{"ward": "a/b", "body mass": 60, "since": "2020-01-01"}]
     people += [{"ward": "c", "body mass": 90, "since": "2016-01-01"}]
     alone = [answers.predict(each, "yes").mean for each in people]
-    given = _people(answers, margins)
-    averages = {one["level"]: one["estimate"] for one in shown(answers, capsys, *given)}
-    assert list(averages) == ["no", "maybe", "yes"] and sum(averages.values()) == pytest.approx(1)
-    assert averages["yes"] == pytest.approx(0.75 * alone[0] + 0.25 * alone[1])
-    lines = shown(answers, capsys, *given, marginal=True)
-    found = {one["term"]: one["estimate"] for one in lines if one["level"] == "yes"}
-    effects = [answers.effects([each]).query("level == 'yes'").set_index("term").estimate for each in people]
-    for name in ("since", "body mass", "ward"):
-        assert found[name] == pytest.approx(0.75 * effects[0][name] + 0.25 * effects[1][name])
-    # With every profile moved to a level, what is left is the difference between the two averages.
-    moved = [
-        answers.predictions_by([{**each, "ward": ward} for each in people], (), [3, 1])
-        for ward in ("c", "a/b")
-    ]
-    assert found["ward"] == pytest.approx((moved[0].estimate - moved[1].estimate)[2])
+    people, weights = people_of(answers, margins)
+    averages = answers.predictions_by(people, (), weights).set_index("level").estimate
+    assert list(averages.index) == ["no", "maybe", "yes"] and averages.sum() == pytest.approx(1)
+    assert averages.yes == pytest.approx(0.75 * alone[0] + 0.25 * alone[1])
     # What margins leave out is not these people's.
     margins.write_text("ward,weight\na/b,3\nc,1\n")
-    Asked(marginal=True).tell(answers, *_people(answers, margins), None, as_json=False)
-    said = " ".join(capsys.readouterr().out.split())
+    said = answers.whom(people_of(answers, margins)[0])
     assert "2 stated profiles (since, body mass not stated: the middle of the declared range" in said
 
 
@@ -148,4 +113,5 @@ def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each
 def test_margins_that_are_none_are_refused(answers, tmp_path, text):
     (tmp_path / "margins.csv").write_text(text)
     with pytest.raises(pmc.PrivateMCMCError):
-        Asked().lines(answers, *_people(answers, tmp_path / "margins.csv"))
+        people, weights = people_of(answers, tmp_path / "margins.csv")
+        answers.predictions_by(people, (), weights)

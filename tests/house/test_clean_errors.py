@@ -65,7 +65,6 @@ ENTRIES = {
     "validate of words": lambda folder: ROWS.validate({"y": np.array([SENTINEL] * 4)}, n=4),
     "project": lambda folder: ROWS.project({"z": COLUMN}),
     "a table for a schema": lambda folder: pmc.Schema.load(text_in(folder, PEOPLE + "[")),
-    "a table for rows": lambda folder: pmc.Rows.from_toml(text_in(folder, PEOPLE)),
 }
 
 

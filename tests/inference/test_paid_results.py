@@ -30,12 +30,13 @@ import numpyro
 import numpyro.distributions as dist
 
 
-def model(X, y):
+def model(a, b, y):
     w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", len(X)):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    with numpyro.plate("rows", len(a)):
+        numpyro.sample("y", dist.Bernoulli(logits=a * w[0] + b * w[1]), obs=y)
 """
-ROWS = 'X = {ball = {radius = 1.0, dim = 2}}\ny = "binary"\n'
+RANGE = "type: number, constraints: {minimum: -0.7, maximum: 0.7}"
+ROWS = f"fields:\n- {{name: a, {RANGE}}}\n- {{name: b, {RANGE}}}\n- {{name: y, type: boolean}}\n"
 
 
 @pytest.fixture
@@ -156,17 +157,16 @@ def test_a_charge_of_what_is_in_memory_alone_stays_open_and_the_result_is_handed
 @pytest.mark.long
 def test_a_model_of_ones_own_loses_nothing_either(here, monkeypatch):
     (here / "model.py").write_text(MODEL)
-    (here / "rows.toml").write_text(ROWS)
+    (here / "rows.yaml").write_text(ROWS)
     rng = np.random.default_rng(4)
     with (here / "rows.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["a", "b", "y"])
         table.writerows([*rng.uniform(-0.7, 0.7, 2), int(rng.random() < 0.4)] for _ in range(400))
     model, ledger = f"{here / 'model.py'}:model", here / "ledger"
-    data = ("--data", here / "rows.csv", "--column", "X=a,b")
     books = ("--ledger", ledger, "--dataset", "people")
-    target = ("--rows", here / "rows.toml", "--epsilon", 1, "--delta", 1e-5, "--guarantee", "run")
-    words = ("run", model, *target, *data, *books, "--out", here / "study", "--yes")
+    asked = ("--schema", here / "rows.yaml", "--model", model, "--epsilon", 1, "--delta", 1e-5)
+    words = ("fit", here / "rows.csv", *asked, *books, "--out", here / "study", "--yes")
     every = copies(here, monkeypatch, lambda: command(*words))
     settled = [place for place in every if "released" in outcomes(place)]
     raw = [place for place in settled if is_raw(place / "study")]

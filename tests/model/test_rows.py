@@ -6,7 +6,7 @@ import polars
 import pyarrow
 import pytest
 
-from private_mcmc.domains import Ball, Binary, Box, Real, Rows
+from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DataSchemaError, DeclarationError
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -87,24 +87,6 @@ def test_the_fingerprint_is_of_the_declaration():
     assert Rows(y=Binary(), X=Ball(1.0, dim=2)).fingerprint == ROWS.fingerprint
     assert Rows(X=Ball(1.5, dim=2), y=Binary()).fingerprint != ROWS.fingerprint
     assert Rows.from_dict(ROWS.to_dict()) == ROWS
-
-
-def test_a_toml_file_declares_rows(tmp_path):
-    path = tmp_path / "rows.toml"
-    path.write_text(
-        "X = {ball = {radius = 1.0, dim = 9}}\n"
-        'y = "binary"\n'
-        "z = {box = {lo = [0.0, 1.0], hi = 2.0}}\n"
-        "r = {real = {dim = 3}}\n"
-    )
-    expected = Rows(X=Ball(1.0, 9), y=Binary(), z=Box([0.0, 1.0], 2.0), r=Real(3))
-    assert Rows.from_toml(path) == expected
-    path.write_text("X = {ball = {radius = -1.0, dim = 9}}")
-    with pytest.raises(DeclarationError, match="radius"):
-        Rows.from_toml(path)
-    path.write_text("X = ball")
-    with pytest.raises(DeclarationError, match="TOML"):
-        Rows.from_toml(path)
 
 
 def test_only_domains_are_columns():

@@ -13,10 +13,13 @@ MODEL = """
 import numpyro
 import numpyro.distributions as dist
 
-def coin(y=None, a=1.0, b=1.0):
-    p = numpyro.sample("p", dist.Beta(a, b))
+def coin(y=None, a=1.0):
+    p = numpyro.sample("p", dist.Beta(a, a))
     with numpyro.plate("rows", y.shape[0]):
         numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+
+def strong(y=None):
+    coin(y, 200.0)
 
 def cauchy(y=None):
     m = numpyro.sample("m", dist.Normal(0, 1))
@@ -30,19 +33,18 @@ not_a_function = 3
 @pytest.fixture
 def files(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
-    (tmp_path / "rows.toml").write_text('y = "binary"\n')
-    (tmp_path / "strong.toml").write_text("a = 200.0\nb = 200.0\n")
+    (tmp_path / "schema.yaml").write_text("fields: [{name: y, type: boolean}]\n")
     return tmp_path
 
 
-def call(files, *extra: str, model: str = "coin", epsilon: str = "0.5", delta: str = "1e-6"):
-    arguments = ["preflight", f"{files}/model.py:{model}", "--rows", f"{files}/rows.toml", "--n", "100"]
-    return CliRunner().invoke(app, [*arguments, "--epsilon", epsilon, "--delta", delta, *extra])
+def call(files, model: str = "coin", epsilon: str = "0.5", delta: str = "1e-6"):
+    asked = ["--schema", f"{files}/schema.yaml", "--model", f"{files}/model.py:{model}", "--n", "100"]
+    return CliRunner().invoke(app, ["preflight", *asked, "--epsilon", epsilon, "--delta", delta])
 
 
 @pytest.mark.long
 def test_exit_code_is_the_verdict(files) -> None:
-    assert call(files, "--args", f"{files}/strong.toml").exit_code == 0
+    assert call(files, model="strong").exit_code == 0
     assert call(files).exit_code == 1
     assert call(files, model="cauchy", epsilon="1e-3", delta="1e-9").exit_code == 2
 
