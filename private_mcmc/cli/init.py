@@ -90,7 +90,13 @@ def init(
         )
     if unknown := [name for name in header if name not in declared]:
         _say(f"Ignored until they are declared, as the schema's first lines show: {unknown}.")
-    numbers = [] if person else [name for name in unknown if _PERSON.fullmatch(name)]
+    alike = [
+        field.name
+        for field in fields
+        if (field.suggested or not field.is_used)
+        and any(_PERSON.fullmatch(words.replace(" ", "_")) for words in (field.name, field.title))
+    ]
+    numbers = [] if person else alike
     if numbers:
         _say(
             f"{numbers} may tell persons, or groups of them, apart; nothing is declared of them. The "

@@ -76,6 +76,8 @@ def expand(text: str, right: str) -> list[list[str]]:
         "arithmetic stands in I(…), as I(age / 10), and names with other signs in backticks, as `Age (years)`."
     )
 
+    sign_of_power = "**" if "**" in right else "^"
+
     def products(left: list[list[str]], other: list[list[str]]) -> list[list[str]]:
         if len(left) * len(other) > _MOST_TERMS:
             raise _too_large(text, f"it stands for more than {_MOST_TERMS:,} terms")
@@ -89,7 +91,8 @@ def expand(text: str, right: str) -> list[list[str]]:
             case ast.Constant(1):
                 return [[]]
             case ast.Name() | ast.Call():
-                return [[ast.unparse(node)]]
+                words = ast.unparse(node)
+                return [[words.replace("**", sign_of_power)]]
             case ast.UnaryOp(ast.UAdd(), inner):
                 return terms(inner)
             case ast.BinOp(left, ast.Add() | ast.Sub() as sign, right) if _is_zero(right):

@@ -69,7 +69,7 @@ def test_draws_of_a_record_are_few_and_evenly_spaced():
 def test_missing_values_that_are_summed_over_are_refused_by_name():
     fields = [
         {"name": "age", "type": "number", "constraints": {"minimum": "20", "maximum": "80"},
-         "missingValues": ["?"], "private_mcmc": {"missing": "marginal", "marginal": "normal(50, 10)"}},
+         "missingValues": ["?"], "private_mcmc": {"missing": "marginal"}},
         {"name": "y", "type": "boolean"},
     ]  # fmt: skip
     schema = pmc.Schema.from_dict({"fields": fields})

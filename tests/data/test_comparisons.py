@@ -1,13 +1,10 @@
 """Predictions, comparisons and slopes are those of marginaleffects; groups are averaged over their law."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.special import expit
 
 import private_mcmc as pmc
-from private_mcmc.cli.study import Asked
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
@@ -179,16 +176,3 @@ def test_levels_of_an_outcome_have_lines_of_their_own_and_sum_to_one():
 def test_what_cannot_be_compared_is_refused_in_a_line(fitted, call, words):
     with pytest.raises(pmc.DeclarationError, match=words):
         call(fitted)
-
-
-def test_what_is_shown_is_written_as_csv_and_json(fitted, tmp_path, capsys):
-    asked = Asked("arm", True, by=("sex",))
-    asked.tell(fitted, [{"age": "50"}], [], tmp_path / "c.csv", as_json=True)
-    lines = json.loads(capsys.readouterr().out)
-    header, first, *_ = (tmp_path / "c.csv").read_text().splitlines()
-    assert header == "sex,term,contrast,estimate,conf_low,conf_high" and first.startswith("f,arm,b - a,")
-    assert len(lines) == 4
-    asked.tell(fitted, [{"age": "50"}], [], None, as_json=False)
-    said = capsys.readouterr().out
-    # Of what is compared, and of whom, no one value is said.
-    assert "At age 50" in said and "arm a*" not in said and "sex f*" not in said

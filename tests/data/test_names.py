@@ -43,10 +43,6 @@ KINDS = {
     "transformed": ({"type": "number", **RANGE}, "died ~ log(`{}`) + I(`{}` ^ 2)"),
     "missing number": ({"type": "number", **RANGE, "private_mcmc": {"missing": "indicator"}}, "died ~ `{}`"),
     "marginal number": ({"type": "number", **RANGE, "private_mcmc": {"missing": "marginal"}}, "died ~ `{}`"),
-    "stated": (
-        {"type": "number", **RANGE, "private_mcmc": {"missing": "marginal", "marginal": "normal(3, 1)"}},
-        "died ~ `{}`",
-    ),
     "category": ({"type": "string", **LEVELS}, "died ~ `{}`"),
     "marginal category": (
         {"type": "string", **LEVELS, "private_mcmc": {"missing": "marginal"}},

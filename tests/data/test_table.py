@@ -182,22 +182,9 @@ RANGE = {"constraints": {"minimum": "-1000000000000", "maximum": "1000000000000"
 @pytest.mark.parametrize(
     ("field", "cells", "expected"),
     [
-        (
-            {"type": "number", "groupChar": ",", **RANGE},
-            ["1,234.5", "12", "9,876,543"],
-            [1234.5, 12, 9876543],
-        ),
-        ({"type": "number", "groupChar": ",", **RANGE}, ["1,5"], None),
-        (
-            {"type": "number", "groupChar": ".", "decimalChar": ",", **RANGE},
-            ["1.234,5", "-12"],
-            [1234.5, -12],
-        ),
-        ({"type": "number", "groupChar": ".", "decimalChar": ",", **RANGE}, ["1.5"], None),
-        ({"type": "number", "groupChar": " ", "decimalChar": ",", **RANGE}, ["1\u00a0234,5"], [1234.5]),
-        ({"type": "number", "bareNumber": "false", "groupChar": ",", **RANGE}, ["$1,234", "5 %"], [1234, 5]),
-        # Read in one pass: as many passes as it has signs took minutes, and told that it is there.
-        ({"type": "number", "bareNumber": "false", **RANGE}, ["1" + "x" * 100_000 + "1"], None),
+        ({"type": "number", **RANGE}, ["1,5"], None),
+        ({"type": "number", "decimalChar": ",", **RANGE}, ["1234,5", "-12"], [1234.5, -12]),
+        ({"type": "number", "decimalChar": ",", **RANGE}, ["1.5"], None),
         ({"type": "number", **RANGE}, ["\u22125", "123456789012", "1e-300"], [-5, 123456789012, 1e-300]),
         ({"type": "number", **RANGE}, ["0x10"], None),
         ({"type": "integer", **RANGE}, ["9007199254740993"], None),

@@ -19,10 +19,10 @@ from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.cli.study import report
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import checked, recomputed
-from private_mcmc.dossier.folder import contents, digest, finish, is_complete
+from private_mcmc.dossier.folder import digest, finish, is_complete
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import StudyRecord, passes, privacy_numbers
-from private_mcmc.dossier.verify import _alike, _charge
+from private_mcmc.dossier.verify import _charge
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
 from private_mcmc.planning.planners import certified_temper
@@ -66,7 +66,7 @@ def folder(written, tmp_path):
     return shutil.copytree(written, tmp_path / "copy")
 
 
-DRAWINGS = "drawings of the page, and forest.png"
+DRAWINGS = "drawings of the page"
 
 
 def differing(folder, ledger=None):
@@ -390,7 +390,7 @@ def test_a_certificate_of_a_formula_is_proved_anew(adjacency):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["dossier.html", "draws.nc", "model.py", "schema.yaml", "forest.png"])
+@pytest.mark.parametrize("name", ["dossier.html", "draws.nc", "model.py", "schema.yaml"])
 def test_any_byte_of_any_file_counts(folder, name):
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -418,41 +418,20 @@ def test_numbers_of_the_page_are_compared_with_the_record(folder):
         other = f"{float(match[0]) + 0.01:.3f}"
         page = text[: match.start()] + other + text[match.end() :]
         rehashed(folder, "dossier.html", page.encode())
-        assert differing(folder) in ({"the page, made again"}, {DRAWINGS}), match
+        found = {check.what: check.result for check in verify_dossier(folder).checks}
+        assert found["the page, made again"] == "differs" or found[DRAWINGS] == "not checked", match
 
 
-def test_only_places_in_a_drawing_may_differ_a_little(written):
-    drawing = re.search(r"<svg.*?</svg>", (written / "dossier.html").read_text(), re.DOTALL)[0]
-    change = {
-        "label": (r"(>)(\d[\d.]*)(</text>)", "9.87"),
-        "colour": (r"(fill: )(#\w+|var\(--ink\))", "#ffffff"),
-        "opacity": (r"(opacity: )(0\.\d+)", "0.0"),
-        "place": (r'( transform="[a-z]+\()(-?\d+)', "9"),
-    }
-    for kind, (where, other) in change.items():
-        forged = re.sub(
-            where, lambda m, other=other: m[1] + other + "".join(m.groups()[2:]), drawing, count=1
-        )
-        assert forged != drawing, kind
-        assert not _alike(forged, drawing), kind
-    moved = re.sub(r'( x=")(\d+)\.\d+', r"\1\2.5", drawing, count=1)
-    assert moved != drawing and _alike(moved, drawing)
-
-
-@pytest.mark.long
-def test_a_picture_drawn_anew_and_a_name_given_twice_are_seen(folder):
-    study = Study.load(folder)
-    other = replace(study, draws={**study.draws, "age": [0.1] * 40})
-    rehashed(folder, "forest.png", contents(other)["forest.png"])
-    record = (folder / "study.json").read_text()
+def test_a_drawing_made_anew_and_a_name_given_twice_are_seen(folder):
+    page, record = (folder / "dossier.html").read_text(), (folder / "study.json").read_text()
+    rehashed(folder, "dossier.html", page.replace("stroke-width: 2.2", "stroke-width: 0.1").encode())
     found = verify_dossier(folder)
     (drawings,) = (one for one in found.checks if one.what == DRAWINGS)
-    assert drawings.result == "not checked" and "forest.png" in drawings.why
-    assert "forest.png was drawn elsewhere" in found.report().to_html()
+    assert drawings.result == "not checked" and "drawn elsewhere" in found.report().to_html()
     (folder / "study.json").write_text(record.replace("{", '{"epsilon": 0.1, ', 1))
     assert differing(folder) == {"the record"}
     without = json.loads(record)
-    del without["files"]["forest.png"]
+    del without["files"]["model.py"]
     (folder / "study.json").write_text(json.dumps(without))
     assert "hashes of the files" in differing(folder)
 

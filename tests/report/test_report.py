@@ -213,12 +213,3 @@ def test_names_of_levels_stay_on_one_line_where_what_is_beside_them_can_give_way
     lines = console.file.getvalue().splitlines()
     assert all(any(name in line for line in lines) for name in names)
     assert max(map(len, lines)) <= 80
-
-
-def test_long_groups_are_folded_and_say_how_many_are_left_out():
-    rows = (("Intercept", 1.0), *((f"region[{k}]", 2.0) for k in range(61)), ("age", 3.0))
-    folded = report.folded(report.Table(("term", "estimate"), rows), "--all")
-    assert folded.rows[:16] == rows[:16]
-    assert folded.rows[16:] == (("… and 46 more: --all", None), ("age", 3.0))
-    for short in (rows[:16], rows[:17]):  # a row is not left out to say so in its place
-        assert report.folded(report.Table(("term", "estimate"), short), "--all").rows == short
