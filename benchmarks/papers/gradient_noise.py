@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.kernels.base import LangevinKernel
+from private_mcmc.kernels.langevin import LangevinKernel
 from private_mcmc.kernels.step import LangevinProgram, langevin_program
 from private_mcmc.model import RowModel
 

@@ -106,8 +106,8 @@ class RowTerm:
 
 
 _HELD = (
-    ", at which kernels hold longer designs; of the model itself it is not proved: make what is not affine in "
-    "the columns (squares, products, logarithms) columns of their own"
+    ", at which kernels hold longer designs; of the model itself it is not proved: make what is not affine "
+    "in the columns (squares, products, logarithms) columns of their own"
 )
 
 

@@ -168,7 +168,7 @@ class Predictor:
         design: ``row ↦ x``, shape ``(p,)``.
         offset: ``row ↦ o``.
         loss: ``(η, row) ↦ ψ``.
-        radius: ``R``, at which kernels hold ``‖x(row)‖`` (``kernels/gradient/affine.py``); ``inf`` for none.
+        radius: ``R``, at which kernels hold ``‖x(row)‖`` (``kernels/gradient.py``); ``inf`` for none.
         family: proved constants of ``ψ``.
         centred: ``o`` is zero for every row.
         reads: the columns that ``loss`` reads; the design, as a rule the widest, is seldom one of them.
