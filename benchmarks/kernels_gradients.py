@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_of
 
 import private_mcmc as pmc
+from private_mcmc.kernels import gradient as gradient_affine
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import AffineBlocks, clipped_gradient
-from private_mcmc.kernels import gradient as gradient_affine
 
 
 def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]:

@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
-from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.potential.families import TABLE
