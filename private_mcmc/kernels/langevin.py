@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.arguments import construction_checked
+from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.under_numpyro import UnderNumPyro
 from private_mcmc.potential.sites import Site
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.schedule import Batch, BatchScheme, Matrix, Release, Schedule, norm_of_clips
@@ -51,7 +53,7 @@ class BySite:
 
 
 @dataclass(frozen=True)
-class LangevinKernel:
+class LangevinKernel(UnderNumPyro):
     """A Langevin kernel with per-row clipping, whose every constant is in the schedule it makes.
 
     Subclasses add batches or noise by ``_parts``; the step is built from the schedule alone.
@@ -63,6 +65,7 @@ class LangevinKernel:
     clip: float
     temper: float = 1.0
     preconditioner: Matrix | None = None
+    rows: Rows | None = None
     model_args: PublicArguments = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +126,8 @@ class PrivateULA(LangevinKernel):
     ``U = K − w Σ_i log p(d_i | θ)`` with the prior part ``K`` outside the clip; the gradient of each row
     is clipped at ``C`` in the norm ``‖M^{1/2}·‖``.
 
-    **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement.
+    **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement;
+    under ``numpyro.infer.MCMC`` its draws are as private as the data.
 
     Args:
         model: an ordinary NumPyro model.
@@ -133,6 +137,8 @@ class PrivateULA(LangevinKernel):
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``: ``None`` (identity), a diagonal or a full symmetric positive definite
             matrix. It must be public, or released and paid for.
+        rows: the row domains; needed under ``numpyro.infer.MCMC`` only, where the row columns cannot be told
+            from the other arguments by their length.
         model_args: the model's other arguments, public.
 
     Example:
@@ -162,6 +168,7 @@ class PrivateSGLD(PrivateULA):
         clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``.
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
+        rows: as for :class:`PrivateULA`.
         scheme: ``"poisson"``: every row with probability ``q``. ``"fixed"``: a uniform subset of
             ``batch_size`` rows.
         batch_size: ``b``; for ``"poisson"`` the expected size, ``q = b/n`` with the public ``n``.
@@ -226,6 +233,7 @@ class AnisotropicLangevin(LangevinKernel):
         clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``; left out with ``clips``.
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
+        rows: as for :class:`PrivateULA`.
         noise: ``S/(2γ)``: a diagonal, a mapping of site names to variances (numbers or one for each
             unconstrained coordinate), or a full symmetric positive definite matrix; ``None`` means ``M``.
         clips: ``C_j > 0`` for each unconstrained coordinate, or by site, like ``noise``; ``M`` is diagonal

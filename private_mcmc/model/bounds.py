@@ -64,7 +64,8 @@ class AffineFunction:
             if isinstance(domain, Ball):
                 balls.append(slope * domain.radius)
             else:
-                lines.append(np.where(slope == 0, 0.0, slope * half))
+                with np.errstate(invalid="ignore"):  # a column without ends, times 0
+                    lines.append(np.where(slope == 0, 0.0, slope * half))
         return value, np.concatenate(lines, axis=2), balls
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:

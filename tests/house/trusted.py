@@ -26,6 +26,7 @@ UNTRUSTED = (
     "private_mcmc/domains/declared.py",
     "private_mcmc/draws.py",
     "private_mcmc/kernels/langevin.py",
+    "private_mcmc/kernels/under_numpyro.py",
     "private_mcmc/release/ledger/export.py",
     "private_mcmc/model/",
     "private_mcmc/release/expectations.py",
