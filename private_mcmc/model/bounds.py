@@ -155,7 +155,7 @@ def ends_of_rows(
 ) -> tuple[list[Interval] | None, bool]:
     """The same and whether they are proved, or else those of public rows, within which kernels hold all rows.
 
-    ``None`` where a column that they read has no ends, or a value is not finite.
+    ``None`` where a column that they read has no ends, or other public rows are beyond them.
     """
     targets = list(targets)
     found = bounds(program, rows, targets, known)
@@ -171,9 +171,11 @@ def ends_of_rows(
 
     with jax.enable_x64(True):
         values = np.asarray(jax.jit(jax.vmap(at), compiler_options=RUN_ONCE)(data))
-    if not np.all(np.isfinite(values)):
+    # Half of the rows say where the ends are, if the other half agrees.
+    lo, hi = values[::2].min(axis=0), values[::2].max(axis=0)
+    if not np.all((values >= lo) & (values <= hi)):
         return None, False
-    return _intervals(program, targets, values.min(axis=0), values.max(axis=0)), False
+    return _intervals(program, targets, lo, hi), False
 
 
 def _intervals(program: Program, targets: list[Variable], lo: np.ndarray, hi: np.ndarray) -> list[Interval]:
@@ -182,7 +184,7 @@ def _intervals(program: Program, targets: list[Variable], lo: np.ndarray, hi: np
     return [Interval(*(end.reshape(program.shape(one)) for end in ends)) for one, *ends in parts]
 
 
-_PUBLIC, MOST_LINES = 512, 64
+_PUBLIC, MOST_LINES = 1024, 64
 
 
 def _public_rows(rows: Rows, read: Iterable[str]) -> dict[str, np.ndarray] | None:
