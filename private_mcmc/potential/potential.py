@@ -142,11 +142,7 @@ def affine_term(predictors: MultiPredictor, rows: Rows, centred: bool, reads: fr
         why=(
             f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
             f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
-            + (
-                ""
-                if predictors.proved
-                else ", where kernels hold it: no row of the domain is known to be within"
-            )
+            + ("" if predictors.proved or radius == math.inf else _HELD)
         ),
         proved=predictors.proved,
     )
