@@ -43,8 +43,6 @@ _BLOCK_ELEMENTS = {"cpu": 2**18}
 _BLOCK_ELEMENTS_ELSEWHERE = 2**24
 # A clip of a coordinate, less the rounding of its product with the root of the metric.
 _INSIDE = 1.0 - 2.0**-45
-# A design that is longer than the radius (by more than rounding) is shortened to it.
-_RADIUS_SLACK = 1.0 + 1e-9
 # XLA's CPU runtime spreads independent operations over the cores where there are many of them: so many parts
 # of the rows are summed side by side. Measured on 2 cores; 8 parts still run one after the other.
 _PARTS = 16
@@ -185,13 +183,13 @@ def _capped(
 ) -> tuple[Float[Array, "rows p"], Float[Array, " rows"], Bool[Array, " rows"]]:
     """Whitened designs, caps ``C/‖Aᵀx_i‖`` of slopes, and which rows may enter; those of others are zero.
 
-    **Guarantee**: what hidden states cost rests on ``‖x‖ ≤ R (1 + 2e-9)`` of the designs that run, before
-    whitening, which holds here of every row, whatever was proved, or proposed, of the declared domain.
+    **Guarantee**: what hidden states cost rests on ``‖x‖ ≤ R`` of the designs that run, before whitening,
+    which holds here of every row but for rounding, whatever was proved, or proposed, of the declared domain.
     """
     plain = jax.vmap(rowwise(predictor.design))(columns)
     length = jnp.linalg.norm(plain, axis=-1, keepdims=True)
-    longer = length > predictor.radius * _RADIUS_SLACK
-    design = whitening.pull_back(jnp.where(longer, plain * (predictor.radius / length), plain))
+    shorter = plain * (predictor.radius / length)
+    design = whitening.pull_back(jnp.where(length > predictor.radius, shorter, plain))
     usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & jnp.isfinite(length[:, 0])
     design = jnp.where(usable[:, None], design, 0.0)
     norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW

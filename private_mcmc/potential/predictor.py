@@ -153,11 +153,7 @@ class MultiPredictor:
     def share(self, row: Row) -> jax.Array:
         """``min(1, R²/length²)``: the weight with which a row bends by at most ``R²ψ''`` and adds ``Rψ'``."""
         length = self.length(row)
-        return jnp.where(length > self.radius * LENGTH_SLACK, (self.radius / length) ** 2, 1.0)
-
-
-# Designs of the radius's length may be longer by rounding, and are then not held.
-LENGTH_SLACK = 1.0 + 1e-12
+        return jnp.where(length > self.radius, (self.radius / length) ** 2, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
