@@ -64,8 +64,7 @@ class AffineFunction:
             if isinstance(domain, Ball):
                 balls.append(slope * domain.radius)
             else:
-                with np.errstate(invalid="ignore"):  # a column without ends, times 0
-                    lines.append(np.where(slope == 0, 0.0, slope * half))
+                lines.append(slope * np.where(np.any(slope != 0, axis=(0, 1)), half, 0.0))
         return value, np.concatenate(lines, axis=2), balls
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
