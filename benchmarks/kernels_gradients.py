@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_of
 
 import private_mcmc as pmc
-from private_mcmc.kernels import gradient as gradient_affine
+from private_mcmc.kernels import gradient
 from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import AffineBlocks, clipped_gradient
+from private_mcmc.kernels.gradient import AffineParts, clipped_gradient
 
 
 def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]:
@@ -44,8 +44,8 @@ def unclipped(problem: Problem) -> Callable[..., jax.Array]:
     """The same program without its clip."""
     clipped = clipped_gradient(problem.reading, whitening(None, problem.p), CLIP, states=1)
 
-    def total(u: jax.Array, rows: AffineBlocks) -> jax.Array:
-        with patch.object(gradient_affine, "held", lambda slope, cap: slope):
+    def total(u: jax.Array, rows: AffineParts) -> jax.Array:
+        with patch.object(gradient, "held", lambda slope, cap: slope):
             return clipped.total(u, rows)
 
     return total

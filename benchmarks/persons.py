@@ -22,8 +22,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import private_mcmc as pmc
@@ -115,8 +113,9 @@ _COUNT = 400
 
 
 def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Callable[[], None]:
-    from private_mcmc.inference.columns import held_rows
+    from private_mcmc.inference.columns import Place, held_rows
     from private_mcmc.inference.execute import trial_streams
+    from private_mcmc.kernels import chain_runner, langevin_program
 
     mcmc = pmc.PrivateMCMC(
         kernel, rows=rows, target=pmc.Target(1e6, 1 - 1e-6), release="last", num_steps=_COUNT, n=n,
@@ -126,21 +125,12 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     columns = data.columns
     if rows.unit is not None:
         columns = rows.grouped({**columns, rows.unit.name: data.who}, n)
-    held = held_rows(decision.reading.rows, columns, n)
-    streams, runner = trial_streams("chacha20"), decision.runner
-    with jax.enable_x64(True):
-        prepared = jax.block_until_ready(runner.prepare(held.rows, held.present))
-        gaps = jnp.full(1, _COUNT)
-    from private_mcmc.kernels.batches import StepKeys
-    from private_mcmc.kernels.chain import buffer_size
-
-    keys = StepKeys(streams.steps, streams.batches)
+    held, streams = held_rows(decision.reading.rows, columns, n, Place()), trial_streams("chacha20")
+    runner = chain_runner(langevin_program(decision.reading, decision.schedule), decision.schedule)
 
     def run() -> None:
-        with jax.enable_x64(True):
-            u = jnp.zeros((1, decision.reading.dim))
-            padded = jnp.zeros(buffer_size(decision.schedule), int).at[0].set(gaps[0])
-            jax.block_until_ready(runner.advance(u, 0, padded, 1, jnp.zeros((1, 0)), keys, prepared))
+        start = np.zeros(decision.reading.dim)
+        runner.run(start, held.rows, held.present, streams, lambda done: None)
 
     run()
     return run

@@ -280,7 +280,14 @@ class DeclaredRun:
         schedule, expectations = decision.schedule, decision.expectations
         given = given_rows(held.placed(job.streams.start, self.declared))
         with progress("sampling", schedule.num_steps, self.execution.progress_bar) as on_progress:
-            output = runner.run(start, *given, job.streams, on_progress, job.saver, job.state)
+            output = runner.run(
+                start,
+                *given,
+                streams=job.streams,
+                on_progress=on_progress,
+                saving=job.saver,
+                state=job.state,
+            )
         statement = marked(decision.statement.of(run_name()), job.provenance)
         provenance = job.provenance.to_dict()
         released: ReleasedStates | ReleasedExpectations

@@ -181,7 +181,8 @@ class PlannedRun:
         runner, start = _runner(self.declared, stage, held), checked_start(stage.start, stage.schedule)
         steps, streams = stage.schedule.num_steps, Streams(key, key)
         with progress(stage.name, steps, self.execution.progress_bar) as on_progress:
-            output = runner.run(start, *given_rows(held, stage.derived), streams, on_progress)
+            given = given_rows(held, stage.derived)
+            output = runner.run(start, *given, streams=streams, on_progress=on_progress)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 

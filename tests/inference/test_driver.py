@@ -20,7 +20,7 @@ from numpyro import handlers, primitives
 
 import private_mcmc as pmc
 from private_mcmc.inference import execute
-from private_mcmc.kernels import ChainRunner, PrivateSGLD, PrivateULA
+from private_mcmc.kernels import ChainRunner, PrivateULA
 from private_mcmc.model import read, tracing
 from private_mcmc.model import reading as model_reading
 from tests.examples_of_models import normal_mean
@@ -121,19 +121,6 @@ def test_the_chain_is_compiled_before_the_charge(ledger, monkeypatch):
     monkeypatch.setattr(ChainRunner, "run", run)
     driver(ledger).run(y=Y)
     assert compiled == [(1, 1), (1, 1)]
-
-
-@pytest.mark.slow
-def test_batches_that_cannot_be_streamed_cost_nothing(ledger):
-    mcmc = driver(
-        ledger,
-        PrivateSGLD(normal_mean, 0.02, 1.0, rate=0.5),
-        release="last",
-        execution=pmc.Execution(rows_on_device=2),
-    )
-    with pytest.raises(pmc.NotYetSupported, match="share"):
-        mcmc.run(y=Y)
-    assert ledger.history("rows") == ()
 
 
 @pytest.mark.slow

@@ -201,10 +201,10 @@ def test_rows_that_may_come_and_go_lie_in_slots_drawn_at_random(monkeypatch, tmp
     order = [tuple(np.argmax(X, axis=1)) for X, _ in seen]
     assert order[0] == order[1] and len(set(order)) == 4
     wanted = mcmc.get_samples()["w"]
-    books = pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run", seconds=0.0))
+    books = saved_in(tmp_path, "add_remove")
     again = driver(SCHEMES["all rows"], adjacency="add_remove", bookkeeping=books)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(chain, "segments", interrupted)
+        patched.setattr(chain, "calls", interrupted)
         again.run(rng_key=3, **few)
     again.resume(**few)
     np.testing.assert_array_equal(again.get_samples()["w"], wanted)
@@ -232,17 +232,22 @@ def test_every_row_is_in_every_slot_as_often():
 
 @pytest.mark.slow
 def test_a_resumed_run_is_on_the_same_holes(monkeypatch, tmp_path):
-    checkpoint = pmc.Checkpoint(tmp_path / "run", seconds=0.0)
-    mcmc = driver(SCHEMES["all rows"], bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint))
+    mcmc = driver(SCHEMES["all rows"], bookkeeping=saved_in(tmp_path))
     wanted = path(compiled("all rows", None), hole(2))
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(chain, "segments", interrupted)
+        patched.setattr(chain, "calls", interrupted)
         path(mcmc, hole(2))
     for other in (None, hole(3)):
-        with pytest.raises(pmc.ReleaseError, match="other rows"):
+        with pytest.raises(pmc.LedgerError, match="not the data"):
             mcmc.resume(present=other, **DATA)
     mcmc.resume(present=hole(2), **DATA)
     np.testing.assert_array_equal(mcmc.get_samples()["w"], wanted)
+
+
+def saved_in(folder, adjacency="zero_out"):
+    ledger = pmc.Ledger.create(folder / "ledger")
+    ledger.declare("rows", pmc.Target(1e5, 1e-6, adjacency))
+    return pmc.Bookkeeping(ledger, "rows", checkpoint=pmc.Checkpoint(folder / "run", seconds=0.0))
 
 
 def interrupted(*arguments):

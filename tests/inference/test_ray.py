@@ -107,8 +107,10 @@ def test_a_worker_that_is_lost_changes_no_bit(table, wanted, monkeypatch):
 
 
 def test_a_run_whose_driver_was_killed_goes_on_at_new_workers(table, wanted, tmp_path, monkeypatch):
-    saved = pmc.Checkpoint(tmp_path / "run.ckpt", seconds=0)
-    mcmc = driver(WORKERS, bookkeeping=pmc.Bookkeeping(checkpoint=saved))
+    saved, ledger = pmc.Checkpoint(tmp_path / "run.ckpt", seconds=0), pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("people", pmc.Target(1e4, 1e-6))
+    books = pmc.Bookkeeping(ledger, "people", checkpoint=saved)
+    mcmc = driver(WORKERS, bookkeeping=books)
     asked, seen = ray_engine._Partition._asked, []
 
     def killed(self, *question):
@@ -120,7 +122,7 @@ def test_a_run_whose_driver_was_killed_goes_on_at_new_workers(table, wanted, tmp
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(ray_engine._Partition, "_asked", killed)
         mcmc.run(rng_key=4, **people(table))
-    again = driver(WORKERS, bookkeeping=pmc.Bookkeeping(checkpoint=saved))
+    again = driver(WORKERS, bookkeeping=books)
     again.resume(**people(table))
     np.testing.assert_array_equal(again.get_samples()["w"], wanted)
 

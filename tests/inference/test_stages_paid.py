@@ -115,7 +115,7 @@ def test_a_stage_that_fails_stays_spent_and_the_rest_is_free_again(table, books,
     def breaks(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("private_mcmc.inference.execute_plan.follow", breaks)
+    monkeypatch.setattr("private_mcmc.inference.execute_plan.PlannedRun._path", breaks)
     with pytest.raises(KeyboardInterrupt):
         fitted(table, books)
     (charge,) = books.history("people")
@@ -220,7 +220,8 @@ def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_can_be_
     table, books, monkeypatch, tmp_path
 ):
     place, whole = tmp_path / "study", left(books)
-    killed(monkeypatch, table, books, schema_of(), place, "private_mcmc.inference.execute_plan.follow")
+    path = "private_mcmc.inference.execute_plan.PlannedRun._path"
+    killed(monkeypatch, table, books, schema_of(), place, path)
     with pytest.raises(pmc.DeclarationError, match="nothing is bought twice"):
         resume(place, table, books, progress_bar=False)
     (charge,) = books.history("people")

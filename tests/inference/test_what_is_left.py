@@ -41,7 +41,7 @@ def test_files_records_and_words_are_the_same_for_all_rows(kernel, tmp_path, mon
         ledger.declare("rows", pmc.Target(99.0, 1e-6))
         books = pmc.Bookkeeping(ledger, "rows", checkpoint=pmc.Checkpoint(path, seconds=0.0))
         mcmc = pmc.PrivateMCMC(
-            KERNELS[kernel], rows=ROWS, target=pmc.Target(90.0, 1e-6), release="path", num_steps=8,
+            KERNELS[kernel], rows=ROWS, target=pmc.Target(90.0, 1e-6), release="path", num_steps=24,
             guarantee="run", bookkeeping=books, progress_bar=True,
         )  # fmt: skip
         sizes.append([])

@@ -101,7 +101,7 @@ def epoch(sgld: SGLD, network: Network, images: Images, neighbour: Neighbour) ->
 
     def step(theta: jax.Array, key: jax.Array, member: jax.Array) -> jax.Array:
         for_batch, for_noise = jax.random.split(key)
-        index = distinct(for_batch, size, bound, jnp.asarray(size))
+        index = distinct(for_batch, size, bound)
         changed = (index == neighbour.row) & member
         image = jnp.where(changed[:, None, None], neighbour.image, pixels[index])
         label = jnp.where(changed, neighbour.label, labels[index])

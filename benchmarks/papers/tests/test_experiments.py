@@ -6,10 +6,6 @@ import pytest
 from benchmarks.papers.experiments import HFExperiment, Images
 from benchmarks.papers.experiments.noise import algorithm_1
 from benchmarks.papers.experiments.sgld import SGLD
-from benchmarks.papers.gradient_noise import GradientNoiseLangevin
-from private_mcmc import Box, PrivateMCMC, Rows, Target
-from private_mcmc.errors import DoThisInstead
-from tests.examples_of_models import normal_mean
 
 
 def bars(count, seed=0):
@@ -49,15 +45,3 @@ def test_an_experiment_goes_on_from_its_finished_chunks_to_the_same_result(tmp_p
 
 def test_algorithm_1_is_positive_on_equal_data_so_it_bounds_nothing(rng):
     assert algorithm_1(rng.normal(size=(5, 40)), rng.normal(size=(5, 3, 40)), 0.1) > 0.1
-
-
-def test_noise_that_depends_on_the_gradient_is_refused_by_name():
-    driver = PrivateMCMC(
-        GradientNoiseLangevin(normal_mean, step_size=0.1, clip=1.0),
-        rows=Rows(y=Box(-1.0, 1.0)),
-        target=Target(1.0, 1e-5),
-        release="last",
-        num_steps=3,
-    )
-    with pytest.raises(DoThisInstead, match=r"GradientNoiseLangevin.*depends on the private rows"):
-        driver.run(y=np.zeros(4))

@@ -90,10 +90,8 @@ def path_of_a_resumed_run() -> Attempt:
     width = 500
     attacks = ChainAttacks(one.reading, one.schedule, np.zeros(1))
 
-    def make(checkpoint: Any) -> pmc.PrivateMCMC:
-        return driver(
-            kernel, FAR, 1, num_steps=6, num_chains=width, bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint)
-        )
+    def make(books: pmc.Bookkeeping) -> pmc.PrivateMCMC:
+        return driver(kernel, FAR, 1, num_steps=6, num_chains=width, bookkeeping=books)
 
     runs = Resumed(make)
 

@@ -80,7 +80,7 @@ def batches_drawn_anew() -> Attempt:
 def resumed_is_the_same_run() -> Attempt:
     step, clip = 0.3, 0.2
 
-    def make(checkpoint: Any) -> pmc.PrivateMCMC:
+    def make(books: pmc.Bookkeeping) -> pmc.PrivateMCMC:
         kernel = PrivateULA(_LOGISTIC.model, step_size=step, clip=clip)
         return driver(
             kernel,
@@ -88,7 +88,7 @@ def resumed_is_the_same_run() -> Attempt:
             4,
             num_steps=16,
             num_chains=64,
-            bookkeeping=pmc.Bookkeeping(checkpoint=checkpoint),
+            bookkeeping=books,
         )
 
     runs = Resumed(make)

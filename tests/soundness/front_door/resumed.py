@@ -43,12 +43,17 @@ class Resumed:
     def __init__(self, make: Callable[[Any], pmc.PrivateMCMC]) -> None:
         folder = Path(tempfile.mkdtemp())
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._path = folder / "run"
-        self._mcmc = make(pmc.Checkpoint(self._path, seconds=0.0))
+        self._path, self._ledger = folder / "run", pmc.Ledger.create(folder / "ledger")
+        checkpoint = pmc.Checkpoint(self._path, seconds=0.0)
+        self._mcmc = make(pmc.Bookkeeping(self._ledger, "rows", checkpoint=checkpoint))
 
     def run(self, data: Any, key: jax.Array, after: int) -> pmc.PrivateMCMC:
         """A run that was killed after so many steps; what it released was taken up again."""
         self._path.unlink(missing_ok=True)
+        # A ledger for every run: their rows differ.
+        self._ledger.path.unlink()
+        pmc.Ledger.create(self._ledger.path)
+        self._ledger.declare("rows", pmc.Target(1e6, 1e-6))
         with killed_after(after):
             self._mcmc.run(rng_key=key, **data)
         self._mcmc.resume(**data)
