@@ -26,7 +26,6 @@ from .release import (
     Expectations,
     Ledger,
     ReleasedStates,
-    variance,
 )
 from .schedule import Schedule
 from .target import Target
@@ -86,5 +85,4 @@ __all__ = [
     "fit",
     "plan",
     "preflight",
-    "variance",
 ]

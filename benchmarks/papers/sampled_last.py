@@ -12,9 +12,7 @@ import numpy as np
 
 from benchmarks.papers.shift_bound import affine_after
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.curves.product import combine
-from private_mcmc.accounting.curves.rdp import check_pair
+from private_mcmc.accounting.curves.pld import Sampled, combine
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, up
 from private_mcmc.errors import DeclarationError
 
@@ -60,7 +58,7 @@ class SampledChain:
     diameter: float = math.inf
 
     def __post_init__(self) -> None:
-        check_pair(self.pair, self.rate, self.row_shift)
+        Sampled(self.pair, self.rate, self.row_shift, 1)
         if self.pair == "fixed":
             raise DeclarationError(
                 "batches of fixed size have no last-state bound: the slot of an absent row is refilled. "

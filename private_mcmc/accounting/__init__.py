@@ -3,11 +3,8 @@
 from private_mcmc.accounting.composition import adaptive as adaptive
 from private_mcmc.accounting.composition import capped as capped
 from private_mcmc.accounting.composition import compose as compose
-from private_mcmc.accounting.composition import group as group
 from private_mcmc.accounting.composition import quoting as quoting
 from private_mcmc.accounting.curves import gdp as gdp
-from private_mcmc.accounting.curves import rdp as rdp
-from private_mcmc.accounting.curves.curve import Concentrated as Concentrated
 from private_mcmc.accounting.curves.curve import Curve as Curve
 from private_mcmc.accounting.curves.curve import Gaussian as Gaussian
 from private_mcmc.accounting.curves.curve import Laplace as Laplace

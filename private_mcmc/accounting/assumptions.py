@@ -1,4 +1,4 @@
-"""What statements say in words: a function of rule, adjacency, constants and parts.
+"""What statements say in words: a function of rule, adjacency, unit and constants.
 
 Statements are written from it, and records are compared with it, to the letter, when they are verified.
 
@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants
 from private_mcmc.schedule import BatchScheme
 from private_mcmc.target import Adjacency, Unit
 
-# The texts that one sentence may have: more than one where two machines may print a number as neighbours.
-Line: TypeAlias = tuple[str, ...]
-
 
 class Words(NamedTuple):
     """What a statement says: the theorem used, and the sentences that it rests on, in order."""
 
     theorem: str
-    lines: tuple[Line, ...]
+    lines: tuple[str, ...]
 
 
 RELATION: Mapping[Adjacency, str] = {
@@ -35,36 +32,26 @@ RELATION: Mapping[Adjacency, str] = {
     "zero_out": "the numbers are for one slot emptied: it keeps its place and adds exactly 0 to every sum",
 }
 
-EVERY_DATA_SET = "the constants hold for every data set of the row domain"
-EXACT_DRAW = "the draw is exact"
-CONJUGATE = "the posterior is conjugate"
-IN_DOMAIN = "every row obeys its domain"
-
-CLIPPED_ROWS = "data enter the potential only through the clipped rows"
-BOXED_ROWS = "every coordinate of a row's gradient is clipped apart, at its declared bound"
-PUBLIC_START = "the start is drawn from a law that does not depend on the data"
-GAUSSIAN_NOISE = "the chain's noise is exactly Gaussian, independent of the data and never reused"
+NOT_PRIVATE = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
 EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
-POISSON = "each row enters a batch independently with the declared probability"
-SUBSETS = "every batch is a uniformly drawn subset of the declared size, independent of the others"
-HIDDEN_BATCHES = "which rows were drawn stays hidden"
-
 COUPLING = (
     "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
     "each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
 )
-
-INDEPENDENT = "the mechanisms use independent randomness and were fixed in advance"
-NOT_PRIVATE = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
-BUDGET_FIRST = "the budget was fixed before the first stage"
-STAGES_HOLD = "each stage holds for every earlier output"
-BATCHES: Mapping[BatchScheme, tuple[str, ...]] = {
-    "poisson": (POISSON,),
-    "fixed": (SUBSETS,),
+_CHAIN = (
+    "data enter the potential only through the clipped rows",
+    "the start is drawn from a law that does not depend on the data",
+    "the chain's noise is exactly Gaussian, independent of the data and never reused",
+)
+_BATCHES: Mapping[BatchScheme, str] = {
+    "poisson": "each row enters a batch independently with the declared probability",
+    "fixed": "every batch is a uniformly drawn subset of the declared size, independent of the others",
 }
-
-
+# 9e-10, over the 2u√p by which float64 moves two steps apart: ``sensitivity.rounding_box``.
+_ROUNDED = "rounding after the sum moves a step by at most 1e-09 of its sensitivity, "
+_BOX = "|θ|_∞ + 4γ|∇U|_∞ ≤ 4.05e6 γΔ/√p in whitened coordinates"
 PERSONS = "what is called a row here is "
+_PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
 
 
 def of_persons(unit: Unit) -> str:
@@ -74,28 +61,12 @@ def of_persons(unit: Unit) -> str:
     )
 
 
-def moves(what: str, norm: str) -> str:
-    """What a noise statement rests on: ``norm`` is ``"L1"`` or ``"L2"``."""
-    return f"{what}: two values on adjacent data differ by at most the sensitivity in {norm}"
-
-
-def moved_together(norm: str, joint: float) -> str:
-    """What noise on several values rests on, beyond the bound of each."""
-    together = f"all in their units move by at most {joint:.12g} in {norm}"
-    return f"where each value moves by at most its bound, {together}"
-
-
-def at_most_rows(rows: int) -> str:
-    """What group privacy rests on."""
-    return f"a person has at most {rows} rows"
-
-
-def no_more_rows(rows: int) -> str:
+def no_more_rows(rows: int | str) -> str:
     """What constants that name a number of rows rest on where the adjacency hides that number."""
     return f"no data set has more than n = {rows} rows"
 
 
-def public_rows(count: int) -> str:
+def public_rows(count: int | str) -> str:
     """What a plan that was shaped by public rows rests on."""
     return (
         f"the {count} rows that shaped the plan are public, and were chosen without the private ones "
@@ -103,41 +74,26 @@ def public_rows(count: int) -> str:
     )
 
 
-def rounding(release: object, shown: str) -> str:
-    """How far rounding after the sum of rows may move a step: ``1e-9`` of its sensitivity.
-
-    ``shown`` is the bound of ``|θ|_∞ + 4γ|∇U|_∞`` at which that holds, and on a path the limit at which
-    the gradient is clamped to make it hold.
-    """
-    start = "rounding after the sum moves a step by at most 1e-09 of its sensitivity"
-    if release == "path":
-        return f"{start}, because every coordinate of the whitened gradient is clamped at {shown}"
-    return f"{start}, as it does while |θ|_∞ + 4γ|∇U|_∞ ≤ {shown} in whitened coordinates"
-
-
-def kept_within(share: float, half: float) -> str:
-    """The same where hidden states are kept in a box."""
-    return (
-        f"rounding after the sum moves a step by at most {share:.3g} of its sensitivity, because states are "
-        f"kept in |θ|_∞ ≤ {half:.12g} in whitened coordinates"
-    )
-
-
-PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
-BOX = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
-SHIFT = "shifted interpolation (Bok, Su, Altschuler 2024) of steps that keep chains together"
-SAMPLED_PATH = "Poisson-sampled Gaussian steps, composed by their privacy loss"
-SAMPLED_REPLACED = "Poisson-sampled Gaussian steps under replacement, composed by their privacy loss"
-FIXED_PATH = (
-    "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018), composed by their privacy "
-    "loss"
-)
-COUPLED = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-
-
-def words_of(rule: str, adjacency: Adjacency, c: Constants, parts: int = 0) -> Words:
+def words_of(
+    rule: str, adjacency: Adjacency, c: Constants, parts: int = 0, unit: Unit | None = None
+) -> Words:
     """What a statement of this rule says, with so many parts."""
-    return _WORDS[rule](adjacency, c, parts)
+    if rule == "langevin":
+        theorem, lines = _langevin(adjacency, c)
+    elif rule == "average":
+        theorem, lines = _average(adjacency, c)
+    elif rule == "composition":
+        theorem = f"composition of {parts} independent mechanisms (Dong, Roth, Su 2022)"
+        lines = ("the mechanisms use independent randomness and were fixed in advance",)
+    elif rule in _NOISE:
+        theorem, norm = _NOISE[rule]
+        moved = f"two values on adjacent data differ by at most the sensitivity in {norm}"
+        lines = (f"{c['what']}: {moved}", RELATION[adjacency])
+    else:
+        theorem, *said = _SIMPLE[rule]
+        lines = (*said, RELATION[adjacency])
+    own = () if unit is None else (of_persons(unit),)
+    return Words(theorem, tuple(dict.fromkeys((*own, *lines))))
 
 
 def check_words(
@@ -153,19 +109,18 @@ def check_words(
     Beside these a statement may say that its seed was given, how many rows there are at most where the
     adjacency hides that, and that a plan was shaped by public rows.
     """
-    theorem, lines = words_of(rule, adjacency, c, parts)
+    theorem, wanted = words_of(rule, adjacency, c, parts, unit)
     given = list(said[1])
     if given[:1] == [NOT_PRIVATE]:
         del given[0]
-    wanted = lines if unit is None else ((of_persons(unit),), *lines)
     for place, line in enumerate(wanted):
-        if given[place : place + 1] == [] or given[place] not in line:
-            raise DeclarationError(f"without the assumption {line[0]!r} in its place it cannot be verified.")
+        if given[place : place + 1] != [line]:
+            raise DeclarationError(f"without the assumption {line!r} in its place it cannot be verified.")
     more = given[len(wanted) :]
-    counts = [c[name] for name in ("num_rows", "n") if name in c]
     bound = _AT_MOST.fullmatch(more[0]) if more and adjacency == "add_remove" else None
-    if bound is not None and counts in ([], [int(bound[1])]) and more[0] not in given[: len(wanted)]:
-        del more[0]
+    counts = {c[name] for name in ("num_rows", "n") if name in c}
+    if bound is not None and more[0] not in wanted and counts <= {int(bound[1])}:
+        del more[:1]
     if more and rule == "adaptive" and _PUBLIC.fullmatch(more[0]):
         del more[0]
     if more:
@@ -174,74 +129,63 @@ def check_words(
         raise DeclarationError(f"the theorem is {theorem!r}, and not {said[0]!r}: it cannot be verified.")
 
 
-_AT_MOST = re.compile(re.escape(no_more_rows(0)).replace("0", r"(\d{1,15})"))
-_PUBLIC = re.compile(re.escape(public_rows(0)).replace("0", r"\d{1,15}"))
+_AT_MOST = re.compile(re.escape(no_more_rows("#")).replace("\\#", r"(\d{1,15})"))
+_PUBLIC = re.compile(re.escape(public_rows("#")).replace("\\#", r"\d{1,15}"))
+
+_EXACT = ("the constants hold for every data set of the row domain", "the draw is exact")
+_HOCKEY = "exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and neighbours"
+_CONJUGATE = ("the posterior is conjugate", "every row obeys its domain", "the draw is exact")
+# Theorem and sentences of rules that quote the relation beside them.
+_SIMPLE: Mapping[str, tuple[str, ...]] = {
+    "posterior.strongly_log_concave": (
+        "strongly log-concave posterior (Gopi, Lee, Liu 2022)",
+        *_EXACT,
+    ),
+    "posterior.bounded_gradient": (
+        "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
+        *_EXACT,
+    ),
+    "posterior.beta_binomial": (f"Beta-Binomial: {_HOCKEY}", *_CONJUGATE),
+    "posterior.dirichlet_categorical": (f"Dirichlet-categorical: {_HOCKEY}", *_CONJUGATE),
+    "posterior.gamma_poisson": (f"Gamma-Poisson: {_HOCKEY}", *_CONJUGATE),
+    "adaptive": (
+        "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
+        "the budget was fixed before the first stage",
+        "each stage holds for every earlier output",
+    ),
+}
+_NOISE = {
+    "noise.laplace": ("Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)", "L1"),
+    "noise.gaussian": ("Gaussian mechanism (Dong, Roth, Su 2022)", "L2"),
+}
 
 
-def _exactly(*texts: str) -> tuple[Line, ...]:
-    return tuple((text,) for text in dict.fromkeys(texts))
-
-
-def _related(theorem: str, *texts: str) -> Callable[[Adjacency, Constants, int], Words]:
-    """These, and what the numbers are for."""
-    return lambda adjacency, c, parts: Words(theorem, _exactly(*texts, RELATION[adjacency]))
-
-
-def _conjugate(name: str) -> Callable[[Adjacency, Constants, int], Words]:
-    theorem = (
-        f"{name}: exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and "
-        "neighbours"
-    )
-
-    return _related(theorem, CONJUGATE, IN_DOMAIN, EXACT_DRAW)
-
-
-def _laplace(adjacency: Adjacency, c: Constants, parts: int) -> Words:
-    theorem = "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)"
-    return Words(theorem, _exactly(moves(c["what"], "L1"), RELATION[adjacency]))
-
-
-def _gaussian(adjacency: Adjacency, c: Constants, parts: int) -> Words:
-    theorem = "Gaussian mechanism (Dong, Roth, Su 2022)"
-    if c["grid"] is not None:
-        theorem = "discretised Gaussian mechanism (Canonne, Kamath, Steinke 2020)"
-    return Words(theorem, _exactly(moves(c["what"], "L2"), RELATION[adjacency]))
-
-
-def _group(adjacency: Adjacency, c: Constants, parts: int) -> Words:
-    theorem = f"group privacy for {c['rows']} rows (Dong, Roth, Su 2022; Bun, Steinke 2016)"
-    return Words(theorem, _exactly(at_most_rows(c["rows"])))
-
-
-def _composition(adjacency: Adjacency, c: Constants, parts: int) -> Words:
-    theorem = f"composition of {parts} independent mechanisms (Dong, Roth, Su 2022)"
-    return Words(theorem, _exactly(INDEPENDENT))
-
-
-def _langevin(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+def _langevin(adjacency: Adjacency, c: Constants) -> tuple[str, tuple[str, ...]]:
     """What the bounds of a run rest on."""
     found = [_of_bound(kind, adjacency, c) for kind in c["bounds"]]
-    lines = _of_chain(adjacency, c, _least_change(adjacency, c))
-    lines += [(line,) for _, each in found for line in each]
-    return Words("; and ".join(dict.fromkeys(theorem for theorem, _ in found)), _capped(adjacency, c, lines))
+    lines = [*_of_chain(adjacency, c), *(line for _, each in found for line in each)]
+    return "; and ".join(dict.fromkeys(theorem for theorem, _ in found)), _capped(adjacency, c, lines)
 
 
 def _of_bound(kind: str, adjacency: Adjacency, c: Constants) -> tuple[str, tuple[str, ...]]:
     """The theorem of one bound of a run's states, and what it needs beside what all of them do."""
     if kind == "hidden":
-        return SHIFT, (EVERY_POTENTIAL,)
+        theorem = "shifted interpolation (Bok, Su, Altschuler 2024) of steps that keep chains together"
+        return theorem, (EVERY_POTENTIAL,)
     if kind == "box path":
-        return BOX, (BOXED_ROWS,)
+        theorem = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
+        return theorem, ("every coordinate of a row's gradient is clipped apart, at its declared bound",)
     if kind == "path" and c["release"] == "path":
-        return PATH, ()
+        return _PATH, ()
     if kind == "path":
-        return f"{PATH}, charged for hidden states too: {_expansion(c)}", ()
+        return f"{_PATH}, charged for hidden states too: {_expansion(c)}", ()
     if c["batch"] is None:
         raise DeclarationError("all rows are used in every step: no batch is sampled.")
-    drawn = (*BATCHES[c["batch"]["scheme"]], HIDDEN_BATCHES)
+    theorem = "Poisson-sampled Gaussian steps" + " under replacement" * (adjacency == "replace_one")
     if c["batch"]["scheme"] == "fixed":
-        return FIXED_PATH, drawn
-    return (SAMPLED_REPLACED if adjacency == "replace_one" else SAMPLED_PATH), drawn
+        theorem = "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018)"
+    drawn = _BATCHES[c["batch"]["scheme"]], "which rows were drawn stays hidden"
+    return f"{theorem}, composed by their privacy loss", drawn
 
 
 def _expansion(c: Constants) -> str:
@@ -250,81 +194,37 @@ def _expansion(c: Constants) -> str:
         return "no potential is proved to be convex and smooth"
     if not c["strong_convexity"] > 0:
         return "no strong convexity of the potential is proved"
-    if not max(_sizes(c)) * c["smoothness"] < 2:
-        return f"the step size {max(_sizes(c)):g} is not below 2/L = {2 / c['smoothness']:g}"
+    longest = max(c["step_size"]) if isinstance(c["step_size"], tuple) else c["step_size"]
+    if not longest * c["smoothness"] < 2:
+        return f"the step size {longest:g} is not below 2/L = {2 / c['smoothness']:g}"
     return "no contraction that is proved helps here"
 
 
-def _least_change(adjacency: Adjacency, c: Constants) -> float:
-    """How far a row moves the gradient; clipped apart, the coordinate that it moves least."""
-    if "clips" not in c:
-        return float(c["sensitivity"])
-    count, load = 2.0 if adjacency == "replace_one" else 1.0, c["num_rows"] * 2.0**-53
-    least = min(clip * math.sqrt(m) for clip, m in zip(c["clips"], c["metric"], strict=True))
-    return float(c["temper"] * least * (count + 2 * c["num_rows"] * load / (1 - load)))
-
-
-def _average(adjacency: Adjacency, c: Constants, parts: int) -> Words:
+def _average(adjacency: Adjacency, c: Constants) -> tuple[str, tuple[str, ...]]:
     """What noised averages rest on."""
-    lines: list[Line] = [(moved_together(c["norm"], c["joint"]),), (RELATION[adjacency],)]
-    lines += _of_chain(adjacency, c, float(c["sensitivity"]))
-    more = [] if c["batch"] is None else [*BATCHES[c["batch"]["scheme"]]]
+    joint = f"all in their units move by at most {c['joint']:.12g} in {c['norm']}"
+    lines = [f"where each value moves by at most its bound, {joint}", RELATION[adjacency]]
+    lines += _of_chain(adjacency, c)
+    lines += [] if c["batch"] is None else [_BATCHES[c["batch"]["scheme"]]]
     if any(slope > 0 and slope * c["distance"] < limit for slope, limit, *_ in c["values"]):
-        more += [COUPLING, EVERY_POTENTIAL]
-    lines += [(line,) for line in more]
-    return Words(COUPLED, _capped(adjacency, c, lines))
+        lines += [COUPLING, EVERY_POTENTIAL]
+    theorem = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
+    return theorem, _capped(adjacency, c, lines)
 
 
-def _of_chain(adjacency: Adjacency, c: Constants, moved: float) -> list[Line]:
-    lines = [CLIPPED_ROWS, PUBLIC_START, GAUSSIAN_NOISE]
-    if adjacency != "replace_one":
-        # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
-        lines.append(RELATION[adjacency])
-    return [*((line,) for line in lines), _rounding_of(c, moved)]
-
-
-def _capped(adjacency: Adjacency, c: Constants, lines: list[Line]) -> tuple[Line, ...]:
-    bound: list[Line] = [(no_more_rows(c["num_rows"]),)] if adjacency == "add_remove" else []
-    return tuple(dict.fromkeys((*lines, *bound)))
-
-
-def _sizes(c: Constants) -> tuple[float, ...]:
-    return c["step_size"] if isinstance(c["step_size"], tuple) else (c["step_size"],)
-
-
-def _rounding_of(c: Constants, moved: float) -> Line:
-    release = c.get("release")
+def _of_chain(adjacency: Adjacency, c: Constants) -> list[str]:
+    # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
+    relation = [] if adjacency == "replace_one" else [RELATION[adjacency]]
+    rounded = f"{_ROUNDED}as it does while {_BOX}"
     if "within" in c:
-        return (kept_within(c["rounding"], c["within"]),)
-    box = 9e-10 * min(_sizes(c)) * moved / (2 * 2.0**-53 * math.sqrt(c["dim"]))
-    number = box / (4 * max(_sizes(c))) if release == "path" else box
-    # Two computations of one number may print it as neighbours.
-    return tuple(
-        dict.fromkeys(rounding(release, f"{number * near:.3g}") for near in (1.0, 1 - 1e-12, 1 + 1e-12))
-    )
+        rounded = (
+            f"rounding after the sum moves a step by at most {c['rounding']:.3g} of its sensitivity, because "
+            f"states are kept in |θ|_∞ ≤ {c['within']:.12g} in whitened coordinates"
+        )
+    elif c.get("release") == "path":
+        rounded = f"{_ROUNDED}because every coordinate of the whitened gradient is clamped so that {_BOX}"
+    return [*_CHAIN, *relation, rounded]
 
 
-_DRAW = (EVERY_DATA_SET, EXACT_DRAW)
-_WORDS: Mapping[str, Callable[[Adjacency, Constants, int], Words]] = {
-    "posterior.strongly_log_concave": _related(
-        "strongly log-concave posterior (Gopi, Lee, Liu 2022)", *_DRAW
-    ),
-    "posterior.bounded_gradient": _related(
-        "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)",
-        *_DRAW,
-    ),
-    "posterior.beta_binomial": _conjugate("Beta-Binomial"),
-    "posterior.dirichlet_categorical": _conjugate("Dirichlet-categorical"),
-    "posterior.gamma_poisson": _conjugate("Gamma-Poisson"),
-    "noise.laplace": _laplace,
-    "noise.gaussian": _gaussian,
-    "langevin": _langevin,
-    "average": _average,
-    "composition": _composition,
-    "group": _group,
-    "adaptive": _related(
-        "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)",
-        BUDGET_FIRST,
-        STAGES_HOLD,
-    ),
-}
+def _capped(adjacency: Adjacency, c: Constants, lines: list[str]) -> tuple[str, ...]:
+    return (*lines, no_more_rows(c["num_rows"])) if adjacency == "add_remove" else tuple(lines)

@@ -1,4 +1,4 @@
-"""What the constants of each rule may hold: a record has these fields, all of them and no others."""
+"""What records of statements may hold: these fields, all of them and no others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import get_args
 
+from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.curves.pld import PAIRS, Product, Sampled
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Constants
 from private_mcmc.schedule import BatchScheme
+from private_mcmc.target import Adjacency
 
 Check = Callable[[object], bool]
 Fields = Mapping[str, Check]
@@ -37,12 +41,9 @@ def _number(holds: Callable[[float], bool]) -> Check:
     )
 
 
-_COUNTED = 2**63
-
-
-def _whole(least: int) -> Check:
-    # Larger ones count nothing, and floats would not hold them.
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value < _COUNTED
+def is_count(value: object) -> bool:
+    """A whole number, at least 1; larger ones count nothing, and floats would not hold them."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**63
 
 
 is_finite = _number(math.isfinite)
@@ -50,7 +51,6 @@ is_positive = _number(lambda value: 0 < value < math.inf)
 is_non_negative = _number(lambda value: 0 <= value < math.inf)
 is_bound = _number(lambda value: value >= 0)
 is_share = _number(lambda value: 0 <= value <= 1)
-is_whole, is_count = _whole(0), _whole(1)
 
 
 def is_string(value: object) -> bool:
@@ -100,6 +100,48 @@ def record_of(fields: Fields) -> Check:
     return check
 
 
+# Of statements and their arguments; of constants more is asked by their rule.
+STATEMENT: Fields = {
+    "adjacency": one_of(*get_args(Adjacency)),
+    "curves": some(lambda curve: isinstance(curve, Mapping)),
+    "argument": lambda argument: isinstance(argument, Mapping),
+    "parts": lambda parts: isinstance(parts, tuple),
+    "mechanism": none_or(is_text),
+}
+ARGUMENT: Fields = {
+    "theorem": is_text,
+    "assumptions": lambda lines: isinstance(lines, tuple) and all(map(is_string, lines)),
+    "constants": lambda constants: isinstance(constants, Mapping),
+    "rule": is_text,
+}
+UNIT = record_of({"name": is_string, "rows": is_count})
+CURVES: Mapping[str, tuple[type[Curve], Fields]] = {
+    "gaussian": (Gaussian, {"m": is_bound}),
+    "pure": (Pure, {"level": is_bound}),
+    "laplace": (Laplace, {"level": is_bound}),
+    "points": (Points, {"points": some(is_bound, is_share)}),
+    "sampled": (
+        Sampled,
+        {"pair": one_of(*PAIRS), "rate": is_share, "ratio": is_non_negative, "steps": is_count},
+    ),
+}
+
+
+def curve_of(record: Constants) -> Curve:
+    """The curve that ``to_dict`` described."""
+    if not isinstance(record, Mapping):
+        raise DeclarationError("the record of a curve: not a record.")
+    kind, given = record.get("kind"), {name: value for name, value in record.items() if name != "kind"}
+    if kind == "product":
+        check_fields("the record of a curve", given, {"parts": lambda parts: isinstance(parts, tuple)})
+        return Product(tuple(map(curve_of, given["parts"])))
+    if not (isinstance(kind, str) and kind in CURVES):
+        raise DeclarationError(f"the record of a curve: no kind {kind!r} is known.")
+    make, wanted = CURVES[kind]
+    check_fields(f"the record of a {kind} curve", given, wanted)
+    return make(**given)
+
+
 def _is_release(value: object) -> bool:
     if isinstance(value, tuple) and some(is_count)(value):
         return list(value) == sorted(set(value))
@@ -144,5 +186,4 @@ DIRICHLET_CATEGORICAL: Fields = {"concentration": some(is_positive), **_CONJUGAT
 GAMMA_POISSON: Fields = {"shape": is_positive, "largest": is_count, **_CONJUGATE}
 _NOISE: Fields = {"sensitivity": is_positive, "scale": is_positive, "dim": is_count, "what": is_string}
 LAPLACE: Fields = {"epsilon": is_positive, "grid": is_non_negative, **_NOISE}
-GAUSSIAN: Fields = {"grid": none_or(is_non_negative), **_NOISE}
-COMPOSITION: Fields = {"choices": some(some(is_whole))}
+GAUSSIAN: Fields = _NOISE

@@ -1,31 +1,16 @@
-"""Statements of single mechanisms: noise on a value, one posterior draw, a run behind a noised test."""
+"""Statements of single mechanisms: noise on a value, one exact draw of a posterior."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import (
-    Concentrated,
-    Curve,
-    Gaussian,
-    Laplace,
-    Pure,
-)
+from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.rounding import product_up, root_down, root_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record
-from private_mcmc.target import Adjacency, check_adjacency
-
-
-def _check(what: str, dim: int, grid: float, **positive: float) -> None:
-    for name, value in positive.items():
-        if not 0 < value < math.inf:
-            raise DeclarationError(f"{what}: {name}={value} must be positive and finite.")
-    if not (dim >= 1 and 0 <= grid < math.inf):
-        raise DeclarationError(f"{what}: dim={dim}, grid={grid}: need dim ≥ 1 and a finite grid ≥ 0.")
+from private_mcmc.target import Adjacency, check_adjacency, check_count, check_positive
 
 
 def laplace(
@@ -42,7 +27,11 @@ def laplace(
 
     ``scale ≥ (η + dim·h)/ε``, where ``h`` is the grid the coordinates are rounded to (0: none).
     """
-    _check(what, dim, grid, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
+    for name, value in {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}.items():
+        check_positive(name, value)
+    check_count("dim", dim)
+    if not 0 <= grid < math.inf:
+        raise DeclarationError(f"grid={grid}: a finite number, at least 0.")
     constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
     constants |= {"grid": grid, "dim": dim, "what": what}
     argument = Argument.of("noise.laplace", check_adjacency(adjacency), constants)
@@ -51,53 +40,35 @@ def laplace(
 
 def laplace_curves(c: Constants) -> tuple[Curve, ...]:
     """The level of ``epsilon``, or what a scale that is a rounding too small gives; refused further below."""
-    level, sensitivity, scale, moved = (
-        c["epsilon"],
-        c["sensitivity"],
-        c["scale"],
-        product_up(c["dim"], c["grid"]),
-    )
-    needed = product_up(sum_up((sensitivity, moved)), over=(scale,))
+    level, moved = c["epsilon"], sum_up((c["sensitivity"], product_up(c["dim"], c["grid"])))
+    needed = product_up(moved, over=(c["scale"],))
     if not needed <= level * (1 + 2.0**-48):
         raise DeclarationError(
-            f"{c['what']}: scale={scale} is below (sensitivity + dim·grid)/epsilon = "
-            f"{(sensitivity + moved) / level}."
+            f"{c['what']}: scale={c['scale']} is below (sensitivity + dim·grid)/epsilon = {moved / level}."
         )
     level = max(float(level), needed)
     return (Laplace(level) if c["dim"] == 1 and c["grid"] == 0 else Pure(level),)
 
 
 def gaussian(
-    *,
-    adjacency: Adjacency,
-    sensitivity: float,
-    scale: float,
-    grid: float | None = None,
-    dim: int = 1,
-    what: str = "release",
+    *, adjacency: Adjacency, sensitivity: float, scale: float, dim: int = 1, what: str = "release"
 ) -> Statement:
-    """``dim`` coordinates of L2 sensitivity ``Δ``, noise of standard deviation ``scale`` on each.
+    """``dim`` coordinates of L2 sensitivity ``Δ``, Gaussian noise of sd ``scale`` on each: ``Δ/σ``-GDP.
 
-    ``grid=None``: exact Gaussian noise, ``Δ/σ``-GDP. A number: noise discretised to that grid, after
-    rounding to it, which is ``(Δ + h√dim)²/(2σ²)``-zCDP and not exactly GDP (Canonne, Kamath,
-    Steinke 2020).
+    For noise on a grid give the sensitivity with the grid's charge and the sd of the Gaussian that it is as
+    good as: ``GaussianNoise.charged_sensitivity`` and ``.gaussian_scale``.
     """
-    _check(what, dim, grid or 0.0, sensitivity=sensitivity, scale=scale)
-    constants: Record = {"sensitivity": sensitivity, "scale": scale, "grid": grid, "dim": dim, "what": what}
+    check_positive("sensitivity", sensitivity)
+    check_positive("scale", scale)
+    check_count("dim", dim)
+    constants: Record = {"sensitivity": sensitivity, "scale": scale, "dim": dim, "what": what}
     argument = Argument.of("noise.gaussian", check_adjacency(adjacency), constants)
     return Statement(adjacency, gaussian_curves(constants), argument)
 
 
 def gaussian_curves(c: Constants) -> tuple[Curve, ...]:
-    """GDP without a grid, zCDP with one."""
-    return (_gaussian_curve(c["sensitivity"], c["scale"], c["grid"], c["dim"]),)
-
-
-def _gaussian_curve(sensitivity: float, scale: float, grid: float | None, dim: int) -> Curve:
-    if grid is None:
-        return Gaussian(product_up(sensitivity, over=(scale,)))
-    moved = sum_up((sensitivity, product_up(grid, root_up(float(dim)))))
-    return Concentrated(product_up(moved, moved, 0.5, over=(scale, scale)))
+    """``Δ/σ``-GDP."""
+    return (Gaussian(product_up(c["sensitivity"], over=(c["scale"],))),)
 
 
 def second_moments_sensitivity(radius: float, dim: int, adjacency: Adjacency) -> float:
@@ -115,22 +86,8 @@ def posterior_strongly_log_concave(
 
     Source: Gopi, Lee, Liu 2022.
     """
-    if not (sensitivity >= 0 and 0 < strong_convexity < math.inf):
-        raise DeclarationError(
-            f"sensitivity={sensitivity}, strong_convexity={strong_convexity}: need Δ ≥ 0 and a finite μ > 0."
-        )
-    constants: Record = {"sensitivity": float(sensitivity), "strong_convexity": float(strong_convexity)}
-    return _posterior(
-        "strongly_log_concave",
-        adjacency,
-        constants | ({} if num_rows is None else {"num_rows": num_rows}),
-        strongly_log_concave_curves,
-    )
-
-
-def strongly_log_concave_curves(c: Constants) -> tuple[Curve, ...]:
-    """``Δ/√μ``-GDP."""
-    return (Gaussian(product_up(c["sensitivity"], over=(root_down(c["strong_convexity"]),))),)
+    constants = {"sensitivity": sensitivity, "strong_convexity": strong_convexity}
+    return _posterior("strongly_log_concave", adjacency, constants, num_rows)
 
 
 def posterior_bounded_gradient(
@@ -142,38 +99,27 @@ def posterior_bounded_gradient(
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1, by the Langevin limit.
     """
-    if not (gradient_bound >= 0 and 0 < prior_strong_convexity < math.inf):
-        raise DeclarationError(
-            f"gradient_bound={gradient_bound}, prior_strong_convexity={prior_strong_convexity}: "
-            "need B ≥ 0 and a finite μ_K > 0."
-        )
-    constants: Record = {
-        "gradient_bound": float(gradient_bound),
-        "prior_strong_convexity": float(prior_strong_convexity),
-    }
-    return _posterior(
-        "bounded_gradient",
-        adjacency,
-        constants | ({} if num_rows is None else {"num_rows": num_rows}),
-        bounded_gradient_curves,
-    )
+    constants = {"gradient_bound": gradient_bound, "prior_strong_convexity": prior_strong_convexity}
+    return _posterior("bounded_gradient", adjacency, constants, num_rows)
 
 
-def bounded_gradient_curves(c: Constants) -> tuple[Curve, ...]:
-    """``2B/√μ_K``-GDP."""
+def _posterior(rule: str, adjacency: Adjacency, given: dict[str, float], num_rows: int | None) -> Statement:
+    """One exact draw from a posterior whose constants hold for every data set of the row domain."""
+    moved, convexity = given.values()
+    if not (moved >= 0 and 0 < convexity < math.inf):
+        raise DeclarationError(f"{given}: the first is at least 0, the second positive and finite.")
+    constants: Record = {name: float(value) for name, value in given.items()}
+    constants |= {} if num_rows is None else {"num_rows": num_rows}
+    argument = Argument.of(f"posterior.{rule}", check_adjacency(adjacency), constants)
+    return Statement(adjacency, posterior_curves(constants), argument)
+
+
+def posterior_curves(c: Constants) -> tuple[Curve, ...]:
+    """``Δ/√μ``-GDP, or ``2B/√μ_K``-GDP."""
+    if "sensitivity" in c:
+        return (Gaussian(product_up(c["sensitivity"], over=(root_down(c["strong_convexity"]),))),)
     least = root_down(c["prior_strong_convexity"])
     return (Gaussian(product_up(2.0, c["gradient_bound"], over=(least,))),)
-
-
-def _posterior(
-    rule: str,
-    adjacency: Adjacency,
-    constants: Record,
-    curves: Callable[[Constants], tuple[Curve, ...]],
-) -> Statement:
-    """One exact draw from a posterior whose constants hold for every data set of the row domain."""
-    argument = Argument.of(f"posterior.{rule}", check_adjacency(adjacency), constants)
-    return Statement(adjacency, curves(constants), argument)
 
 
 def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
@@ -185,9 +131,7 @@ def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: flo
     Source: BJRD Proposition 3.4.
     """
     gdp.check_epsilon(epsilon)
-    gdp.check_delta(posterior_delta)
-    gdp.check_delta(run_delta)
-    if not posterior_delta > run_delta:
+    if not gdp.check_delta(posterior_delta) > gdp.check_delta(run_delta):
         raise DeclarationError(
             f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."
         )

@@ -1,9 +1,4 @@
-"""Statements checked: a record goes in, and its curves must be those that its constants give.
-
-The functions that compute them are the ones that made the statement: making one is writing its record and
-calling the rule's function. Recordings and code that disagree are found here; that the functions are right is
-held by an independent second derivation in the tests.
-"""
+"""Checks statements: a record goes in, its curves are computed from its constants, and compared."""
 
 from __future__ import annotations
 
@@ -14,23 +9,14 @@ from dataclasses import dataclass, field
 
 from private_mcmc.accounting import fields, mechanisms
 from private_mcmc.accounting.assumptions import check_words
-from private_mcmc.accounting.composition import adaptive_curves, composition_curves, group_curves
+from private_mcmc.accounting.composition import adaptive_curves, composition_curves
 from private_mcmc.accounting.conjugate import conjugate_points
 from private_mcmc.accounting.curves.curve import Curve
-from private_mcmc.accounting.fields import (
-    check_fields,
-    is_count,
-    is_string,
-    is_text,
-    none_or,
-    one_of,
-    record_of,
-    some,
-)
+from private_mcmc.accounting.fields import check_fields
 from private_mcmc.accounting.langevin.langevin_statement import average_curves, langevin_curves
 from private_mcmc.accounting.statement import Statement, set_check
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
-from private_mcmc.records import Constants, plain, unplain
+from private_mcmc.records import Constants
 from private_mcmc.target import Adjacency, Unit
 
 # The curves that follow from an adjacency, constants, parts, and the unit where that is a person.
@@ -67,12 +53,12 @@ def _conjugate_rule(family: str, constants: fields.Fields) -> Rule:
 
 RULES: Mapping[str, Rule] = {
     "posterior.strongly_log_concave": Rule(
-        _of_constants(mechanisms.strongly_log_concave_curves),
+        _of_constants(mechanisms.posterior_curves),
         {"sensitivity": fields.is_bound, "strong_convexity": fields.is_positive},
         optional=_ROWS,
     ),
     "posterior.bounded_gradient": Rule(
-        _of_constants(mechanisms.bounded_gradient_curves),
+        _of_constants(mechanisms.posterior_curves),
         {"gradient_bound": fields.is_bound, "prior_strong_convexity": fields.is_positive},
         optional=_ROWS,
     ),
@@ -83,16 +69,7 @@ RULES: Mapping[str, Rule] = {
     "noise.gaussian": Rule(_of_constants(mechanisms.gaussian_curves), fields.GAUSSIAN),
     "langevin": Rule(langevin_curves, fields.LANGEVIN, optional=fields.LANGEVIN_OPTIONAL),
     "average": Rule(average_curves, fields.AVERAGE, optional=fields.KEPT, parts=(1, 1)),
-    "composition": Rule(
-        lambda adjacency, c, parts, unit: composition_curves(c, parts),
-        fields.COMPOSITION,
-        parts=(1, math.inf),
-    ),
-    "group": Rule(
-        lambda adjacency, c, parts, unit: group_curves(c, parts),
-        {"rows": fields.is_count},
-        parts=(1, 1),
-    ),
+    "composition": Rule(lambda adjacency, c, parts, unit: composition_curves(parts), {}, parts=(1, math.inf)),
     "adaptive": Rule(
         lambda adjacency, c, parts, unit: adaptive_curves(c, parts),
         {"budget": fields.is_positive},
@@ -104,21 +81,6 @@ RULES: Mapping[str, Rule] = {
 _TOLERANCE = 1e-9
 # Squares of numbers below this leave the normal floats, and bounds of them are rounded up by more.
 _TINY = 1e-150
-_STATEMENT = {
-    "adjacency": one_of("replace_one", "add_remove", "zero_out"),
-    "curves": some(lambda curve: isinstance(curve, Mapping)),
-    "argument": lambda argument: isinstance(argument, Mapping),
-    "parts": lambda parts: isinstance(parts, tuple),
-    "mechanism": none_or(is_text),
-}
-# Of statements whose unit is a person.
-_UNIT = {"unit": record_of({"name": is_string, "rows": is_count})}
-_ARGUMENT = {
-    "theorem": is_text,
-    "assumptions": some(is_string),
-    "constants": lambda constants: isinstance(constants, Mapping),
-    "rule": is_text,
-}
 
 
 @dataclass(frozen=True)
@@ -141,24 +103,19 @@ def verify(record: Constants) -> Verification:
     """
 
     try:
-        read = unplain(record)
-        _check(read)
-        names = _mechanisms(read)
-        if len(set(names)) < len(names):
-            raise DeclarationError("one run is counted twice: its statements do not compose.")
+        statement = Statement.from_dict(record)
+        _check(statement)
     except RecursionError:
         return Verification(False, "the record is nested too deeply.")
     except (PrivateMCMCError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         return Verification(False, str(error))
-    return Verification(True, f"rule {read['argument']['rule']!r}: every curve follows from the constants.")
+    return Verification(True, f"rule {statement.argument.rule!r}: every curve follows from the constants.")
 
 
-def _check(record: Constants) -> None:
-    """Raise ``DeclarationError`` with the reason unless the record, which is ``unplain``, is sound."""
-    check_fields("the statement", record, _STATEMENT, _UNIT)
-    argument, adjacency, parts = record["argument"], record["adjacency"], record["parts"]
-    check_fields("the argument", argument, _ARGUMENT)
-    name, constants = argument["rule"], argument["constants"]
+def _check(statement: Statement) -> None:
+    """Raise ``DeclarationError`` with the reason unless the statement is sound."""
+    argument, parts = statement.argument, statement.parts
+    name, constants = argument.rule, argument.constants
     if name not in RULES:
         raise DeclarationError(f"no function is known for the rule {name!r}.")
     rule = RULES[name]
@@ -170,61 +127,35 @@ def _check(record: Constants) -> None:
             _check(part)
         except DeclarationError as error:
             raise DeclarationError(f"part {index}: {error}") from error
-        if part["adjacency"] != adjacency:
-            raise DeclarationError(f"part {index} speaks of adjacency {part['adjacency']!r}.")
-    unit = _checked_unit(record)
-    said = argument["theorem"], argument["assumptions"]
+    said = argument.theorem, argument.assumptions
     try:
-        check_words(name, adjacency, constants, len(parts), unit, said)
+        check_words(name, statement.adjacency, constants, len(parts), statement.unit, said)
         with warnings.catch_warnings():
             # Extreme constants may overflow on the way; what comes out is compared all the same.
             warnings.simplefilter("ignore", RuntimeWarning)
-            found = rule.curves(adjacency, constants, tuple(map(Statement.from_dict, parts)), unit)
-            wanted = [unplain(plain(curve.to_dict())) for curve in found]
+            wanted = rule.curves(statement.adjacency, constants, parts, statement.unit)
     except (PrivateMCMCError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise DeclarationError(
             f"rule {name!r}: the constants are incomplete or contradict each other ({error})."
         ) from error
-    if len(record["curves"]) != len(wanted):
+    if len(statement.curves) != len(wanted):
         raise DeclarationError(f"rule {name!r}: the constants give {len(wanted)} curves.")
-    for curve, other in zip(record["curves"], wanted, strict=True):
-        if not _same(curve, other):
+    for curve, other in zip(statement.curves, wanted, strict=True):
+        if not _same(curve.to_dict(), other.to_dict()):
             raise DeclarationError(f"rule {name!r}: the constants do not give the curve {curve}.")
 
 
-def _checked_unit(record: Constants) -> Unit | None:
-    """What the record protects if that is no row: by all its parts too."""
-    unit = Unit(**record["unit"]) if "unit" in record else None
-    for index, part in enumerate(record["parts"]):
-        own = Unit(**part["unit"]) if "unit" in part else None
-        if unit is not None and own is not None and unit.name == own.name and own.rows <= unit.rows:
-            continue
-        if unit is not None or own is not None:
-            raise DeclarationError(f"part {index} protects another unit.")
-    return unit
-
-
-def _mechanisms(record: Constants) -> list[str]:
-    own = [] if record["mechanism"] is None else [record["mechanism"]]
-    return own + [name for part in record["parts"] for name in _mechanisms(part)]
-
-
 def _same(found: object, wanted: object) -> bool:
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return False
-    if isinstance(wanted, Mapping):
-        return (
-            isinstance(found, Mapping)
-            and found.keys() == wanted.keys()
-            and all(_same(found[key], wanted[key]) for key in wanted)
-        )
-    if isinstance(wanted, tuple):
-        return isinstance(found, tuple) and len(found) == len(wanted) and all(map(_same, found, wanted))
-    if isinstance(wanted, float) and isinstance(found, (int, float)):
+    """Whether two curves have equal fields, numbers up to what two machines round."""
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return found.keys() == wanted.keys() and all(_same(found[key], wanted[key]) for key in wanted)
+    if isinstance(found, (tuple, list)) and isinstance(wanted, (tuple, list)):
+        return len(found) == len(wanted) and all(map(_same, found, wanted))
+    if isinstance(found, (int, float)) and isinstance(wanted, float):
         # Of every field of a curve the larger number is the weaker claim.
         tiny = 0 <= wanted <= found <= _TINY
         return found == wanted or tiny or math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=0.0)
-    return bool(found == wanted)
+    return found == wanted
 
 
 set_check(verify)

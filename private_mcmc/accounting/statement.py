@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from private_mcmc.accounting.assumptions import PERSONS, of_persons, words_of
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.product import curve_from_dict
+from private_mcmc.accounting.fields import ARGUMENT, STATEMENT, UNIT, check_fields, curve_of
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants, Record, plain, taken, unplain
+from private_mcmc.records import Constants, Record, plain, unplain
 from private_mcmc.target import Adjacency, Unit, check_adjacency, remarks_on_delta
 
 if TYPE_CHECKING:
@@ -45,32 +45,11 @@ class Argument:
     rule: str
 
     @classmethod
-    def of(cls, rule: str, adjacency: Adjacency, constants: Constants, parts: int = 0) -> Argument:
-        """That of a rule: its words follow from adjacency, constants and number of parts."""
-        theorem, lines = words_of(rule, adjacency, constants, parts)
-        return cls(theorem, tuple(line[0] for line in lines), constants, rule)
-
-    def to_dict(self) -> Record:
-        """Plain JSON types."""
-        return {
-            "theorem": self.theorem,
-            "assumptions": list(self.assumptions),
-            "constants": plain(dict(self.constants)),
-            "rule": self.rule,
-        }
-
-    @classmethod
-    def from_dict(cls, record: Constants) -> Argument:
-        """Inverse of ``to_dict``."""
-        lines = tuple(taken(record, "assumptions", list, tuple))
-        if not all(isinstance(line, str) for line in lines):
-            raise DeclarationError("the record of a statement: an assumption is not a text.")
-        return cls(
-            theorem=taken(record, "theorem", str),
-            assumptions=lines,
-            constants=unplain(taken(record, "constants", Mapping)),
-            rule=taken(record, "rule", str),
-        )
+    def of(
+        cls, rule: str, adjacency: Adjacency, constants: Constants, parts: int = 0, unit: Unit | None = None
+    ) -> Argument:
+        """That of a rule: its words follow from adjacency, constants, number of parts, and unit."""
+        return cls(*words_of(rule, adjacency, constants, parts, unit), constants, rule)
 
 
 @dataclass(frozen=True)
@@ -89,7 +68,7 @@ class Statement:
         unit: what ``adjacency`` calls a row where that is a person with several rows.
 
     Raises:
-        DeclarationError: for parts that protect another unit.
+        DeclarationError: for parts under another adjacency, of another unit, or of one run.
 
     Example:
         >>> price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
@@ -110,8 +89,20 @@ class Statement:
         check_adjacency(self.adjacency)
         if not self.curves:
             raise DeclarationError("a statement needs at least one curve.")
+        for part in self.parts:
+            if part.adjacency != self.adjacency:
+                raise DeclarationError(
+                    f"statements under {self.adjacency!r} and {part.adjacency!r} do not compose: state both "
+                    "under one adjacency."
+                )
         if common_unit((self, *self.parts)) != self.unit:
             raise DeclarationError("a statement protects persons with at least as many rows as its parts do.")
+        names = self.mechanisms
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise DeclarationError(
+                f"mechanism {repeated[0]!r} is there twice: one chain is one mechanism, its releases share "
+                "randomness and their statements do not compose."
+            )
 
     def delta(self, epsilon: float) -> float:
         """The smallest certified ``δ`` at ``epsilon ≥ 0``."""
@@ -125,20 +116,11 @@ class Statement:
         """Rényi divergence bound of order ``alpha > 1``; ``inf`` where none is certified."""
         return min(curve.rdp(alpha) for curve in self.curves)
 
-    def beta(self, alpha: float) -> float:
-        """Least type II error of any test of level ``alpha`` between adjacent data sets (a lower bound)."""
-        return max(curve.beta(alpha) for curve in self.curves)
-
     @property
     def gdp(self) -> float | None:
         """``m`` of the smallest Gaussian curve; ``None`` where no Gaussian DP bound is certified."""
         values = [curve.m for curve in self.curves if isinstance(curve, Gaussian)]
         return min(values) if values else None
-
-    @property
-    def zcdp(self) -> float:
-        """Least certified ``ρ`` of zero-concentrated DP: what a ledger's filter adds; ``inf`` if none is."""
-        return min(curve.zcdp for curve in self.curves)
 
     @property
     def advantage(self) -> float:
@@ -164,7 +146,7 @@ class Statement:
         return {
             "adjacency": self.adjacency,
             "curves": [plain(curve.to_dict()) for curve in self.curves],
-            "argument": self.argument.to_dict(),
+            "argument": plain(vars(self.argument)),
             "parts": [part.to_dict() for part in self.parts],
             "mechanism": self.mechanism,
         } | ({} if self.unit is None else {"unit": asdict(self.unit)})
@@ -177,18 +159,22 @@ class Statement:
             DeclarationError: for a record that is none of a statement. Whether its numbers are true is for
                 ``verify`` to say.
         """
-        mechanism = taken(record, "mechanism", str, type(None))
         try:
-            parts = tuple(cls.from_dict(part) for part in taken(record, "parts", list, tuple))
+            return cls._read(unplain(record))
         except RecursionError as error:
             raise DeclarationError("the record of a statement is nested too deeply.") from error
+
+    @classmethod
+    def _read(cls, record: Constants) -> Statement:
+        check_fields("the record of a statement", record, STATEMENT, {"unit": UNIT})
+        check_fields("the record of a statement, argument", record["argument"], ARGUMENT)
         return cls(
-            adjacency=check_adjacency(taken(record, "adjacency", str)),
-            curves=tuple(curve_from_dict(curve) for curve in taken(record, "curves", list, tuple)),
-            argument=Argument.from_dict(taken(record, "argument", Mapping)),
-            parts=parts,
-            mechanism=mechanism,
-            unit=_unit(taken(record, "unit", Mapping)) if "unit" in record else None,
+            adjacency=record["adjacency"],
+            curves=tuple(map(curve_of, record["curves"])),
+            argument=Argument(**record["argument"]),
+            parts=tuple(map(cls._read, record["parts"])),
+            mechanism=record["mechanism"],
+            unit=Unit(**record["unit"]) if "unit" in record else None,
         )
 
     def summary(self, delta: float = 1e-6) -> str:
@@ -262,21 +248,10 @@ def of_unit(statement: Statement, unit: Unit | None) -> Statement:
     """The same statement of persons, where all its numbers are for a person in the place of a row."""
     if unit is None:
         return statement
-    argument = statement.argument
-    given = tuple(line for line in argument.assumptions if not line.startswith(PERSONS))
-    return replace(
-        statement,
-        argument=replace(argument, assumptions=(of_persons(unit), *given)),
-        parts=tuple(of_unit(part, unit) for part in statement.parts),
-        unit=unit,
-    )
-
-
-def _unit(record: Constants) -> Unit:
-    rows = taken(record, "rows", int)
-    if isinstance(rows, bool) or not rows >= 1:
-        raise DeclarationError("the record of a statement: a person has a whole number of rows.")
-    return Unit(taken(record, "name", str), rows)
+    given = (line for line in statement.argument.assumptions if not line.startswith(PERSONS))
+    argument = replace(statement.argument, assumptions=(of_persons(unit), *given))
+    parts = tuple(of_unit(part, unit) for part in statement.parts)
+    return replace(statement, argument=argument, parts=parts, unit=unit)
 
 
 def _short(value: object) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 from textwrap import shorten
 
 import numpy as np
 
-from private_mcmc.accounting import Statement, group
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.risk import argument, curve, in_words, whom
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.deployment import not_protected
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, texts
-from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning.coefficients import elements
 from private_mcmc.records import Fields
 from private_mcmc.release.ledger.export import as_epsilon
@@ -334,12 +333,10 @@ def of_two(study: ReleaseRecord) -> str:
 
 
 def _epsilon_of_two(study: ReleaseRecord) -> str:
-    try:
-        # Two persons are to one as two rows are to one, whatever the curves are of.
-        found = group(replace(study.price, parts=(), unit=None), 2).epsilon(study.delta)
-    except (DeclarationError, NotYetSupported):
-        return "more than twice this ε"
-    return f"ε = {at_most(found)} (same δ)"
+    m = study.price.gdp
+    # Dong, Roth, Su 2022, Theorem 2.14: twice the m, or twice the pure ε.
+    found = 2 * study.price.epsilon(0.0) if m is None else gdp.epsilon(2 * m, study.delta)
+    return f"ε = {at_most(found)} (same δ)" if found < math.inf else "more than twice this ε"
 
 
 def _versions(study: ReleaseRecord) -> tuple[tuple[str, Cell], ...]:

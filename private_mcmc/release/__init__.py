@@ -1,11 +1,7 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
 
 from private_mcmc.release.averages import ExpectationsPlan, plan_expectations
-from private_mcmc.release.expectations import (
-    Expectations,
-    mean_and_square,
-    variance,
-)
+from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.ledger import Ledger
 from private_mcmc.release.ledger.state import Balance, Reservation
@@ -52,10 +48,8 @@ __all__ = [
     "floored",
     "gaussian_noise",
     "laplace_noise",
-    "mean_and_square",
     "plan_expectations",
     "plan_second_moments",
     "plan_sums",
     "state_grid",
-    "variance",
 ]

@@ -32,7 +32,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.potential.sites import Site
-from private_mcmc.release.expectations import Bounds, Expectations, SiteValue, What, monte_carlo_sd
+from private_mcmc.release.expectations import Bounds, Expectations, What, monte_carlo_sd
 from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
 from private_mcmc.schedule import Average, Matrix, Schedule
@@ -84,33 +84,23 @@ def bind(model: Potential, name: str, what: What, bounds: Bounds | None) -> Func
 
     ``DeclarationError`` for an unknown site, or a function that nothing bounds.
     """
-    of_sites = SiteValue(what) if isinstance(what, str) else what
 
     def values(theta: jax.Array) -> jax.Array:
         sites = model.constrain(theta)
-        if isinstance(of_sites, SiteValue) and of_sites.site not in sites:
-            raise DeclarationError(
-                f"expectation of {of_sites.site!r}: the model's sites are {sorted(sites)}."
-            )
-        return jnp.asarray(of_sites(sites))
+        if isinstance(what, str) and what not in sites:
+            raise DeclarationError(f"expectation of {what!r}: the model's sites are {sorted(sites)}.")
+        return jnp.asarray(sites[what] if isinstance(what, str) else what(sites))
 
     result = jax.eval_shape(values, jnp.zeros(model.dim))
     if not any(jnp.issubdtype(result.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
         raise DeclarationError(f"expectation {name!r}: the function returns {result.dtype}, not numbers.")
     first, low, high = None, -math.inf, math.inf
-    if isinstance(of_sites, SiteValue):
-        for site in model.sites:
-            if site.name == of_sites.site:
-                first, low, high = _of_transform(site)
-        low, high = max(low, of_sites.low), min(high, of_sites.high)
-        if of_sites.squared:
-            first, low, high = None, 0.0, ((of_sites.high - of_sites.low) / 2) ** 2
-    elif result.dtype == jnp.bool_:
+    for site in model.sites:
+        if site.name == what:
+            first, low, high = _of_transform(site)
+    if result.dtype == jnp.bool_:
         low, high = 0.0, 1.0
-    if bounds is not None:
-        low, high = bounds
-    if not low < high:
-        raise DeclarationError(f"expectation {name!r}: bounds are ({low}, {high}); need a < b.")
+    low, high = bounds or (low, high)
     if first is None and not high - low < math.inf:
         raise DeclarationError(
             f"expectation {name!r}: nothing bounds how far a row moves it. Give bounds={{{name!r}: (a, b)}}, "

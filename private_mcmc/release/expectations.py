@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.accounting import Curvature
 from private_mcmc.errors import DeclarationError
-from private_mcmc.release.noise import FloatArray
-from private_mcmc.release.released import ReleasedExpectations
 from private_mcmc.schedule import Average, Schedule
 
 NoiseName = Literal["laplace", "gaussian"]
@@ -23,21 +19,6 @@ Bounds = tuple[float, float]
 Sites = Mapping[str, jax.Array]
 SiteFunction = Callable[[Sites], ArrayLike]
 What = str | SiteFunction
-
-
-@dataclass(frozen=True)
-class SiteValue:
-    """A site's value, clamped to ``[low, high]``; or the square of its distance from the middle of them."""
-
-    site: str
-    low: float = -math.inf
-    high: float = math.inf
-    squared: bool = False
-
-    def __call__(self, sites: Sites) -> jax.Array:
-        """The value, entry by entry."""
-        value = jnp.clip(sites[self.site], self.low, self.high)
-        return (value - (self.low + self.high) / 2) ** 2 if self.squared else value
 
 
 @dataclass(frozen=True, init=False)
@@ -98,21 +79,16 @@ class Expectations:
         if burn_in is not None and not burn_in >= 0:
             raise DeclarationError(f"burn_in={burn_in}: a number of steps is needed.")
         names = [name for name, _ in items]
-        given = (
-            bounds if isinstance(bounds, Mapping) else {} if bounds is None else dict.fromkeys(names, bounds)
-        )
-        if unknown := sorted(set(given) - set(names)):
+        if bounds is None:
+            bounds = {}
+        elif not isinstance(bounds, Mapping):
+            bounds = dict.fromkeys(names, bounds)
+        if unknown := sorted(set(bounds) - set(names)):
             raise DeclarationError(f"bounds for {unknown}: the declared expectations are {names}.")
-        for name, pair in given.items():
+        for name, pair in bounds.items():
             _check_bounds(name, pair)
-        for field, value in (
-            ("items", items),
-            ("epsilon", epsilon),
-            ("bounds", dict(given)),
-            ("burn_in", burn_in),
-            ("noise", noise),
-        ):
-            object.__setattr__(self, field, value)
+        values = {"items": items, "epsilon": epsilon, "bounds": dict(bounds), "burn_in": burn_in}
+        vars(self).update(values, noise=noise)
 
     def with_burn_in(self, burn_in: int) -> Expectations:
         """The same with another burn-in."""
@@ -159,40 +135,6 @@ def _check_bounds(name: str, pair: Bounds) -> None:
         raise DeclarationError(f"bounds of {name!r}: a pair of numbers (a, b) is needed.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise DeclarationError(f"bounds of {name!r} are ({low}, {high}): need finite a < b.")
-
-
-def mean_and_square(site: str, bounds: Bounds) -> dict[str, SiteFunction]:
-    """``{site: g, site²: (g − c)²}`` with ``g`` the site clamped to ``[a, b]`` and ``c`` its middle.
-
-    For ``Expectations(mean_and_square("w", (-3, 3)))``. A narrow ``[a, b]`` costs less.
-    """
-    _check_bounds(site, bounds)
-    low, high = (float(end) for end in bounds)
-    return {site: SiteValue(site, low, high), f"{site}²": SiteValue(site, low, high, squared=True)}
-
-
-def variance(released: ReleasedExpectations, site: str, bounds: Bounds) -> FloatArray:
-    """``E(g − c)² − (E g − c)²`` from what ``mean_and_square`` released, not below 0.
-
-    Noise on the mean makes it smaller by the noise's variance on average, which is added back.
-
-    Example:
-        >>> from private_mcmc.release import ReleasedExpectations, ReleasedValue
-        >>> price = pmc.accounting.laplace(1.0, adjacency="replace_one", sensitivity=1.0, scale=1.0)
-        >>> released = ReleasedExpectations(
-        ...     (
-        ...         ReleasedValue("w", np.array(0.5), np.array(0.1), None),
-        ...         ReleasedValue("w²", np.array(1.0), np.array(0.1), None),
-        ...     ), price, {},
-        ... )
-        >>> pmc.variance(released, "w", (-3.0, 3.0)).round(6).tolist()
-        0.76
-    """
-    mean, square = released[site], released[f"{site}²"]
-    centre = (bounds[0] + bounds[1]) / 2
-    noise = 0.0 if mean.noise_sd is None else mean.noise_sd**2
-    result: FloatArray = np.maximum(square.value - (mean.value - centre) ** 2 + noise, 0.0)
-    return result
 
 
 def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:

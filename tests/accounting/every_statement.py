@@ -155,9 +155,6 @@ def statements() -> dict[str, acc.Statement]:
         0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4001, grid=1e-6, dim=3, what="means"
     )
     found["gaussian"] = acc.gaussian(adjacency="replace_one", sensitivity=0.2, scale=0.4, dim=3)
-    found["gaussian, grid"] = acc.gaussian(
-        adjacency="add_remove", sensitivity=0.2, scale=0.4, grid=1e-6, dim=3
-    )
     found["posterior, concave"] = acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one")
     found["posterior, gradient"] = acc.posterior_bounded_gradient(0.6, 2.0, "add_remove")
     for adjacency in ("add_remove", "zero_out"):
@@ -168,7 +165,5 @@ def statements() -> dict[str, acc.Statement]:
     found["composition"] = acc.compose(
         found["path"], found["laplace"], found["posterior, concave"], found["poisson path, replaced"]
     )
-    found["group"] = acc.group(acc.compose(found["path"], found["laplace"]), 3)
-    found["group, pure"] = acc.group(found["laplace"], 2)
     found["nested composition"] = acc.compose(found["composition"], found["gaussian"])
     return found

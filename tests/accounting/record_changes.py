@@ -16,7 +16,7 @@ from tests.accounting.oracle.verify import agrees
 WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
     "rule": tuple(RULES),
-    "kind": ("gaussian", "pure", "laplace", "concentrated", "points", "sampled", "product"),
+    "kind": ("gaussian", "pure", "laplace", "points", "sampled", "product"),
     "bounds": BOUNDS,
     "scheme": ("poisson", "fixed", "cyclic"),
     "pair": ("add_remove", "replace_one", "fixed"),
@@ -28,7 +28,6 @@ SMALLER = (
     {"kind": "gaussian", "m": 1e-3},
     {"kind": "pure", "level": 0.0},
     {"kind": "laplace", "level": 1e-3},
-    {"kind": "concentrated", "rho": 0.0},
     {"kind": "points", "points": [[0.0, 0.0]]},
 )
 

@@ -26,7 +26,7 @@ def test_stages_that_are_not_gaussian_or_of_another_adjacency_are_refused():
     pure = laplace(0.1, adjacency="replace_one", sensitivity=1.0, scale=10.0)
     with pytest.raises(NotPrivate, match="no finite Gaussian"):
         adaptive(1.0, "replace_one", (pure,))
-    with pytest.raises(DeclarationError, match="stated under"):
+    with pytest.raises(DeclarationError, match="do not compose"):
         adaptive(1.0, "replace_one", (stage(0.1, "add_remove"),))
 
 

@@ -6,7 +6,7 @@ import math
 
 import mpmath
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from private_mcmc.accounting.curves import gdp
@@ -66,17 +66,6 @@ def test_budget_is_the_largest_level_that_meets_the_target(epsilon, delta):
     assert exact_delta(m * (1 + 1e-8), epsilon) > delta * (1 - 1e-12)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.floats(0.0, 6.0), st.floats(1e-6, 1 - 1e-6))
-def test_trade_off_is_dual_to_delta(m, alpha):
-    beta = gdp.beta(m, alpha)
-    assert 0 <= beta <= 1 - alpha + 1e-15
-    assume(1e-9 < beta < 0.9)
-    assert gdp.beta(m, beta) == pytest.approx(alpha, rel=1e-6)
-    for epsilon in (0.0, 0.3, 2.0):
-        assert beta >= 1 - gdp.delta(m, epsilon) - math.exp(epsilon) * alpha - 1e-12
-
-
 def test_level_zero_and_infinity():
     assert gdp.delta(0.0, 0.0) == 0.0
     assert gdp.epsilon(0.0, 0.0) == 0.0
@@ -97,7 +86,7 @@ def test_level_zero_and_infinity():
         lambda: gdp.epsilon(1.0, 1.5),
         lambda: gdp.budget(math.nan, 1e-6),
         lambda: gdp.budget(1.0, math.nan),
-        lambda: gdp.beta(1.0, math.nan),
+        lambda: gdp.of_pure(math.nan),
     ],
 )
 def test_nan_and_values_out_of_range_are_refused(call):

@@ -41,15 +41,6 @@ def test_only_one_continuous_laplace_draw_uses_the_laplace_pair():
     assert several.delta(epsilon) == discrete.delta(epsilon)
 
 
-def test_exact_gaussian_is_gdp_and_discretised_gaussian_is_zcdp_only():
-    exact = acc.gaussian(adjacency="replace_one", sensitivity=0.3, scale=0.6)
-    assert exact.gdp == pytest.approx(0.5, rel=1e-14)
-    coarse = acc.gaussian(adjacency="replace_one", sensitivity=0.3, scale=0.6, grid=0.01, dim=4)
-    assert coarse.gdp is None
-    assert coarse.zcdp == pytest.approx((0.3 + 0.02) ** 2 / (2 * 0.36), rel=1e-12)
-    assert coarse.delta(1.0) > exact.delta(1.0)
-
-
 def frobenius(rows, others):
     return np.linalg.norm(rows.T @ rows - others.T @ others)
 

@@ -12,8 +12,7 @@ from scipy.stats import norm
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves.curve import Gaussian, Laplace
-from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.pld import Sampled, combine
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Schedule
 

@@ -96,8 +96,8 @@ SCENARIOS = {
             Swap(
                 composition,
                 "composition_curves",
-                "combine(tuple(part.curves[index] for index, part in zip(choice, parts, strict=True)))",
-                "parts[0].curves[choice[0]]",
+                "tuple(dict.fromkeys(map(combine, product(*options))))",
+                "parts[0].curves",
             ),
         ),
         replace_one(noised.composed_pair),

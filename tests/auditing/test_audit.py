@@ -29,6 +29,11 @@ def gaussian(m, claimed):
     return Mechanism("Gaussian", statement, draw)
 
 
+def estimate(found):
+    """Of the attack that tells the data sets apart best."""
+    return max(found.attacks.values(), key=lambda bounds: (bounds.gdp, bounds.gdp_estimate)).gdp_estimate
+
+
 def mean_chain(**changes):
     kernel = PrivateULA(normal_mean, step_size=0.05, clip=CLIP)
     return chain_mechanism(kernel, **{**DECLARED, **changes})
@@ -38,7 +43,7 @@ def test_a_gaussian_mechanism_is_measured_and_not_refuted():
     found = audit(gaussian(2.0, 2.0), APART, num_runs=40_000)
     assert found.sound
     assert 0.9 < found.tightness <= 1.0
-    assert found.best.gdp_estimate == pytest.approx(2.0, rel=0.05)
+    assert estimate(found) == pytest.approx(2.0, rel=0.05)
 
 
 def test_a_claim_that_is_too_small_by_a_fifth_is_refuted_in_every_currency():
@@ -53,7 +58,7 @@ def test_a_chain_with_an_exactly_known_law_is_measured_within_five_per_cent():
     found = audit(mean_chain(), APART, num_runs=20_000)
     assert found.sound
     assert found.statement.gdp == pytest.approx(2.0, rel=0.01)
-    assert found.best.gdp_estimate == pytest.approx(found.statement.gdp, rel=0.05)
+    assert estimate(found) == pytest.approx(found.statement.gdp, rel=0.05)
     assert found.tightness > 0.9
 
 
@@ -169,11 +174,6 @@ def test_numbers_out_of_range_are_refused_before_anything_runs(given, said):
 def test_declarations_that_are_missing_or_unknown_are_named(given, declared, said):
     with pytest.raises(DeclarationError, match=said):
         audit(given, APART, **declared)
-
-
-def test_an_attack_without_errors_proves_as_much_as_so_many_runs_can():
-    found = audit(gaussian(40.0, 40.0), APART, num_runs=400)
-    assert found.comparisons[0].lower == pytest.approx(found.most_provable)
 
 
 def test_the_words_of_an_audit_say_that_a_claim_is_refuted():

@@ -453,7 +453,7 @@ def test_two_persons_are_protected_as_two_rows_are_and_the_page_says_how():
     rows = study_of()
     alike = accounting.of_unit(rows.price, Unit("patient", 5))
     persons = replace(rows, statement=alike.to_dict())
-    number = f"{accounting.group(rows.price, 2).epsilon(1e-6):.4g}"
+    number = f"{accounting.gdp.epsilon(2 * rows.price.gdp, 1e-6):.4g}"
     for study, whom in ((rows, "One row"), (persons, "One person")):
         said = f"{whom} is protected; what is true of two people together is protected at ε = {number} (same"
         assert said in " ".join(block.text for block in page(study).blocks if isinstance(block, Text))

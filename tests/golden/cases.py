@@ -55,8 +55,6 @@ def shown(statement: acc.Statement, without: frozenset[str] = frozenset()) -> Js
         "epsilon": lambda: {str(delta): plain(statement.epsilon(delta)) for delta in deltas},
         "rdp": lambda: {str(alpha): plain(statement.rdp(alpha)) for alpha in (2.0, 16.0)},
         "gdp": lambda: statement.gdp,
-        "zcdp": lambda: plain(statement.zcdp),
-        "beta": lambda: None if slow else statement.beta(0.05),
         "summary": lambda: statement.summary().splitlines(),
     }
     return {name: read() for name, read in fields.items() if name not in without}

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from private_mcmc.accounting.curves.product import _SIMPLE
-from private_mcmc.accounting.fields import BOUNDS
+from private_mcmc.accounting.fields import BOUNDS, CURVES
 from private_mcmc.accounting.rules import RULES
 from tests.golden.cases import FILES, FOLDER, READINGS, accountant, built, gridded, shown
 
@@ -102,8 +101,7 @@ def every(value: Any, name: str) -> Iterator[Any]:
 def test_the_golden_records_hold_every_rule_bound_curve_scheme_and_adjacency():
     whole = {name: stored(name) for name in FILES}
     assert set(every(whole, "rule")) == set(RULES)
-    curves = {*_SIMPLE, "points", "sampled", "product"}
-    assert set(every(whole, "kind")) - {"gdp", "rdp", "basic"} == curves
+    assert set(every(whole, "kind")) == {*CURVES, "product"}
     assert {bound for run in every(whole, "bounds") for bound in run} == set(BOUNDS)
     assert set(every(whole, "scheme")) == {"poisson", "fixed"}
     assert {"replace_one", "add_remove", "zero_out"} == set(every(whole, "adjacency"))

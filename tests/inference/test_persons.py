@@ -318,11 +318,10 @@ def test_what_refutes_the_posterior_of_rows_refutes_that_of_persons():
 # Statements.
 
 
-def test_one_person_costs_what_one_row_costs_and_the_group_bound_k_times_that():
+def test_one_person_costs_what_one_row_costs():
     person = driver(num_steps=50).decide(20).statement
     row = driver(ROWS.single, num_steps=50).decide(20).statement
     assert person.gdp == pytest.approx(row.gdp, rel=1e-9)
-    assert acc.group(row, 3).gdp == pytest.approx(3 * person.gdp, rel=1e-9)
     assert "of one person, with all of up to 3 rows" in person.summary().splitlines()[0]
     assert pmc.Statement.from_dict(person.to_dict()) == person and person.verify()
 
@@ -420,8 +419,6 @@ def test_declarations_that_do_not_go_with_persons_are_refused():
         pmc.Rows(who=pmc.Person(2))
     with pytest.raises(pmc.DeclarationError):
         pmc.Person(0)
-    with pytest.raises(pmc.NotYetSupported, match="group privacy"):
-        acc.group(driver().decide(20).statement, 2)
     schedule = driver(ROWS.single).decide(20).schedule
     with pytest.raises(pmc.DeclarationError, match="protects a row"):
         pmc.preflight(logistic, ROWS, pmc.Target(1.0, 1e-6), n=20, schedule=schedule)

@@ -9,7 +9,6 @@ import private_mcmc as pmc
 from private_mcmc.accounting import langevin_statement
 from private_mcmc.inference import decision
 from private_mcmc.model import read
-from private_mcmc.release.expectations import SiteValue
 from private_mcmc.release.price import price
 
 ROWS = pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Box(-3.0, 3.0))
@@ -65,12 +64,6 @@ def test_a_model_that_is_read_on_other_rows_than_are_declared_is_refused(monkeyp
     monkeypatch.setattr(decision, "read", lambda model, rows, **given: read(model, wider, **given))
     with pytest.raises(pmc.DeclarationError, match="other rows"):
         driver("run").decide()
-
-
-def test_bounds_of_an_average_that_are_the_wrong_way_round_are_refused():
-    wrong = pmc.Expectations({"w": SiteValue("w", 1.0, -1.0)})
-    with pytest.raises(pmc.DeclarationError, match="a < b"):
-        driver("run", wrong).decide()
 
 
 def test_a_path_costs_what_its_schedule_says_whatever_the_model_is():

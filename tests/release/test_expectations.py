@@ -20,7 +20,7 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import read
 from private_mcmc.release import Expectations, plan_expectations
 from private_mcmc.release.averages import ROUNDING_SHARE, movement
-from private_mcmc.release.expectations import SiteValue, monte_carlo_sd
+from private_mcmc.release.expectations import monte_carlo_sd
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
@@ -120,7 +120,8 @@ W = next(site.slice for site in read(lambda y: model(y), Rows(y=Binary()), n=100
 
 @functools.cache
 def several():
-    declared = Expectations("w", "p", SiteValue("w", -0.15, 0.15), bounds=None)
+    clamped = {"clamped": lambda sites: sites["w"]}
+    declared = Expectations("w", "p", clamped, bounds={"clamped": (-0.15, 0.15)})
     return planned(declared).observable.functions
 
 

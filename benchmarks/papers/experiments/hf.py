@@ -19,6 +19,7 @@ from benchmarks.papers.experiments.images import Images
 from benchmarks.papers.experiments.networks import Network, lenet
 from benchmarks.papers.experiments.sgld import SGLD, Neighbour, epoch
 from benchmarks.papers.experiments.store import Arrays, ChunkStore
+from private_mcmc.auditing.auditing import linear
 from private_mcmc.auditing.confidence import (
     ErrorCounts,
     FloatArray,
@@ -26,7 +27,6 @@ from private_mcmc.auditing.confidence import (
     bound_at_best,
     epsilon_from_errors,
 )
-from private_mcmc.auditing.learned import linear
 
 _TEST_IMAGES = 256
 _LEAST_PROBABILITY = 1e-6

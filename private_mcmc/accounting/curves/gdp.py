@@ -127,12 +127,12 @@ def _largest_gdp(at: float, target: float) -> float:
     return low
 
 
-def beta(m: float, alpha: float) -> float:
-    """Trade-off function ``Φ(Φ^{-1}(1−α) − m)``: the least type II error at level ``α``, rounded down."""
-    m = check_gdp(m)
-    if not 0 <= alpha <= 1:
-        raise DeclarationError(f"alpha={alpha}: a level lies in [0, 1].")
-    if alpha == 0:
-        return 1.0
-    value = float(ndtr(-float(ndtri(alpha)) - m))
-    return max(0.0, value * (1 - 1e-12))
+def of_pure(level: float) -> float:
+    """The least ``m`` such that ``level``-DP implies ``m``-GDP, rounded up: ``2Φ^{-1}(e^ε/(1 + e^ε))``.
+
+    Its trade-off curve touches that of randomised response. Source: Dong, Roth, Su 2022.
+    """
+    if not check_epsilon(level) < math.inf:
+        return math.inf
+    # Φ^{-1} of 1/(1 + e^ε), the smaller error: no cancellation for large ε.
+    return -2 * float(ndtri(math.exp(-level) / (1 + math.exp(-level)))) * (1 + 1e-12) + 1e-15

@@ -1,25 +1,37 @@
-"""Privacy loss distributions through dp_accounting, built directly from pairs of distributions.
+"""Privacy loss distributions through dp_accounting: sampled steps, and compositions of different kinds.
 
-The library's relation argument is never used to express an adjacency: ``from_gaussian_mechanism``
-and its kin stand for the pairs ``N(0)`` against ``N(1)``; the one exception is the pair of Poisson
-sampling under ``replace_one``, which is what the library calls by that name.
+They are built directly from pairs of distributions. The library's relation argument is never used to express
+an adjacency: ``from_gaussian_mechanism`` and its kin stand for the pairs ``N(0)`` against ``N(1)``; the one
+exception is the pair of Poisson sampling under ``replace_one``, which is what the library calls by that name.
+
+The pairs of one sampled step, in units of the noise's sd, with ``r`` the shift of one present row:
+
+- ``add_remove``: ``(1−q)N(0) + qN(r)`` against ``N(0)``, both orders (Poisson; also ``zero_out``);
+- ``replace_one``: ``(1−q)N(0) + qN(r)`` against ``(1−q)N(0) + qN(−r)`` (Poisson);
+- ``fixed``: ``δ(ε) = q δ_{2r}(log(1 + (e^ε − 1)/q))``, symmetrised (without replacement).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx, ndtr
 
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.rdp import check_pair, fixed_profile
-from private_mcmc.accounting.rounding import product_up, root_up
+from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.rounding import norm_up, product_up, root_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
+from private_mcmc.records import Record
 
+Array = NDArray[np.float64]
+
+PAIRS = ("add_remove", "replace_one", "fixed")
 _MOST_LOSSES = 400_000
 NOISE_PER_STEP = 1e-15
 
@@ -28,9 +40,8 @@ NOISE_PER_STEP = 1e-15
 class Step:
     """``count`` independent steps with the same dominating pair.
 
-    ``pair`` is one of ``rdp.PAIRS`` with ``rate`` and ``size = r/σ``; or ``"gaussian"`` with
-    ``size = m``, ``"laplace"`` and ``"pure"`` with ``size = ε``, ``"point"`` with ``size = ε`` and
-    ``rate = δ``.
+    ``pair`` is one of ``PAIRS`` with ``rate`` and ``size = r/σ``; or ``"gaussian"`` with ``size = m``,
+    ``"laplace"`` and ``"pure"`` with ``size = ε``, ``"points"`` with ``size = ε`` and ``rate = δ``.
     """
 
     pair: str
@@ -52,12 +63,18 @@ class Losses:
         return min(1.0, max(value, 0.0) + self.allowance)
 
 
-def losses(steps: tuple[Step, ...]) -> Losses:
+def losses(steps: tuple[Step, ...]) -> Losses | None:
     """The privacy loss distribution of all ``steps`` composed, discretised pessimistically.
 
-    Convolutions by FFT err by some units in the last place for each factor: an allowance of
-    ``1e-15`` for each step is added to every ``δ``.
+    Convolutions by FFT err by some units in the last place for each factor: an allowance of ``1e-15`` for
+    each step is added to every ``δ``. ``None`` where no grid can resolve the steps: either all but free or
+    hopelessly expensive.
     """
+    # First, since squares of others may be beyond all floats.
+    if not all(1e-6 <= step.size <= (200 if step.count == 1 else 30) for step in steps):
+        return None
+    if not sum(step.count * _deviation(step) ** 2 for step in steps) <= 100.0**2:
+        return None
     grid = spacing(steps)
     total = None
     with np.errstate(over="ignore"):  # the library's tail bounds pass through inf, and drop it
@@ -68,17 +85,9 @@ def losses(steps: tuple[Step, ...]) -> Losses:
     return Losses(total, NOISE_PER_STEP * (10 + sum(step.count for step in steps)))
 
 
-def worthwhile(steps: tuple[Step, ...]) -> bool:
-    """Whether a grid of losses can resolve these steps: neither all but free nor hopelessly expensive."""
-    # First, since squares of others may be beyond all floats.
-    if not all(1e-6 <= step.size <= (200 if step.count == 1 else 30) for step in steps):
-        return False
-    return sum(step.count * _deviation(step) ** 2 for step in steps) <= 100.0**2
-
-
 def _deviation(step: Step) -> float:
     """Rough standard deviation of one step's loss; it guides the grid, no guarantee rests on it."""
-    if step.pair in ("pure", "point"):
+    if step.pair in ("pure", "points"):
         return step.size / 10  # its two losses are rounded up to the grid
     if step.pair in ("gaussian", "laplace"):
         return step.size
@@ -105,11 +114,10 @@ def single(step: Step, grid: float) -> Any:
         return pld.from_gaussian_mechanism(1 / step.size, value_discretization_interval=grid)
     if step.pair == "laplace":
         return pld.from_laplace_mechanism(1 / step.size, value_discretization_interval=grid)
-    if step.pair in ("pure", "point"):
-        miss = step.rate if step.pair == "point" else 0.0
+    if step.pair in ("pure", "points"):
+        miss = step.rate if step.pair == "points" else 0.0
         point = common.DifferentialPrivacyParameters(step.size, miss)
         return pld.from_privacy_parameters(point, value_discretization_interval=grid)
-    check_pair(step.pair, step.rate, step.size)
     if step.pair == "fixed":
         return _from_fixed_profile(step, grid)
     relation = {
@@ -137,9 +145,36 @@ def _from_fixed_profile(step: Step, grid: float) -> Any:
     return pld.PrivacyLossDistribution(pmf)
 
 
+def fixed_profile(rate: float, whole: float, epsilon: ArrayLike) -> Array:
+    """``δ(ε)`` of one step without replacement at any real ``ε``; ``whole`` is ``2r/σ``.
+
+    ``q δ_{whole}(log(1 + (e^ε − 1)/q))`` for ``ε ≥ 0`` and ``1 − e^{−ε} + e^{−ε}δ(ε)`` at ``−ε``.
+
+    Source: Balle, Barthe, Gaboardi 2018 (subsampling without replacement, substitution).
+    """
+    at = np.abs(np.asarray(epsilon, dtype=np.float64))
+    # Of a rate so small that the quotient overflows, a larger one's: δ grows as this gets smaller.
+    odds = np.expm1(np.minimum(at, 30.0)) / max(rate, 1e-290)
+    inner = np.where(at > 30, at - math.log(rate), np.log1p(odds))
+    positive = np.exp(math.log(rate) + _log_gaussian_profile(whole, inner))
+    negative = -np.expm1(-at) + np.exp(-at) * positive
+    return np.minimum(1.0, np.where(np.asarray(epsilon) >= 0, positive, negative))
+
+
+def _log_gaussian_profile(m: float, epsilon: Array) -> Array:
+    """``log δ(ε)`` of ``m``-GDP for an array of ``ε ≥ 0``, without overflow."""
+    low, high = epsilon / m - m / 2, epsilon / m + m / 2
+    near, far = np.maximum(low, -1.0), np.minimum(low, -1.0)
+    lower_tail = erfcx(high / math.sqrt(2))
+    with np.errstate(divide="ignore"):
+        scaled = np.log(np.maximum(erfcx(near / math.sqrt(2)) - lower_tail, 0.0) / 2) - near**2 / 2
+        direct = np.log(np.maximum(ndtr(-far) - np.exp(-(far**2) / 2) * lower_tail / 2, 0.0))
+    return np.asarray(np.where(low > -1, scaled, direct), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Sampled(Curve):
-    """``steps`` subsampled Gaussian steps with one dominating pair (see ``rdp``).
+    """``steps`` subsampled Gaussian steps with one dominating pair; never above the un-amplified value.
 
     Attributes:
         pair: ``"add_remove"``, ``"replace_one"`` (Poisson) or ``"fixed"`` (without replacement).
@@ -155,35 +190,97 @@ class Sampled(Curve):
     kind = "sampled"
 
     def __post_init__(self) -> None:
-        check_pair(self.pair, self.rate, self.ratio)
-        if not self.steps >= 1:
-            raise DeclarationError(f"steps={self.steps}: must be at least 1.")
+        if self.pair not in PAIRS:
+            raise DeclarationError(f"pair={self.pair!r}: choose one of {', '.join(PAIRS)}.")
+        if not (0 < self.rate <= 1 and 0 <= self.ratio < math.inf and self.steps >= 1):
+            raise DeclarationError(
+                f"rate={self.rate}, ratio={self.ratio}, steps={self.steps}: need 0 < q ≤ 1, a finite r ≥ 0 "
+                "and at least one step."
+            )
 
     @property
-    def unamplified(self) -> Gaussian:
+    def gdp(self) -> float:
         """What holds even if it were known which rows were drawn."""
-        whole = self.ratio if self.pair == "add_remove" else 2 * self.ratio
-        return Gaussian(product_up(whole, root_up(self.steps)))
-
-    @property
-    def zcdp(self) -> float:
-        """That of the un-amplified Gaussian: no smaller constant holds at every order."""
-        return self.unamplified.zcdp
+        whole = self.ratio if self.pair == "add_remove" else product_up(2.0, self.ratio)
+        return product_up(whole, root_up(self.steps))
 
     @cached_property
-    def _losses(self) -> Losses:
-        return losses(self.loss_steps)
-
-    @property
-    def loss_steps(self) -> tuple[Step, ...]:
-        """Input of ``pld.losses``."""
-        return (Step(self.pair, self.ratio, self.rate, self.steps),)
+    def _losses(self) -> Losses | None:
+        return losses(_loss_steps(self))
 
     def delta(self, epsilon: float) -> float:
-        """From the composed privacy loss distribution; never above the un-amplified value."""
-        best = self.unamplified.delta(gdp.check_epsilon(epsilon))
-        return min(best, self._losses.delta(epsilon)) if worthwhile(self.loss_steps) else best
+        """From the composed privacy loss distribution."""
+        best = gdp.delta(self.gdp, epsilon)
+        return best if self._losses is None else min(best, self._losses.delta(epsilon))
+
+
+@dataclass(frozen=True)
+class Product(Curve):
+    """All of ``parts`` released, with independent randomness: their joint losses, or Gaussian DP."""
+
+    parts: tuple[Curve, ...]
+    kind = "product"
+
+    @property
+    def gdp(self) -> float:
+        """``m²`` adds."""
+        return norm_up(part.gdp for part in self.parts)
+
+    @cached_property
+    def _losses(self) -> Losses | None:
+        return losses(tuple(step for part in self.parts for step in _loss_steps(part)))
+
+    @property
+    def _pure(self) -> float:
+        return sum_up(part.level if isinstance(part, Pure) else math.inf for part in self.parts)
+
+    def delta(self, epsilon: float) -> float:
+        """The less of both; 0 from the sum of the pure levels on."""
+        if gdp.check_epsilon(epsilon) >= self._pure:
+            return 0.0
+        best = gdp.delta(self.gdp, epsilon)
+        return best if self._losses is None else min(best, self._losses.delta(epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        """At ``δ = 0`` the sum of the pure levels."""
+        return min(self._pure, super().epsilon(delta)) if gdp.check_delta(delta) > 0 else self._pure
 
     def rdp(self, alpha: float) -> float:
-        """That of the un-amplified Gaussian."""
-        return self.unamplified.rdp(alpha)
+        """Rényi divergences add."""
+        return up_last(math.fsum(part.rdp(alpha) for part in self.parts))
+
+    def to_dict(self) -> Record:
+        """``kind`` and the parts, in plain types."""
+        return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+
+
+def _loss_steps(curve: Curve) -> tuple[Step, ...]:
+    """The worst pairs of a curve; of points the one with the least ``δ`` stands for it."""
+    if isinstance(curve, Product):
+        return tuple(step for part in curve.parts for step in _loss_steps(part))
+    if isinstance(curve, Sampled):
+        return (Step(curve.pair, curve.ratio, curve.rate, curve.steps),)
+    if isinstance(curve, Points):
+        level, miss = min(curve.points, key=lambda point: (point[1], point[0]))
+        return (Step("points", level, miss),)
+    if isinstance(curve, (Gaussian, Pure, Laplace)):
+        return (Step(curve.kind, curve.m if isinstance(curve, Gaussian) else curve.level),)
+    raise DeclarationError(f"no pair of a {curve.kind!r} curve is known.")
+
+
+def combine(curves: tuple[Curve, ...]) -> Curve:
+    """One curve for mechanisms with independent randomness, one curve of each.
+
+    ``m²`` adds, steps with the same pair, rate and ratio are counted together, and what remains of different
+    kinds becomes a ``Product``.
+    """
+    flat = [part for curve in curves for part in (curve.parts if isinstance(curve, Product) else (curve,))]
+    levels = [curve.m for curve in flat if isinstance(curve, Gaussian)]
+    merged: list[Curve] = [Gaussian(norm_up(levels))] if levels else []
+    merged += [curve for curve in flat if not isinstance(curve, (Gaussian, Sampled))]
+    counts: Counter[tuple[str, float, float]] = Counter()
+    for curve in flat:
+        if isinstance(curve, Sampled):
+            counts[curve.pair, curve.rate, curve.ratio] += curve.steps
+    merged += [Sampled(*key, count) for key, count in counts.items()]
+    return merged[0] if len(merged) == 1 else Product(tuple(merged))

@@ -10,8 +10,7 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.pld import Sampled
-from private_mcmc.accounting.curves.product import combine
+from private_mcmc.accounting.curves.pld import Sampled, combine
 from private_mcmc.accounting.langevin.curvature import Curvature, noise_sd
 from private_mcmc.accounting.langevin.sensitivity import (
     Run,

@@ -36,9 +36,9 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     known = Curvature() if curvature is None or schedule.release == "path" else curvature
     constants: dict[str, Constant] = chain_constants(schedule, known)
     constants["bounds"] = bounds.applicable(schedule, known)
-    argument = Argument.of("langevin", schedule.adjacency, constants)
-    curves = langevin_curves(schedule.adjacency, constants, (), schedule.unit)
-    return of_unit(Statement(schedule.adjacency, curves, argument), schedule.unit)
+    adjacency, unit = schedule.adjacency, schedule.unit
+    argument = Argument.of("langevin", adjacency, constants, unit=unit)
+    return Statement(adjacency, langevin_curves(adjacency, constants, (), unit), argument, unit=unit)
 
 
 def langevin_curves(
@@ -148,11 +148,10 @@ def noised_average(
         "norm": norm,
         "joint": joint,
     }
-    unit = schedule.unit
-    curves = average_curves(schedule.adjacency, constants, (of_unit(noise, unit),), unit)
-    argument = Argument.of("average", schedule.adjacency, constants, parts=1)
-    statement = Statement(schedule.adjacency, curves, argument, parts=(of_unit(noise, unit),), unit=unit)
-    return of_unit(statement, unit)
+    adjacency, unit, parts = schedule.adjacency, schedule.unit, (of_unit(noise, schedule.unit),)
+    argument = Argument.of("average", adjacency, constants, 1, unit)
+    curves = average_curves(adjacency, constants, parts, unit)
+    return Statement(adjacency, curves, argument, parts=parts, unit=unit)
 
 
 def average_curves(

@@ -52,12 +52,9 @@ class Filter:
 
     def cost(self, statement: Statement) -> Fraction:
         """The ``m²`` of ``statement``; ``ReleaseError`` if none is proved of it."""
-        m = math.inf if statement.gdp is None else statement.gdp
-        level = min(m, _gdp_of_pure(statement.epsilon(0.0)))
+        level = min(curve.gdp for curve in statement.curves)
         if 0 <= level < math.inf:
             return Fraction(level) ** 2
-        if statement.argument.rule == "composition":
-            return sum((self.cost(part) for part in statement.parts), Fraction(0))
         raise ReleaseError(
             f"the statement ({statement.argument.theorem}) is neither Gaussian DP nor pure ε-DP, and a "
             "ledger adds up those alone."
@@ -76,13 +73,3 @@ class Filter:
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
         return vars(self) | {"limit": str(self.limit)}
-
-
-def _gdp_of_pure(level: float) -> float:
-    """Least ``m`` such that ``level``-DP implies ``m``-GDP, rounded up."""
-    from scipy.special import ndtri
-
-    if not level < math.inf:
-        return math.inf
-    # Φ^{-1} of 1/(1 + e^ε), the smaller error: no cancellation for large ε.
-    return -2 * float(ndtri(math.exp(-level) / (1 + math.exp(-level)))) * (1 + 1e-12) + 1e-15

@@ -6,6 +6,7 @@ they justify, as plain records. Closed forms of the accountant are recomputed by
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +23,6 @@ def _pure(level: float) -> Record:
     return {"kind": "pure", "level": float(level)}
 
 
-def _concentrated(rho: float) -> Record:
-    return {"kind": "concentrated", "rho": float(rho)}
-
-
 def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     moved = c["dim"] * c["grid"] if c["grid"] else 0.0
     needed = (c["sensitivity"] + moved) / c["scale"]
@@ -35,52 +32,18 @@ def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     return [_pure(c["epsilon"]), *single]
 
 
-def _noise(sensitivity: float, scale: float, grid: float | None, entries: float) -> list[Record]:
-    if grid is None:
-        return [_gaussian((sensitivity**2 / scale**2) ** 0.5)]
-    reach = sensitivity / scale + math.sqrt(entries) * grid / scale
-    return [_concentrated(reach * reach / 2)]
-
-
 def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    options = [part["curves"] for part in parts]
     found = []
-    for indices in c["choices"]:
-        if not all(index < len(curves) for curves, index in zip(options, indices, strict=True)):
-            raise ValueError("a choice is of a curve that the part has")
-        choice = [curves[index] for curves, index in zip(options, indices, strict=True)]
+    for choice in itertools.product(*(part["curves"] for part in parts)):
         flat = [
             leaf for curve in choice for leaf in (curve["parts"] if curve["kind"] == "product" else (curve,))
         ]
-        merged = []
-        squares = sum(leaf["m"] ** 2 for leaf in flat if leaf["kind"] == "gaussian")
-        rho = sum(leaf["rho"] for leaf in flat if leaf["kind"] == "concentrated")
-        if any(leaf["kind"] == "gaussian" for leaf in flat):
-            merged.append(_gaussian(math.sqrt(squares)))
-        if any(leaf["kind"] == "concentrated" for leaf in flat):
-            merged.append(_concentrated(rho))
-        merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "concentrated", "sampled")]
+        squares = [leaf["m"] ** 2 for leaf in flat if leaf["kind"] == "gaussian"]
+        merged = [_gaussian(math.sqrt(sum(squares)))] if squares else []
+        merged += [leaf for leaf in flat if leaf["kind"] not in ("gaussian", "sampled")]
         merged += _counted_together([leaf for leaf in flat if leaf["kind"] == "sampled"])
-        whole = merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)}
-        found.append(whole)
+        found.append(merged[0] if len(merged) == 1 else {"kind": "product", "parts": tuple(merged)})
     return found
-
-
-def _group(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
-    (part,) = parts
-    scaled = [_for_rows(curve, c["rows"]) for curve in part["curves"]]
-    return [curve for curve in scaled if curve is not None]
-
-
-def _for_rows(curve: Constants, rows: int) -> Record | None:
-    if curve["kind"] == "product":
-        inner = tuple(_for_rows(leaf, rows) for leaf in curve["parts"])
-        return None if None in inner else {"kind": "product", "parts": inner}
-    powers = {"gaussian": ("m", 1), "pure": ("level", 1), "laplace": ("level", 1), "concentrated": ("rho", 2)}
-    if curve["kind"] not in powers:
-        return None
-    name, power = powers[curve["kind"]]
-    return {"kind": curve["kind"], name: float(rows**power * float(curve[name]))}
 
 
 def _counted_together(leaves: Sequence[Record]) -> list[Record]:
@@ -111,11 +74,12 @@ RULES: dict[str, Callable[[str, Constants, Parts], list[Record]]] = {
     "posterior.dirichlet_categorical": conjugate.dirichlet_categorical,
     "posterior.gamma_poisson": conjugate.gamma_poisson,
     "noise.laplace": _laplace,
-    "noise.gaussian": lambda adjacency, c, parts: _noise(c["sensitivity"], c["scale"], c["grid"], c["dim"]),
+    "noise.gaussian": lambda adjacency, c, parts: [
+        _gaussian((c["sensitivity"] ** 2 / c["scale"] ** 2) ** 0.5)
+    ],
     "langevin": langevin.langevin,
     "average": langevin.average,
     "composition": _composition,
-    "group": _group,
     "adaptive": _adaptive,
 }
 

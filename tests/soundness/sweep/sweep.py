@@ -8,8 +8,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from private_mcmc.auditing.auditing import audit_at
-from private_mcmc.auditing.result import AuditResult
+from private_mcmc.auditing.auditing import AuditResult, audit_at
 from tests.soundness.sweep.settings import POINTS, Setting
 
 _FEWEST_RUNS = 200
