@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from private_mcmc.report import Code, Details, Line, Mark, Plot, Report, Text, Verdict, at_most
 from private_mcmc.report.blocks import Tone
 from private_mcmc.target import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from private_mcmc.accounting.statement import Statement
 
 OFTEN = 0.05
 # Shares of a probability that are tried as the δ of the bound.
@@ -24,19 +27,6 @@ _SECRET = {
     "add_remove": "that you are among the people in the data",
     "zero_out": "that your slot is not empty",
 }
-
-
-class _Priced(Protocol):
-    """What of a statement is read here."""
-
-    @property
-    def unit(self) -> Unit | None: ...
-    @property
-    def adjacency(self) -> Adjacency: ...
-    def delta(self, epsilon: float) -> float: ...
-    def epsilon(self, delta: float) -> float: ...
-    def summary(self, delta: float) -> str: ...
-    def verify(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -68,14 +58,14 @@ class Risk:
         return asdict(self)
 
 
-def risk(statement: _Priced, delta: float) -> Risk:
+def risk(statement: Statement, delta: float) -> Risk:
     """The risk that a statement leaves, with ``delta`` the chance that is called rare."""
     rare = _exceeded(statement, delta)
     chance = delta if rare < statement.epsilon(0.0) else 0.0
     return Risk((1 + statement.delta(0.0)) / 2, _exceeded(statement, OFTEN), rare, chance)
 
 
-def _exceeded(statement: _Priced, chance: float) -> float:
+def _exceeded(statement: Statement, chance: float) -> float:
     """A ``t`` with ``P(L > t) ≤ chance``: the least of ``ε(c·chance) − log(1 − c)``, or the pure ``ε``."""
     found = statement.epsilon(0.0)
     if chance > 0:
@@ -112,7 +102,7 @@ def in_words(found: Risk, adjacency: Adjacency, unit: Unit | None = None) -> str
     )
 
 
-def curve(statement: _Priced, target: tuple[float, float], tone: Tone = "good") -> Plot:
+def curve(statement: Statement, target: tuple[float, float], tone: Tone = "good") -> Plot:
     """δ at every ε, and the target, its mark in ``tone``."""
     epsilon, delta = target
     shown = max(delta, 1e-12)
@@ -134,7 +124,7 @@ def curve(statement: _Priced, target: tuple[float, float], tone: Tone = "good") 
     )
 
 
-def report(statement: _Priced, delta: float) -> Report:
+def report(statement: Statement, delta: float) -> Report:
     """A statement as a page: the price, the risk in words, and the argument folded away."""
     pure = statement.epsilon(0.0)
     price = f"ε = {at_most(pure)}, pure"
@@ -151,7 +141,7 @@ def report(statement: _Priced, delta: float) -> Report:
     return Report("Privacy statement", blocks)
 
 
-def argument(statement: _Priced, delta: float) -> Details:
+def argument(statement: Statement, delta: float) -> Details:
     """Theorem, assumptions and constants, of the parts too."""
     return Details("Why: theorems, assumptions, constants", (Code(statement.summary(delta)),))
 

@@ -61,7 +61,6 @@ def show(
 def history(
     path: FileArgument,
     dataset: DataSetOption = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, of all data sets.")] = False,
     key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -70,9 +69,6 @@ def history(
     from private_mcmc.report import Report
 
     ledger = open_ledger(path, key)
-    if csv:
-        echo(ledger.export(), nl=False)
-        return
     state, charges = ledger.state(), ledger.history(dataset)
     page = Report("Charges", (charges_table(state, charges),))
     show_report(page, [record(state, charge) for charge in charges], as_json)

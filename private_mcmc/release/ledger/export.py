@@ -1,9 +1,7 @@
-"""A ledger as pages, JSON and CSV: for people alone, nothing is priced by it."""
+"""A ledger as pages and JSON: for people alone, nothing is priced by it."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -13,20 +11,6 @@ from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
 from private_mcmc.report import Block, Heading, Report, Table, at_least, at_most
 from private_mcmc.report.blocks import Cell
-
-_COLUMNS = (
-    "time",
-    "dataset",
-    "outcome",
-    "settled",
-    "cost",
-    "epsilon",
-    "delta",
-    "theorem",
-    "purpose",
-    "model",
-    "id",
-)
 
 
 def as_epsilon(amount: str, delta: float, left: bool = False) -> str:
@@ -97,15 +81,6 @@ def report(state: LedgerState, dataset: str | None = None, *, charges: bool = Tr
     if charges and state.reservations:
         blocks += [Heading("Charges"), charges_table(state, state.reservations.values())]
     return Report("What has been spent, and what is left", tuple(blocks))
-
-
-def export_csv(state: LedgerState) -> str:
-    """One line for each charge."""
-    out = io.StringIO()
-    table = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\n")
-    table.writeheader()
-    table.writerows(record(state, reservation) for reservation in state.reservations.values())
-    return out.getvalue()
 
 
 # What is shown as fitting must fit, whatever a conversion rounds.

@@ -8,7 +8,6 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 
 from private_mcmc.accounting import Statement
@@ -20,7 +19,7 @@ from private_mcmc.errors import (
     warn_of_what_was_paid,
 )
 from private_mcmc.records import as_seen
-from private_mcmc.release.ledger.export import export_csv, refusal, report, what_fits
+from private_mcmc.release.ledger.export import refusal, report, what_fits
 from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.state import (
@@ -30,7 +29,6 @@ from private_mcmc.release.ledger.state import (
     Outcome,
     Reservation,
     recheck,
-    recheck_budgets,
     replay,
 )
 from private_mcmc.report import Report
@@ -180,7 +178,7 @@ class Ledger:
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             kept = state.dataset(dataset)
-            cost = _cost(kept, statement, unit)
+            cost = kept.cost(statement, unit)
             self._recognise(transaction, state, kept, data)
             if not cost <= state.room(kept):
                 raise BudgetExceeded(refusal(state, kept, cost))
@@ -216,7 +214,7 @@ class Ledger:
             if current is None or current.outcome != "reserved" or not current.staged:
                 raise LedgerError(f"{self.path}: this reservation is not open for stages.")
             kept = state.dataset(current.dataset)
-            cost = _cost(kept, statement, current.unit)
+            cost = kept.cost(statement, current.unit)
             if not cost <= current.cost - current.charged:
                 raise BudgetExceeded(
                     f"the stage costs {kept.filter.describe(cost)}, and of what was set aside "
@@ -357,10 +355,6 @@ class Ledger:
             state.dataset(dataset)
         return tuple(r for r in state.reservations.values() if dataset in (None, r.dataset))
 
-    def export(self) -> str:
-        """All charges as CSV, without fingerprints of data."""
-        return export_csv(self.state())
-
     def report(self) -> Report:
         """What was spent on every data set and what is left, and every charge."""
         return report(self.state())
@@ -381,9 +375,7 @@ class Ledger:
             state = replay(transaction.entries)
             if head is not None:
                 transaction.refuse_without(head)
-            for reservation in state.reservations.values():
-                recheck(self.path, state, reservation)
-            recheck_budgets(self.path, state)
+            recheck(self.path, state)
             return transaction.head
 
     def _recognise(
@@ -402,28 +394,6 @@ class Ledger:
                 f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
                 "new data set; people in both are charged in both."
             )
-
-
-def _cost(kept: DataSet, statement: Statement, unit: str | None) -> Fraction:
-    """What a verified statement costs a data set of its relation, whose protected unit is its own.
-
-    Rows and persons are not added up: who changes one row that enters may change several of a person, or,
-    with the identifier, the one that enters of two persons.
-    """
-    if not statement.verify():
-        raise ReleaseError("the statement does not follow from its own constants; nothing is charged for it.")
-    if statement.adjacency != kept.adjacency:
-        raise LedgerError(
-            f"{kept.name!r} is kept under {kept.adjacency!r}; a statement under {statement.adjacency!r} "
-            "never composes with it."
-        )
-    unit = unit if statement.unit is None else statement.unit.name
-    if unit != kept.unit:
-        raise LedgerError(
-            f"{kept.name!r} is kept for {_whom(kept.unit)}; a statement for {_whom(unit)} never composes "
-            "with it: charge it to a data set that is declared for them (unit=…, the column of identifiers)."
-        )
-    return kept.filter.cost(statement)
 
 
 def _check_name(name: str, known: Iterable[str]) -> None:
@@ -458,7 +428,3 @@ def _refuse_second_name(state: LedgerState, mark: str | None) -> None:
 def _now() -> str:
     """The time of an entry, UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _whom(unit: str | None) -> str:
-    return "rows" if unit is None else f"persons by {unit!r}"

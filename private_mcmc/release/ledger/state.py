@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from private_mcmc.accounting import Statement, verify
-from private_mcmc.errors import LedgerError, PrivateMCMCError
+from private_mcmc.errors import LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.records import Record
 from private_mcmc.release.ledger.file import Entry
 from private_mcmc.release.ledger.filter import Filter
@@ -35,6 +35,37 @@ class DataSet:
     filter: Filter
     fingerprint: str | None = None
     unit: str | None = None
+
+    def cost(self, statement: Statement, unit: str | None) -> Fraction:
+        """What a verified statement under this relation costs, whose protected unit is this one.
+
+        Rows and persons are not added up: who changes one row that enters may change several of a person, or,
+        with the identifier, the one that enters of two persons.
+
+        Raises:
+            LedgerError: for another adjacency or unit.
+            ReleaseError: for a statement that is not verified, or that the filter cannot add up.
+        """
+        found = verify(statement.to_dict())
+        if not found:
+            raise ReleaseError(f"the statement does not follow from its own constants: {found.reason}")
+        if statement.adjacency != self.adjacency:
+            raise LedgerError(
+                f"{self.name!r} is kept under {self.adjacency!r}; a statement under {statement.adjacency!r} "
+                "never composes with it."
+            )
+        unit = unit if statement.unit is None else statement.unit.name
+        if unit != self.unit:
+            raise LedgerError(
+                f"{self.name!r} is kept for {_whom(self.unit)}; a statement for {_whom(unit)} never composes "
+                "with it: charge it to a data set that is declared for them (unit=…, the column of "
+                "identifiers)."
+            )
+        return self.filter.cost(statement)
+
+
+def _whom(unit: str | None) -> str:
+    return "rows" if unit is None else f"persons by {unit!r}"
 
 
 @dataclass(frozen=True)
@@ -261,27 +292,16 @@ def _unit(entry: Entry) -> str | None:
     return None if entry["unit"] is None else str(entry["unit"])
 
 
-def recheck(path: Path, state: LedgerState, reservation: Reservation) -> None:
-    """Raise ``LedgerError`` unless a charge covers what its statement costs."""
-    for record, charged in ((reservation.statement, reservation.cost), *reservation.stages):
-        try:
-            statement = Statement.from_dict(record)
-            cost = state.dataset(reservation.dataset).filter.cost(statement)
-        except (KeyError, TypeError, ValueError, PrivateMCMCError) as error:
-            raise LedgerError(
-                f"{path}: a statement of charge {reservation.identity} is unreadable."
-            ) from error
-        found = verify(record)
-        if not found:
-            raise LedgerError(
-                f"{path}: a statement of charge {reservation.identity} is not verified: {found.reason}"
-            )
-        if not charged >= cost:
-            raise LedgerError(f"{path}: charge {reservation.identity} is less than its statement costs.")
-
-
-def recheck_budgets(path: Path, state: LedgerState) -> None:
-    """Raise ``LedgerError`` where what was charged, exceeds a budget."""
+def recheck(path: Path, state: LedgerState) -> None:
+    """Raise ``LedgerError`` unless charges cover what their statements cost, and budgets their charges."""
+    for one in state.reservations.values():
+        for record, charged in ((one.statement, one.cost), *one.stages):
+            try:
+                cost = state.dataset(one.dataset).cost(Statement.from_dict(record), one.unit)
+            except PrivateMCMCError as error:
+                raise LedgerError(f"{path}: charge {one.identity} is not verified: {error}") from error
+            if not charged >= cost:
+                raise LedgerError(f"{path}: charge {one.identity} is less than its statement costs.")
     for dataset in state.datasets.values():
         if state.room(dataset) < 0:
             raise LedgerError(f"{path}: what was charged to {dataset.name!r} is more than its budget.")
