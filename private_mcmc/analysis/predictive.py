@@ -42,10 +42,13 @@ class Predictive:
         formula, schema = self.design.formula, self.design.schema
         if formula.event:
             raise NotYetSupported(
-                f"outcome {formula.outcome!r}: checks and comparisons are not for times that may be cut off."
+                f"outcome {formula.outcome!r}: checks and comparisons are not for times that may be cut off. "
+                "Fit whether the event was seen until one time, a field of two levels, and check that."
             )
         if summed := [name for name in formula.fields if schema[name].missing == "marginal"]:
-            raise NotYetSupported(f"fields {summed}: missing: marginal is not for checks and comparisons.")
+            raise NotYetSupported(
+                f"fields {summed}: missing: marginal is not for checks and comparisons; fit with indicator."
+            )
 
     @cached_property
     def whole(self) -> dict[str, Array]:

@@ -14,8 +14,7 @@ from private_mcmc.cli.common import JsonOption, echo
 # Words that identifiers are called by; nothing follows from them but a remark.
 _PERSON = re.compile(r"(\w+_)?id|pid|person|patient|subject|ssn|insurance_?number", re.I)
 _HEAD = """\
-# Declare the fields that are `role: ignored`, and remove `suggested: true` where you have checked a field:
-# nothing runs on a suggestion. A field looks like one of
+# Declare the fields that are `role: ignored` and wanted. A field looks like one of
 #   {name: age, type: number, unit: years, constraints: {minimum: 0, maximum: 120}}
 #   {name: sex, type: string, constraints: {enum: [f, m]}}            the first level is the reference
 #   {name: dead, type: boolean, trueValues: ["1"], falseValues: ["0"]}
@@ -37,9 +36,7 @@ def init(
     ],
     codebook: Annotated[
         Path | None,
-        typer.Option(
-            help="Table Schema (JSON, YAML), a dictionary (CSV), or a Stata or SPSS file with labels"
-        ),
+        typer.Option(help="Table Schema (JSON, YAML), or a dictionary with a line for every variable (CSV)"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="write the schema here, in place of printing it")
@@ -49,12 +46,9 @@ def init(
 ) -> None:
     """Write a schema of public declarations from a codebook and the table's header. No value is ever read.
 
-    What stands in the table's own file is marked `suggested: true` until a person has confirmed it, and
-    nothing runs on a suggestion. Columns that are declared nowhere are ignored.
+    Columns that the codebook does not declare are ignored until a person declares them.
     """
-    from dataclasses import replace
-
-    from private_mcmc.data.codebook import has_dictionary, read_codebook
+    from private_mcmc.data.codebook import read_codebook
     from private_mcmc.data.fields import Field
     from private_mcmc.data.schema import Schema
     from private_mcmc.data.table import read_header
@@ -62,9 +56,6 @@ def init(
 
     Schema((), encoding=encoding)  # refuses one that nobody knows
     book = Schema(()) if codebook is None else read_codebook(codebook)
-    if has_dictionary(table) and (codebook is None or codebook.samefile(table)):
-        # Whoever wrote the file may have taken its labels from the rows.
-        book = Schema(tuple(replace(field, suggested=True) for field in read_codebook(table).fields))
     declared, encoding = book.by_name, encoding or book.encoding
     header = [name for name in read_header(table, declared, encoding) if name]
     fields = [declared.get(name) or Field(name, "string", role="ignored") for name in header]
@@ -81,28 +72,15 @@ def init(
     absent = sorted(set(declared) - set(header))
     if absent:
         _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
-    suggested = [field.name for field in fields if field.suggested]
-    if suggested:
-        _say(
-            f"To be confirmed before use: {suggested}. Their types and labels stand in the table's own file, "
-            "whose writer may have made them from its rows: a level that one person alone has would tell of "
-            "that person. Check each, and remove `suggested: true`."
-        )
     if unknown := [name for name in header if name not in declared]:
         _say(f"Ignored until they are declared, as the schema's first lines show: {unknown}.")
-    alike = [
-        field.name
-        for field in fields
-        if (field.suggested or not field.is_used)
-        and any(_PERSON.fullmatch(words.replace(" ", "_")) for words in (field.name, field.title))
-    ]
-    numbers = [] if person else alike
+    numbers = [] if person else [name for name in unknown if _PERSON.fullmatch(name.replace(" ", "_"))]
     if numbers:
         _say(
             f"{numbers} may tell persons, or groups of them, apart; nothing is declared of them. The "
             "schema's last lines show how, if one person has several rows."
         )
-    text = _HEAD * bool(suggested or unknown) + schema.to_yaml()
+    text = _HEAD * bool(unknown) + schema.to_yaml()
     text += "".join(_PERSONS.format(name) for name in numbers[:1])
     if output is not None:
         write_whole(output, text)
@@ -110,7 +88,6 @@ def init(
     if as_json:
         found = {
             "schema": schema.to_dict(),
-            "to_confirm": suggested,
             "ignored": unknown,
             "left_out": absent,
             "output": None if output is None else str(output),

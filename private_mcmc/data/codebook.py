@@ -1,31 +1,17 @@
-"""Codebooks: Table Schema (JSON, YAML), dictionaries (CSV), what a file says of its own columns.
-
-Only declarations are read, never a value: of a Stata or SPSS file its dictionary of variables and labels, of
-a Parquet or Arrow file the types of its columns.
-"""
+"""Codebooks: Table Schema (JSON, YAML) and dictionaries with a line for every variable (CSV)."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from private_mcmc.data.fields import Field, Type, is_number
-from private_mcmc.data.readers import ARROW, PARQUET, STATISTICAL, source_of
+from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema, field_from_dict, read_declaration
-from private_mcmc.domains.table_files import arrow_table, parquet_table
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
-
-_MOST_CODES = 1000
-_DICTIONARIES = (*STATISTICAL, *PARQUET, *ARROW)
-
-
-def has_dictionary(path: str | Path) -> bool:
-    """Whether a table of this kind says of itself what its columns are."""
-    return Path(path).suffix.lower() in _DICTIONARIES
 
 
 def read_codebook(path: str | Path) -> Schema:
@@ -33,21 +19,15 @@ def read_codebook(path: str | Path) -> Schema:
     ending = Path(path).suffix.lower()
     if not Path(path).is_file():
         raise DeclarationError(f"{path}: there is no such codebook.")
-    if ending in (".csv", ".tsv"):
-        records = _dictionary(Path(path))
-    elif ending in STATISTICAL:
-        records = _statistical(path, STATISTICAL[ending])
-    elif ending in (*PARQUET, *ARROW):
-        records = _typed(Path(path))
-    elif ending in (".json", ".yaml", ".yml"):
+    if ending in (".json", ".yaml", ".yml"):
         return _table_schema(read_declaration(path))
-    else:
+    if ending not in (".csv", ".tsv"):
         raise DeclarationError(
-            f"{path}: a codebook is a Table Schema (JSON, YAML), a dictionary with a line for every variable "
-            "(CSV; save Excel's as one), or a file with one of its own (Stata, SPSS, Parquet, Arrow)."
+            f"{path}: a codebook is a Table Schema (JSON, YAML), or a dictionary with a line for every "
+            "variable (CSV; save Excel's as one)."
         )
     origin = f"codebook {Path(path).name}"
-    return Schema(tuple(_field(record, origin) for record in records))
+    return Schema(tuple(_field(record, origin) for record in _dictionary(Path(path))))
 
 
 def _table_schema(record: Any) -> Schema:
@@ -173,86 +153,3 @@ def _comma_separated(path: Path) -> list[list[str]]:
         for cells in zip(*(chunk[name] for name in source.names), strict=True)
     ]
     return [list(source.names), *rows]
-
-
-def _statistical(path: str | Path, function: str) -> list[Record]:
-    """Of a Stata or SPSS file."""
-    try:
-        import pyreadstat
-    except ImportError:
-        raise DeclarationError(f"{path}: its labels need pyreadstat: pip install pyreadstat.") from None
-    told = {"user_missing": True} if function == "read_sav" else {}
-    try:
-        _, facts = getattr(pyreadstat, function)(str(path), metadataonly=True, **told)
-    except (OSError, ValueError, pyreadstat.ReadstatError):
-        raise DeclarationError(f"{path}: is not a Stata or SPSS file whose labels can be read.") from None
-    labels, titles = facts.variable_value_labels, facts.column_names_to_labels
-
-    def variable(name: str) -> Record:
-        ends = [(part["lo"], part["hi"]) for part in facts.missing_ranges.get(name, [])]
-
-        def no_answer(value: Any) -> bool:
-            return any(type(low) is type(value) and low <= value <= high for low, high in ends)
-
-        form = str(facts.original_variable_types.get(name) or "")
-        kind = "string" if facts.readstat_variable_types.get(name) == "string" else "number"
-        kind = "date" if _DATES.match(form) else kind
-        found = _labelled(name, titles.get(name) or "", labels.get(name, {}), kind, no_answer)
-        # Codes without a label are as missing as those with one.
-        bare = [code for low, high in ends for code in ([low] if low == high else _between(low, high))]
-        marks = [*found["missingValues"], *map(_code, bare)]
-        return {**found, "missingValues": list(dict.fromkeys(marks))}
-
-    return [variable(name) for name in facts.column_names]
-
-
-def _between(low: float, high: float) -> list[str]:
-    """The whole numbers of a range of codes; none of one that is open or very long."""
-    if not isinstance(low, float | int) or not 0 <= high - low <= _MOST_CODES:
-        return []
-    return [str(code) for code in range(math.ceil(low), math.floor(high) + 1)]
-
-
-_DATES = re.compile(r"%t[dc]|[AEJS]?DATE|DATETIME|YMDHMS|MMDDYY|DDMMYY|YYMMDD")
-
-
-def _typed(path: Path) -> list[Record]:
-    """Of a Parquet or Arrow file, by the names of Arrow's types."""
-    with (parquet_table if path.suffix.lower() in PARQUET else arrow_table)(path) as table:
-        return [{"name": name, "type": _arrow_type(str(kind))} for name, kind in table.types.items()]
-
-
-def _arrow_type(kind: str) -> Type:
-    starts: dict[str, Type] = {"int": "integer", "uint": "integer", "bool": "boolean", "date": "date"}
-    starts |= {"timestamp": "date", "float": "number", "double": "number", "half": "number"}
-    starts |= {"decimal": "number"}
-    return next((each for start, each in starts.items() if kind.startswith(start)), "string")
-
-
-_NO_ANSWER = re.compile(
-    r"missing|refus|don'?t know|\bdk\b|no answer|not (applicable|asked|stated|ascertained)|\bn/?a\b", re.I
-)
-
-
-def _labelled(
-    name: str,
-    title: str,
-    labels: Mapping[Any, str],
-    kind: str,
-    no_answer: Callable[[Any], bool] = lambda value: False,
-) -> Record:
-    """A variable with labelled values is a category, another number has a range that is not known yet.
-
-    Codes for no answer are missing values, by the file's own word or by their label.
-    """
-    codes = {_code(value): (str(label), no_answer(value)) for value, label in labels.items()}
-    missing = [code for code, (label, told) in codes.items() if told or _NO_ANSWER.search(label)]
-    values = [{"value": code, "label": label} for code, (label, _) in codes.items() if code not in missing]
-    kind = "string" if len(values) >= 2 else kind
-    found = {"name": name, "title": title, "type": kind, "missingValues": ["", *missing]}
-    return {**found, "categories": values if len(values) >= 2 else []}
-
-
-def _code(value: Any) -> str:
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return str(int(value)) if whole else str(value)

@@ -387,8 +387,8 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
         check_sign(INTERCEPT, intercept, real=True)
     parameters, unsaid = {}, []
     for each in family.parameters:
-        said = [given.pop(word) for word in (each.name, *each.aliases) if word in given]
-        parameters[each.name] = said[0] if said else each.prior(half)
+        said = each.name in given
+        parameters[each.name] = given.pop(each.name) if said else each.prior(half)
         unsaid += [each.name] if not said and parameters[each.name].is_stated else []
         each.check(parameters[each.name])
         if formula.event and each.name == "sigma" and not parameters[each.name].is_stated:

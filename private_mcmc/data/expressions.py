@@ -241,8 +241,8 @@ def _bounds(node: ast.expr, ranges: Mapping[str, Bounds]) -> Bounds:
 # Options of each, the second argument first.
 _OPTIONS = {
     "bs": ("df", "knots", "degree"),
-    **dict.fromkeys(("ns", "cr", "cs"), ("df", "knots")),
-    "poly": ("degree", "raw"),
+    "ns": ("df", "knots"),
+    "poly": ("degree",),
 }
 _MOST = 20
 # Of the declared range between two knots: in single precision nearer ones are one.
@@ -294,11 +294,11 @@ class _Call:
 def basis(
     text: str, number: Callable[[str], Expression], bounds: Callable[[Expression], Bounds]
 ) -> tuple[Expression, ...] | None:
-    """The columns of ``bs(…)``, ``ns(…)`` (also ``cr``, ``cs``) or ``poly(…)``; ``None`` for another text.
+    """The columns of ``bs(…)``, ``ns(…)`` or ``poly(…)``; ``None`` for another text.
 
     Over the declared range of what is inside: ``bs`` are B-splines without the first; ``ns`` are natural
     cubic splines by their values at the knots, as differences to the one in the middle; ``poly`` are Legendre
-    polynomials, orthogonal for values that are uniform, or powers with ``raw=True``.
+    polynomials, orthogonal for values that are uniform.
 
     Source: de Boor 1978 (B-splines); Wood 2017, section 5.3.1 (natural splines by their values).
     """
@@ -313,10 +313,6 @@ def basis(
         f"{call.name}({', '.join([inner.text, *(f'{key}={value}' for key, value in call.options.items())])})"
     )
     if call.name == "poly":
-        if not isinstance(raw := call.options.get("raw", False), bool):
-            raise call.wrong("raw is True (powers) or False (Legendre polynomials)")
-        if raw:
-            return _powers(call, inner, shown)
         pieces, labels, per = _polynomials(call, (low, high))
     elif call.name == "bs":
         pieces, labels, per = _b_splines(call, (low, high))
@@ -355,11 +351,9 @@ def _parsed(text: str) -> _Call | None:
 
 
 def _option(call: _Call, node: ast.expr) -> object:
-    """A constant, a list, or R's ``c(…)`` and ``TRUE``."""
+    """A constant, a list, or R's ``c(…)``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "c":
         node = ast.List(node.args, ast.Load())
-    if isinstance(node, ast.Name) and node.id in ("TRUE", "FALSE"):
-        return node.id == "TRUE"
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError):
@@ -391,27 +385,15 @@ def _natural(call: _Call, bounds: Bounds) -> _Made:
 
 
 def _polynomials(call: _Call, bounds: Bounds) -> _Made:
-    degree = _degree(call)
+    degree = call.count("degree", None, 1)
+    if degree is None or degree > 9:
+        raise call.wrong("say its degree, from 1 to 9, as in poly(age, 2)")
     low, high = bounds
     # In powers of x − low, the highest first.
     rows = [legendre(k)(np.poly1d([2 / (high - low), -1])).coeffs for k in range(1, degree + 1)]
     columns = np.stack([np.pad(row, (degree + 1 - len(row), 0)) for row in rows], axis=1)
     labels = [(k, str(k + 1)) for k in range(degree)]
     return PPoly(columns[:, None, :], np.array([low, high])), labels, "Legendre polynomial"
-
-
-def _degree(call: _Call) -> int:
-    degree = call.count("degree", None, 1)
-    if degree is None or degree > 9:
-        raise call.wrong("say its degree, from 1 to 9, as in poly(age, 2)")
-    return degree
-
-
-def _powers(call: _Call, inner: Expression, shown: str) -> tuple[Expression, ...]:
-    found = [inner]
-    for _ in range(_degree(call) - 1):
-        found.append(found[-1].times(inner))
-    return tuple(replace(one, text=f"{shown}[{k}]") for k, one in enumerate(found, start=1))
 
 
 def _local(pieces: PPoly, column: int) -> list[list[float]]:

@@ -38,14 +38,13 @@ _FEW_CODES, _MOST_SIGNS = 10, 1_000
 
 
 class Parameter(NamedTuple):
-    """A parameter beside the mean: its name, other words for it, and its value if nothing is said of it.
+    """A parameter beside the mean: its name, and its value if nothing is said of it.
 
     With a ``law`` it is estimated, and ``usual`` are the law's numbers in halves of the outcome's range.
     ``words`` say how other programs have it.
     """
 
     name: str
-    aliases: tuple[str, ...]
     usual: tuple[float, ...]
     law: str = ""
     words: str = ""
@@ -180,21 +179,16 @@ def _from_one(eta: Array) -> Array:
 _ODDS, _RATES, _MEANS, _MEDIANS = "odds ratio", "rate ratio", "ratio of means", "ratio of medians"
 _OF_ODDS, _OF_LOGS = Scales(5.0, 2.5, 1.0), Scales(3.0, 1.0, 0.5)
 _OF_HALVES, _OF_LEVELS = Scales(1.0, 1.0, 0.5), Scales(3.0, 1.5, 1.0)
-_SIGMA, _OF_THE_LOG = Parameter("sigma", (), (0.5,), "halfnormal"), Parameter("sigma", (), (1.0,))
-_NU, _SHAPE = Parameter("nu", (), (4.0,)), Parameter("alpha", ("shape",), (1.0,))
+_SIGMA, _OF_THE_LOG = Parameter("sigma", (0.5,), "halfnormal"), Parameter("sigma", (1.0,))
+_NU, _SHAPE = Parameter("nu", (4.0,)), Parameter("alpha", (1.0,))
 # The probability that a count is zero whatever its mean is, and log ratios of a hazard to its first step's.
-_ZI, STEPS = Parameter("zi", ("gate",), (1.0, 1.0), "beta"), "steps"
-_STEPS = Parameter(STEPS, (), (0.0, 1.0), "normal")
+_ZI, STEPS = Parameter("zi", (1.0, 1.0), "beta"), "steps"
+_STEPS = Parameter(STEPS, (0.0, 1.0), "normal")
 # And the probability of zero where all others are counts from 1 on.
-_HU = Parameter("hu", (), (1.0, 1.0), "beta")
+_HU = Parameter("hu", (1.0, 1.0), "beta")
 # Of counts the variance is mean + mean²/alpha.
-_SIZE = Parameter(
-    "alpha",
-    ("shape",),
-    (1.0,),
-    words="size or theta in R (MASS, glmmTMB), shape in brms, 1/alpha in statsmodels",
-)
-_KAPPA = Parameter("kappa", ("phi",), (10.0,))
+_SIZE = Parameter("alpha", (1.0,), words="size or theta in R, shape in brms, 1/alpha in statsmodels")
+_KAPPA = Parameter("kappa", (10.0,))
 _COUNTS = "dist.NegativeBinomial2(jnp.exp(eta), alpha)"
 _GAMMA = "dist.Gamma(alpha, alpha * jnp.exp(-eta))"
 # Of the mean e^eta: the scale is the mean divided by Γ(1 + 1/alpha).
@@ -246,7 +240,7 @@ EVENTS: Mapping[str, Family] = {
         (
             "weibull",
             _HAZARDS,
-            (Parameter("alpha", ("shape",), (0.0, 0.5), "lognormal"),),
+            (Parameter("alpha", (0.0, 0.5), "lognormal"),),
             "eta + jnp.log(alpha / longest) + (alpha - 1) * jnp.log(time / longest)",
             _LATER + "(time / longest) ** alpha",
         ),
@@ -317,7 +311,6 @@ _LAWS = {
     "studentt": _Law("StudentT", "nu, mean, scale", "-ls"),
     "cauchy": _Law("Cauchy", "mean, scale", "ls"),
     "laplace": _Law("Laplace", "mean, scale", "ls"),
-    "doubleexponential": _Law("Laplace", "mean, scale", "ls"),
     "halfnormal": _Law("HalfNormal", "sd", "s"),
     "halfcauchy": _Law("HalfCauchy", "scale", "s"),
     "exponential": _Law("Exponential", "rate", "r"),
@@ -327,7 +320,7 @@ _LAWS = {
     # Of the correlation of two effects.
     "lkj": _Law("Beta", "eta", "-"),
 }
-_REAL = ("normal", "studentt", "cauchy", "laplace", "doubleexponential")
+_REAL = ("normal", "studentt", "cauchy", "laplace")
 
 
 @dataclass(frozen=True)

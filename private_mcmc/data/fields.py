@@ -131,7 +131,6 @@ class Field:
             ``nearest`` (the bound that it is beyond).
         bounds_from: where the bounds are known from, other than the data.
         role: ``person`` (an identifier, never read), ``ignored``, or empty.
-        suggested: proposed by the program and not yet confirmed by anyone.
         bounds: ``private`` where the declared range is only an outer one, and a narrower one is bought.
         true_values: cells of a boolean that mean true.
         false_values: cells of a boolean that mean false.
@@ -160,7 +159,6 @@ class Field:
     outside: Outside = "refuse"
     bounds_from: str = ""
     role: Role = ""
-    suggested: bool = False
     bounds: Bounds = ""
     true_values: tuple[str, ...] = TRUE
     false_values: tuple[str, ...] = FALSE
@@ -247,27 +245,13 @@ class Field:
             return self.all_levels[int(value)].label
         return date_of(value).isoformat() if self.type == "date" else f"{value:g}"
 
-    def check_confirmed(self) -> None:
-        """Raise unless a person has confirmed what the program suggested.
-
-        Raises:
-            DeclarationError: otherwise.
-        """
-        if self.suggested:
-            person = "meaning (an identifier of persons; otherwise `role: ignored`)"
-            what = person if self.role == "person" else "bounds and levels"
-            raise self._wrong(
-                f"was only suggested: check its {what} and remove `suggested` under {KEY}, or answer the "
-                "questions of private-mcmc init"
-            )
-
     def _check_number(self) -> None:
         if self.otherwise == "other":
             raise self._wrong("otherwise 'other' is for categories; a number's is 'refuse' or 'missing'")
-        if self.minimum is not None and self.maximum is not None:
-            if not -math.inf < self.minimum < self.maximum < math.inf:
-                low, high = (self.shown(end) for end in (self.minimum, self.maximum))
-                raise self._wrong(f"constraints.minimum {low} is not below constraints.maximum {high}")
+        ends = [end for end in (self.minimum, self.maximum) if end is not None]
+        if len(ends) == 2 and not -math.inf < ends[0] < ends[1] < math.inf:
+            low, high = map(self.shown, ends)
+            raise self._wrong(f"constraints.minimum {low} is not below constraints.maximum {high}")
         if self.missing not in _FATES and not is_number(self.missing):
             raise self._wrong(f"missing {self.missing!r} is not {', '.join(_FATES)}, or a number")
         if self.bounds and (self.minimum is None or self.maximum is None):

@@ -73,7 +73,7 @@ def expand(text: str, right: str) -> list[list[str]]:
     """The factors of every term of ``+ - * / : ** 0``, as in R; the intercept has none."""
     unread = DeclarationError(
         f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + (1 | region); "
-        "arithmetic stands in I(…), as I(age / 10), and names with other signs in backticks, as `Age (years)`."
+        "arithmetic stands in I(…), as I(age / 10), names with other signs in backticks, as `Age (years)`."
     )
 
     sign_of_power = "**" if "**" in right else "^"

@@ -36,7 +36,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 # By pyreadstat's functions.
-STATISTICAL = {".dta": "read_dta", ".sav": "read_sav", ".zsav": "read_sav", ".por": "read_por"}
+STATISTICAL = {".dta": "read_dta", ".sav": "read_sav", ".zsav": "read_sav"}
 _NO_TABLES = (".yaml", ".yml", ".json", ".xml", ".toml", ".py", ".html")
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 
@@ -220,13 +220,10 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
         raise DataSchemaError(f"{path}: this format needs pyreadstat: pip install pyreadstat.") from None
     read = getattr(pyreadstat, function)
     # Of Python's names these are those of iconv.
-    told = {"encoding": codecs.lookup(encoding).name} if encoding and function != "read_por" else {}
+    told = {"encoding": codecs.lookup(encoding).name} if encoding else {}
     _, facts = read(str(path), metadataonly=True, **told)
 
     def frames(wanted: list[str]) -> Iterator[Any]:
-        if function == "read_por":  # without blocks in pyreadstat
-            yield read(str(path), usecols=wanted)[0]
-            return
         parts = pyreadstat.read_file_in_chunks(read, str(path), chunksize=_CHUNK, usecols=wanted, **told)
         yield from (frame for frame, _ in parts)
 

@@ -28,7 +28,6 @@ from private_mcmc.data.fields import (
     identifier,
     plain_number,
     repeated,
-    truth_of,
 )
 from private_mcmc.errors import DeclarationError, clean_errors
 from private_mcmc.files import read_whole
@@ -51,7 +50,7 @@ _FIELD = {
     **dict.fromkeys(("categories", "missingValues", "trueValues", "falseValues"), "l"),
     **{"constraints": "m", KEY: "m"},
 }
-_OWN = dict.fromkeys((*_OURS, "suggested"), "t")
+_OWN = dict.fromkeys(_OURS, "t")
 _OF_ALL = {"person": "m", "encoding": "t"}
 _PERSON = {"field": "", "at_most": "t"}
 _TAKES = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
@@ -132,7 +131,6 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
         missing_values=tuple(
             str(mark.get("value", "") if isinstance(mark, Mapping) else mark) for mark in marks
         ),
-        suggested=_truth(name, "suggested", ours.get("suggested", "false")),
         true_values=true,
         false_values=false,
         decimal=str(record.get("decimalChar", ".")),
@@ -151,7 +149,7 @@ def field_to_dict(field: Field) -> Record:
         limits = {"enum": [level.value for level in field.levels]}
     labelled = any(level.label != level.value for level in field.levels) and field.type != "boolean"
     fates = ("outside",) * field.is_category if field.is_used else ("missing", "otherwise", "outside")
-    ours: Record = {word: getattr(field, word) for word in (*_OURS, "suggested") if word not in fates}
+    ours: Record = {word: getattr(field, word) for word in _OURS if word not in fates}
     record: Record = {
         "name": field.name,
         "title": field.title,
@@ -209,13 +207,6 @@ def _words(name: str, record: Fields, word: str, usual: tuple[str, ...]) -> tupl
     if not found:
         raise DeclarationError(f"field {name!r}: {word} is empty.")
     return found
-
-
-def _truth(name: str, word: str, value: Any) -> bool:
-    found = truth_of(str(value))
-    if found is None:
-        raise DeclarationError(f"field {name!r}: {word} is true or false.")
-    return found == "true"
 
 
 _STANDARD = "https://datapackage.org/profiles/2.0/tableschema.json"
@@ -394,8 +385,7 @@ class Schema:
         person may have several rows, the field that tells persons apart is among them.
 
         Raises:
-            DeclarationError: for a name that is no field, a field without range, or one that was only
-                suggested.
+            DeclarationError: for a name that is no field, or a field without range.
         """
         from private_mcmc.domains import Binary, Person, Rows
 
@@ -403,12 +393,9 @@ class Schema:
         columns: dict[str, Domain | Person] = {}
         for name in wanted:
             field = self[name]
-            field.check_confirmed()
             columns[identifier(name)] = domain(field)
             if field.indicator:
                 columns[identifier(field.indicator)] = Binary()
-        if self.person:
-            self.by_name[self.person].check_confirmed()
         if self.at_most > 1:
             columns[identifier(self.person)] = Person(self.at_most)
         return Rows(**columns)

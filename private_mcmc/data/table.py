@@ -157,8 +157,6 @@ def spooled_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str,
 def _encoded_parts(table: Any, schema: Schema, names: Sequence[str]) -> Iterator[dict[str, Array]]:
     """Some rows after others, beginning with none; refused at the end if a cell has no fate."""
     fields = [schema[name] for name in names]
-    for field in fields:
-        field.check_confirmed()
     source = source_of(table, schema.encoding)
     _check_names(source, list(names))
     refused: set[str] = set()
@@ -263,7 +261,7 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
     elif first.is_category:
         read = "all its levels, as they are written in the table (constraints.enum)"
         if Path(where).suffix.lower() in STATISTICAL:
-            read += " (the codes, where the file has labels for them: private-mcmc init writes both)"
+            read += " (the codes, where the file has labels for them)"
     elif first.type == "date":
         read = "the form of its dates (format, as %d/%m/%Y)"
     # What was declared is public.

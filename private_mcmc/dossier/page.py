@@ -233,10 +233,7 @@ def columns_of(schema: Schema, names: Sequence[str]) -> Table:
         outside = f"; outside {_fate(field.outside)}" if field.outside != "refuse" else ""
         fate = f"{_fate(field.missing)}{outside}; {_fate(field.otherwise)}"
         title = f"{name}: {field.title}" if field.title and field.title != name else name
-        known = field.bounds_from or "the schema"
-        # Nothing runs on what is only suggested.
-        known += ", confirmed by a person" * known.startswith("suggested")
-        found.append((title, allowed, fate, known))
+        found.append((title, allowed, fate, field.bounds_from or "the schema"))
     columns = ("field", "what a cell may be (enforced)", "missing; other cells", "known from")
     return Table(columns, tuple(found))
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pandas
 import pytest
 
 import private_mcmc as pmc
@@ -290,18 +289,3 @@ def test_columns_that_are_declared_nowhere_are_ignored(tmp_path, monkeypatch, ca
     assert "Ignored until they are declared" in said and "['patient_id'] may tell persons" in said
     with pytest.raises(pmc.DeclarationError, match="role 'ignored'"):
         pmc.Schema.load(tmp_path / "s.yaml").rows(["age"])
-
-
-@pytest.mark.parametrize("codebook", [(), ("--codebook", "t.dta")])
-def test_levels_that_stand_in_the_tables_own_file_are_confirmed_by_a_person(
-    tmp_path, monkeypatch, capsys, codebook
-):
-    """pandas makes them from the rows: one that a single person has is that person's value."""
-    table = pandas.DataFrame({"ill": pandas.Categorical(["no", "no", "Rosalind's disease"])})
-    table.to_stata(tmp_path / "t.dta", write_index=False)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["private-mcmc", "init", "t.dta", *codebook, "--output", "schema.yaml"])
-    with pytest.raises(SystemExit):
-        main()
-    assert "may have made them from its rows" in " ".join(capsys.readouterr().err.split())
-    assert pmc.Schema.load("schema.yaml")["ill"].suggested

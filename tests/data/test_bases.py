@@ -40,14 +40,11 @@ CASES = {
         "sex[f]": FEMALE,
         **{f"ns(age, knots=[40, 80])[{k}]:sex[f]": v * FEMALE for k, v in NS.items()},
     },
-    "score ~ poly(dose, 3) + cr(age, 3)": {
+    "score ~ poly(dose, 3) + ns(age, 3)": {
         **{f"poly(dose, degree=3)[{k}]": eval_legendre(k, T) for k in (1, 2, 3)},
-        **{f"cr(age, df=3)[{k}]": v for k, v in NS.items()},
+        **{f"ns(age, df=3)[{k}]": v for k, v in NS.items()},
     },
-    "score ~ poly(age, 2, raw=TRUE) + offset(log(dose))": {
-        "poly(age, degree=2, raw=True)[1]": AGE,
-        "poly(age, degree=2, raw=True)[2]": AGE**2,
-    },
+    "score ~ age + I(age^2) + offset(log(dose))": {"age": AGE, "I(age ^ 2)": AGE**2},
     "score ~ age * dose * sex": {
         "age": AGE,
         "dose": DOSE,

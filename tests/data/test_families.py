@@ -192,7 +192,7 @@ CASES = {
     ),
     "gamma": (
         "cost ~ age + sex",
-        ["shape = 2"],
+        ["alpha = 2"],
         lambda u, y: stats.gamma.logpdf(y, 2, scale=np.exp(linear(u)) / 2),
     ),
     "exponential": (
@@ -202,7 +202,7 @@ CASES = {
     ),
     "weibull": (
         "cost ~ age + sex",
-        ["shape ~ gamma(4, 2)"],
+        ["alpha ~ gamma(4, 2)"],
         lambda u, y: stats.weibull_min.logpdf(
             y, u["alpha"], scale=np.exp(linear(u)) / gamma(1 + 1 / u["alpha"])
         ),

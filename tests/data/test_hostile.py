@@ -1,10 +1,6 @@
 """Schemas, formulas and tables of whoever wishes ill, or mistypes: one clear line each, and soon."""
 
-import subprocess
-import sys
-
 import numpy as np
-import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +41,7 @@ WORDS = {
     **dict.fromkeys(("type", "format", "missingValues", "trueValues", "decimalChar"), None),
     **dict.fromkeys(("constraints", "categories", "title", "name", "unit"), None),
 }
-OWN = ("missing", "otherwise", "outside", "role", "suggested", "bounds")
+OWN = ("missing", "otherwise", "outside", "role", "bounds")
 
 values = st.recursive(
     st.one_of(
@@ -138,15 +134,3 @@ def test_spellings_of_the_closed_list_are_one_person(one, other):
 @pytest.mark.parametrize("one, other", [("012-34-5678", "012345678"), ("AB", "ab"), ("1.234", "1234")])
 def test_other_spellings_are_persons_of_their_own(one, other):
     assert identified("id", np.array([one, other], dtype=object)).tolist() == [0, 1]
-
-
-def test_an_identifier_in_name_is_no_person_until_a_person_says_so(tmp_path):
-    table = pandas.DataFrame({"school": [1, 1, 2], "size": [3.0, 4.0, 5.0]})
-    table.to_stata(tmp_path / "s.dta", write_index=False, variable_labels={"school": "School id"})
-    words = [sys.executable, "-c", MAIN, "init", "s.dta", "--output", "s.yaml"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    schema = Schema.load(tmp_path / "s.yaml")
-    assert schema.person == "" and schema.by_name["school"].suggested
-    assert (
-        "['school'] may tell persons" in done.stderr and "# private_mcmc" in (tmp_path / "s.yaml").read_text()
-    )

@@ -1,30 +1,10 @@
-"""Codes of missing values that a codebook states as ranges, or without a label, are codes of missing values.
+"""Codes of missing values that a codebook states are codes of missing values, however they are written."""
 
-They counted as values, a refusal of −7 as no hours at all, where the table was not the codebook itself.
-"""
-
-import pandas
 import pytest
 
 from private_mcmc import DataSchemaError, Schema
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.data.table import read_identifiers, read_table
-
-
-def test_of_an_spss_file(tmp_path):
-    pyreadstat = pytest.importorskip("pyreadstat")
-    table = pandas.DataFrame({"hours": [40.0, -7.0, -9.0], "mood": [1.0, 2.0, 8.0], "pay": [1.0, 2.0, 3.0]})
-    pyreadstat.write_sav(
-        table,
-        tmp_path / "work.sav",
-        variable_value_labels={"hours": {-9.0: "no answer"}, "mood": {1.0: "low", 2.0: "high"}},
-        missing_ranges={"hours": [{"lo": -9, "hi": -7}], "mood": [8], "pay": [{"lo": -1e9, "hi": -1}]},
-    )
-    fields = read_codebook(tmp_path / "work.sav").by_name
-    assert set(fields["hours"].missing_values) == {"", "-9", "-8", "-7"}
-    assert set(fields["mood"].missing_values) == {"", "8"}
-    # So many that no list has them: what is left of them lies outside every range, and is refused or bounded.
-    assert fields["pay"].missing_values == ("",)
 
 
 def test_they_are_read_as_missing(tmp_path):

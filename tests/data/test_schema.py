@@ -3,13 +3,11 @@
 import json
 
 import numpy as np
-import pandas
-import pyreadstat
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.data.codebook import read_codebook
-from private_mcmc.data.table import read_identifiers, read_table
+from private_mcmc.data.table import read_identifiers
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.target import Unit
@@ -54,12 +52,6 @@ def test_a_schema_survives_being_written_as_yaml_and_as_json(schema, tmp_path):
     (tmp_path / "again.yaml").write_text(schema.to_yaml())
     (tmp_path / "again.json").write_text(json.dumps(schema.to_dict()))
     assert pmc.Schema.load(tmp_path / "again.yaml") == schema == pmc.Schema.load(tmp_path / "again.json")
-
-
-def test_nothing_runs_on_a_suggestion():
-    field = pmc.Field("age", "number", minimum=0.0, maximum=120.0, suggested=True)
-    with pytest.raises(pmc.DeclarationError, match="only suggested"):
-        pmc.Schema((field,)).rows()
 
 
 @pytest.mark.parametrize(
@@ -118,35 +110,6 @@ def test_a_file_that_is_no_codebook_is_refused_with_what_is(tmp_path):
     (tmp_path / "c.txt").write_text("")
     with pytest.raises(pmc.DeclarationError, match=r"Table Schema \(JSON, YAML\)"):
         read_codebook(tmp_path / "c.txt")
-
-
-def test_labels_of_a_stata_file_are_read(tmp_path):
-    table = pandas.DataFrame({"sex": pandas.Categorical(["male", "female"]), "age": [30.0, 40.0]})
-    table.to_stata(tmp_path / "c.dta", write_index=False, variable_labels={"age": "Age in years"})
-    fields = read_codebook(tmp_path / "c.dta").by_name
-    assert {level.label for level in fields["sex"].levels} == {"male", "female"}
-    assert fields["age"].title == "Age in years" and fields["age"].maximum is None
-    # Stata shows the words; its cells are codes.
-    words = pmc.Schema.from_dict({"fields": [{"name": "sex", "constraints": {"enum": ["male", "female"]}}]})
-    with pytest.raises(pmc.DataSchemaError, match="the codes, where the file has labels"):
-        read_table(tmp_path / "c.dta", words, ["sex"])
-
-
-def test_labels_of_an_spss_file_are_read_and_codes_for_no_answer_are_missing(tmp_path):
-    table = pandas.DataFrame({"sex": [1.0, 2.0, 9.0], "income": [1200.0, -8.0, -9.0], "zip": [1234567.0] * 3})
-    labels = {
-        "sex": {1.0: "male", 2.0: "female", 9.0: "other answer"},
-        "income": {-8.0: "Don't know", -9.0: "Refused"},
-        "zip": {1234567.0: "here", 7654321.0: "there"},
-    }
-    ranges = {"sex": [{"lo": 9.0, "hi": 9.0}]}
-    path = tmp_path / "c.sav"
-    pyreadstat.write_sav(table, path, variable_value_labels=labels, missing_ranges=ranges)
-    fields = read_codebook(path).by_name
-    assert [level.value for level in fields["sex"].levels] == ["1", "2"]
-    assert fields["sex"].missing_values == ("", "9")
-    assert fields["income"].type == "number" and fields["income"].missing_values == ("", "-8", "-9")
-    assert [level.value for level in fields["zip"].levels] == ["1234567", "7654321"]
 
 
 def test_a_data_packages_first_schema_is_a_codebook(tmp_path):
@@ -256,40 +219,6 @@ def test_a_persons_field_is_an_identifier_whatever_else_was_declared_of_it():
     record["private_mcmc"]["person"]["field"] = ["place", "id"]
     with pytest.raises(pmc.DeclarationError, match="make a column of both"):
         pmc.Schema.from_dict(record)
-
-
-def test_identifiers_that_were_only_suggested_are_not_used():
-    fields = [
-        {"name": "id", "private_mcmc": {"role": "person", "suggested": "true"}},
-        {"name": "sick", "type": "boolean"},
-    ]
-    schema = pmc.Schema.from_dict(
-        {"fields": fields, "private_mcmc": {"person": {"field": "id", "at_most": 4}}}
-    )
-    with pytest.raises(pmc.DeclarationError, match="only suggested"):
-        schema.rows()
-    with pytest.raises(pmc.DeclarationError, match="person's field"):
-        pmc.Schema(schema.fields, at_most=4)
-
-
-def test_a_file_says_the_types_of_its_columns(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    days = pandas.to_datetime(["2001-01-01", "2002-01-01"])
-    table = pandas.DataFrame({"q1": [30, 40], "who": ["x", "y"], "seen": days, "score": [3.5, 4]})
-    table.to_stata(
-        tmp_path / "t.dta", convert_dates={"seen": "td"}, variable_labels={"q1": "Age of respondent"}
-    )
-    kinds = {field.name: field.type for field in read_codebook(tmp_path / "t.dta").fields}
-    assert kinds == {"index": "number", "q1": "number", "who": "string", "seen": "date", "score": "number"}
-
-
-def test_types_of_a_parquet_file_are_read_and_no_row(tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    columns = {"n": [1, 2], "x": [0.5, 1.0], "smoked": [True, False], "word": ["a", "b"]}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet")
-    fields = read_codebook(tmp_path / "t.parquet").fields
-    assert [field.type for field in fields] == ["integer", "number", "boolean", "string"]
-    assert all(field.minimum is None for field in fields) and not fields[3].is_used
 
 
 def test_types_of_ignored_fields_may_be_any_of_table_schemas():
