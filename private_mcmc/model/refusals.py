@@ -19,7 +19,7 @@ from private_mcmc.model.flatten import row_shapes, trace
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.program import Kind, Output, Program
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
-from private_mcmc.model.row_model import RowModel
+from private_mcmc.model.row_model import RowModel, work_of
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.rowwise import abstract
@@ -33,6 +33,8 @@ _DATA_SETS = 8
 _SCALES = np.array([[0.0], [0.3], [1.0], [3.0]])
 # With more numbers in all rows than this the whole model is not evaluated on them.
 MOST_NUMBERS = 500_000
+# Numbers that a row's term computes, above which rows are dear, and the most of all rows together.
+_DEAR, _MOST_WORK = 2**16, 2**26
 _TOLERANCE = 1e-7
 
 
@@ -54,7 +56,8 @@ def refuse_coupled_rows(
             )
     keys = [Output("row", site.name) for site in model_sites.observations]
     thetas = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim)) * _SCALES
-    sets = [synthetic_rows(rows, COUNT, seed) for seed in range(_DATA_SETS)]
+    work = work_of(one.equations)
+    sets = [synthetic_rows(rows, COUNT, seed) for seed in range(_DATA_SETS if work < _DEAR else 1)]
     data = {name: np.stack([each[name] for each in sets]) for name in sets[0]}
 
     def summed(program: Program, theta: jax.Array, columns: Mapping[str, jax.Array]) -> jax.Array:
@@ -77,7 +80,8 @@ def refuse_coupled_rows(
         if np.any(_differ(whole, alone)[..., place]):
             columns = _coupling(functools.partial(differs, place=place), data)
             raise DoThisInstead(_mismatch(key.site, columns, rows, model_sites))
-    if n != COUNT and n * sum(column[0, 0].size for column in data.values()) <= MOST_NUMBERS:
+    numbers = n * sum(column[0, 0].size for column in data.values())
+    if n != COUNT and numbers <= MOST_NUMBERS and n * work <= _MOST_WORK:
         which, point = np.arange(n) % COUNT, len(thetas) - 2
         repeated = {name: column[0, which] for name, column in data.items()}
         found = np.stack([np.sum(x) for x in at_n().evaluate(keys, theta=thetas[point], **repeated)])

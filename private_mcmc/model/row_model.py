@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import jax
+import jax.extend.core as jex
+import numpy as np
+
+from private_mcmc.model.flatten import row_shapes
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.program import Program
+from private_mcmc.model.program import Equation, Program
 from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import abstract
 from private_mcmc.potential.sites import Observation
 from private_mcmc.records import Model, PublicArguments
+
+# Of a loop without a fixed end, so many turns.
+_TURNS = 32
+
+
+def work_of(equations: Iterable[Equation]) -> int:
+    """About how many numbers they compute."""
+    total = 0
+    for equation in equations:
+        turns = _TURNS if equation.primitive.name == "while" else equation.params.get("length") or 1
+        inner = sum(work_of(getattr(one, "jaxpr", one).eqns) for one in jex.jaxprs_in_params(equation.params))
+        own = sum(math.prod(getattr(output.aval, "shape", ())) for output in equation.outvars)
+        total += turns * inner if inner else own
+    return total
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,3 +56,10 @@ class RowModel(Potential):
     each: RowModel | None = field(default=None, repr=False)
     own: OwnLatents | None = field(default=None, repr=False)
     public: PublicArguments = field(default_factory=dict, repr=False)
+
+    @functools.cached_property
+    def work(self) -> int:
+        """About how many numbers the loss of one row computes."""
+        with jax.enable_x64(True):
+            theta = abstract((self.dim,), np.float64)
+            return work_of(jax.make_jaxpr(self.row_loss)(theta, row_shapes(self.rows)).jaxpr.eqns)

@@ -22,7 +22,7 @@ import numpyro
 from numpyro import handlers
 from numpyro.distributions import biject_to
 from numpyro.infer.util import compute_log_probs
-from numpyro.primitives import Messenger
+from numpyro.primitives import _PYRO_STACK, Messenger
 
 from private_mcmc.errors import ELSEWHERE, DoThisInstead, NotYetSupported, UnsupportedModel, places_of
 from private_mcmc.model.program import Output
@@ -71,6 +71,11 @@ class Whole(Messenger):  # type: ignore[misc]
         if threading.get_ident() != self.thread:
             self.disturbed = True
             return
+        if msg["type"] == "prng_key" and any(isinstance(one, handlers.block) for one in _PYRO_STACK):
+            raise DoThisInstead(
+                "the model hides a random site from its reader (handlers.block): it would be read as fixed "
+                "at one draw. Leave the block out, or give the site its public value by handlers.condition."
+            )
         if msg["type"] == "plate":
             size, subsample = msg["args"]
             if subsample not in (None, size):

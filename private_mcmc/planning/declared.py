@@ -200,7 +200,7 @@ def _tables(reading: RowModel, n: int, model_args: PublicArguments) -> list[_Tab
             # Some rows fill what is declared: a clip for people alone would cut them.
             made = people if index % 2 else synthetic_rows
             given = made(reading.rows, count=_ROWS, seed=index)
-            rows = outcomes(theta, typed(reading, given), jax.random.key(index))
+            rows = outcomes(theta, typed(reading, given), np.random.default_rng(index))
             thetas = jnp.asarray(np.vstack([theta, theta + np.diag(width)]))
             each, bend = jax.tree.map(np.asarray, compiled(thetas, rows))
             if np.all(np.isfinite(each)) and np.all(np.isfinite(bend)):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from private_mcmc.accounting import Statement, row_sensitivity
 from private_mcmc.accounting.curves import gdp
-from private_mcmc.domains import Ball, Box, Domain, Real
 from private_mcmc.model import RowModel
-from private_mcmc.model.bounds import function_of_rows
 from private_mcmc.potential.families import times
 from private_mcmc.preflight.certificates import Constants, meets
 from private_mcmc.report import number
@@ -22,54 +20,14 @@ from private_mcmc.target import Target
 class Advice:
     """One change that would certify the target, with its number.
 
-    ``change`` is a stable key (``temper``, ``clip``, ``radius``, ``prior precision``,
-    ``steps``, ``release``, ``time``, ``delta``), ``value`` the computed number, ``text`` the sentence.
+    ``change`` is a stable key (``temper``, ``clip``, ``prior precision``, ``time``, ``delta``), ``value`` the
+    computed number, ``text`` the sentence.
     """
 
     change: str
     value: float | None
     text: str
     concerns: Literal["posterior", "run"] = "posterior"
-
-
-_TINY = 1e-9
-
-
-def shrunk(row_model: RowModel, radius: float) -> tuple[Mapping[str, Domain], float] | None:
-    """The real columns that the design reads, shrunk together, and by which factor of their bounds.
-
-    Unbounded columns are bounded at the factor itself. ``None`` without one predictor, or where what is left
-    of the design without these columns, an intercept for example, is too large already.
-    """
-    predictor = row_model.predictor
-    found = None if predictor is None else function_of_rows(predictor.design, row_model.rows)
-    if found is None:
-        return None
-    columns = {name: one for name, one in found.columns.items() if isinstance(one, Ball | Box | Real)}
-    if not columns:
-        return None
-
-    def norm(factor: float) -> float:
-        return found.norm({name: _scaled(domain, factor) for name, domain in columns.items()})
-
-    fixed, whole = norm(_TINY), norm(1.0)
-    if not fixed * (1 + _TINY) < radius or not math.isfinite(whole):
-        return None
-    low, high = 0.0, max(radius / max(whole, 1e-300), 1.0)
-    if norm(high) <= radius:
-        low = high
-    while high - low > 1e-6 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if norm(middle) <= radius else (low, middle)
-    return columns, low
-
-
-def _scaled(domain: Domain, factor: float) -> Domain:
-    if isinstance(domain, Ball):
-        return Ball(domain.radius * factor, dim=domain.dim)
-    if isinstance(domain, Real):
-        return Box(-factor, factor) if domain.dim is None else Ball(factor, dim=domain.dim)
-    return Box(*((bound * factor).tolist() for bound in domain.interval()))
 
 
 Certify = Callable[[float], tuple[Statement, ...]]
@@ -129,8 +87,8 @@ def posterior_advice(
     mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
     if not known.convex_rows:
         return (*found, *_without_convexity(row_model, known, m, n, per_row, temper))
-    if mu > 0:
-        found += _bounds(row_model, known, m * math.sqrt(mu) / per_row)
+    if mu > 0 and row_model.predictor is not None:
+        found.append(_clip(m * math.sqrt(mu) / per_row))
     if known.gradient < math.inf:
         needed = rounded_up(_square(per_row * known.gradient / m))
         found += _prior(row_model, needed, f"prior precision at least {number(needed)}")
@@ -166,40 +124,9 @@ def largest_temper(certify: Certify, temper: float, target: Target) -> float | N
     return result if holds(result) else rounded_down(low)
 
 
-def _bounds(row_model: RowModel, known: Constants, largest: float) -> list[Advice]:
-    """Bounds ``C`` on a row's gradient, as a clip and as a radius of its design."""
-    found = []
-    if math.isfinite(known.score) and known.score > 0:
-        found += _radius(row_model, largest / known.score)
-    if row_model.predictor is not None:
-        found.append(_clip(largest))
-    return found
-
-
 def _clip(largest: float) -> Advice:
     clip, what = rounded_down(largest), "the posterior of the Huberised likelihood is then certified"
     return Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}")
-
-
-def _radius(row_model: RowModel, radius: float) -> list[Advice]:
-    """A bound on the columns that the design reads, so that the design stays within the radius."""
-    if row_model.predictor is None:
-        bound = rounded_down(radius)
-        names = ", ".join(name for name, domain in row_model.rows.items if domain.event_shape)
-        text = f"bound the rows: ‖x‖ ≤ {number(bound)} (column {names})"
-        return [Advice("radius", bound, text)] if names else []
-    tighter = shrunk(row_model, radius)
-    if tighter is None:
-        return []
-    columns, factor = tighter
-    if len(columns) > 1:
-        share = rounded_down(factor)
-        names = " and ".join(columns)
-        return [Advice("radius", share, f"bound the rows: shrink the domains of {names} by {number(share)}")]
-    ((name, domain),) = columns.items()
-    bound = rounded_down(factor * (domain.norm_bound if math.isfinite(domain.norm_bound) else 1.0))
-    what = f"‖{name}‖" if domain.event_shape else f"|{name}|"
-    return [Advice("radius", bound, f"bound the rows: {what} ≤ {number(bound)}")]
 
 
 def _prior(row_model: RowModel, needed: float, text: str) -> list[Advice]:

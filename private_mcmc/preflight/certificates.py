@@ -41,8 +41,6 @@ class Constants:
         curvature: proved bound on the Hessian of one row, clipping included.
         strong_convexity: ``μ_K`` of the prior.
         convex_rows: every row's loss is convex, clipping included.
-        radius: bound of the norm of the predictors' design; ``inf`` without predictors.
-        score: bound of the loss's gradient in its predictors.
     """
 
     subject: Subject
@@ -51,8 +49,6 @@ class Constants:
     curvature: float
     strong_convexity: float
     convex_rows: bool
-    radius: float
-    score: float
 
     def convexity(self, weight: float) -> float:
         """``μ`` of ``U`` for rows of total weight ``weight``: ``μ_K``, less what they may bend down."""
@@ -69,7 +65,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     """
     if clip is not None:
         check_positive("clip", clip)
-    rows, predictors = row_model.constants, row_model.predictors
+    rows = row_model.constants
     widest = largest_eigenvalue(preconditioner)
     # Of the model itself nothing is proved where kernels may have to shorten a design.
     steep, bend = (rows.gradient_bound, rows.curvature_bound) if rows.proved else (math.inf, math.inf)
@@ -83,8 +79,6 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         curvature=times(widest * (1 + 1e-15), bend),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
         convex_rows=rows.convex and (idle or single),
-        radius=math.inf if predictors is None else times(math.sqrt(widest) * (1 + 1e-15), predictors.radius),
-        score=math.inf if predictors is None else predictors.family.score_bound,
     )
 
 

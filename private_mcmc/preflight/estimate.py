@@ -13,20 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
-import jax.extend.core as jex
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import gdp
-from private_mcmc.domains import Binary, Categories, Counts
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
-from private_mcmc.model.flatten import row_shapes
-from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of, synthetic_rows
-from private_mcmc.potential.rowwise import abstract
+from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of
 from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, row_words, stacked
 from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
 from private_mcmc.report import at_most, json_types, number
@@ -49,8 +44,8 @@ _CELLS, _ZOOMS, _MOST_OUTCOMES, _SWEPT_TWICE = 32, 3, 64, 4
 _FAR = 14.0
 # Rows of the domain that are compared, and that are tried afterwards.
 _POOL, _TRIED = 1024, 4096
-# Numbers that the loss of a plain row computes; of a loop without a fixed end, so many turns.
-_PLAIN, _TURNS, _MOST_NUMBERS = 2048, 32, 2**20
+# Numbers that the loss of a plain row computes, and the most of them.
+_PLAIN, _MOST_NUMBERS = 2048, 2**20
 
 
 @dataclass(frozen=True)
@@ -191,7 +186,7 @@ def _found(
     adjacency: Adjacency,
 ) -> tuple[float, PublicRow, PublicRow | None] | str:
     """The median data set's GDP level, and the rows that make it."""
-    numbers = _numbers(row_model)
+    numbers = row_model.work
     if numbers > _MOST_NUMBERS:
         return f"the loss of one row takes about {number(numbers)} numbers, too many to try rows"
     draws = prior_draws(row_model, row_model.public, _PRIOR_DRAWS)
@@ -199,7 +194,7 @@ def _found(
         return "many draws of the prior are not finite"
     centre, scale = scale_of(draws)
     each = max(1, numbers // _PLAIN)
-    work = each * (row_model.dim + _draws_of(row_model)[2] * _CELLS)
+    work = each * (row_model.dim + len(_places(row_model)) * _CELLS)
     rows_each = 1 if row_model.unit is None else row_model.unit.rows
     fewest = max(_FEWEST // each, _FEWEST // 4)
     batch = max(fewest, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
@@ -216,7 +211,7 @@ def _found(
     for index in range(_DATA_SETS):
         theta = centre + 0.5 * (draws[index] - centre)
         crowd = typed(row_model, people(row_model.rows, batch, index))
-        data = outcomes(theta, crowd, jax.random.key(index))
+        data = outcomes(theta, crowd, np.random.default_rng(index))
         if min(n, batch) < batch:
             data = {name: column[np.arange(batch) % n] for name, column in data.items()}
         root = problem.root(theta, data, scale)
@@ -270,28 +265,12 @@ def _longest(
     return (level, rows[0], rows[1] if len(rows) > 1 else None) if math.isfinite(level) else None
 
 
-def _numbers(row_model: RowModel) -> int:
-    """About how many numbers the loss of one row computes."""
-
-    def counted(jaxpr: Any) -> int:
-        total = 0
-        for equation in jaxpr.eqns:
-            turns = _TURNS if equation.primitive.name == "while" else equation.params.get("length") or 1
-            inner = [counted(getattr(one, "jaxpr", one)) for one in jex.jaxprs_in_params(equation.params)]
-            sizes = [math.prod(getattr(output.aval, "shape", ())) for output in equation.outvars]
-            total += turns * sum(inner) if inner else sum(sizes)
-        return total
-
-    theta = abstract((row_model.dim,), np.float64)
-    return counted(jax.make_jaxpr(row_model.row_loss)(theta, row_shapes(row_model.rows)).jaxpr)
-
-
 def _pool(row_model: RowModel, batch: int, most: int) -> Columns:
     """Extreme rows of the domain and random ones, ``most`` or more, a multiple of ``batch``."""
     extreme = typed(row_model, stacked(extreme_rows(row_model.rows)))
     least = len(next(iter(extreme.values())))
-    count = -(-max(most, least + 1) // batch) * batch - least
-    random = synthetic_rows(row_model.rows, 7, count)
+    count = -(-max(most, least + 4) // batch) * batch - least
+    random = synthetic_rows(row_model.rows, count, 7)
     return {name: np.concatenate([extreme[name], random[name]]) for name in extreme}
 
 
@@ -324,79 +303,62 @@ def _changed(
     return typed(row_model, found)
 
 
-def _draws_of(row_model: RowModel) -> tuple[tuple[str, ...], int, int]:
-    """The columns of a row's outcome, if it is of few numbers, draws of each in turn, and draws of all."""
-    reading = row_model.each or row_model
-    names, columns = outcome_columns(reading), reading.rows.columns
-    count = sum(math.prod(columns[name].event_shape) for name in names)
-    if not 0 < count <= _MOST_OUTCOMES:
-        return (), 1, 0
-    few = all(isinstance(columns[name], Binary | Categories | Counts) for name in names)
-    small = few and all(columns[name].interval()[1].max() < _CELLS for name in names)
-    zooms = 1 if small else _ZOOMS
-    return names, zooms, count * zooms * (2 if 1 < count <= _SWEPT_TWICE else 1)
+def _places(row_model: RowModel) -> list[tuple[str, tuple[int, ...], bool]]:
+    """The numbers of a row's outcome in the order in which they are drawn, if they are few: column and index.
 
-
-def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, jax.Array], Columns]:
-    """Rows with outcomes drawn from the model at ``θ`` in place of their own, one number after another.
-
-    Each number's law given the rest is ``∝ exp(−v)`` over its domain, drawn among 32 cells, then among cells
-    of the one drawn and its neighbours. Where there is no outcome, or too many numbers of it, rows stay.
+    A number of many values is drawn among 32 cells, and then again among cells of the one drawn and its
+    neighbours (``True``).
     """
     reading = row_model.each or row_model
-    (names, zooms, draws), columns = _draws_of(row_model), reading.rows.columns
-    shapes = {name: columns[name].event_shape for name in names}
-    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-    count = sum(sizes.values())
-    if not names:
-        return lambda theta, rows, key: rows
-    ends = [np.stack([np.ravel(end) for end in columns[name].interval()]) for name in names]
-    low, high = np.concatenate(ends, axis=1)
-    whole = np.concatenate(
-        [np.full(sizes[name], np.issubdtype(columns[name].dtype, np.integer)) for name in names]
-    )
-    with np.errstate(invalid="ignore"):
-        bounded = np.isfinite(high - low)
-    low, high = np.where(bounded, low, -_FAR), np.where(bounded, high + whole, _FAR)
-    numbers = [jnp.asarray(array) for array in (low, high, whole, bounded)]
+    names, columns = outcome_columns(reading), reading.rows.columns
+    numbers = [(name, index) for name in names for index in np.ndindex(columns[name].event_shape)]
+    if len(numbers) > _MOST_OUTCOMES:
+        return []
+    few = all(columns[name].dtype.kind != "f" and columns[name].norm_bound < _CELLS for name in names)
+    once = [(name, at, again > 0) for name, at in numbers for again in range(1 if few else _ZOOMS)]
+    return once * (2 if 1 < len(numbers) <= _SWEPT_TWICE else 1)
 
-    def with_values(row: Record, values: jax.Array) -> Record:
-        found, start = dict(row), 0
-        for name in names:
-            part = values[start : start + sizes[name]].reshape(shapes[name])
-            found[name], start = part.astype(columns[name].dtype), start + sizes[name]
-        return found
 
-    def of_row(theta: jax.Array, row: Record, key: jax.Array) -> Record:
-        def draw(step: jax.Array, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            values, start, end = state
-            place, again = (step // zooms) % count, step % zooms > 0
-            least, most, is_whole, is_bounded = (array[place] for array in numbers)
-            start, end = jnp.where(again, start, least), jnp.where(again, end, most)
-            width = (end - start) / _CELLS
-            t = start + (jnp.arange(_CELLS) + 0.5) * width
-            at = jnp.where(is_bounded, jnp.where(is_whole, jnp.floor(t), t), jnp.sinh(t))
-            score = jnp.where(is_bounded, 0.0, jnp.log(jnp.cosh(t)))
-            tried = jax.vmap(lambda value: values.at[place].set(value))(at)
-            score -= jax.vmap(lambda one: reading.row_loss(theta, with_values(row, one)))(tried)
-            score = jnp.where(jnp.isfinite(score), score, -1e30)
-            chosen = jax.random.categorical(jax.random.fold_in(key, step), score)
-            cell = t[chosen]
-            return tried[chosen], jnp.maximum(cell - width, least), jnp.minimum(cell + width, most)
+def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Generator], Columns]:
+    """Rows with outcomes drawn from the model at ``θ`` in place of their own, one number after another.
 
-        first = jnp.concatenate([jnp.ravel(row[name]).astype(float) for name in names])
-        state = (first, jnp.zeros(()), jnp.zeros(()))
-        values = jax.lax.fori_loop(0, draws, draw, state)[0]
-        return with_values(row, values)
+    Each number's law given the rest is ``∝ exp(−v)`` over its domain. Where there is no outcome, or too many
+    numbers of it, rows stay. One compiled program gives the losses of all values that are tried.
+    """
+    reading, places = row_model.each or row_model, _places(row_model)
+    names = {name for name, _, _ in places}
 
-    def drawn(theta: jax.Array, rows: Record, key: jax.Array) -> Record:
-        rows = row_model.rows.project(rows)
+    def of_row(theta: jax.Array, tried: Record, row: Record) -> jax.Array:
+        return jax.vmap(lambda outcome: reading.row_loss(theta, {**row, **outcome}))(tried)
+
+    losses = jax.jit(jax.vmap(of_row, in_axes=(None, 0, 0)), compiler_options=RUN_ONCE)
+    project = jax.jit(row_model.rows.project, compiler_options=RUN_ONCE)
+
+    def drawn(theta: Array, rows: Columns, random: np.random.Generator) -> Columns:
+        rows = {name: np.asarray(column) for name, column in project(rows).items()}
         # Rows of persons one by one, where one has a term of its own.
         axes = 1 if row_model.each is None else 2
-        own = {name: rows[name].reshape(-1, *rows[name].shape[axes:]) for name in columns}
-        keys = jax.random.split(key, len(next(iter(own.values()))))
-        found = jax.vmap(of_row, in_axes=(None, 0, 0))(theta, own, keys)
-        return rows | {name: found[name].reshape(rows[name].shape) for name in names}
+        own = {name: rows[name].reshape(-1, *rows[name].shape[axes:]) for name in reading.rows.columns}
+        rest = {name: column for name, column in own.items() if name not in names}
+        start = width = np.zeros(())
+        for name, index, again in places:
+            low, high = (end[index] for end in reading.rows.columns[name].interval())
+            whole, bounded = own[name].dtype.kind != "f", np.isfinite(high - low)
+            least, most = (low, high + whole) if bounded else (-_FAR, _FAR)
+            if not again:
+                # Of few whole numbers each has a cell.
+                span = max(most - least, _CELLS) if whole and bounded else most - least
+                start, width = np.full(len(own[name]), least), np.full(len(own[name]), span)
+            cells = start[:, None] + (np.arange(_CELLS) + 0.5) * width[:, None] / _CELLS
+            tried = {key: np.repeat(own[key][:, None], _CELLS, axis=1) for key in names}
+            values = (np.floor(cells) if whole else cells) if bounded else np.sinh(cells)
+            tried[name][(slice(None), slice(None), *index)] = values
+            score = -np.asarray(losses(theta, tried, rest)) + (0.0 if bounded else np.log(np.cosh(cells)))
+            score = np.where(np.isfinite(score) & (cells < most), score, -1e30)
+            chosen = np.arange(len(score)), np.argmax(score + random.gumbel(size=score.shape), axis=1)
+            own[name] = tried[name][chosen]
+            start = np.maximum(cells[chosen] - width / _CELLS, least)
+            width = np.minimum(cells[chosen] + width / _CELLS, most) - start
+        return rows | {name: own[name].reshape(rows[name].shape) for name in names}
 
-    compiled = jax.jit(drawn, compiler_options=RUN_ONCE)
-    return lambda theta, rows, key: jax.tree.map(np.asarray, compiled(theta, rows, key))
+    return drawn

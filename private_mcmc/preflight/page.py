@@ -200,67 +200,55 @@ def _refuted(found: PreflightReport) -> list[Block]:
     refutation = found.refutation
     if refutation is None:
         return []
-    blocks: list[Block] = [
-        Heading("Refutation"),
-        Text(refutation.reason[0].upper() + refutation.reason[1:] + "."),
-    ]
-    if refutation.kind == "no posterior" or refutation.second is None:
-        return [*blocks, _data_sets(refutation)]
-    bound = math.exp(min(found.target.epsilon, 700.0)) * refutation.q_high + found.target.delta
-    return [
-        *blocks,
-        Facts(
-            (
-                ("event", refutation.event),
-                ("probability on D", refutation.p),
-                ("probability on D′", refutation.q),
-                ("e^ε · probability on D′ + δ", bound),
-                ("violated by", refutation.p_low - bound),
-            )
-        ),
-        Text("Both are integrals with an error bound, which is counted against the refutation."),
-        _data_sets(refutation),
-    ]
-
-
-def _data_sets(refutation: Refutation) -> Table:
-    sets = zip(("D", "D′"), (refutation.first, refutation.second), strict=True)
+    sets = (("D", refutation.first), ("D′", refutation.second))
     rows = [
         (name, row_words(row), count) for name, each in sets if each is not None for row, count in each.rows
     ]
-    return Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets")
+    blocks: list[Block] = [
+        Heading("Refutation"),
+        Text(refutation.reason[0].upper() + refutation.reason[1:] + "."),
+        Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets"),
+    ]
+    if refutation.kind == "event":
+        bound = math.exp(min(found.target.epsilon, 700.0)) * refutation.q_high + found.target.delta
+        blocks += [
+            Facts(
+                (
+                    ("event", refutation.event),
+                    ("probability on D", refutation.p),
+                    ("probability on D′", refutation.q),
+                    ("e^ε · probability on D′ + δ", bound),
+                    ("violated by", refutation.p_low - bound),
+                )
+            ),
+            Text("Both are integrals with an error bound, which is counted against the refutation."),
+        ]
+    return blocks
 
 
 def _estimated(found: PreflightReport) -> list[Block]:
     estimate = found.estimate
     if estimate is None:
         return []
+    about = (("about ε", at_most(estimate.epsilon, 3)), ("about GDP", at_most(estimate.gdp, 3)))
     return [
         Heading("Estimate"),
         Text(
             "About what one exact draw reveals on synthetic data that the model draws, as if the posterior "
             "were Normal. An estimate: it certifies nothing, and other data may reveal more."
         ),
-        Facts(
-            (
-                ("about ε", at_most(estimate.epsilon, 3)),
-                ("about GDP", at_most(estimate.gdp, 3)),
-                ("by", estimate.change),
-            )
-        ),
+        Facts((*about, ("by", estimate.change))),
     ]
 
 
 def _read(found: PreflightReport) -> list[Block]:
-    facts = found.structure
-    latents = []
+    facts, latents = found.structure, []
     for item in facts["latents"]:
         lower, upper = item["lower"], item["upper"]
         bend = number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
         proved = math.isfinite(lower) or math.isfinite(upper)
         latents.append((item["name"], item["family"], bend if proved else "not proved", item["why"]))
-    predictors = facts["predictors"]
-    items: tuple[tuple[str, str | int | float | None], ...] = (
+    items = (
         ("rows", found.n),
         ("latent dimension", facts["dim"]),
         ("temper", found.temper),
@@ -268,8 +256,8 @@ def _read(found: PreflightReport) -> list[Block]:
         ("prior strong convexity μ", facts["prior_strong_convexity"]),
         ("one row's gradient at most", facts["row_gradient"]),
         ("observed", ", ".join(f"{item['name']} ({item['family']})" for item in facts["observed"])),
-        ("affine predictors of a row", "none is proved" if predictors is None else predictors["count"]),
-        ("a row's likelihood", facts["row"]["why"]),
+        ("affine predictors of a row", facts["predictors"] or "none is proved"),
+        ("a row's likelihood", facts["likelihood"]),
     )
     return [
         Heading("What was read of the model"),

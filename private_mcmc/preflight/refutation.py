@@ -22,17 +22,17 @@ import numpy as np
 from private_mcmc.model import RowModel
 from private_mcmc.preflight.events import Array, Curve, Violation, log_laws, mass_at, sinh_grid, violation
 from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, stacked
-from private_mcmc.records import Record
+from private_mcmc.records import RUN_ONCE, Record
 from private_mcmc.report import json_types, number
-from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target
 
 # How often each row occurs in a data set.
 Counts = tuple[int, ...]
 
 _CHUNK = 1024
-_FARTHEST = 1e8
 _MOST_ROWS, _MOST_LINES, _MOST_TRIED = 7, 2, 3
+# Numbers that a row's term computes.
+_MOST_WORK = 2**12
 
 # Distributions of single numbers: the elements of a vector site of theirs are independent.
 _ELEMENTWISE = frozenset(
@@ -137,22 +137,15 @@ class Line:
         return DataSet(tuple((row, count) for row, count in zip(self.rows, counts, strict=True) if count))
 
 
-def refute(
-    row_model: RowModel,
-    *,
-    n: int,
-    temper: float,
-    target: Target,
-    clip: float | None = None,
-    preconditioner: Matrix | None = None,
-) -> Search:
+def refute(row_model: RowModel, *, n: int, temper: float, target: Target) -> Search:
     """A refutation of the target for the posterior, if one is found on a line.
 
-    With ``clip`` it is that of the Huberised likelihood. Probabilities are integrals with an error estimate
-    that counts against the refutation.
+    Probabilities are integrals with an error estimate that counts against the refutation.
     """
+    if row_model.work > _MOST_WORK:
+        return Search(None, "no refutation was tried: a row's term takes too long to compute")
     places, looked = [], False
-    for line in lines(row_model, clip, preconditioner):
+    for line in lines(row_model):
         found = _no_posterior(row_model, line, n)
         if found is None:
             found, compared = _search(line, n, temper, target)
@@ -295,20 +288,19 @@ def _no_posterior(row_model: RowModel, line: Line, n: int) -> Refutation | None:
     return None
 
 
-def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None) -> Iterator[Line]:
-    """The most promising lines first, at most a few, of a model whose rows are clipped at ``clip``.
-
-    Where clipping binds, the losses are Huberised; without convexity there is then no line.
-    """
+def lines(row_model: RowModel) -> Iterator[Line]:
+    """The most promising lines first, at most a few."""
     rows, predictor = extreme_rows(row_model.rows), row_model.predictor
     columns = stacked(rows)
     if predictor is None:
-        if row_model.dim == 1 and clip is None:
-            yield _line(row_model, np.ones(1), rows, _along(row_model, 0), math.inf)
+        if row_model.dim == 1:
+            yield _line(row_model, np.ones(1), rows, _along(row_model, 0))
         return
     with jax.enable_x64(True):
-        both = jax.jit(jax.vmap(lambda row: (predictor.design(row), predictor.offset(row))))(columns)
-    designs, offsets = map(np.asarray, both)
+        both = jax.jit(
+            jax.vmap(lambda row: (predictor.design(row), predictor.offset(row))), compiler_options=RUN_ONCE
+        )
+        designs, offsets = map(np.asarray, both(columns))
     ranked: list[tuple[float, Array, Curve]] = []
     for direction in _directions(designs):
         marginal = _marginal(row_model, direction)
@@ -322,16 +314,7 @@ def lines(row_model: RowModel, clip: float | None, preconditioner: Matrix | None
         scale = designs[:, np.flatnonzero(direction)[0]]
         parallel = np.all(np.abs(designs - np.outer(scale, direction)) <= 1e-15 * np.abs(designs), axis=1)
         at = np.flatnonzero(parallel & np.isfinite(scale * offsets))
-        limit = math.inf if clip is None else clip / _norm(direction, preconditioner)
-        if not predictor.family.convex and limit < predictor.family.score_bound * np.abs(scale[at]).max():
-            continue
-        yield _line(row_model, direction, [rows[index] for index in at], potential, limit)
-
-
-def _norm(direction: Array, preconditioner: Matrix | None) -> float:
-    """``‖M^{1/2}u‖``."""
-    metric = np.ones(len(direction)) if preconditioner is None else np.asarray(preconditioner, np.float64)
-    return math.sqrt(float(direction @ (direction * metric if metric.ndim == 1 else metric @ direction)))
+        yield _line(row_model, direction, [rows[index] for index in at], potential)
 
 
 def _directions(designs: Array) -> list[Array]:
@@ -345,14 +328,12 @@ def _directions(designs: Array) -> list[Array]:
     return list(found.values())
 
 
-def _line(
-    row_model: RowModel, direction: Array, rows: Sequence[PublicRow], potential: Curve, limit: float
-) -> Line:
+def _line(row_model: RowModel, direction: Array, rows: Sequence[PublicRow], potential: Curve) -> Line:
     """The line with few of the rows, each kind of loss once."""
-    losses = _losses(row_model, direction, rows, limit)
+    losses = _losses(row_model, direction, rows)
     kept = distinct(losses(np.array([0.0, -3.0, -1.0, -0.2, -1e-3, 1e-3, 0.2, 1.0, 3.0])), _MOST_ROWS)
     chosen = [rows[index] for index in kept]
-    losses = _losses(row_model, direction, chosen, limit)
+    losses = _losses(row_model, direction, chosen)
 
     def terms(t: Array) -> Array:
         return np.concatenate([potential(t)[None], losses(t)])
@@ -360,49 +341,16 @@ def _line(
     return Line(_name(row_model, direction), direction, tuple(chosen), terms)
 
 
-def _losses(row_model: RowModel, direction: Array, rows: Sequence[PublicRow], limit: float) -> Curve:
-    """The rows' losses ``ℓ(t)`` where ``u·θ = t``: ``(k,) -> (rows, k)``.
-
-    ``ℓ`` where ``|ℓ'| ≤ limit``, and a straight line of that slope beyond, which is what the clipped
-    gradient integrates to when ``ℓ`` is convex.
-    """
+def _losses(row_model: RowModel, direction: Array, rows: Sequence[PublicRow]) -> Curve:
+    """The rows' losses ``ℓ(t)`` where ``u·θ = t``: ``(k,) -> (rows, k)``."""
     unit = direction / (direction @ direction)
     with jax.enable_x64(True):
         columns = {name: jnp.asarray(column) for name, column in stacked(rows).items()}
 
-    def loss(t: jax.Array, row: dict[str, jax.Array]) -> jax.Array:
-        return row_model.row_loss(t * unit, row)
-
     def each(t: jax.Array) -> jax.Array:
-        return jax.vmap(lambda row: jax.vmap(lambda x: loss(x, row))(t))(columns)
+        return jax.vmap(lambda row: jax.vmap(lambda x: row_model.row_loss(x * unit, row))(t))(columns)
 
-    if math.isinf(limit):
-        return _in_chunks(jax.jit(each))
-    with jax.enable_x64(True):
-        score = jax.jit(jax.vmap(jax.grad(loss)))
-        low, high = (
-            _knots(lambda t: np.asarray(score(t, columns)), sign, limit, len(rows)) for sign in (-1, 1)
-        )
-
-    def huberised(t: jax.Array) -> jax.Array:
-        def one(row: dict[str, jax.Array], low: jax.Array, high: jax.Array) -> jax.Array:
-            inside = jax.vmap(lambda x: loss(x, row))(jnp.clip(t, low, high))
-            return inside + limit * (jnp.maximum(t - high, 0.0) + jnp.maximum(low - t, 0.0))
-
-        return jax.vmap(one)(columns, jnp.asarray(low), jnp.asarray(high))
-
-    return _in_chunks(jax.jit(huberised))
-
-
-def _knots(score: Curve, sign: int, limit: float, count: int) -> Array:
-    """Where the increasing score of each row reaches ``sign·limit``; infinite where never."""
-    inside, outside = np.full(count, -sign * _FARTHEST), np.full(count, sign * _FARTHEST)
-    reached = sign * score(outside) > limit
-    for _ in range(100):
-        middle = 0.5 * (inside + outside)
-        beyond = sign * score(middle) > limit
-        inside, outside = np.where(beyond, inside, middle), np.where(beyond, middle, outside)
-    return np.where(reached, inside, sign * np.inf)
+    return _in_chunks(each)
 
 
 def _marginal(row_model: RowModel, direction: Array) -> tuple[Curve, float] | None:
@@ -441,17 +389,18 @@ def _along(row_model: RowModel, index: int) -> Curve:
         thetas = jnp.zeros((t.shape[0], row_model.dim)).at[:, index].set(t)
         return jax.vmap(row_model.neg_log_prior)(thetas)
 
-    return _in_chunks(jax.jit(potential))
+    return _in_chunks(potential)
 
 
-def _in_chunks(function: Callable[[Array], jax.Array]) -> Curve:
-    """``function``, which maps ``(k,)`` to ``(…, k)`` for one ``k``, for any number of points, in float64."""
+def _in_chunks(function: Callable[[jax.Array], jax.Array]) -> Curve:
+    """``function``, which maps ``(k,)`` to ``(…, k)``, for any number of points, in float64."""
+    compiled = jax.jit(function, compiler_options=RUN_ONCE)
 
     def at(points: Array) -> Array:
         count = -(-len(points) // _CHUNK)
         padded = np.concatenate([points, np.repeat(points[-1:], count * _CHUNK - len(points))])
         with jax.enable_x64(True):
-            parts = [np.asarray(function(part)) for part in np.split(padded, count)]
+            parts = [np.asarray(compiled(part)) for part in np.split(padded, count)]
         return np.concatenate(parts, axis=-1)[..., : len(points)]
 
     return at

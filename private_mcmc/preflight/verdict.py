@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked, check_kind
@@ -15,7 +14,7 @@ from private_mcmc.preflight.certificates import Constants, certificates, constan
 from private_mcmc.preflight.estimate import Estimate, estimate
 from private_mcmc.preflight.page import PreflightReport
 from private_mcmc.preflight.refutation import Search, refute
-from private_mcmc.preflight.run_statement import VerdictWord, run_advice, run_part, time_budget
+from private_mcmc.preflight.run_statement import VerdictWord, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most, number
 from private_mcmc.schedule import Schedule
@@ -24,29 +23,21 @@ from private_mcmc.target import Target, check_count, check_positive, remarks_on_
 
 def structure(row_model: RowModel, known: Constants) -> Record:
     """Sites, prior constants, predictors and proved constants; infinities mean "not proved"."""
-    predictors, rows = row_model.predictors, row_model.constants
+    predictors, rows = row_model.predictors, (row_model.each or row_model).rows
     return {
         "dim": row_model.dim,
-        "rows": (row_model.each or row_model).rows.to_dict(),
+        "rows": rows.to_dict(),
         "latents": [
             {"name": site.name, "family": site.family, "shape": list(site.shape)}
             | {name: getattr(proved, name) for name in ("lower", "upper", "why")}
             for site, proved in zip(row_model.sites, row_model.prior.sites, strict=True)
         ],
         "observed": [{"name": site.name, "family": site.family} for site in row_model.observations],
-        "predictors": predictors
-        and {
-            "count": predictors.size,
-            "radius": predictors.radius,
-            "family": predictors.family.name,
-            "link": predictors.family.link,
-            "score_bound": predictors.family.score_bound,
-        },
-        "row": asdict(rows),
+        "predictors": 0 if predictors is None else predictors.size,
+        "likelihood": row_model.constants.why,
         "prior_strong_convexity": known.strong_convexity,
         "row_gradient": known.gradient,
-        "unbounded_columns": _unbounded((row_model.each or row_model).rows),
-        "subject": known.subject,
+        "unbounded_columns": _unbounded(rows),
     }
 
 
@@ -132,18 +123,17 @@ def examine(
         binding = clip if known.subject == "Huberised posterior" else None
         # Persons with one row each are persons: what refutes the posterior of rows refutes theirs.
         single = row_model if row_model.each is None else row_model.each
-        searched = refute(single, n=n, temper=temper, target=target, clip=binding, preconditioner=metric)
+        if binding is None:
+            searched = refute(single, n=n, temper=temper, target=target)
         estimated = estimate(row_model, n=n, temper=temper, target=target, clip=binding, metric=metric)
     refutation, run = searched.refutation, None
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
     if schedule is not None:
-        run = run_part(row_model, schedule, target, verdict, refutation, known.subject)
+        run = run_part(row_model, schedule, target, verdict, known.subject)
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
         advice += _run_instead(row_model, known, temper, target)
-    if schedule is not None:
-        advice += run_advice(row_model, schedule, target)
     return PreflightReport(
         model_name=model_name,
         verdict=verdict,

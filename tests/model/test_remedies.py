@@ -226,6 +226,7 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (four_classes, SERIES, "the forward algorithm by jax.lax.scan, in a numpyro.factor of the row"),
         (classes_in_another_dimension, SERIES, "Put that plate at dim=-1"),
         (imputed, Rows(y=Binary()), "obs_mask= of their own site"),
+        (numpyro.handlers.block(of_columns, hide=["b"]), X_Y, "Leave the block out"),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ from numpyro import handlers
 from numpyro.infer.reparam import TransformReparam
 from numpyro.primitives import Messenger
 
-from private_mcmc.domains import Ball, Box, Domain, Real, Rows
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import certificates, constants, meets
@@ -73,31 +71,12 @@ def followed(entry: Entry, row_model: RowModel, advice: Advice, share: float) ->
         return replace(entry, temper=value)
     if advice.change == "clip":
         return replace(entry, clip=value)
-    if advice.change == "radius":
-        return replace(entry, rows=bounded(entry.rows, advice.text, value))
     weak = [site.name for site in row_model.prior.sites if not site.lower >= advice.value]
     normal = NormalPriors(entry.model, value, frozenset(weak))
     real = [site.name for site in row_model.sites if site.support == "real"]
     written = {name: TransformReparam() for name in weak if name not in real}
     model = handlers.reparam(normal, config=written)
     return replace(entry, model=model, clip=1.0 if "·C²" in advice.text else entry.clip)
-
-
-def bounded(rows: Rows, text: str, value: float) -> Rows:
-    shares = re.search(r"shrink the domains of (.*) by", text)
-    single = re.search(r"\(column (\w+)\)", text) or re.search(r"[|‖](\w+)[|‖]", text)
-    names = shares[1].split(" and ") if shares else [single[1]]
-    columns = {name: smaller(rows.columns[name], value, bool(shares)) for name in names}
-    return Rows(**{**rows.columns, **columns})
-
-
-def smaller(domain: Domain, value: float, is_share: bool) -> Domain:
-    if isinstance(domain, Real):
-        return Box(-value, value) if domain.dim is None else Ball(value, dim=domain.dim)
-    if isinstance(domain, Ball):
-        return Ball(domain.radius * value if is_share else value, dim=domain.dim)
-    factor = value if is_share else value / domain.norm_bound
-    return Box(*(bound * factor for bound in domain.interval()))
 
 
 def check(entry: Entry) -> None:

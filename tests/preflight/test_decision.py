@@ -12,7 +12,6 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from private_mcmc import accounting
-from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.preflight import preflight
 from private_mcmc.schedule import Schedule
@@ -84,7 +83,7 @@ def test_unbounded_columns_are_refuted_with_the_bound_that_would_help() -> None:
     assert report.verdict == "not private"
     assert report.certificates == ()
     assert report.structure["unbounded_columns"] == ["X"]
-    assert advised(report, "radius") == advised(report, "clip") == 0.16
+    assert advised(report, "clip") == 0.16
 
 
 @pytest.mark.slow
@@ -141,24 +140,6 @@ def test_private_posterior_and_run_that_is_not() -> None:
     assert report.verdict == "private"
     assert not report.run.meets
     assert "posterior private, this run not" in report.run.text
-    steps = advised(report, "steps")
-    fixed = replace(schedule, num_steps=int(steps))
-    assert accounting.langevin_statement(fixed).delta(3.0) <= 1e-6
-    assert accounting.langevin_statement(replace(fixed, num_steps=int(steps) + 1)).delta(3.0) > 1e-6
-
-
-@pytest.mark.slow
-def test_private_run_of_a_refuted_posterior_is_far_from_it() -> None:
-    report = preflight(
-        small.logistic, small.ADULT_ROWS, TARGET, schedule=replace(RUN, num_steps=150), **ADULT
-    )
-    assert report.verdict == "not private"
-    assert report.run.meets
-    found = report.refutation
-    # Proposition 3.4 at the target's own ε is one of the candidates.
-    at_target = found.p_low - math.exp(3.0) * found.q_high - report.run.statement.delta(3.0)
-    assert report.run.distance >= at_target / (1 + math.exp(3.0)) * (1 - 1e-6)
-    assert report.run.distance < 0.5
 
 
 @pytest.mark.parametrize(
@@ -200,19 +181,6 @@ def test_values_of_another_type_are_refused_in_words(make, message: str) -> None
 def test_numbers_of_numpy_are_numbers() -> None:
     assert Target(np.float32(3.0), np.float64(1e-6)).epsilon == 3.0
     assert replace(RUN, num_steps=np.int64(5), clip=np.float64(1.0)).num_steps == 5
-
-
-@pytest.mark.long
-def test_a_bound_on_the_rows_leaves_room_for_the_intercept() -> None:
-    """The design is (x, 1): what is left for x is less than the radius."""
-    target, rows = Target(60.0, 1e-6), Rows(X=Ball(4.0, dim=3), y=Binary())
-    report = preflight(small.logistic_with_intercept, rows, target, n=50)
-    bound = advised(report, "radius")
-    for factor, verdict in ((1.0, {"private"}), (1.1, {"unknown", "not private"})):
-        tighter = Rows(X=Ball(bound * factor, dim=3), y=Binary())
-        assert preflight(small.logistic_with_intercept, tighter, target, n=50).verdict in verdict
-    small_target = preflight(small.logistic_with_intercept, rows, TARGET, n=50)
-    assert all(item.change != "radius" for item in small_target.advice)
 
 
 @pytest.mark.long
