@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Real, Rows
+from private_mcmc.domains import Ball, Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.records import Record
 from private_mcmc.report import number
@@ -78,47 +78,27 @@ def _near(base: PublicRow, values: Mapping[str, list[Any]]) -> Iterable[PublicRo
 
 def _values(domain: Domain) -> list[Any]:
     """The value nearest zero, then extremes."""
-    if isinstance(domain, Binary):
-        return [0, 1]
-    if isinstance(domain, Counts):
-        return [0, domain.max]
-    if isinstance(domain, Categories):
-        return sorted({0, 1, domain.k - 1, *range(min(domain.k, 5))})
-    if isinstance(domain, Ball):
-        return _along_axes(np.zeros(domain.dim), [domain.radius])
-    if isinstance(domain, Real):
-        if domain.dim is None:
-            return [0.0, *(sign * far for far in _FAR for sign in (1.0, -1.0))]
-        return _along_axes(np.zeros(domain.dim), list(_FAR))
     if isinstance(domain, Several):
         return [np.stack([value] * domain.count) for value in _values(domain.each)]
-    if isinstance(domain, Box):
-        return _corners(*domain.interval())
-    return [np.zeros(domain.event_shape)]
-
-
-def _along_axes(zero: np.ndarray, sizes: list[float]) -> list[np.ndarray]:
-    found = [zero]
-    for axis in range(min(len(zero), _MOST_AXES)):
-        for size in sizes:
-            for sign in (1.0, -1.0):
-                vector = zero.copy()
-                vector[axis] = sign * size
-                found.append(vector)
-    return found
-
-
-def _corners(lo: np.ndarray, hi: np.ndarray) -> list[Any]:
-    nearest = np.clip(np.zeros(lo.shape), lo, hi)
-    if lo.ndim == 0:
+    low, high = domain.interval()
+    if domain.dtype.kind != "f" and not domain.event_shape:
+        first, last = int(low), int(high)
+        return list(dict.fromkeys([first, last, *range(first, min(last, first + 4) + 1)]))
+    nearest, unbounded = np.clip(np.zeros(low.shape), low, high), not np.all(np.isfinite(high - low))
+    ends = [
+        np.where(np.isfinite(end), end, far)
+        for size in (_FAR if unbounded else _FAR[:1])
+        for end, far in ((high, size), (low, -size))
+    ]
+    if not domain.event_shape:
         # A bounded score peaks inside: quarter points as well as ends.
-        inner = (lo + share * (hi - lo) for share in (0.25, 0.5, 0.75))
-        return list(dict.fromkeys(float(value) for value in (nearest, hi, lo, *inner)))
+        inner = [] if unbounded else [low + share * (high - low) for share in (0.25, 0.5, 0.75)]
+        return list(dict.fromkeys(float(value) for value in (nearest, *ends, *inner)))
     found = [nearest]
-    for axis in list(np.ndindex(lo.shape))[:_MOST_AXES]:
-        for side in (hi, lo):
-            if side[axis] != nearest[axis]:
+    for axis in list(np.ndindex(low.shape))[:_MOST_AXES]:
+        for end in ends:
+            if end[axis] != nearest[axis]:
                 corner = nearest.copy()
-                corner[axis] = side[axis]
+                corner[axis] = end[axis]
                 found.append(corner)
-    return [*found, hi.copy(), lo.copy()]
+    return found if isinstance(domain, Ball) or unbounded else [*found, *ends]

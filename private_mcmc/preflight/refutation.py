@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Literal, NamedTuple
+from itertools import combinations, permutations
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -96,13 +96,6 @@ class Refutation:
         return result
 
 
-class Search(NamedTuple):
-    """What came of a search: a refutation, or in words where it was looked for."""
-
-    refutation: Refutation | None
-    words: str = ""
-
-
 @dataclass(frozen=True, eq=False)
 class Line:
     """A coordinate ``direction·θ`` whose posterior is known up to a constant for data sets of ``rows``.
@@ -137,35 +130,22 @@ class Line:
         return DataSet(tuple((row, count) for row, count in zip(self.rows, counts, strict=True) if count))
 
 
-def refute(row_model: RowModel, *, n: int, temper: float, target: Target) -> Search:
+def refute(row_model: RowModel, *, n: int, temper: float, target: Target) -> Refutation | None:
     """A refutation of the target for the posterior, if one is found on a line.
 
     Probabilities are integrals with an error estimate that counts against the refutation.
     """
     if row_model.work > _MOST_WORK:
-        return Search(None, "no refutation was tried: a row's term takes too long to compute")
-    places, looked = [], False
+        return None
     for line in lines(row_model):
-        found = _no_posterior(row_model, line, n)
-        if found is None:
-            found, compared = _search(line, n, temper, target)
-            looked = True
-            places += [line.coordinate] if compared else []
+        found = _no_posterior(row_model, line, n) or _search(line, n, temper, target)
         if found is not None:
-            return Search(found)
-    if places:
-        words = (
-            "no pair of data sets was found that violates the target, among some of extreme rows that tell"
-        )
-        return Search(None, f"{words} of {' and '.join(dict.fromkeys(places))} alone")
-    why = "its posterior is not known on a line, whatever the rows are"
-    if looked:
-        why = "no grid holds the mass of the posteriors on which it was begun"
-    return Search(None, f"no refutation was tried: {why}")
+            return found
+    return None
 
 
-def _search(line: Line, n: int, temper: float, target: Target) -> tuple[Refutation | None, bool]:
-    """A violating pair around the first group of equal other rows that has one; whether any were compared.
+def _search(line: Line, n: int, temper: float, target: Target) -> Refutation | None:
+    """A violating pair around the first group of equal other rows that has one.
 
     All pairs of a group are compared roughly first, on a grid that follows the mass, which proves nothing:
     the worst are then integrated with an error bound, or dropped.
@@ -174,19 +154,17 @@ def _search(line: Line, n: int, temper: float, target: Target) -> tuple[Refutati
     def weights(*data_sets: Counts) -> Array:
         return np.array([[1.0, *(temper * count for count in counts)] for counts in data_sets])
 
-    compared = False
     for others in _others(len(line.rows), n, target.adjacency):
         with_one = [_plus(others, index) for index in range(len(line.rows))]
         if target.adjacency == "replace_one":
-            pairs = [(one, other) for one in with_one for other in with_one if one != other]
+            sets, pairs = with_one, list(permutations(with_one, 2))
         else:
+            sets = [*with_one, others]
             pairs = [pair for one in with_one for pair in ((one, others), (others, one))]
-        sets = [*with_one, others] if target.adjacency != "replace_one" else with_one
         laws = line.log_densities(weights(*sets))
         place = mass_at(laws)
         if place is None:
             continue
-        compared = True
         logs = dict(zip(sets, log_laws(laws, sinh_grid(*place)), strict=True))
         rough = {pair: _divergence(logs[pair[0]], logs[pair[1]], target.epsilon) for pair in pairs}
         # What the grid does not tell apart is equal: the order of the pairs then decides.
@@ -194,12 +172,11 @@ def _search(line: Line, n: int, temper: float, target: Target) -> tuple[Refutati
         for pair in worst:
             if rough[pair] > target.delta:
                 law = weights(*pair)
-                densities = line.log_densities(law)
                 sizes = line.log_densities(law, np.abs)
-                found = violation(densities, target.epsilon, target.delta, sizes=sizes)
+                found = violation(line.log_densities(law), target.epsilon, target.delta, sizes=sizes)
                 if found is not None:
-                    return _refutation(line, pair, found), True
-    return None, compared
+                    return _refutation(line, pair, found)
+    return None
 
 
 def _others(rows: int, n: int, adjacency: str) -> list[Counts]:
@@ -256,12 +233,9 @@ def _interval_words(coordinate: str, intervals: tuple[tuple[float, float], ...])
     """The event in words: ``w[0] < −3``."""
     parts = []
     for low, high in intervals[:3]:
-        if low == -np.inf:
-            parts.append(f"{coordinate} < {number(high)}")
-        elif high == np.inf:
-            parts.append(f"{coordinate} > {number(low)}")
-        else:
-            parts.append(f"{number(low)} < {coordinate} < {number(high)}")
+        first = "" if low == -math.inf else f"{number(low)} < "
+        last = "" if high == math.inf else f" < {number(high)}"
+        parts.append(f"{first}{coordinate}{last}" if last or not first else f"{coordinate} > {number(low)}")
     return " or ".join(parts) + (" or …" if len(intervals) > 3 else "")
 
 
@@ -357,16 +331,14 @@ def _marginal(row_model: RowModel, direction: Array) -> tuple[Curve, float] | No
     """Potential of the prior's marginal of ``u·θ``, up to a constant, and its scale, where they are known."""
     hessian, used = row_model.prior.hessian, np.flatnonzero(direction)
     if hessian is not None:
-        full = np.diag(hessian) if hessian.ndim == 1 else hessian
-        if hessian.ndim == 1:
-            full = full[np.ix_(used, used)]
-        u = direction[used] if hessian.ndim == 1 else direction
+        # Of independent coordinates those that are used, since others may be flat.
+        of = used if hessian.ndim == 1 else np.arange(len(direction))
+        full = np.diag(hessian[of]) if hessian.ndim == 1 else hessian
         if np.linalg.eigvalsh(full)[0] > 0:
             with jax.enable_x64(True):
                 slope = np.asarray(jax.grad(row_model.neg_log_prior)(jnp.zeros(row_model.dim)))
-            towards = np.linalg.solve(full, u)
-            variance = float(towards @ u)
-            mean = -float(towards @ (slope[used] if hessian.ndim == 1 else slope))
+            towards = np.linalg.solve(full, direction[of])
+            variance, mean = float(towards @ direction[of]), -float(towards @ slope[of])
             return lambda t: (t - mean) ** 2 / (2 * variance), math.sqrt(variance)
     if len(used) == 1 and _is_independent(row_model, int(used[0])):
         return _along(row_model, int(used[0])), 1.0
@@ -426,11 +398,13 @@ def distinct(losses: Array, most: int) -> list[int]:
 
 def _name(row_model: RowModel, direction: Array) -> str:
     """``u·θ`` in the names of coordinates; where a site is not real, of its unconstrained value."""
+    kinds = [
+        site.support == "real" for site in row_model.sites for _ in range(site.slice.start, site.slice.stop)
+    ]
     parts = []
-    for index in np.flatnonzero(direction).tolist():
-        site = next(site for site in row_model.sites if site.slice.start <= index < site.slice.stop)
-        name = row_model.names[index] if site.support == "real" else f"unconstrained {row_model.names[index]}"
-        sign, size = "−" if direction[index] < 0 else "+", abs(direction[index])
-        parts.append((sign, name if size == 1 else f"{size:.4g}·{name}"))
-    shown = parts if len(parts) <= 4 else [*parts[:3], ("+", f"… ({len(parts)} terms)")]
-    return " ".join(f"{sign} {part}" for sign, part in shown).removeprefix("+ ")
+    for index in np.flatnonzero(direction)[:4].tolist():
+        name = row_model.names[index] if kinds[index] else f"unconstrained {row_model.names[index]}"
+        size = abs(direction[index])
+        parts.append(("− " if direction[index] < 0 else "+ ") + (name if size == 1 else f"{size:.4g}·{name}"))
+    more = np.count_nonzero(direction) - len(parts)
+    return " ".join([*parts, *([f"+ … ({more} terms more)"] if more else [])]).removeprefix("+ ")

@@ -13,7 +13,7 @@ from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import Constants, certificates, constants, meets
 from private_mcmc.preflight.estimate import Estimate, estimate
 from private_mcmc.preflight.page import PreflightReport
-from private_mcmc.preflight.refutation import Search, refute
+from private_mcmc.preflight.refutation import Refutation, refute
 from private_mcmc.preflight.run_statement import VerdictWord, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most, number
@@ -118,18 +118,16 @@ def examine(
 
     proved = certificates(row_model, known, n=n, temper=temper, target=target)
     private = bool(proved) and meets(proved[0], target)
-    searched, estimated = Search(None), None
+    refutation, estimated = None, None
     if not private and known.subject != "no posterior":
         binding = clip if known.subject == "Huberised posterior" else None
         # Persons with one row each are persons: what refutes the posterior of rows refutes theirs.
         single = row_model if row_model.each is None else row_model.each
         if binding is None:
-            searched = refute(single, n=n, temper=temper, target=target)
+            refutation = refute(single, n=n, temper=temper, target=target)
         estimated = estimate(row_model, n=n, temper=temper, target=target, clip=binding, metric=metric)
-    refutation, run = searched.refutation, None
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
-    if schedule is not None:
-        run = run_part(row_model, schedule, target, verdict, known.subject)
+    run = None if schedule is None else run_part(row_model, schedule, target, verdict, known.subject)
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
@@ -138,7 +136,7 @@ def examine(
         model_name=model_name,
         verdict=verdict,
         reasons=(
-            *_reasons(row_model, known, proved, searched, target),
+            *_reasons(row_model, known, proved, refutation, target),
             *_estimated(estimated),
             *remarks_on_delta(target.delta, n),
         ),
@@ -213,20 +211,20 @@ def _run_instead(row_model: RowModel, known: Constants, temper: float, target: T
 
 
 def _reasons(
-    row_model: RowModel, known: Constants, proved: tuple[Statement, ...], searched: Search, target: Target
+    row_model: RowModel,
+    known: Constants,
+    proved: tuple[Statement, ...],
+    refutation: Refutation | None,
+    target: Target,
 ) -> tuple[str, ...]:
-    reasons = []
+    reasons = [f"no certificate: {_missing(row_model, known)}"]
     if proved:
         best = proved[0]
         shown = f"{at_most(best.gdp)}-GDP, " if best.gdp is not None else ""
         price = f"ε = {at_most(best.epsilon(target.delta))} at δ = {at_most(target.delta)}"
-        reasons.append(f"the {known.subject} is {shown}{price}, by {best.argument.theorem}")
-    else:
-        reasons.append(f"no certificate: {_missing(row_model, known)}")
-    if searched.refutation is not None:
-        reasons.append(searched.refutation.reason)
-    elif searched.words:
-        reasons.append(f"undecided: {searched.words}")
+        reasons = [f"the {known.subject} is {shown}{price}, by {best.argument.theorem}"]
+    if refutation is not None:
+        reasons.append(refutation.reason)
     if known.subject == "Huberised posterior":
         reasons.append("clipping binds: all this concerns the posterior of the Huberised likelihood")
     return tuple(reasons)
@@ -257,6 +255,9 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     if not math.isfinite(known.gradient):
         if unbounded:
             missing.append(f"column {', '.join(unbounded)} is unbounded, so one row's gradient is")
+        elif row_model.predictors is not None and row_model.predictors.family.score_bound == math.inf:
+            families = " and ".join(dict.fromkeys(site.family for site in row_model.observations))
+            missing.append(f"one row's gradient has no bound in a {families} likelihood: clip the rows")
         else:
             missing.append(f"no bound on one row's gradient is proved ({row_model.constants.why})")
     return "; ".join(missing) or "the constants that are proved certify nothing"
