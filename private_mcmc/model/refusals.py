@@ -88,18 +88,12 @@ def refuse_coupled_rows(
         for index in np.flatnonzero(_differ(found, alone[0, point, which])):
             raise DoThisInstead(_mismatch(keys[index].site, [], rows, model_sites))
 
-    def possible(place: int, columns: Data) -> bool:
-        found = alone if columns is data else np.asarray(every(thetas, columns)[1])
-        return bool(np.any(np.all(np.isfinite(found[..., place]), axis=2)))
-
     for place, site in enumerate(model_sites.observations):
-        if possible(place, data):
-            continue
-        raise DoThisInstead(
-            f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
-            "the domains of its columns so that every row is possible under the model "
-            f"({_inside(rows, data, functools.partial(possible, place)) or _possible(site, rows)})."
-        )
+        if not np.any(np.all(np.isfinite(alone[..., place]), axis=2)):
+            raise DoThisInstead(
+                f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
+                f"the domains of its columns so that every row is possible: {_possible(site)}."
+            )
 
 
 def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
@@ -112,37 +106,18 @@ def _differ(whole: np.ndarray, alone: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(finite[0] & finite[1], ~same, finite[0] != finite[1]))
 
 
-# Shares of an interval that are tried without.
-_CUT = (1e-3, 0.03, 0.1, 0.3)
-
-
-def _inside(rows: Rows, data: Data, possible: Callable[[Data], bool]) -> str:
-    """The domain of a column without its ends, where these are all that the model says is impossible."""
-    for name, domain in rows.items:
-        low, high = domain.interval()
-        width = high - low
-        if np.issubdtype(domain.dtype, np.integer) or not np.all(np.isfinite(width)):
-            continue
-        parts = [(s * left, 1 - s * right) for s in _CUT for left, right in ((1, 0), (0, 1), (1, 1))]
-        for first, last in parts:
-            moved = low + first * width + (data[name] - low) * (last - first)
-            if possible({**data, name: moved}):
-                ends = f"{np.min(low + first * width):.6g}, {np.max(low + last * width):.6g}"
-                return f"column {name!r} may not reach an end that is not possible: Box({ends}), for example"
-    return ""
-
-
-def _possible(site: Observation, rows: Rows) -> str:
+def _possible(site: Observation) -> str:
     """How outcomes of this family are declared."""
-    reals = [name for name, domain in rows.items if np.issubdtype(domain.dtype, np.floating)]
-    said = []
-    if site.whole and reals:
-        said.append(
-            f"an outcome of {site.family} is a whole number, and columns {', '.join(reals)} hold any number "
-            "between their ends: declare Binary(), Categories(k) or Counts(max); several outcomes of a row: "
-            "one column for each, joined by jnp.stack([…], -1), or a Box that the model rounds, "
-            "obs=jnp.round(…)"
+    if not site.whole:
+        return (
+            "a Box may not reach an end that is not possible (a positive outcome: Box(0.001, …), a "
+            "proportion: Box(0.001, 0.999)); of an interval, its lower end, and its width, above 0"
         )
+    said = [
+        f"an outcome of {site.family} is a whole number, no Box: Binary(), Categories(k) or Counts(max); "
+        "several outcomes of a row: one column for each, joined by jnp.stack([…], -1), or "
+        "obs=jnp.round(…) of a Box"
+    ]
     if "Multinomial" in site.family:
         said.append(
             "counts add up to their total: compute it in the model, total_count=counts.sum(-1) with a public "
@@ -150,10 +125,7 @@ def _possible(site: Observation, rows: Rows) -> str:
         )
     elif "Binomial" in site.family and not site.family.startswith("Negative"):
         said.append("no outcome is above its number of trials (total_count, 1 by default): Counts(trials)")
-    return "; ".join(said) or (
-        "an outcome that must be positive: a Box that begins above 0; an interval: its lower end, and its "
-        "width, above 0"
-    )
+    return "; ".join(said)
 
 
 def _coupling(differs: Callable[[Data], bool], data: Data) -> list[str]:
@@ -170,19 +142,19 @@ def _coupling(differs: Callable[[Data], bool], data: Data) -> list[str]:
 def _mismatch(name: str, columns: list[str], rows: Rows, model_sites: ModelSites) -> str:
     site = next(site for site in model_sites.observations if site.name == name)
     fixed = sorted(plate for plate, size in model_sites.plates.items() if plate in site.plates and size > 1)
-    causes = [
-        f"its rows are not inside a plate ({name!r} has none)" if not site.plates else "",
-        f"plate {', '.join(fixed)} has a size that does not follow the number of rows" if fixed else "",
-        f"the model mixes rows of column {', '.join(columns)} (centring, sorting, a lag)" if columns else "",
-        "it reads more than its own person's latents, u[person]: identifiers index latents, and no more"
-        if any(column.endswith(OF_A_PERSON) for column in rows.columns)
-        else "",
-        "its term depends on the number of rows (pass a public n through model_args)",
-    ]
+    causes = {
+        f"its rows are not inside a plate ({name!r} has none)": not site.plates,
+        f"plate {', '.join(fixed)} has a size that does not follow the number of rows": fixed,
+        f"the model mixes rows of column {', '.join(columns)} (centring, sorting, a lag)": columns,
+        "it reads more than its own person's latents, u[person]: identifiers index latents, and no more": any(
+            column.endswith(OF_A_PERSON) for column in rows.columns
+        ),
+        "its term depends on the number of rows (pass a public n through model_args)": True,
+    }
     return (
         f"site {name!r}: the sum of the rows' own log densities differs from that of the whole model. "
-        f"Likely: {'; '.join(cause for cause in causes if cause)}. Every row needs a term of its own: "
-        "compute such columns beforehand from public facts, and put observed sites inside "
+        f"Likely: {'; '.join(cause for cause, seen in causes.items() if seen)}. Every row needs a term of "
+        "its own: compute such columns beforehand from public facts, and put observed sites inside "
         "`numpyro.plate(…, X.shape[0])`."
     )
 

@@ -9,7 +9,6 @@ from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import RowModel, read
-from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import Constants, certificates, constants, meets
 from private_mcmc.preflight.estimate import Estimate, estimate
@@ -256,9 +255,7 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     if not math.isfinite(known.gradient):
         if unbounded:
             missing.append(f"column {', '.join(unbounded)} is unbounded, so one row's gradient is")
-        elif row_model.predictors is not None and row_model.predictors.family.name != UNKNOWN.name:
-            families = " and ".join(dict.fromkeys(site.family for site in row_model.observations))
-            missing.append(f"one row's gradient has no bound in a {families} likelihood: clip the rows")
         else:
-            missing.append(f"no bound on one row's gradient is proved ({row_model.constants.why})")
+            families = " and ".join(dict.fromkeys(site.family for site in row_model.observations))
+            missing.append(f"no bound on one row's gradient is proved ({families}): clip the rows")
     return "; ".join(missing) or "the constants that are proved certify nothing"

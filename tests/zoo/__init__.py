@@ -209,7 +209,6 @@ LINEAR = (
     # A normal score grows without bound; clipped at 0.1 it is Huber's: 0.2-GDP; a prior of sd 1 hides no 2.
     _entry("linear", regression(normal), REAL, NO, Pair(1.0, normal, (1, -1))),
     _entry("linear_clipped", regression(normal), REAL, YES, Pair(1.0, normal, (1, -1), clip=0.1)),
-    _entry("linear_clipped_too_little", regression(normal), REAL, NO, Pair(1.0, normal, (1, -1), clip=2.0)),
     # Gaussian posteriors of bounded rows differ by a small shift and a small change of scale.
     _entry(
         "heller_fetaya",
