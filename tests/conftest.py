@@ -1,6 +1,7 @@
 """Shared test settings; the tiers ``slow``, ``long`` and ``some`` (see pyproject.toml) and slices of them."""
 
 import gc
+import os
 import re
 import signal
 import tempfile
@@ -42,11 +43,12 @@ settings.load_profile("default")
 STARTED = time.monotonic()
 
 # Tests compile the same programs again and again, from functions of their own: from the second time on they
-# are read from a folder of this process, which ends with it.
+# are read from a folder of this process and those that it starts, which ends with it.
 if jax.config.jax_compilation_cache_dir is None:
     COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
     jax.config.update("jax_compilation_cache_dir", COMPILED.name)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 @pytest.fixture

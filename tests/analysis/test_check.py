@@ -86,7 +86,7 @@ def test_people_unlike_the_synthetic_ones_raise_no_more_alarms(by_region):
     assert (studies(by_region, 400, 4, skewed=True) <= 0.05).mean() <= 0.08
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_missing_interaction_of_half_an_sd_is_found_in_nine_of_ten_studies(by_region):
     def misfit(p, x, sex, region):
         return expit(logit(p) + np.where(region % 2, 0.5, -0.5) * (x + 0.2))
@@ -94,7 +94,7 @@ def test_a_missing_interaction_of_half_an_sd_is_found_in_nine_of_ten_studies(by_
     assert (studies(by_region, 60, 2, misfit) <= 0.05).mean() >= 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_prevalence_off_by_a_fifth_in_one_region_is_found_in_most_studies(by_region):
     p = studies(by_region, 60, 3, lambda p, x, sex, region: np.where(region == 1, 1.2 * p, p))
     assert (p <= 0.05).mean() >= 0.6

@@ -78,7 +78,7 @@ def _steps(path):
     return at[:-1], (-np.diff(at) / (STEP * METRIC) - at[:-1] / PRIOR_SD**2) / TEMPER
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("curvature", "seed"), [(0.5, 3), (8.0, 5), (60.0, 3), (150.0, 7)])
 def test_draws_are_of_the_density_of_all_steps_summed_over_curvatures(curvature, seed):
     path = ran("run", seed, curvature)
@@ -118,6 +118,7 @@ def pair(x, y=None):
         numpyro.sample("y", dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1), obs=y)
 
 
+@pytest.mark.long
 def test_any_outcome_will_do():
     reading = read(pair, pmc.Rows(x=ROWS["x"], y=pmc.Box(np.full(2, -9.0), np.full(2, 9.0))), n=N)
     found = given(reading, ran("run", 6, 60.0, dim=2))

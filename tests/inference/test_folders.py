@@ -69,7 +69,7 @@ ASKED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
@@ -109,6 +109,7 @@ def test_rows_of_a_folder_stay_outside_memory_where_each_has_a_slot_of_its_own(t
         assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_persons_of_a_folder_are_grouped_over_all_its_files(tables):
     asked = question(PERSONS, FORMULA)

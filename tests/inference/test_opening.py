@@ -32,7 +32,7 @@ def shown(report):
     return console.file.getvalue()
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize("delta", [1 / N, 1e-6])
 def test_a_delta_that_is_not_below_one_over_n_is_named_wherever_a_target_is_shown(delta, capsys):
     target = pmc.Target(1.0, delta)

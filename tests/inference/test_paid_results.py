@@ -135,7 +135,7 @@ def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkey
     command("verify", raw[0] / "study", "--ledger", raw[0] / "ledger")
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("failure", "bounds"),
     [(pmc.errors.OutputError("no room"), ", private_mcmc: {bounds: private}"), (MemoryError("no room"), "")],

@@ -249,6 +249,7 @@ def with_scale(scale):
     return model
 
 
+@pytest.mark.long
 def test_bounds_that_were_bought_for_one_model_are_not_used_by_another(table, books, monkeypatch, tmp_path):
     """The study would show the first one's text, and what is proved of the second."""
     place, schema = tmp_path / "study", schema_of(bounds="private")

@@ -61,7 +61,7 @@ def chain(kernel, data, parts):
     return runner.run(np.zeros(reading.dim), *given, STREAMS, lambda done: None).states
 
 
-@pytest.mark.slow
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_chain_is_the_same_whatever_the_partitions(name, data):
     whole = chain(KERNELS[name], data, None)

@@ -223,7 +223,7 @@ def areas(term):
 AREAS = pmc.Rows(g=pmc.Categories(4), y=pmc.Box(-5, 5))
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("term", [soft_zero, pseudo_datum, neighbours, weighted, conditioned, quartic])
 def test_what_latents_alone_are_in_is_counted_once_as_numpyro_counts_it(term):
     found = read(areas(term), AREAS, n=50)

@@ -41,7 +41,7 @@ def reading(name):
     return read(CASES[name].model, CASES[name].rows, n=100)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_is_minus_the_log_density(name):
     """Up to a constant of the row, in which NumPyro's is less accurate."""

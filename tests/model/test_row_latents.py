@@ -236,7 +236,7 @@ def test_trials_of_a_row_of_its_own_are_summed_as_by_quadrature():
         assert found == pytest.approx(-np.log(np.trapezoid(parts, grid)), abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [0.4, 2.0, 60.0])
 def test_a_share_of_a_row_is_summed_far_into_its_tails(shape):
     def model(trials, y):

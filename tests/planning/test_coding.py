@@ -108,7 +108,7 @@ def predicted(made, rows):
     return (draws @ design.T).mean(axis=0), (draws @ design.T).std(axis=0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_formula_and_a_matrix_in_a_ball_give_the_same_predictors_up_to_noise():
     """Priors and metrics differ a little; noise is that of two runs."""
     X, y = base()

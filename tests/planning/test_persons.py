@@ -117,7 +117,7 @@ def test_synthetic_times_have_the_models_law_and_are_cut_off_by_the_rows_own():
         assert abs(np.mean(times <= at) - share) < 5.3 * np.sqrt(share * (1 - share) / len(times)) + 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_times_say_is_their_losses_curvature_on_average_and_bounded_far_away():
     """A hazard that is added up grows without bound, and so would a plan's metric made of its curvature."""
     reading, count = read(hazard, TIMES, n=50), 4000

@@ -124,6 +124,7 @@ def kept_logits_of_few_rows(x, y=None):
         numpyro.sample("y", outcome, obs=y)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [(3,), (1, 3)])
 def test_rows_that_hold_logits_of_their_own_are_seen_wherever_they_lie(shape):
     def plain(x, y=None):
@@ -138,6 +139,7 @@ def test_rows_that_hold_logits_of_their_own_are_seen_wherever_they_lie(shape):
     assert "conjugate" not in str(preflight(kept_logits_of_few_rows, rows, TARGET, n=50).certificates)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", [dist.Dirichlet, dist.CategoricalProbs])
 def test_a_density_that_is_replaced_in_its_class_is_no_conjugate_one(kind, monkeypatch):
     def plain(y=None):

@@ -128,7 +128,7 @@ def of(model, rows, n, target=TARGET, **options) -> Estimate | str:
     return estimate(read(model, rows, n=n), n=n, temper=1.0, target=target, **options)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 @pytest.mark.parametrize("name", KNOWN)
 def test_is_within_half_as_much_again_of_the_exact_epsilon_at_typical_data(name, adjacency):

@@ -34,7 +34,7 @@ def test_a_seed_gives_the_same_model_again():
         assert write(seed) == write(seed) != write(seed + 1)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("part", range(8))
 def test_every_model_that_is_read_is_the_one_numpyro_runs(part):
     """In parts, which several processes share."""

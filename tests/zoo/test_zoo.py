@@ -26,7 +26,7 @@ def divergence(laws: tuple[np.ndarray, np.ndarray], epsilon: float) -> float:
     return max(float(np.maximum(gap, 0).sum()) for gap in gaps)
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.name)
 def test_verdict_is_the_expected_one(entry: Entry) -> None:
     found = answer(entry.name)
