@@ -75,7 +75,7 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 	touch $@
 
 peers:
-	-$(MAKE) --keep-going build/peers/d3p/.installed build/peers/diffprivlib/.installed build/peers/opacus/.installed build/peers/na_dpvi/.installed build/peers/napsu_mq/.installed
+	-$(MAKE) --keep-going build/peers/d3p/.installed build/peers/diffprivlib/.installed build/peers/opacus/.installed
 
 bench-utility: $(VENV)/.bench peers
 	$(BIN)/python benchmarks/utility.py --json build/utility.json --resume --html build/utility.html
