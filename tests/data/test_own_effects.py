@@ -2,20 +2,15 @@
 
 import math
 
-import jax
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.special import expit
-from scipy.stats import norm
 
 import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.source import compile_model
-from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
-from private_mcmc.model import read
 
 FIELDS = [
     {"name": "kid no", "type": "string", "private_mcmc": {"role": "person"}},
@@ -107,22 +102,3 @@ def test_more_persons_than_were_declared_are_refused_before_anything_is_planned(
     table = {"kid no": np.arange(40) // 2, "ill": np.zeros(40, bool), "age": np.full(40, 7)}
     with pytest.raises(pmc.DataSchemaError, match="identifiers"):
         plan_fit(table, question(of(4), "ill ~ age"), epsilon=1.0, n=19)
-
-
-@pytest.mark.long
-def test_a_persons_term_is_the_integral_over_its_intercept():
-    asked = question(of(3), "ill ~ age + (1 | `kid no`)")
-    reading = read(asked.model, asked.rows, n=50, model_args=asked.public(50))
-    assert reading.names == ("Intercept", "age", "sd(1 | kid no)")
-    theta = np.array([-0.3, 0.8, math.log(1.7)])
-    ages, ill = np.array([6, 9, 12]), np.array([1, 0, 1])
-    person = {"age": ages.astype(float), "ill": ill, OWN_ROWS: np.ones(3, int)}
-
-    def likelihood(effect):
-        chances = expit(theta[0] + theta[1] * (ages - 9) / 4 + 1.7 * effect)
-        return norm.pdf(effect) * np.prod(np.where(ill, chances, 1 - chances))
-
-    exact = quad(likelihood, -12, 12, epsabs=1e-12)[0]
-    with jax.enable_x64(True):
-        found = float(reading.row_loss(jax.numpy.asarray(theta), person))
-    assert found == pytest.approx(-math.log(exact), rel=1e-6)

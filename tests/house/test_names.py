@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import private_mcmc
-from tests.house.test_circles import sources
 
 ROOT = Path(__file__).parents[2]
 PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
@@ -19,11 +18,19 @@ DOTTED = re.compile(r"(?<![\w./-])(?:private_mcmc|pmc)((?:\.[A-Za-z_]\w*)+)")
 IMPORT = re.compile(r"from (private_mcmc[\w.]*) import (\([^)]*\)|[^\n`]*)")
 
 
+def sources():
+    """Module names of the package (and of the models shipped in it) with their text."""
+    for folder, package in (("private_mcmc", "private_mcmc"), ("models", "private_mcmc.models")):
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            yield ".".join((package, *parts)), path.read_text(encoding="utf-8")
+
+
 def quoted():
     """Places and texts: the pages, and every string in the package, docstrings and messages among them."""
     for page in PAGES:
         yield page.name, page.read_text(encoding="utf-8")
-    for module, text in sources().items():
+    for module, text in sources():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield f"{module}:{node.lineno}", node.value

@@ -20,7 +20,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateULA, chain_runner, langevin_program
 from private_mcmc.kernels.clipping import Whitening
 from private_mcmc.kernels.gradient import general_rows
 from private_mcmc.model import read
@@ -29,7 +29,7 @@ from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import logistic
 from tests.soundness.front_door.setup import seeded
-from tests.soundness.sweep.zoo import ZOO, poisson
+from tests.soundness.sweep.zoo import ZOO
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), who=pmc.Person(at_most=3))
 ANY = pmc.Target(1e6, 1 - 1e-6)
@@ -392,23 +392,6 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
             assert np.trapezoid(density, grid) <= decision.statement.delta(epsilon)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("adjacency", "kernel"),
-    [
-        ("replace_one", KERNEL),
-        ("add_remove", PrivateSGLD(logistic, 0.01, 1.0, rate=0.3)),
-        ("zero_out", PrivateSGLD(logistic, 0.01, 1.0, scheme="fixed", batch_size=5)),
-    ],
-)
-def test_a_run_is_compiled_once_whatever_the_rows(adjacency, kernel):
-    mcmc = driver(kernel=kernel, target=pmc.Target(1e6, 1 - 1e-6, adjacency))
-    for count in (40, 3):
-        mcmc.run(**people(count, count))
-        assert mcmc.statement.verify() and mcmc.statement.unit == Unit("who", 3)
-    assert mcmc.decide(20).runner.advance._cache_size() == 1
-
-
 # What is refused, by name.
 
 
@@ -440,21 +423,6 @@ def test_columns_that_do_not_go_with_persons_are_refused(tmp_path):
     on_disk = np.memmap(tmp_path / "X.bin", float, "w+", shape=(40, 2))
     with pytest.raises(pmc.NotYetSupported, match="grouped over the whole data set"):
         driver().run(**{**rows, "X": on_disk})
-
-
-@pytest.mark.long
-def test_an_audit_of_persons_attacks_whole_persons():
-    kernel = PrivateULA(poisson, step_size=0.1, clip=0.5)
-    rows = pmc.Rows(**ZOO["poisson"].rows.columns, who=pmc.Person(2))
-    declared = dict(rows=rows, target=pmc.Target(1.0, 1e-5), release="last", num_steps=2, n=2)
-    X, y = np.ones((2, 2, 2)) / 2, np.zeros((2, 2), int)
-    other, own = y.copy(), np.ones((2, 2), int)
-    other[0] = 4
-    pair = {"X": X, "y": y, OWN_ROWS: own}, {"X": X, "y": other, OWN_ROWS: own}
-    assert pmc.audit(kernel, pair, num_runs=200, **declared).sound
-    with pytest.raises(pmc.DeclarationError, match="pairs of persons"):
-        pair = {"X": np.zeros((2, 2)), "y": np.zeros(2)}, {"X": np.eye(2) * [[1], [0]], "y": np.zeros(2)}
-        pmc.audit(kernel, pair, **declared)
 
 
 def intercepts(X, who, y=None):

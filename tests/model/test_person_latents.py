@@ -40,27 +40,12 @@ def centred(X, person, persons, y=None):
     answers(X @ w + u[person], y)
 
 
-def non_centred(X, person, persons, y=None):
-    w, tau = shared()
-    with numpyro.plate("persons", persons):
-        z = numpyro.sample("z", dist.Normal(0, 1))
-    answers(X @ w + (0.5 + numpyro.deterministic("effect", tau * z))[person], y)
-
-
 def slopes(X, person, persons, y=None):
     w, tau = shared()
     with numpyro.plate("persons", persons):
         a = numpyro.sample("a", dist.Normal(0, tau))
         b = numpyro.sample("b", dist.Normal(0, 0.5))
     answers(X @ w + a[person] + b[person] * X[:, 0], y)
-
-
-def frailty(X, person, persons, y=None):
-    w, tau = shared()
-    with numpyro.plate("persons", persons):
-        f = numpyro.sample("f", dist.Gamma(1 / tau, 1 / tau))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Poisson(f[person] * jnp.exp(X @ w)), obs=y)
 
 
 def ability(item, person, persons, y=None):
@@ -102,34 +87,6 @@ def own_rows(person, index):
 def wide():
     with jax.enable_x64(True):
         yield
-
-
-@pytest.mark.long
-def test_an_intercept_is_integrated_exactly():
-    found, people, theta = reading(centred), some(ROWS), np.array([0.3, -1.4, -0.2])
-    assert found.names == ("w[0]", "w[1]", "tau")
-    for index in range(2):
-        rows = own_rows(people, index)
-
-        def integrand(u, rows=rows):
-            signs = 2 * rows["y"] - 1
-            density = stats.norm.pdf(u, 0.5, np.exp(theta[2]))
-            return density * np.prod(1 / (1 + np.exp(-signs * (rows["X"] @ theta[:2] + u))))
-
-        exact = -np.log(quad(integrand, -15, 15, epsabs=1e-13)[0])
-        person = {name: column[index] for name, column in people.items()}
-        assert float(jax.jit(found.row_loss)(jnp.asarray(theta), person)) == pytest.approx(exact, abs=2e-6)
-
-
-@pytest.mark.long
-def test_both_ways_of_writing_it_are_one_model():
-    people, theta = some(ROWS), jnp.array([0.3, -1.4, 0.7])
-    slopes_of = [
-        np.asarray(jax.vmap(jax.grad(reading(model).row_loss), in_axes=(None, 0))(theta, people))
-        for model in (centred, non_centred)
-    ]
-    np.testing.assert_allclose(*slopes_of, atol=1e-9)
-    assert "effect" not in reading(non_centred).constrain(theta)
 
 
 @pytest.mark.some(1)

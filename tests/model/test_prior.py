@@ -6,7 +6,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from numpyro.infer.util import potential_energy
 
 from private_mcmc.domains import Box, Rows
 from private_mcmc.model import read
@@ -90,22 +89,6 @@ def hessians(row_model):
     with jax.enable_x64(True):
         hessian = jax.jit(jax.hessian(row_model.neg_log_prior))
         return np.stack([np.asarray(hessian(jnp.asarray(theta))) for theta in thetas])
-
-
-@pytest.mark.long
-def test_the_whole_potential_is_that_of_numpyro(row_model):
-    """Up to the float32 in which NumPyro holds these parameters."""
-    draw = np.random.default_rng(1)
-    with jax.enable_x64(True):
-        for _ in range(4):
-            theta = draw.normal(size=row_model.dim)
-            free = {
-                s.name: jnp.asarray(theta[s.slice].reshape(s.unconstrained_shape)) for s in row_model.sites
-            }
-            expected = potential_energy(model, (), {"y": jnp.full(3, 0.4)}, free)
-            found = row_model.neg_log_prior(jnp.asarray(theta))
-            found += 3 * row_model.row_loss(jnp.asarray(theta), {"y": 0.4})
-            assert float(found) == pytest.approx(float(expected), abs=1e-5)
 
 
 @pytest.mark.long
