@@ -1,7 +1,6 @@
 """The command line on files: a model, a schema, a CSV; errors in one line and exit code 3."""
 
 import json
-import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from private_mcmc import Statement
-from private_mcmc.cli.main import COMMANDS, main
+from private_mcmc.cli.main import main
 
 MODEL = """
 import jax.numpy as jnp
@@ -50,32 +49,9 @@ ASKED = ("--schema", "schema.yaml", "--model", "model.py:model")
 COMMON = (*ASKED, "--epsilon", "2", "--delta", "1e-6")
 
 
-@pytest.mark.slow
-def test_every_command_explains_itself(monkeypatch, capsys):
-    for name in COMMANDS:
-        assert call(monkeypatch, name, "--help") == 0
-        assert "Usage" in capsys.readouterr().out
-
-
 def test_the_version_is_that_of_the_installed_package(monkeypatch, capsys):
     assert call(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.strip() == version("private-mcmc")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "count", "wanted"),
-    [
-        ("private-mcmc ver", 1, "verify"),
-        ("private-mcmc fit --eps", 2, "--epsilon"),
-        ("private-mcmc ledger h", 2, "history"),
-    ],
-)
-def test_shells_complete_commands_and_options(words, count, wanted):
-    asked = {"_PRIVATE_MCMC_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
-    command = [sys.executable, "-c", "from private_mcmc.cli import main; main()"]
-    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [wanted]
 
 
 @pytest.mark.slow

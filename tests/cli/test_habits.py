@@ -1,7 +1,6 @@
-"""Habits of Stan, R, brms and pandas at the command line: a line with the remedy, and nothing is left."""
+"""Words that are misspelt in a schema, and runs that no ledger knows."""
 
 import copy
-import re
 
 import pytest
 import yaml
@@ -22,8 +21,6 @@ FIELDS = {
 }
 # What no message may hold.
 SECRET = "73501"
-FIT = ["fit", "people.csv", "--schema", "schema.yaml", "--epsilon", "1", "--out", "study"]
-AGE = ("--formula", "died ~ age")
 
 
 @pytest.fixture(scope="module")
@@ -41,58 +38,6 @@ def schema_with(field="age", **changes):
     fields = copy.deepcopy(FIELDS)
     fields[field] |= changes
     return yaml.safe_dump({"fields": [{"name": name, **one} for name, one in fields.items()]})
-
-
-def told(folder, monkeypatch, capsys, *arguments, code=3):
-    """The one line that a command leaves behind, and nothing else."""
-    monkeypatch.chdir(folder)
-    before = sorted(folder.rglob("*"))
-    assert call(monkeypatch, *arguments) == code
-    said = capsys.readouterr().err.strip()
-    assert len(said.splitlines()) == 1 and "Traceback" not in said and SECRET not in said, said
-    assert sorted(folder.rglob("*")) == before
-    assert Ledger("books.db").history() == ()
-    return said
-
-
-@pytest.mark.parametrize(
-    ("words", "remedy"),
-    [
-        (("--chains", "4"), "No such option.* What it takes: private-mcmc fit --help"),
-        (("~", "age"), "extra argument"),
-        (("--epsilon", "1,5"), "valid (number|float)"),
-        (("--n", "40"), "the table has 41 rows"),
-        (("--adjacency", "add_remove", "--n", "40"), "more rows than the declared"),
-        (("--adjacency", "zero_out", "--n", "40"), "another number of rows"),
-        (("--model", "model.py"), r"for example model\.py:model\.$"),
-    ],
-)
-def test_an_option_that_does_not_fit_is_told_in_a_line(folder, monkeypatch, capsys, words, remedy):
-    asked = words if "--model" in words else (*AGE, *words)
-    assert re.search(remedy, told(folder, monkeypatch, capsys, *FIT, *asked))
-
-
-@pytest.mark.parametrize(
-    ("line", "remedy"),
-    [
-        ("fit schema.yaml --schema people.csv --epsilon 1 --out study --formula died~age", "init TABLE"),
-        ("fit schema.yaml --schema schema.yaml --epsilon 1 --out study --formula died~age", "no table"),
-        ("fit people.csv --epsilon 1 --out study --formula died~age", "private-mcmc init people.csv"),
-        ("init schema.yaml", "no table"),
-        ("init people.csv --encoding utf-seven", "often write cp1252"),
-        ("plan --schema schema.yaml --formula died~age --n 0 --epsilon 1", "at least 1"),
-        ("verify people.csv", "name the folder that fit wrote"),
-        ("verify nowhere", "name the folder that fit wrote"),
-        ("summary nowhere", "name the folder that fit wrote"),
-        ("report nowhere", "name the folder that fit wrote"),
-        ("ledger init new.db --dataset a --epsilon 0 --delta 1e-6", "positive, finite number"),
-        ("demo --epsilon 0 --output new", "positive, finite number"),
-        ("fti people.csv", "private-mcmc --help"),
-        ("ledger sho books.db", r"Did you mean 'show'\? What"),
-    ],
-)  # fmt: skip
-def test_files_and_commands_that_are_taken_for_others(folder, monkeypatch, capsys, line, remedy):
-    assert re.search(remedy, told(folder, monkeypatch, capsys, *line.split()))
 
 
 def test_a_run_that_no_ledger_was_charged_for_is_not_verified_against_one(folder, monkeypatch, capsys):

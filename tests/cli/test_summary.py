@@ -9,7 +9,6 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
-from private_mcmc.report import Line
 
 SCHEMA = pmc.Schema.from_dict(
     {
@@ -51,33 +50,6 @@ def test_every_field_gets_a_figure_of_its_own(answers, tmp_path):
     assert all(image.startswith(b"\x89PNG") for image in found.values())
     ticks = [label for _, label in answers.effect_plot("since").x_ticks]
     assert ticks[0] == "2015-01-01" and ticks[-1] == "2023-12-31"
-
-
-def test_ratios_of_an_outcome_with_several_levels_say_which_they_compare(answers):
-    assert answers.table().columns[-2:] == ("odds ratio against no (median)", "90% interval")
-    assert answers.forest().x_label == "odds ratio of vote against no, 90% interval"
-    ordered = design(read_formula("vote ~ since", SCHEMA), SCHEMA, family("cumulative"))
-    draws = {"thresholds": np.zeros((2, 2)), "since": np.ones(2)}
-    assert Answers(ordered, draws).table().columns[-2] == "odds ratio, of being further up (median)"
-
-
-def test_a_figure_says_which_level_a_probability_is_of_and_where_other_fields_are(
-    answers, tmp_path, monkeypatch
-):
-    shown = answers.effect_plot("since", {"ward": "c"})
-    curves = {each.label: each.y for each in shown.drawn if isinstance(each, Line)}
-    assert list(curves) == ["no", "maybe", "yes"]
-    assert np.sum(list(curves.values()), axis=0) == pytest.approx(1)
-    bars = answers.effect_plot("ward").drawn
-    assert [each.label for each in bars] == ["no", "maybe", "yes"]
-    assert len({height for each in bars for height in each.y}) == 3 * 2
-    one = answers.effect_plot("since", level="maybe")
-    assert one.title == "Probability of vote = maybe by Admitted" and len(one.drawn) == 2
-    said = []
-    monkeypatch.setattr("private_mcmc.report.png", lambda plot, path, below="": said.append(below))
-    draw(answers, {"ward": "c"}, tmp_path)
-    assert said[1].startswith("At body mass 115*, ward c (* not stated")
-    assert said[3].startswith("At since 2019-07-02*, body mass 115* (")
 
 
 @pytest.mark.slow

@@ -6,9 +6,7 @@ import pytest
 
 from private_mcmc import Target
 from private_mcmc.dossier.page import page
-from private_mcmc.report.drawing import figure
-from private_mcmc.report.html import STYLE
-from tests.dossier.studies import PREDICTED, books_in, study_of, with_long_names
+from tests.dossier.studies import PREDICTED, books_in, study_of
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +34,6 @@ def test_the_first_thing_is_green_or_amber_and_results_come_before_theorems(text
     assert 'class="verdict unsure"' in amber and amber.count("<li>") > 6
     seeded = page(study_of(randomness={"source": "caller"})).to_html()
     assert 'class="verdict bad"' in seeded and "Not private" in seeded
-
-
-def test_every_colour_has_a_value_in_the_light_in_the_dark_and_on_paper():
-    names = set(re.findall(r"var\(--([\w-]+)\)", STYLE)) | {"c0", "c1", "c2", "c3", "c4"}
-    light, dark, paper = (
-        re.search(start + r"\s*\.pm\{([^}]*)", STYLE)[1] for start in ("", r"dark\)\{", r"print\{")
-    )
-    for scheme in (light, dark, paper):
-        assert names - {"ground"} <= set(re.findall(r"--([\w-]+):", scheme))
-
-
-@pytest.mark.slow
-def test_a_forest_has_room_for_every_name():
-    drawn = figure(with_long_names().answers().forest(), size=(3.7, 3.5))
-    assert drawn.get_size_inches()[1] > 8
-    for label in drawn.axes[0].get_yticklabels():
-        assert all(len(line) <= 18 for line in label.get_text().splitlines())
 
 
 def test_a_wide_posterior_is_said_to_be_wide_beside_the_results():

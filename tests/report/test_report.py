@@ -10,15 +10,12 @@ import sys
 import time
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
 from private_mcmc import report
-from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Interval, Plot, drawing, html
 from private_mcmc.report.document import say, telling
 from private_mcmc.report.drawing import LIGHT, figure
@@ -109,21 +106,12 @@ def test_svg_is_well_formed_and_follows_the_theme() -> None:
     assert "certificate" in text
 
 
-def test_ragged_table_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="2 cells under 1 columns"):
-        report.Table(("a",), ((1, 2),))
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [(26.4, "26.4"), (1e-6, "1e-6"), (0.0, "0"), (-1.5, "−1.5"), (math.inf, "∞"), (math.nan, "not a number")],
 )
 def test_numbers_are_written_short(value: float, words: str) -> None:
     assert report.number(value) == words
-
-
-def test_a_short_number_has_no_power_of_ten() -> None:
-    assert [report.number(value, 2) for value in (263.0, 9870.0, 12345.0)] == ["260", "9900", "1.2e4"]
 
 
 @given(st.floats(1e-300, 1e300), st.integers(1, 12))
@@ -147,35 +135,6 @@ def test_matplotlib_and_rich_are_not_imported_until_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"
-
-
-@pytest.mark.parametrize(("high", "plain"), [(3.0, True), (1e6, False)])
-def test_ratios_within_a_decade_have_numbers_on_their_axis_and_others_have_decades(high, plain):
-    interval = Interval((0.0, 1.0), (1.0, high / 1.1), (1.1, high), (1.2, high * 1.1))
-    (axes,) = figure(Plot("ratios", "ratio", "", (interval,), x_log=True), LIGHT).axes
-    low, largest = axes.get_xlim()
-    shown = [tick for tick in axes.get_xticks() if low <= tick <= largest]
-    assert len(shown) >= 3
-    assert all(abs(np.log10(tick) % 1) < 1e-9 for tick in shown) != plain
-
-
-@pytest.mark.parametrize("low", [0.01, 0.15, 0.3])
-def test_ratios_on_both_sides_of_one_have_three_numbers_or_more_on_their_axis(low):
-    """Of 0.15 to 3.3, by which odds differ, decades alone would show 1 and nothing else."""
-    interval = Interval((0.0, 1.0), (low, 2.9), (2 * low, 3.1), (3 * low, 3.3))
-    (axes,) = figure(Plot("ratios", "ratio", "", (interval,), x_log=True), LIGHT).axes
-    first, last = axes.get_xlim()
-    shown = [tick for tick in axes.get_xticks() if first <= tick <= last]
-    assert 3 <= len(shown) <= 9
-
-
-def test_the_names_of_series_below_a_chart_of_places_leave_the_name_of_its_axis_free() -> None:
-    drawn = tuple(Interval((2.0 + at, 1.0 + at), (0, 0), (1, 1), (2, 2), f"{at:g}") for at in (0.2, 0, -0.2))
-    chart = figure(Plot("t", "share", "", drawn, y_ticks=((2.0, "men"), (1.0, "women"))))
-    FigureCanvasAgg(chart).draw()
-    (legend,), named = chart.legends, [*chart.texts, chart.axes[0].xaxis.label]
-    (axis,) = (text for text in named if text.get_text() == "share")
-    assert not legend.get_window_extent().overlaps(axis.get_window_extent())
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.63, 2.5), (0.9, 1.25), (0.98, 1.04), (0.4, 1.7), (0.2, 30.0)])
@@ -202,14 +161,3 @@ def test_what_is_being_tried_is_said_on_a_terminal_alone(monkeypatch, shown, ter
     assert ("table 3 of 12" in said) == (shown and terminal)
     assert "before" not in said
     assert written.getvalue() == said
-
-
-def test_names_of_levels_stay_on_one_line_where_what_is_beside_them_can_give_way():
-    names = [f"education[Some college, year {year}]" for year in range(3)]
-    rows = tuple((name, "vs a level with a long name of its own", 0.25, 0.5, "0.1 to 0.3") for name in names)
-    table = report.Table(("term", "unit", "odds ratio against the first", "sd", "90% interval"), rows)
-    console = Console(file=io.StringIO(), width=80, color_system=None)
-    report.Report("", (table,)).show(console)
-    lines = console.file.getvalue().splitlines()
-    assert all(any(name in line for line in lines) for name in names)
-    assert max(map(len, lines)) <= 80
