@@ -9,7 +9,7 @@ import pytest
 from numpyro import handlers
 from numpyro.infer.reparam import LocScaleReparam
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
+from private_mcmc.domains import Ball, Binary, Box, Categories, Real, Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model import read
 
@@ -195,14 +195,6 @@ def refusal(kind, *words, rows=ROWS):
     return register
 
 
-@refusal(DoThisInstead, "'y'", "column X")
-def centred(X, y=None):
-    without = X - X.mean(0)
-    w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=without @ w), obs=y)
-
-
 @refusal(DoThisInstead, "'total'", "not inside a plate")
 def outside_the_plate(X, y=None):
     w = weights()
@@ -239,13 +231,6 @@ def an_outcome_that_is_impossible(y=None):
         numpyro.sample("y", dist.Gamma(2.0, rate), obs=y)
 
 
-@refusal(DoThisInstead, "'rows': 100")
-def fixed_plate(X, y=None):
-    w = weights()
-    with numpyro.plate("rows", 100):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 @refusal(DoThisInstead, "prior of site 'm'", "X")
 def prior_on_data(X, y=None):
     m = numpyro.sample("m", dist.Normal(X.mean(), 1))
@@ -269,12 +254,6 @@ def loss_on_count(X, y=None):
     w = weights()
     with plate(X):
         numpyro.sample("y", dist.Normal(X @ w, 1.0 * X.shape[0]), obs=1.0 * y)
-
-
-@refusal(DoThisInstead, "'shape'", "number of rows")
-def shape_on_count(X, y=None):
-    shape = numpyro.sample("shape", dist.Normal(0, 1).expand([X.shape[0]]).to_event(1))
-    answers(X, y, shape.sum())
 
 
 @refusal(DoThisInstead, "'k'", "discrete")
@@ -306,14 +285,6 @@ def tempered_prior(X, y=None):
     answers(X, y, w=w)
 
 
-@refusal(DoThisInstead, "in Python")
-def python_branch(X, y=None):
-    w = weights()
-    if y.sum() > 2:
-        w = 2 * w
-    answers(X, y, w=w)
-
-
 @refusal(DoThisInstead, "'d'", "Delta")
 def fixed_latent(X, y=None):
     d = numpyro.sample("d", dist.Delta(1.0))
@@ -324,11 +295,6 @@ def fixed_latent(X, y=None):
 def broken(X, y=None):
     w = weights(5)
     answers(X, y, w=w)
-
-
-@refusal(DoThisInstead, "'y'", "not finite", rows=Rows(X=Ball(1.0, 3), y=Box(-3, -1)))
-def impossible_rows(X, y=None):
-    answers(X, y)
 
 
 @pytest.mark.some(3)
@@ -385,14 +351,3 @@ def test_public_arguments_reach_the_model():
     row_model = read(model, ROWS, n=5, model_args={"prior_sd": 0.5, "features": features})
     assert row_model.predictor.radius == pytest.approx(3.0)
     np.testing.assert_allclose(row_model.prior.hessian, [4.0, 4.0])
-
-
-@pytest.mark.long
-def test_counts_beyond_the_number_of_trials_are_impossible():
-    def model(X, y=None):
-        w = weights()
-        with plate(X):
-            numpyro.sample("y", dist.Binomial(5, logits=X @ w), obs=y)
-
-    assert read(model, Rows(X=Ball(1.0, 3), y=Counts(5)), n=5).predictor.family.name == "Binomial"
-    assert "not finite" in str(refused(model, Rows(X=Ball(1.0, 3), y=Counts(6))).value)

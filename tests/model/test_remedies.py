@@ -23,20 +23,8 @@ def observed(x, distribution, y, **options):
         numpyro.sample("y", distribution, obs=y)
 
 
-def binomial(x, trials, y):
-    observed(x, dist.Binomial(trials, logits=slope() * x), y)
-
-
 def one_trial(x, trials, y):
     observed(x, dist.Binomial(logits=slope() * x), y)
-
-
-def times(y):
-    observed(y, dist.Exponential(jnp.exp(slope())), y)
-
-
-def half(y):
-    observed(y, dist.HalfNormal(jnp.exp(slope())), y)
 
 
 def folded(y):
@@ -61,14 +49,6 @@ def module(x, y):
     with numpyro.handlers.scope(prefix="net"):
         _update_params(params, new, dist.Normal(0, 1))
     observed(x, dist.Bernoulli(logits=x * new["kernel"].sum() + new["inner"]["bias"][0]), y)
-
-
-def module_of_one_prior(x, y):
-    params = {"kernel": jnp.zeros(2), "bias": jnp.zeros(1)}
-    numpyro.param("net$params", params)
-    new = dict(params)
-    _update_params(params, new, {"kernel": dist.Normal(0, 1)})
-    observed(x, dist.Bernoulli(logits=x * new["kernel"].sum() + new["bias"][0]), y)
 
 
 def items(y):
@@ -102,19 +82,6 @@ def proportion(x, y):
 
 def of_a_dict(x, y):
     observed(x["x"], dist.Bernoulli(logits=slope() * x["x"]), y)
-
-
-def of_a_frame(x, y):
-    observed(x, dist.Bernoulli(logits=slope() * x.values), y)
-
-
-def of_columns(x, y):
-    observed(x, dist.Bernoulli(logits=slope() * x), y)
-
-
-def levels(g, y, counted=np.unique):
-    a = numpyro.sample("a", dist.Normal(0, 1).expand([len(counted(g))]).to_event(1))
-    observed(g, dist.Bernoulli(logits=a[g]), y)
 
 
 def levels_at_most(g, y):
@@ -215,13 +182,10 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (below_its_end, Rows(y=Box(-3, 1.3)), "a Box may not reach an end that is not possible"),
         (logarithms, Rows(y=Box(0, 5)), "a positive outcome: Box(0.001"),
         (of_a_dict, X_Y, "an argument for each column"),
-        (of_a_frame, X_Y, "an argument for each column"),
-        (levels, GROUPED, "write it with jax.numpy"),
         (levels_at_most, GROUPED, "A number of groups or levels is public"),
         (autoregression, Rows(y=Box(-1, 1)), "a whole series"),
         (shifted, X_Y, "mixes rows of column x, y"),
         (optimised, X_Y, "Give it a prior"),
-        (module_of_one_prior, X_Y, "Give it a prior"),
         (answers_in_the_last, SERIES, "probabilities are those that it chooses between, each times its own"),
         (four_classes, SERIES, "the forward algorithm by jax.lax.scan, in a numpyro.factor of the row"),
         (classes_in_another_dimension, SERIES, "Put that plate at dim=-1"),
@@ -239,9 +203,6 @@ def test_what_is_said_is_what_to_write(model, rows, advice):
 @pytest.mark.parametrize(
     ("model", "rows"),
     [
-        (binomial, TRIALS),
-        (times, Rows(y=Box(0, 5))),
-        (half, Rows(y=Box(0, 5))),
         (folded, Rows(y=Box(0, 5))),
         (module, X_Y),
         (items_rounded, THREE),
@@ -251,7 +212,6 @@ def test_what_is_said_is_what_to_write(model, rows, advice):
         (below_its_end, Rows(y=Box(-3, 1.2))),
         (logarithms, Rows(y=Box(0.005, 5))),
         (answers_summed_by_hand, SERIES),
-        (of_columns, X_Y),
         (levels_known, GROUPED),
         (autoregression_of_each, SERIES),
         (classes_in_the_last, SERIES),
