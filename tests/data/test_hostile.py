@@ -1,6 +1,5 @@
 """Schemas, formulas and tables of whoever wishes ill, or mistypes: one clear line each, and soon."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +8,6 @@ import private_mcmc as pmc
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import read_identifiers, read_table
-from private_mcmc.domains.persons import identified
 from private_mcmc.errors import PrivateMCMCError
 
 FIELDS = [
@@ -110,27 +108,3 @@ BOMBS = [
 def test_a_formula_of_too_many_terms_is_refused_before_they_are_made(text):
     with pytest.raises(pmc.DeclarationError):
         read_formula(text, SCHEMA)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("1,234", "1234"),
-        ("1 234 567", 1234567),
-        ("1.234.567,0", "1234567"),
-        ("2020-01-01", "2020-01-01 00:00:00"),
-        ("2020-01-01T00:00:00.000Z", "2020-01-01"),
-        (b"M\xc3\xbcller", "Müller"),
-        ("b'7'", "007"),
-        ("'7", '="7"'),
-        ("1e+05", "100,000"),
-    ],
-)
-def test_spellings_of_the_closed_list_are_one_person(one, other):
-    codes = identified("id", np.array([one, other], dtype=object))
-    assert codes.tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("one, other", [("012-34-5678", "012345678"), ("AB", "ab"), ("1.234", "1234")])
-def test_other_spellings_are_persons_of_their_own(one, other):
-    assert identified("id", np.array([one, other], dtype=object)).tolist() == [0, 1]
