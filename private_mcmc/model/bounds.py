@@ -114,9 +114,12 @@ def affine_function(
         return None
     if cases * size * (half.size + 1) > _MOST_NUMBERS:
         return None
-    # The middle, and as far from it along each number as rows may be.
-    steps = np.where((half > 0) & np.isfinite(half), half, 1.0)
-    points = middle + np.concatenate([np.zeros((1, half.size)), np.diag(steps)])
+    # From the middle, or of whole numbers from 0, as far along each number as rows may be.
+    sizes = np.array([math.prod(one.event_shape) for one in rest.values()], dtype=int)
+    whole = np.repeat(np.array([one.dtype.kind != "f" for one in rest.values()], dtype=bool), sizes)
+    first, steps = np.where(whole, 0.0, middle), np.where(whole, 2 * half, half)
+    steps = np.where((steps > 0) & np.isfinite(steps), steps, 1.0)
+    points = first + np.concatenate([np.zeros((1, half.size)), np.diag(steps)])
 
     def at(point: jax.Array, case: Mapping[str, jax.Array]) -> jax.Array:
         given, first = {**known, **program.columns(case)}, 0
@@ -134,7 +137,8 @@ def affine_function(
         run = jax.vmap(every, (None, 0)) if given else every
         values = np.asarray(run(jnp.asarray(points), given)).reshape(cases, half.size + 1, size)
     slope = np.swapaxes(values[:, 1:] - values[:, :1], 1, 2) / steps
-    return AffineFunction(values[:, 0], slope, rest) if np.all(np.isfinite(values)) else None
+    value = values[:, 0] + slope @ (middle - first)
+    return AffineFunction(value, slope, rest) if np.all(np.isfinite(values)) else None
 
 
 def bounds(
@@ -266,7 +270,6 @@ def _middle(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     """Middles and half lengths of a column's intervals, flat; around 0 without ends."""
     lo, hi = (np.ravel(end) for end in domain.interval())
     middle = (lo / 2 + hi / 2) if np.all(np.isfinite([lo, hi])) else np.zeros(lo.size)
-    middle = middle if domain.dtype.kind == "f" else np.floor(middle)
     return middle, np.maximum(hi - middle, middle - lo)
 
 
