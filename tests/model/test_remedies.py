@@ -23,6 +23,10 @@ def observed(x, distribution, y, **options):
         numpyro.sample("y", distribution, obs=y)
 
 
+def of_columns(x, y):
+    observed(x, dist.Bernoulli(logits=slope() * x), y)
+
+
 def one_trial(x, trials, y):
     observed(x, dist.Binomial(logits=slope() * x), y)
 
