@@ -260,8 +260,9 @@ class Influence:
         if len(self._values) <= _FEW:
             return False
         span = float(np.ptp(self._values)) or 1.0
-        shift = np.linspace(0.01, 0.5, 16) * span
-        eta = np.linspace(-0.5, 0.5, 5)[:, None] * span + float(np.mean(self._values))
+        # Within the ends, at which terms hold outcomes.
+        shift = np.linspace(0.01, 0.25, 16) * span
+        eta = np.linspace(-0.25, 0.25, 5)[:, None] * span + float(np.mean(self._values))
         if not np.issubdtype(self._values.dtype, np.floating):
             shift, eta = np.ceil(shift), eta.round()
         up, down = (self._slopes(eta, eta + sign * shift) for sign in (1.0, -1.0))

@@ -126,8 +126,7 @@ def test_a_change_of_scale_moves_from_the_prior_to_the_rows(model):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("x64", [True, False])
-def test_the_predictor_reproduces_the_loss_and_its_gradient(x64):
+def test_the_predictor_reproduces_the_loss_and_its_gradient():
     def model(X, g, y=None):
         w, b = weights(), numpyro.sample("b", dist.Normal(0, 1))
         with numpyro.plate("groups", 4):
@@ -139,7 +138,7 @@ def test_the_predictor_reproduces_the_loss_and_its_gradient(x64):
     predictor = row_model.predictor
     assert row_model.names == ("w[0]", "w[1]", "w[2]", "b", "a[0]", "a[1]", "a[2]", "a[3]")
     assert predictor.radius == pytest.approx(np.sqrt(3))
-    with jax.enable_x64(x64):
+    with jax.enable_x64(True):
         rows = GROUPED.synthetic(0, 40)
         theta = jax.random.normal(jax.random.key(1), (row_model.dim,))
         designs, offsets = jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
