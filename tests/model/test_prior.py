@@ -8,7 +8,9 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc.domains import Box, Rows
+from private_mcmc.errors import DeclarationError
 from private_mcmc.model import read
+from private_mcmc.potential.prior import TABLE, OwnPrior, prior_constants
 
 INF = np.inf
 
@@ -205,3 +207,23 @@ def test_an_improper_prior_is_named():
     assert found.improper == ("flat",) and found.strong_convexity == 0
     positive = of(lambda: numpyro.sample("flat", dist.ImproperUniform(dist.constraints.positive, (), ())))
     assert positive.improper == ("flat",)
+
+
+def test_what_is_said_to_be_gaussian_runs_as_that_gaussian():
+    """Whoever says so: of another potential nothing would be proved."""
+    sites = read(model_of_two, ROWS, n=10).sites
+    slope, hessian = np.array([1.0, -2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
+    said = prior_constants(sites, [], lambda theta: jnp.sum(theta**4), (slope, hessian), "")
+    with jax.enable_x64(True):
+        found = np.asarray(jax.hessian(said.potential)(jnp.array([0.7, -3.0])))
+    np.testing.assert_allclose(found, hessian)
+    assert said.strong_convexity == pytest.approx(np.linalg.eigvalsh(hessian)[0])
+    with pytest.raises(DeclarationError, match="out of the range"):
+        wrong = OwnPrior(sites[0], TABLE["Normal", "real"], [np.zeros(()), np.array(-1.0)])
+        prior_constants(sites, [wrong], lambda theta: jnp.sum(theta), None, "")
+
+
+def model_of_two(y):
+    a, b = numpyro.sample("a", dist.Normal(0, 1)), numpyro.sample("b", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(a + b, 1.0), obs=y)
