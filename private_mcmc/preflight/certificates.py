@@ -67,7 +67,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         check_positive("clip", clip)
     rows = row_model.constants
     widest = largest_eigenvalue(preconditioner)
-    # Of the model itself nothing is proved where kernels may have to shorten a design.
+    # Of the model itself nothing is proved where kernels may have to shorten a design, or hold an outcome.
     steep, bend = (rows.gradient_bound, rows.curvature_bound) if rows.proved else (math.inf, math.inf)
     free = times(math.sqrt(widest) * (1 + 1e-15), steep)
     idle = clip is None or never_clips(free, clip, row_model)
@@ -78,7 +78,7 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         gradient_free=free,
         curvature=times(widest * (1 + 1e-15), bend),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
-        convex_rows=rows.convex and (idle or single),
+        convex_rows=rows.convex and rows.proved and (idle or single),
     )
 
 
