@@ -157,10 +157,10 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         tuple((term, places[base]) for base, term, _ in terms), rest, None if terms else unknown
     )
     predictors = MultiPredictor(eta, int(edges[-1]), dim, likelihood)
-    radius = proved_radius(predictors, rows)
-    proved = radius < math.inf and all(each for _, _, each in terms)
-    if not radius < math.inf and predictors.size <= MOST_LINES:
+    radius = known = proved_radius(predictors, rows)
+    if not known < math.inf and predictors.size <= MOST_LINES:
         radius = proposed_radius(predictors.length, rows)
+    proved = radius == known and all(each for _, _, each in terms)
     predictors = replace(predictors, radius=radius, proved=proved)
     shift = function_of_rows(predictors.offset, rows)
     centred = shift is not None and not (np.any(shift.value) or np.any(shift.slope))
