@@ -218,11 +218,6 @@ class Held:
     partitions: tuple[Partition, ...] = ()
     layout: Layout = ONE_DEVICE
 
-    @property
-    def given(self) -> tuple[Any, Any]:
-        """What a runner of chains takes."""
-        return (self.partitions, None) if self.partitions else (self.rows, self.present)
-
     def placed(self, key: jax.Array, declared: Declaration | Plan) -> Held:
         """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
 

@@ -276,25 +276,11 @@ class PrivateMCMC(LastRun):
             "a run. Save .released, or make another driver from the same declarations."
         )
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Habits from NumPyro's driver that have no place here are told what has."""
-        remedy = f": {_INSTEAD[name]}" if name in _INSTEAD else "."
-        raise AttributeError(f"PrivateMCMC has no attribute {name!r}{remedy}")
-
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = __replace__ = _refuse
 
 
 # What a plan of one run declares.
 _DECLARED = ("rows", "target", "release", "num_steps", "num_chains", "guarantee", "n")
-_HIDDEN = "states that were not released stay hidden; .released has those that were."
-_INSTEAD = {
-    "get_extra_fields": "what a kernel computes besides draws depends on private rows, and stays hidden.",
-    "last_state": _HIDDEN,
-    "post_warmup_state": _HIDDEN,
-    "warmup": "warm-up is part of the one run that is paid for: give num_warmup=… and call run(…).",
-    "num_chains": "for ArviZ there is to_arviz().",
-    "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
-}
 
 
 def stopping(stop_if: Callable[[Prediction], bool]) -> Look:
@@ -319,16 +305,11 @@ def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) ->
         isinstance(num_warmup, (int, np.integer)) and not isinstance(num_warmup, bool) and num_warmup >= 0
     ):
         raise DeclarationError(f"num_warmup={num_warmup!r}: must be a whole number, at least 0.")
+    if (num_steps is None) == (num_samples is None):
+        raise DeclarationError("give the steps of every chain: num_steps=…, or num_samples=… after num_warmup.")
     if num_samples is not None:
         check_count("num_samples", num_samples)
-        if num_steps not in (None, num_warmup + num_samples):
-            raise DeclarationError(
-                f"num_samples={num_samples}: num_steps={num_steps} is not num_warmup + num_samples; give "
-                "one of the two."
-            )
-        num_steps = int(num_warmup + num_samples)
-    if num_steps is None:
-        raise DeclarationError("num_steps=…: the steps of every chain are needed (or num_samples=…).")
+    num_steps = int(num_warmup + num_samples) if num_steps is None else num_steps
     check_steps(num_steps)
     if not num_warmup < num_steps:
         raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")

@@ -330,35 +330,20 @@ class LastRun:
             return self._states().expectation(what)
         return released[what].value
 
-    def posterior(self, also: Sequence[LastRun] = (), rng_key: jax.Array | None = None) -> ReleasedStates:
+    def posterior(self) -> ReleasedStates:
         """Draws of the posterior given everything that a plan's run released, in several chains.
 
         Stages are noisy observations with known noise: privacy's noise, the cost of bounding rows' influence
-        and the prior are in the width. It is post-processing: free, and a function of what was released. Of
-        one run they are around the policy's own estimate, where it has one.
-        Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
-
-        Args:
-            also: other runs of plans for the same model on the same data, merged as one likelihood; the
-                statement is then that of all of them together.
-            rng_key: of the sampler; a public one if left out, so that the draws are reproduced.
+        and the prior are in the width. It is post-processing: free, a function of what was released, with a
+        public key, so that the draws are reproduced. They are around the policy's own estimate, where it has
+        one. Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
         """
-        runs = (self, *also)
-        outcomes = [one._outcome for one in runs]
-        known = [one for one in outcomes if one is not None and one.history and one.released is not None]
-        told = [(one.history, one.conclusion) for one in known if one.conclusion is not None]
-        plans = [one._run.declared for one in runs]
-        plan = plans[0]
-        if not isinstance(plan, Plan) or len(told) < len(runs):
+        plan, outcome = self._run.declared, self._outcome
+        if not isinstance(plan, Plan) or outcome is None or outcome.draws is None or outcome.conclusion is None:
             raise ReleaseError("posterior: only of plans that were run to their end.")
-        if also:
-            _check_of_one(runs)
-        if not also and rng_key is None and self._known is not None:
-            found = self._known
-        else:
-            found = posterior_of(plan.reading, told, rng_key)
-            self._known = self._known if also or rng_key is not None else found
-        return _released(plan, known, found.draws)
+        if self._known is None:
+            self._known = posterior_of(plan.reading, [(outcome.history, outcome.conclusion)])
+        return _drawn(plan, outcome.draws, self._known.draws)
 
     def _chain(self, states: ReleasedStates) -> Mapping[str, np.ndarray]:
         """The states of the run: of a plan's last path, on the unconstrained space."""
@@ -382,7 +367,7 @@ class LastRun:
             plan, far = self._run.declared, self._overshot()
             if conclusion is not None and isinstance(plan, Plan) and np.any(far):
                 wide = as_wide_as_prior(conclusion.draws, plan, far)
-                draws = _released(plan, [self._outcome], wide[None])
+                draws = _drawn(plan, self._outcome.draws, wide[None])
                 said = "of the path, whose steps overshoot: made as wide as the prior where they do"
                 return replace(draws, provenance={**draws.provenance, "draws": said})
             if conclusion is not None and conclusion.beyond:
@@ -401,20 +386,15 @@ class LastRun:
         return self.released
 
 
-def _released(plan: Plan, outcomes: Sequence[Outcome], found: Array) -> ReleasedStates:
-    """Draws of the posterior given what runs on one data set released, with the statement of all of them."""
-    first = outcomes[0].draws
-    if first is None:
-        raise ReleaseError("the plan broke off before it released draws.")
-    statements = [one.statement for one in outcomes]
+def _drawn(plan: Plan, like: ReleasedStates, found: Array) -> ReleasedStates:
+    """Draws ``(chains, draws, p)`` that were computed from what a plan released, as values of its sites."""
     with jax.enable_x64(True):
         constrained = constrainer(plan.reading)(jnp.asarray(found))
     return replace(
-        first,
+        like,
         samples={name: np.asarray(values) for name, values in constrained.items()},
         steps=tuple(range(1, found.shape[1] + 1)),
-        statement=statements[0] if len(statements) == 1 else accounting.compose(*statements),
-        provenance={**first.provenance, "draws": _GIVEN_RELEASES},
+        provenance={**like.provenance, "draws": _GIVEN_RELEASES},
     )
 
 
@@ -451,15 +431,3 @@ def _least_effective(draws: ReleasedStates) -> float:
     with np.errstate(all="ignore"):  # of numbers that never move
         found = [np.min(effective_sample_size(values)) for values in every if values.size]
     return float(np.nanmin([*found, math.inf]))
-
-
-def _check_of_one(runs: Sequence[LastRun]) -> None:
-    """Raise ``ReleaseError`` unless these are several runs of plans for one model and one data set."""
-    if len({id(one._outcome) for one in runs}) < len(runs):
-        raise ReleaseError("posterior: a run is given twice; what it released tells of the rows once.")
-    plans = [one._run.declared for one in runs]
-    kinds = {(mark_of(one.reading), one.n) for one in plans if isinstance(one, Plan)}
-    if len(kinds) > 1:
-        raise ReleaseError("posterior: also= takes runs of plans for the same model and as many rows.")
-    if len({one._charge["dataset"] for one in runs if one._charge is not None}) > 1:
-        raise ReleaseError("posterior: also= takes runs on the same data set, and the ledger has two here.")

@@ -1,4 +1,4 @@
-"""Where a run's randomness comes from: one key, four disjoint streams, each handed out once.
+"""Where a run's randomness comes from: one key, three disjoint streams, each handed out once.
 
 The keys are those of ChaCha20 as a JAX random generator: 256 bits, a cryptographic stream, plain JAX
 operations. It works wherever ``jax.random`` does (jit, vmap, scan, NumPyro). Every use of a key is a block of
@@ -124,12 +124,12 @@ CHACHA20 = define_prng_impl(
 )
 
 
-Stream = Literal["start", "batches", "steps", "release"]
+Stream = Literal["start", "batches", "steps"]
 Generator = Literal["chacha20", "threefry2x32"]
 Source = Literal["operating system", "caller"]
 
 # The constants that separate the streams are fixed for good: changing one changes every seeded run.
-_STREAM_NUMBER: dict[str, int] = {"start": 1, "batches": 2, "steps": 3, "release": 4}
+_STREAM_NUMBER: dict[str, int] = {"start": 1, "batches": 2, "steps": 3}
 _KEY_WORDS: dict[str, int] = {"chacha20": 8, "threefry2x32": 2}
 
 # Compiled: operation by operation it takes milliseconds.

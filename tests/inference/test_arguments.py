@@ -104,15 +104,6 @@ def test_a_data_set_is_named_with_its_ledger():
         pmc.Bookkeeping(dataset="rows")
 
 
-@pytest.mark.parametrize(
-    "habit", ["get_extra_fields", "last_state", "post_warmup_state", "warmup", "sampler"]
-)
-def test_what_numpyros_driver_has_and_this_one_cannot_is_answered_in_words(habit):
-    with pytest.raises(AttributeError, match=f"no attribute '{habit}': .{{30,}}"):
-        getattr(driver(), habit)
-    assert not hasattr(driver(), habit)
-
-
 @pytest.mark.parametrize("method", [pmc.PrivateMCMC.run, pmc.PrivateMCMC.resume])
 def test_a_column_may_have_the_name_of_the_driver_in_python(method):
     assert inspect.signature(method).parameters["self"].kind is inspect.Parameter.POSITIONAL_ONLY

@@ -12,7 +12,7 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels import keys as random_keys
 from private_mcmc.kernels.keys import run_keys
 
-STREAMS = ("start", "batches", "steps", "release")
+STREAMS = ("start", "batches", "steps")
 
 
 def data(key):
