@@ -13,7 +13,6 @@ from private_mcmc.accounting.curves.curve import Pure as Pure
 from private_mcmc.accounting.langevin.bounds import released_steps as released_steps
 from private_mcmc.accounting.langevin.curvature import Curvature as Curvature
 from private_mcmc.accounting.langevin.curvature import kept_rounding as kept_rounding
-from private_mcmc.accounting.langevin.langevin_statement import AveragedValue as AveragedValue
 from private_mcmc.accounting.langevin.langevin_statement import average_sensitivity as average_sensitivity
 from private_mcmc.accounting.langevin.langevin_statement import langevin_statement as langevin_statement
 from private_mcmc.accounting.langevin.langevin_statement import noised_average as noised_average

@@ -203,10 +203,10 @@ def _expansion(c: Constants) -> str:
 def _average(adjacency: Adjacency, c: Constants) -> tuple[str, tuple[str, ...]]:
     """What noised averages rest on."""
     joint = f"all in their units move by at most {c['joint']:.12g} in {c['norm']}"
-    lines = [f"where each value moves by at most its bound, {joint}", RELATION[adjacency]]
+    lines = [f"where each value moves by at most its unit, {joint}", RELATION[adjacency]]
     lines += _of_chain(adjacency, c)
     lines += [] if c["batch"] is None else [_BATCHES[c["batch"]["scheme"]]]
-    if any(slope > 0 and slope * c["distance"] < limit for slope, limit, *_ in c["values"]):
+    if any(slope > 0 and slope * c["distance"] < limit for slope, limit, _ in c["values"]):
         lines += [COUPLING, EVERY_POTENTIAL]
     theorem = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
     return theorem, _capped(adjacency, c, lines)

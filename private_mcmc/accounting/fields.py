@@ -175,7 +175,7 @@ AVERAGE: Fields = {
     **_CHAIN,
     "first": is_count,
     "distance": is_bound,
-    "values": some(is_bound, is_bound, is_non_negative, is_positive),
+    "values": some(is_bound, is_bound, is_positive),
     "norm": one_of("L1", "L2"),
     "joint": is_positive,
 }

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to, transforms
 
 from private_mcmc.accounting import (
-    AveragedValue,
     Curvature,
     Statement,
     average_sensitivity,
@@ -268,13 +267,12 @@ def plan_expectations(
         spread = {"sensitivity": noise.charged_sensitivity, "scale": noise.gaussian_scale}
         price = gaussian(adjacency=target.adjacency, dim=size, what=what, **spread)
     ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
-    parts = zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True)
     statement = noised_average(
         price,
         schedule,
         curvature,
         distance=distance,
-        values=(AveragedValue(slope, limit, unit, unit) for slope, limit, unit in parts),
+        values=zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True),
         norm="L1" if expectations.noise == "laplace" else "L2",
         joint=joint,
     )

@@ -114,7 +114,7 @@ def average(noise: str = "L1", values=None, proved=CONVEX, **changes) -> acc.Sta
     distance = acc.average_sensitivity(item, proved)
     if values is None:
         values = tuple(
-            acc.AveragedValue(slope, limit, min(slope * distance, limit), min(slope * distance, limit))
+            (slope, limit, min(slope * distance, limit))
             for slope, limit in ((1.0, math.inf), (0.5, 3.0), (2.0, 1e-3))
         )
     joint = {"L1": 3.0, "L2": 1.75}[noise]
@@ -129,7 +129,7 @@ def average(noise: str = "L1", values=None, proved=CONVEX, **changes) -> acc.Sta
 
 def averages() -> dict[str, acc.Statement]:
     """Every kind of noise, of bound on a value, and of batches."""
-    kept = (acc.AveragedValue(math.inf, 2.0, 2.0, 2.0),)
+    kept = ((math.inf, 2.0, 2.0),)
     poisson = Batch(scheme="poisson", rate=0.1)
     return {
         "average, Laplace": average(),

@@ -67,7 +67,7 @@ def drawn(seed: int) -> Iterator[dict[str, Any]]:
         distance = acc.average_sensitivity(averaged, known)
         if not 0 < distance < math.inf:
             return
-        value = acc.AveragedValue(1.0, math.inf, distance, distance)
+        value = 1.0, math.inf, distance
         noise = acc.laplace(0.5, adjacency=averaged.adjacency, sensitivity=1.0, scale=2.0)
         facts: dict[str, Any] = {"values": (value,), "norm": "L1", "joint": 1.0}
         yield acc.noised_average(noise, averaged, known, distance=distance, **facts).to_dict()

@@ -182,11 +182,11 @@ def test_records_nested_without_end_are_our_own_error_and_not_verified():
 
 
 def coupled(wrong: float) -> dict[str, Any]:
-    """An average whose coupling distance, bounds and units are ``wrong`` times the true ones."""
+    """An average whose coupling distance, and units are ``wrong`` times the true ones."""
     record = copy.deepcopy(ALL["average, Laplace"])
     constants = record["argument"]["constants"]
     constants["distance"] *= wrong
-    constants["values"] = [[slope, limit, b * wrong, u * wrong] for slope, limit, b, u in constants["values"]]
+    constants["values"] = [[slope, limit, u * wrong] for slope, limit, u in constants["values"]]
     return record
 
 
@@ -206,6 +206,4 @@ def test_noise_that_rests_on_coupled_chains_without_their_constants_cannot_be_ve
 
 def test_noise_that_is_not_fit_for_the_averages_is_refused():
     with pytest.raises(DeclarationError, match="not fit"):
-        average(values=(acc.AveragedValue(1.0, math.inf, 1e-9, 1.0),))
-    with pytest.raises(DeclarationError, match="not fit"):
-        average(values=(acc.AveragedValue(0.0, 1.0, 4.0, 1.0),))
+        average(values=((1.0, math.inf, 1e-9),))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from private_mcmc.accounting.curves.curve import Curve
@@ -93,34 +92,13 @@ def _average(schedule: Run) -> Average:
     return schedule.release
 
 
-@dataclass(frozen=True)
-class AveragedValue:
-    """One released value ``f``, and how far one row may move its average.
-
-    Attributes:
-        slope: Lipschitz constant of ``f`` in ``‖M^{-1/2}·‖``; ``inf`` where none is known.
-        limit: what else bounds the move: ``b − a`` where ``f`` is kept in ``[a, b]``.
-        bound: the move that the noise was fit for, at least ``min(slope·distance, limit)``.
-        unit: the noise is added to ``f/unit``.
-    """
-
-    slope: float
-    limit: float
-    bound: float
-    unit: float
-
-    def move(self, distance: float) -> float:
-        """``min(slope·distance, limit)``."""
-        return min(self.slope * distance, self.limit) if self.slope > 0 else 0.0
-
-
 def noised_average(
     noise: Statement,
     schedule: Schedule,
     curvature: Curvature,
     *,
     distance: float,
-    values: Iterable[AveragedValue],
+    values: Iterable[tuple[float, float, float]],
     norm: Norm,
     joint: float,
 ) -> Statement:
@@ -135,16 +113,17 @@ def noised_average(
             the values.
         schedule, curvature: of the run, whose release is an ``Average``; constants proved for every data set.
         distance: ``average_sensitivity`` of both.
-        values: what is averaged; equal ones count once.
+        values: ``(slope, limit, unit)`` of each ``f`` that is averaged: its Lipschitz constant in
+            ``‖M^{-1/2}·‖``, ``inf`` where none is known; ``b − a`` where it is kept in ``[a, b]``; what it is
+            divided by, at least the lesser of ``slope·distance`` and ``limit``. Equal ones count once.
         norm, joint: how far all values together move, and in which norm.
     """
-    first, chosen = _average(schedule).first, tuple(dict.fromkeys(values))
     chain = {name: value for name, value in chain_constants(schedule, curvature).items() if name != "release"}
     constants: dict[str, Constant] = {
         **chain,
-        "first": first,
+        "first": _average(schedule).first,
         "distance": distance,
-        "values": tuple((value.slope, value.limit, value.bound, value.unit) for value in chosen),
+        "values": tuple(dict.fromkeys(values)),
         "norm": norm,
         "joint": joint,
     }
@@ -160,12 +139,11 @@ def average_curves(
     """The curves of the noise, if it is fit for how far one row moves the averages of the recorded run."""
     (noise,) = parts
     run, known = read_chain(adjacency, c, Average(c["first"]), unit)
-    values = [AveragedValue(*value) for value in c["values"]]
-    distance, joint, mechanism = c["distance"], c["joint"], noise.argument
-    fit = mechanism.rule == _MECHANISM[c["norm"]] and noise.adjacency == adjacency
-    fit = fit and joint <= float(mechanism.constants["sensitivity"]) and bool(values)
+    distance, mechanism = c["distance"], noise.argument
+    fit = mechanism.rule == _MECHANISM[c["norm"]]
+    fit = fit and 1 - 1e-12 <= c["joint"] <= float(mechanism.constants["sensitivity"])
     fit = fit and distance >= average_sensitivity(run, known) * (1 - 1e-12)
-    held = all(value.move(distance) <= value.bound <= joint * value.unit * (1 + 1e-12) for value in values)
-    if not (fit and held):
+    moves = [(min(slope * distance, limit) if slope > 0 else 0.0, unit) for slope, limit, unit in c["values"]]
+    if not (fit and all(move <= unit for move, unit in moves)):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")
     return noise.curves

@@ -107,30 +107,24 @@ class LedgerFile:
         self._seen: Head | None = None
 
     def create(self) -> None:
-        """Make a new empty file. Raises ``LedgerError`` if one is there."""
+        """Make a new empty file, which is refused until it is whole. ``LedgerError`` if one is there."""
         key = self._owner_key or secrets.token_bytes(32)
         held_by = "file" if self._owner_key is None else "owner"
         stored = key if self._owner_key is None else _check_of(key)
         first = json.dumps({"format": _FORMAT, "held_by": held_by, "key": stored.hex()}).encode()
-        draft = self.path.with_name(f".{secrets.token_hex(8)}.part")
         with self._errors():
             try:
-                if os.path.lexists(self.path):
-                    raise LedgerError(f"{self.path}: there is a file already; a ledger is never overwritten.")
-                descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-                try:
-                    _write_at(descriptor, first + b"\n" + _mark(Head(0, _genesis(key, first))), 0)
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
-                # A link appears complete or not at all, and never replaces another process's ledger.
-                os.link(draft, self.path)
+                descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
             except FileExistsError:
-                raise LedgerError(f"{self.path}: another process created it meanwhile.") from None
+                raise LedgerError(
+                    f"{self.path}: there is a file already; a ledger is never overwritten."
+                ) from None
+            try:
+                _write_at(descriptor, first + b"\n" + _mark(Head(0, _genesis(key, first))), 0)
+                os.fsync(descriptor)
+                sync_folder(self.path.parent)
             finally:
-                with contextlib.suppress(OSError):
-                    draft.unlink()
-            sync_folder(self.path.parent)
+                os.close(descriptor)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Transaction]:

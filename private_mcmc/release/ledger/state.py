@@ -58,8 +58,8 @@ class DataSet:
         if unit != self.unit:
             raise LedgerError(
                 f"{self.name!r} is kept for {_whom(self.unit)}; a statement for {_whom(unit)} never composes "
-                "with it: charge it to a data set that is declared for them (unit=…, the column of "
-                "identifiers)."
+                "with it: state all releases for one unit, in a data set declared for it (unit=…, the column "
+                "of identifiers)."
             )
         return self.filter.cost(statement)
 

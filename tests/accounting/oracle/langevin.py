@@ -60,9 +60,9 @@ def average(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     change, _ = changes(adjacency, c)
     fit = math.isclose(two_rows(adjacency) * exact_row(c) + rounding(c), c["sensitivity"], rel_tol=1e-12)
     fit = fit and c["distance"] >= _mean_distance(c, change) * (1 + _slack(c)) * (1 - _loss(c["num_steps"]))
-    for slope, limit, bound, unit in c["values"]:
+    for slope, limit, unit in c["values"]:
         move = min(slope * c["distance"], limit) if slope > 0 else 0.0
-        fit = fit and move <= bound * (1 + 1e-12) and bound <= c["joint"] * unit * (1 + 1e-11)
+        fit = fit and move <= unit * (1 + 1e-12) and c["joint"] >= 1 - 1e-11
     fit = fit and noise["argument"]["rule"] == _MECHANISMS[c["norm"]]
     fit = fit and c["joint"] <= noise["argument"]["constants"]["sensitivity"] * (1 + 1e-12)
     if not fit:
