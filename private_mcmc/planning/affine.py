@@ -239,7 +239,7 @@ class AffinePolicy(Releases):
         if self.influence.symmetric:
             return np.zeros(len(steps))
         moved = np.sqrt(np.einsum("ki,ij,kj->k", steps, moments.matrix, steps) / self.num_rows)
-        return np.expm1(np.minimum(moved, _MOST_BEND))
+        return np.asarray(np.expm1(np.minimum(moved, _MOST_BEND)))
 
     def _shift(
         self,

@@ -21,12 +21,10 @@ from private_mcmc.records import RUN_ONCE
 from private_mcmc.report import Table, at_most, number
 from private_mcmc.target import Target, check_positive
 
-Predict = Callable[[float, int], Prediction]
 # In posterior sds, or of coefficients by name in their own units.
 MaxError: TypeAlias = float | Mapping[str, float]
 
-_FIRST, _FASTEST, _MARGIN, _LARGEST = 1.5, 32.0, 1.1, 2.0**14
-_TRIES, _BISECTIONS = 8, 3
+_MARGIN, _LARGEST = 1.2, 1e3
 
 
 def excess(prediction: Prediction, max_error: MaxError) -> float:
@@ -63,44 +61,28 @@ def check_max_error(max_error: MaxError, names: Sequence[str]) -> None:
             raise DeclarationError(f"max_error: there is no coefficient {name!r}; there are {list(names)}.")
 
 
-def too_little(predict: Predict, target: Target, n: int, prediction: Prediction, max_error: MaxError) -> str:
-    """A refusal's words: how many rows, or which ε, would do."""
-    epsilon = target.epsilon
-    more = _first(lambda factor: excess(predict(epsilon, math.ceil(n * factor)), max_error))
-    weaker = _first(lambda factor: excess(predict(epsilon * factor, n), max_error))
-    ways = [f"about {math.ceil(n * more):,} rows at ε = {at_most(epsilon, 6)}"] if more else []
-    ways += [f"about ε = {at_most(epsilon * weaker, 2)} with these {n:,} rows"] if weaker else []
+def too_little(target: Target, n: int, prediction: Prediction, max_error: MaxError) -> str:
+    """A refusal's words: how many rows, or which ε, would do.
+
+    The noise of a mean falls as ``1/(εn)``, and a posterior sd as ``1/√n``.
+    """
+    ratio = _MARGIN * excess(prediction, max_error)
+    rows, epsilon = n * ratio, target.epsilon * ratio
     if isinstance(max_error, Mapping):
         _, one, limit = _worst(prediction, max_error)
         what = f"the predicted error of {one.name} is {number(one.error, 2)}, above max_error={limit:g}"
     else:
+        rows *= ratio
         what = (
             f"the predicted error of the posterior means is {number(prediction.rms, 2)} {prediction.unit}, "
             f"above max_error={max_error:g}"
         )
-    if not ways:
-        return f"{what}. Neither more rows nor a larger ε was found that would do: allow a larger error."
-    return f"{what}. It would take {', or '.join(ways)}."
-
-
-def _first(ratio: Callable[[float], float]) -> float | None:
-    """A factor above 1 at which ``ratio`` is at most 1, and not much larger than it needs to be.
-
-    Errors fall about as one over the factor; every one of them is a whole simulation.
-    """
-    low, high = 1.0, _FIRST
-    for _ in range(_TRIES):
-        if (found := ratio(high)) <= 1:
-            break
-        low, high = high, high * min(max(_MARGIN * found, _FIRST), _FASTEST)
-        if high > _LARGEST:
-            return None
-    else:
-        return None
-    for _ in range(_BISECTIONS):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if ratio(middle) <= 1 else (middle, high)
-    return high
+    if not ratio <= _LARGEST:
+        return f"{what}. Neither more rows nor a larger ε would do: allow a larger error."
+    return (
+        f"{what}. It would take about {math.ceil(rows):,} rows at ε = {at_most(target.epsilon, 6)}, or about "
+        f"ε = {at_most(epsilon, 2)} with these {n:,} rows."
+    )
 
 
 # From draws of the sites, ``(draws, …)`` by name, to draws of what is read of them, ``(draws,)`` by name.

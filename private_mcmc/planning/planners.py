@@ -217,14 +217,6 @@ def policy_statement(
     return found if public is None else accounting.quoting(found, public_rows_are_public(public.rows))
 
 
-def prediction_for(
-    reading: RowModel, makes: Planner, target: Target, n: int, guarantee: Guarantee
-) -> Prediction:
-    """The error of the plan that would be made for this target and number of rows."""
-    temper = certified_temper(reading, target, n, guarantee)[0]
-    return makes.predict(gdp_budget(target), n, temper)
-
-
 def public_columns(reading: RowModel, given: PublicRows) -> Columns:
     """Public rows as the model reads them, mapped into their domains as private ones are.
 

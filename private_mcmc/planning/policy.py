@@ -42,7 +42,6 @@ from private_mcmc.planning.planners import (
     gdp_budget,
     planner,
     policy_statement,
-    prediction_for,
 )
 from private_mcmc.planning.simulate import measured
 from private_mcmc.potential.potential import model_marks
@@ -228,7 +227,8 @@ class Plan:
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target = replace(self.target, epsilon=epsilon)
-        return prediction_for(self.reading, self.planner, target, n, self.guarantee)
+        temper = certified_temper(self.reading, target, n, self.guarantee)[0]
+        return self.planner.predict(gdp_budget(target), n, temper)
 
     def save(self, path: PathLike) -> None:
         """Write the plan to a file that :meth:`load` makes it from again: public facts alone.
@@ -452,11 +452,7 @@ def plan(
         prediction = makes.predict(budget, n, temper)
         seconds = expected(n)
     if max_error is not None and not excess(prediction, max_error) <= 1:
-
-        def elsewhere(epsilon: float, rows: int) -> Prediction:
-            return prediction_for(reading, makes, replace(target, epsilon=epsilon), rows, guarantee)
-
-        raise NotPrivate(too_little(elsewhere, target, n, prediction, max_error))
+        raise NotPrivate(too_little(target, n, prediction, max_error))
     return Plan(
         model=model,
         reading=reading,

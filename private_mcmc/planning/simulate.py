@@ -42,10 +42,8 @@ SYNTHETIC_ROWS = 1024
 _MEAN_OUTCOMES, _MEAN_COUNTS = (0.3, 0.12, 0.5, 0.03), (0.3, 0.12, 0.05, 0.03)
 # Predictors vary by this over the root of the curvature, which counts as no less than the other.
 _EFFECT, _FLATTEST = 0.6, 0.1
-# People's outcomes scatter more than models say, where they have the room, and heap at the ends; less so
-# where an sd was declared, and the range is whatever is possible at all.
-_FLATTER, _FLATTER_AROUND = 0.4, 0.7
-_HEAP = 0.3
+# People's outcomes scatter more than models say, where they have the room.
+_FLATTER = 0.5
 _NEWTON_STEPS = 60
 
 
@@ -148,22 +146,9 @@ def synthetic_table(policy: AffinePolicy, seed: int) -> tuple[Columns, Array]:
         gram = design.T @ design + 1e-6 * policy.precision
         theta = np.linalg.solve(gram, design.T @ target)
         logits = -np.asarray(losses(predictor, choices, rows, design @ theta + offset))
-        if many and policy.influence.symmetric:
-            logits = logits * _FLATTER_AROUND
-        elif many:
-            logits = _scattered(logits * _FLATTER)
+        logits = logits * (_FLATTER if many else 1.0)
         each = policy.num_rows / SYNTHETIC_ROWS
         return with_outcomes(rows, choices, logits, each, jax.random.key(seed))
-
-
-def _scattered(logits: Array) -> Array:
-    """A share of the outcomes moved to the two ends of their range; their mean stays about."""
-    shares = softmax(logits, axis=1)
-    position = shares @ np.linspace(0.0, 1.0, shares.shape[1])
-    shares *= 1 - _HEAP
-    shares[:, 0] += _HEAP * (1 - position)
-    shares[:, -1] += _HEAP * position
-    return np.asarray(np.log(np.maximum(shares, 1e-300)))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
