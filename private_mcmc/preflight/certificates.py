@@ -17,7 +17,7 @@ from private_mcmc.accounting import (
 from private_mcmc.model import RowModel
 from private_mcmc.potential.chain_constants import largest_eigenvalue, never_clips
 from private_mcmc.potential.families import times
-from private_mcmc.preflight.conjugates import conjugate_certificates
+from private_mcmc.preflight.conjugates import Conjugate, conjugate, conjugate_certificate
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target, check_positive
 
@@ -41,6 +41,7 @@ class Constants:
         curvature: proved bound on the Hessian of one row, clipping included.
         strong_convexity: ``μ_K`` of the prior.
         convex_rows: every row's loss is convex, clipping included.
+        conjugate: the conjugate family, if rows are proved to be of one and are not clipped.
     """
 
     subject: Subject
@@ -49,6 +50,7 @@ class Constants:
     curvature: float
     strong_convexity: float
     convex_rows: bool
+    conjugate: Conjugate | None
 
     def convexity(self, weight: float) -> float:
         """``μ`` of ``U`` for rows of total weight ``weight``: ``μ_K``, less what they may bend down."""
@@ -79,6 +81,8 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
         curvature=times(widest * (1 + 1e-15), bend),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
         convex_rows=rows.convex and rows.proved and (idle or single),
+        # Of persons it would have to be maximised again, over every number of rows on each side.
+        conjugate=conjugate(row_model) if idle and row_model.unit is None else None,
     )
 
 
@@ -107,9 +111,11 @@ def certificates(
         bound = _product(temper, n * known.gradient * (1 + 1e-12))
         gradient = posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency, n)
         found.append(capped(gradient, n))
-    if known.subject == "posterior" and row_model.unit is None:
-        # Of persons they would have to be maximised again, over every number of rows on each side.
-        found += conjugate_certificates(row_model, n=n, temper=temper, target=target, whole_curve=whole_curve)
+    if known.conjugate is not None:
+        exact = conjugate_certificate(
+            known.conjugate, n=n, temper=temper, target=target, whole_curve=whole_curve
+        )
+        found += [] if exact is None else [exact]
 
     def rank(statement: Statement) -> tuple[float, float]:
         return statement.delta(target.epsilon), statement.epsilon(max(target.delta, 1e-300))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,7 @@ from private_mcmc.model.program import Output, Variable, name_of
 from private_mcmc.model.refusals import synthetic_rows
 from private_mcmc.potential.families import Interval
 from private_mcmc.potential.rowwise import abstract
-from private_mcmc.records import Constant
-from private_mcmc.target import Adjacency, Target
+from private_mcmc.target import Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
 _FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 12.0, 30.0)
@@ -31,41 +30,51 @@ _CUTS, _ROUNDS = (0.2, 0.4, 0.6, 0.8), 3
 _RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")
 
 
-class _Asked(NamedTuple):
-    """Number of rows, temper, where the curve is wanted, and the adjacency."""
+class Conjugate(NamedTuple):
+    """A conjugate family, and the constants of its exact statement."""
 
-    n: int
-    temper: float
-    epsilons: tuple[float, ...]
-    adjacency: Adjacency
+    family: str
+    constants: Mapping[str, Any]
 
 
-def conjugate_certificates(
-    row_model: RowModel, *, n: int, temper: float, target: Target, whole_curve: bool = True
-) -> tuple[Statement, ...]:
-    """The exact statement of a conjugate model, if the model is proved to be one.
+def conjugate(row_model: RowModel) -> Conjugate | None:
+    """The family of a model, if it is proved to be of one.
 
     The family of the one latent and of the one observed site, and how the latent enters it, are read
-    from the program; the prior's parameters are public constants of it. Without ``whole_curve`` the
-    statement covers the target's ε alone; with it, its points are dense where the curve meets the target's δ.
+    from the program; the prior's parameters are public constants of it.
     """
     finder = _FINDERS.get(row_model.sites[0].family) if _is_one_of_each(row_model) else None
-    if finder is None:
-        return ()
+    return None if finder is None else finder(row_model)
+
+
+def conjugate_certificate(
+    found: Conjugate, *, n: int, temper: float, target: Target, whole_curve: bool = True
+) -> Statement | None:
+    """The exact statement, of a row replaced.
+
+    Without ``whole_curve`` it covers the target's ε alone; with it, its points are dense where the curve
+    meets the target's δ.
+    """
+    if target.adjacency != "replace_one":
+        return None
+    if found.family == "normal":
+        return _normal_mean(n, temper, **found.constants)
+
+    def at(epsilons: tuple[float, ...]) -> Statement:
+        return posterior_conjugate(found.family, epsilons=epsilons, n=n, temper=temper, **found.constants)
+
     epsilons = tuple(target.epsilon * factor for factor in (_FACTORS if whole_curve else (1.0,)))
-    found = finder(row_model, _Asked(n, temper, epsilons, target.adjacency))
-    if found is None:
-        return ()
+    statement = at(epsilons)
     for _ in range(_ROUNDS if whole_curve else 0):
-        met = found.epsilon(target.delta)
-        above = [at for at in epsilons if at >= met * (1 - 1e-9)]
+        met = statement.epsilon(target.delta)
+        above = [epsilon for epsilon in epsilons if epsilon >= met * (1 - 1e-9)]
         if not above:
             break
-        low = max((at for at in epsilons if at < met * (1 - 1e-9)), default=0.0)
+        low = max((epsilon for epsilon in epsilons if epsilon < met * (1 - 1e-9)), default=0.0)
         cuts = (low + (min(above) - low) * share for share in _CUTS)
         epsilons = tuple(sorted({*epsilons, *cuts}))
-        found = finder(row_model, _Asked(n, temper, epsilons, target.adjacency)) or found
-    return (found,)
+        statement = at(epsilons)
+    return statement
 
 
 def _is_one_of_each(row_model: RowModel) -> bool:
@@ -188,14 +197,7 @@ def _runs_as(row_model: RowModel, log_prior: Log, log_likelihood: Log) -> bool:
     return all(bool(np.all(np.ptp(each.reshape(4, 4), axis=1) <= _TOLERANCE)) for each in found)
 
 
-def _exact(family: str, asked: _Asked, **constants: Constant) -> Statement | None:
-    """The statement, for a row replaced."""
-    if asked.adjacency != "replace_one":
-        return None
-    return posterior_conjugate(family, epsilons=asked.epsilons, n=asked.n, temper=asked.temper, **constants)
-
-
-def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
+def _beta(row_model: RowModel) -> Conjugate | None:
     if row_model.sites[0].family == "Uniform":
         # Uniform(0, 1) is Beta(1, 1).
         on_unit = (_number(row_model, "low"), _number(row_model, "high")) == (0.0, 1.0)
@@ -214,10 +216,10 @@ def _beta(row_model: RowModel, asked: _Asked) -> Statement | None:
         lambda p, y: jnp.sum(y * jnp.log(p) + (trials - y) * jnp.log1p(-p)),
     ):
         return None
-    return _exact("beta_binomial", asked, a=a, b=b, trials=int(trials))
+    return Conjugate("beta_binomial", {"a": a, "b": b, "trials": int(trials)})
 
 
-def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
+def _gamma(row_model: RowModel) -> Conjugate | None:
     predictor, program = row_model.predictor, row_model.program
     if predictor is None or predictor.family.name != "Poisson" or row_model.dim != 1:
         return None
@@ -235,10 +237,10 @@ def _gamma(row_model: RowModel, asked: _Asked) -> Statement | None:
         return None
     if not _is_whole_up_to(row_model, largest):
         return None
-    return _exact("gamma_poisson", asked, shape=shape, largest=int(largest))
+    return Conjugate("gamma_poisson", {"shape": shape, "largest": int(largest)})
 
 
-def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
+def _dirichlet(row_model: RowModel) -> Conjugate | None:
     site = row_model.sites[0]
     concentration = _constant(row_model, site.name, "concentration")
     if concentration is None or not _is_probability(row_model, "CategoricalProbs"):
@@ -255,13 +257,13 @@ def _dirichlet(row_model: RowModel, asked: _Asked) -> Statement | None:
         lambda p, y: jnp.log(jnp.ravel(p))[y.astype(int)],
     ):
         return None
-    return _exact("dirichlet_categorical", asked, concentration=alphas)
+    return Conjugate("dirichlet_categorical", {"concentration": alphas})
 
 
-def _normal(row_model: RowModel, asked: _Asked) -> Statement | None:
-    """A mean of Normal rows: Gaussian posteriors of one curvature, whatever the prior, a row replaced."""
+def _normal(row_model: RowModel) -> Conjugate | None:
+    """A mean of Normal rows: Gaussian posteriors of one curvature, whatever the prior."""
     predictor, noise = row_model.predictor, _number(row_model, "scale", observed=True)
-    if row_model.dim != 1 or predictor is None or noise is None or asked.adjacency != "replace_one":
+    if row_model.dim != 1 or predictor is None or noise is None:
         return None
     site, family = row_model.sites[0], row_model.observations[0].family
     prior = _number(row_model, "scale") if site.family == "Normal" else math.inf
@@ -269,13 +271,23 @@ def _normal(row_model: RowModel, asked: _Asked) -> Statement | None:
         return None
     # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
     slope, offset = _row_free(row_model, "design"), _row_free(row_model, "offset")
-    low, high, each = _observed(row_model).lowest, _observed(row_model).highest, asked.temper / noise**2
-    gain = each * slope**2
-    if math.isnan(offset) or not 0 < gain < math.inf or not -math.inf < low <= high < math.inf:
+    low, high = _observed(row_model).lowest, _observed(row_model).highest
+    if math.isnan(offset) or not 0 < abs(slope) < math.inf or not -math.inf < low <= high < math.inf:
         return None
-    steep = each * abs(slope) * (high - low) * (1 + 1e-12)
-    curvature = (1 / prior**2 + asked.n * gain) * (1 - 1e-12)
-    return posterior_strongly_log_concave(steep, curvature, "replace_one", asked.n)
+    return Conjugate(
+        "normal", {"slope": abs(slope), "width": high - low, "noise": noise, "precision": 1 / prior**2}
+    )
+
+
+def _normal_mean(
+    n: int, temper: float, slope: float, width: float, noise: float, precision: float
+) -> Statement | None:
+    each = temper / noise**2
+    gain = each * slope**2
+    if not 0 < gain < math.inf:
+        return None
+    curvature = (precision + n * gain) * (1 - 1e-12)
+    return posterior_strongly_log_concave(each * slope * width * (1 + 1e-12), curvature, "replace_one", n)
 
 
 _FINDERS = {
