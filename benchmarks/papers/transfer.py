@@ -85,3 +85,22 @@ def noised_average(epsilon: float, noise_delta: float, failure: float) -> tuple[
     _point(epsilon, noise_delta)
     gdp.check_delta(failure)
     return epsilon, min(1.0, sum_up((noise_delta, failure)))
+
+
+def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
+    """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
+
+    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n`` (or refused), then
+    ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
+
+    Source: BJRD Proposition 3.4.
+    """
+    gdp.check_epsilon(epsilon)
+    gdp.check_delta(posterior_delta)
+    gdp.check_delta(run_delta)
+    if not posterior_delta > run_delta:
+        raise DeclarationError(
+            f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."
+        )
+    decay = math.exp(-epsilon)
+    return (posterior_delta - run_delta) * decay / (1 + decay) * (1 - 2.0**-48)

@@ -26,7 +26,6 @@ from private_mcmc.accounting.mechanisms import posterior_bounded_gradient as pos
 from private_mcmc.accounting.mechanisms import (
     posterior_strongly_log_concave as posterior_strongly_log_concave,
 )
-from private_mcmc.accounting.mechanisms import run_distance_at_least as run_distance_at_least
 from private_mcmc.accounting.rules import verify as verify
 from private_mcmc.accounting.statement import Argument as Argument
 from private_mcmc.accounting.statement import Statement as Statement

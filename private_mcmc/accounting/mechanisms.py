@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.rounding import product_up, root_down, root_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement
@@ -120,20 +119,3 @@ def posterior_curves(c: Constants) -> tuple[Curve, ...]:
         return (Gaussian(product_up(c["sensitivity"], over=(root_down(c["strong_convexity"]),))),)
     least = root_down(c["prior_strong_convexity"])
     return (Gaussian(product_up(2.0, c["gradient_bound"], over=(least,))),)
-
-
-def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: float) -> float:
-    """A total variation that the run exceeds for one of two adjacent data sets, rounded down.
-
-    If the run is ``(ε, δ_n)``-DP and the posterior is **not** ``(ε, δ)``-DP, ``δ > δ_n`` (or refused), then
-    ``TV > (δ − δ_n) e^{−ε}/(1 + e^{−ε})``: such a run is not close to its posterior.
-
-    Source: BJRD Proposition 3.4.
-    """
-    gdp.check_epsilon(epsilon)
-    if not gdp.check_delta(posterior_delta) > gdp.check_delta(run_delta):
-        raise DeclarationError(
-            f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."
-        )
-    decay = math.exp(-epsilon)
-    return (posterior_delta - run_delta) * decay / (1 + decay) * (1 - 2.0**-48)

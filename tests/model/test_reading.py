@@ -350,3 +350,14 @@ def test_public_arguments_reach_the_model():
     row_model = read(model, ROWS, n=5, model_args={"prior_sd": 0.5, "features": features})
     assert row_model.predictor.radius == pytest.approx(3.0)
     np.testing.assert_allclose(row_model.prior.hessian, [4.0, 4.0])
+
+
+def cumulated(x, y):
+    b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.cumsum(x, -1) @ b), obs=y)
+
+
+def test_a_cumulated_design_is_as_long_as_its_sums():
+    found = read(cumulated, Rows(x=Box([0.0] * 2, [3.0, 1.0]), y=Binary()), n=50)
+    assert found.predictor.radius == pytest.approx(5.0)

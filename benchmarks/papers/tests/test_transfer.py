@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers import mixing, transfer
-from private_mcmc import accounting as acc
 from private_mcmc.errors import DeclarationError
 
 SOURCE = "a proof"
@@ -34,7 +33,7 @@ def test_propositions_3_2_and_3_4_hold_on_random_finite_laws(seed, epsilon):
     assert of_run <= transfer.delta_of_run(epsilon, of_posterior, known) + 1e-12
     assert of_posterior <= transfer.delta_of_posterior(epsilon, of_run, known) + 1e-12
     if of_posterior > of_run + 1e-9:
-        assert distance >= acc.run_distance_at_least(epsilon, of_posterior - 1e-12, of_run) - 1e-9
+        assert distance >= transfer.run_distance_at_least(epsilon, of_posterior - 1e-12, of_run) - 1e-9
 
 
 def test_distances_to_the_chains_own_law_or_in_wasserstein_metric_are_refused():
@@ -52,9 +51,9 @@ def test_a_posterior_distance_is_a_probability_with_a_proof(value, source):
 
 def test_nothing_follows_from_a_posterior_that_is_as_private_as_the_run():
     with pytest.raises(DeclarationError, match="nothing follows"):
-        acc.run_distance_at_least(1.0, 1e-6, 1e-6)
+        transfer.run_distance_at_least(1.0, 1e-6, 1e-6)
     with pytest.raises(DeclarationError):
-        acc.run_distance_at_least(1.0, math.nan, 1e-6)
+        transfer.run_distance_at_least(1.0, math.nan, 1e-6)
 
 
 def test_averages():

@@ -10,7 +10,6 @@ from benchmarks.papers import mixing, transfer
 from benchmarks.papers.bounds import bjrd
 from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.page import Claim, Section
-from private_mcmc import accounting
 from private_mcmc.accounting.curves import gdp
 from private_mcmc.auditing.confidence import Scores, bound_at_best, epsilon_from_errors
 from private_mcmc.report import Facts, Heading, Line, Plot, Text, floats, number
@@ -101,9 +100,7 @@ def not_private(chains: int) -> Section:
     home = _distance(_clipped(rng, 0.0, clip, chains), (0.0, _PRECISION**-0.5))
     for outlier in outliers:
         delta = gdp.delta(outlier / math.sqrt(_PRECISION), EPSILON)
-        bounds.append(
-            accounting.run_distance_at_least(EPSILON, delta, delta_run) if delta > delta_run else 0.0
-        )
+        bounds.append(transfer.run_distance_at_least(EPSILON, delta, delta_run) if delta > delta_run else 0.0)
         target = (outlier / _PRECISION, _PRECISION**-0.5)
         seen.append(max(home, _distance(_clipped(rng, outlier, clip, chains), target)))
     claim = Claim(
@@ -115,7 +112,7 @@ def not_private(chains: int) -> Section:
         seen[-1],
         "measured",
         f"the bound never exceeds 1/(e^ε + 1) = {1 / (math.e + 1):.3g}; {chains:,} chains, histogram",
-        "`private_mcmc.accounting.run_distance_at_least`",
+        "`benchmarks.papers.transfer.run_distance_at_least`",
         "benchmarks/papers/tests/test_transfer.py::test_propositions_3_2_and_3_4_hold_on_random_finite_laws",
     )
     xs = floats(outliers)
