@@ -8,7 +8,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.model import RowModel, read
+from private_mcmc.model import Observation, RowModel, read
 from private_mcmc.preflight.advice import Advice, posterior_advice
 from private_mcmc.preflight.certificates import Constants, certificates, constants, meets
 from private_mcmc.preflight.estimate import Estimate, estimate
@@ -32,7 +32,7 @@ def structure(row_model: RowModel, known: Constants) -> Record:
             | {name: getattr(proved, name) for name in ("lower", "upper", "why")}
             for site, proved in zip(row_model.sites, row_model.prior.sites, strict=True)
         ],
-        "observed": [{"name": site.name, "family": site.family} for site in row_model.observations],
+        "observed": [{"name": site.name, "family": _family(site)} for site in row_model.observations],
         "predictors": 0 if predictors is None else predictors.size,
         "likelihood": row_model.constants.why,
         "prior_strong_convexity": known.strong_convexity,
@@ -237,6 +237,10 @@ def _estimated(found: Estimate | str | None) -> tuple[str, ...]:
     return () if found is None else (f"no estimate: {found}",)
 
 
+def _family(site: Observation) -> str:
+    return "factor" if site.family == "Unit" else site.family
+
+
 def _unbounded(rows: Rows) -> list[str]:
     return [name for name, domain in rows.items if not math.isfinite(domain.norm_bound)]
 
@@ -256,6 +260,6 @@ def _missing(row_model: RowModel, known: Constants) -> str:
         if unbounded:
             missing.append(f"column {', '.join(unbounded)} is unbounded, so one row's gradient is")
         else:
-            families = " and ".join(dict.fromkeys(site.family for site in row_model.observations))
+            families = " and ".join(dict.fromkeys(map(_family, row_model.observations)))
             missing.append(f"no bound on one row's gradient is proved ({families}): clip the rows")
     return "; ".join(missing) or "the constants that are proved certify nothing"
