@@ -51,32 +51,29 @@ class AffineFunction:
     slope: np.ndarray
     columns: Mapping[str, Domain]
 
-    def _parts(self, columns: Mapping[str, Domain]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Value at the centre, ``v_j`` of the intervals side by side, ``B_j`` of the balls times radius."""
-        value, lines, balls = self.value, [np.zeros((*self.value.shape, 0))], []
+    def _parts(self) -> tuple[np.ndarray, list[np.ndarray]]:
+        """``v_j`` of the intervals side by side, ``B_j`` of the balls times their radius."""
+        lines, balls = [np.zeros((*self.value.shape, 0))], []
         edges = np.cumsum([0, *(math.prod(one.event_shape) for one in self.columns.values())])
-        for (name, before), first, last in zip(self.columns.items(), edges, edges[1:], strict=False):
-            domain, slope = columns.get(name, before), self.slope[:, :, first:last]
-            middle, half = _middle(domain)
-            moved = middle - _middle(before)[0]
-            if np.any(moved):
-                value = value + slope @ moved
+        for domain, first, last in zip(self.columns.values(), edges, edges[1:], strict=False):
+            slope = self.slope[:, :, first:last]
             if isinstance(domain, Ball):
                 balls.append(slope * domain.radius)
             else:
-                lines.append(slope * np.where(np.any(slope != 0, axis=(0, 1)), half, 0.0))
-        return value, np.concatenate(lines, axis=2), balls
+                half = np.where(np.any(slope != 0, axis=(0, 1)), _middle(domain)[1], 0.0)
+                lines.append(slope * half)
+        return np.concatenate(lines, axis=2), balls
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends, ``(combinations, size)``."""
-        value, lines, balls = self._parts({})
+        lines, balls = self._parts()
         away = np.abs(lines).sum(axis=2) + sum(np.linalg.norm(ball, axis=2) for ball in balls)
-        return value - away, value + away
+        return self.value - away, self.value + away
 
-    def norm(self, columns: Mapping[str, Domain] | None = None) -> float:
-        """Bound of the Euclidean norm over all rows; with some of the other ``columns`` declared anew."""
-        value, lines, balls = self._parts(columns or {})
-        known = np.concatenate([value[:, :, None], lines], axis=2)
+    def norm(self) -> float:
+        """Bound of the Euclidean norm over all rows."""
+        lines, balls = self._parts()
+        known = np.concatenate([self.value[:, :, None], lines], axis=2)
         if not np.all(np.isfinite(known)):
             return math.inf
         square = np.abs(np.swapaxes(known, 1, 2) @ known).sum(axis=(1, 2))
@@ -85,7 +82,7 @@ class AffineFunction:
             square += _spectral_norms(ball) ** 2 + 2 * np.linalg.norm(across @ known, axis=1).sum(axis=1)
             square += sum(2 * _spectral_norms(across @ other) for other in balls[:place])
         away = np.abs(lines).sum(axis=2) + sum(np.linalg.norm(ball, axis=2) for ball in balls)
-        apart = np.square(np.abs(value) + away).sum(axis=1)
+        apart = np.square(np.abs(self.value) + away).sum(axis=1)
         largest = float(np.minimum(square, apart).max())
         root = math.sqrt(largest)
         return root if root * root == largest else root * _ROUNDING
