@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -340,7 +341,8 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
         axes = 1 if row_model.each is None else 2
         own = {name: rows[name].reshape(-1, *rows[name].shape[axes:]) for name in reading.rows.columns}
         rest = {name: column for name, column in own.items() if name not in names}
-        start = width = np.zeros(())
+        start: Array = np.zeros(0)
+        width: Array = np.zeros(0)
         for name, index, again in places:
             low, high = (end[index] for end in reading.rows.columns[name].interval())
             whole, bounded = own[name].dtype.kind != "f", np.isfinite(high - low)
@@ -352,7 +354,8 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
             cells = start[:, None] + (np.arange(_CELLS) + 0.5) * width[:, None] / _CELLS
             tried = {key: np.repeat(own[key][:, None], _CELLS, axis=1) for key in names}
             values = (np.floor(cells) if whole else cells) if bounded else np.sinh(cells)
-            tried[name][(slice(None), slice(None), *index)] = values
+            at: Any = (slice(None), slice(None), *index)
+            tried[name][at] = values
             score = -np.asarray(losses(theta, tried, rest)) + (0.0 if bounded else np.log(np.cosh(cells)))
             score = np.where(np.isfinite(score) & (cells < most), score, -1e30)
             chosen = np.arange(len(score)), np.argmax(score + random.gumbel(size=score.shape), axis=1)
