@@ -60,8 +60,8 @@ class AffineFunction:
             if isinstance(domain, Ball):
                 balls.append(slope * domain.radius)
             else:
-                half = np.where(np.any(slope != 0, axis=(0, 1)), _middle(domain)[1], 0.0)
-                lines.append(slope * half)
+                with np.errstate(invalid="ignore"):
+                    lines.append(np.where(slope == 0, 0.0, slope * _middle(domain)[1]))
         return np.concatenate(lines, axis=2), balls
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
