@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from numpyro.diagnostics import effective_sample_size
 
-from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
@@ -28,7 +27,6 @@ from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrai
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
-from private_mcmc.planning.policy import mark_of
 from private_mcmc.planning.prediction import predict_after
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
@@ -339,11 +337,12 @@ class LastRun:
         one. Under ``guarantee="posterior"`` too it is that of the model, whose likelihood is not weighted.
         """
         plan, outcome = self._run.declared, self._outcome
-        if not isinstance(plan, Plan) or outcome is None or outcome.draws is None or outcome.conclusion is None:
+        conclusion, draws = (None, None) if outcome is None else (outcome.conclusion, outcome.draws)
+        if not isinstance(plan, Plan) or outcome is None or conclusion is None or draws is None:
             raise ReleaseError("posterior: only of plans that were run to their end.")
         if self._known is None:
-            self._known = posterior_of(plan.reading, [(outcome.history, outcome.conclusion)])
-        return _drawn(plan, outcome.draws, self._known.draws)
+            self._known = posterior_of(plan.reading, [(outcome.history, conclusion)])
+        return _drawn(plan, draws, self._known.draws)
 
     def _chain(self, states: ReleasedStates) -> Mapping[str, np.ndarray]:
         """The states of the run: of a plan's last path, on the unconstrained space."""

@@ -4,7 +4,6 @@ import functools
 from dataclasses import replace
 
 import arviz
-import jax
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
