@@ -306,7 +306,7 @@ def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) ->
     ):
         raise DeclarationError(f"num_warmup={num_warmup!r}: must be a whole number, at least 0.")
     if (num_steps is None) == (num_samples is None):
-        raise DeclarationError("give num_steps=… of every chain, or num_samples=… after num_warmup; one of them.")
+        raise DeclarationError("give num_steps=…, or num_samples=… after num_warmup; one of them.")
     if num_samples is not None:
         check_count("num_samples", num_samples)
     num_steps = int(num_warmup + num_samples) if num_steps is None else num_steps
