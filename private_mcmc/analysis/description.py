@@ -155,21 +155,17 @@ class Description(Analysis):
             where = where * len(self._labels(field)) + self._index(field, row)
         parts: list[Part] = []
         for kind, name in self._tables:
-            size = self._size(kind, name)
             if kind == "people":
                 parts.append((where, None))
                 continue
-            field = self.schema[name]
-            value = row[identifier(name)]
-            if kind == "levels":
-                parts.append((where * size + value.astype(int), None))
-                continue
-            inner = self._bin(field, value) if kind == "bins" else jnp.asarray(0)
-            if field.indicator is not None:
-                inner = jnp.where(row[identifier(field.indicator)] > 0, size - 1, inner)
-            low, high = field.range
-            t = (2 * value.astype(float) - low - high) / (high - low) if kind == "moments" else None
-            parts.append((where * size + inner, t))
+            field, place = self.schema[name], where * self._size(kind, name)
+            if kind == "moments":
+                low, high = field.range
+                t = (2 * row[identifier(name)].astype(float) - low - high) / (high - low)
+                missing = field.indicator is not None and row[identifier(field.indicator)] > 0
+                parts.append((place + jnp.asarray(missing).astype(int), t))
+            else:
+                parts.append((place + self._index(field, row), None))
         return parts
 
     def _labels(self, field: Field) -> tuple[str, ...]:
@@ -177,24 +173,22 @@ class Description(Analysis):
             return tuple(level.label for level in field.all_levels)
         edges = self.bins[field.name]
         # A bin has its lower edge, and the last one both: of whole numbers the last that it holds is named.
-        whole = field.type in ("integer", "year") and all(edge == int(edge) for edge in edges)
+        whole = field.type == "integer" and all(edge == int(edge) for edge in edges)
         ends = [*(edge - whole for edge in edges[1:-1]), edges[-1]]
         spans = [(field.shown(a), field.shown(b)) for a, b in zip(edges[:-1], ends, strict=True)]
         found = [a if a == b else f"{a} to {b}" for a, b in spans]
         return (*found, *(["missing"] if field.indicator is not None else []))
 
     def _index(self, field: Field, row: Fields) -> Any:
+        """A row's level, or its bin; the last one where the number is missing."""
         value = row[identifier(field.name)]
         if field.is_category:
             return value.astype(int)
-        found = self._bin(field, value)
+        edges = self.bins[field.name]
+        found = jnp.searchsorted(jnp.asarray(edges[1:-1]), value.astype(float), side="right")
         if field.indicator is None:
             return found
-        return jnp.where(row[identifier(field.indicator)] > 0, len(self.bins[field.name]) - 1, found)
-
-    def _bin(self, field: Field, value: Any) -> Any:
-        inner = jnp.asarray(self.bins[field.name][1:-1])
-        return jnp.searchsorted(inner, value.astype(float), side="right")
+        return jnp.where(row[identifier(field.indicator)] > 0, len(edges) - 1, found)
 
     def question(self) -> Record:
         """Names and edges."""

@@ -276,11 +276,6 @@ _HABITS = (
     (r"[-+*:~]\s*$", "it ends with a sign, after which a term is missing"),
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
     (r"\bcbind\(", "write successes | trials(n) ~ …"),
-    (
-        r"\bte?\(|\bt2\(|\bs\(|\bsmooth\(|\brcs\(|\blo(ess)?\(",
-        "how smooth would be learnt from rows; write ns(x, df=4), bs(x, df=5) or poly(x, 2), whose knots "
-        "come from the declared range",
-    ),
     (r"~.*\bweights?\(|\bweighted\(", "weights stand beside the outcome: y | weights(w) ~ …"),
     (r"\bcens\(", "a time that may be cut off is surv(time, event) ~ …, its event a field of two levels"),
     (
