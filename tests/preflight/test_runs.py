@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.domains import Box, Rows
 from private_mcmc.preflight import preflight
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
@@ -16,24 +13,18 @@ TARGET = Target(3.0, 1e-6)
 N = 200
 
 
-def mean(y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
-
-
 @pytest.mark.slow
 def test_a_private_run_stands_before_a_posterior_that_is_not() -> None:
     """What is released is what is asked about first; red is for what would not be private."""
     schedule = Schedule(
-        adjacency="replace_one", num_rows=N, dim=1, step_size=1e-3, num_steps=10, clip=1.0, release="path"
+        adjacency="replace_one", num_rows=N, dim=9, step_size=1e-3, num_steps=10, clip=1.0, release="path"
     )
-    report = preflight(mean, Rows(y=Box(-9, 9)), TARGET, n=N, schedule=schedule)
+    report = preflight(small.logistic, small.ADULT_ROWS, TARGET, n=N, schedule=schedule)
     first, second = report.report.blocks[:2]
     assert report.verdict == "not private" and report.run.meets
     assert (first.word, first.tone, second.tone) == ("the run is private", "good", "unsure")
     assert "not private" in second.word
-    alone = preflight(mean, Rows(y=Box(-9, 9)), TARGET, n=N).report.blocks[0]
+    alone = preflight(small.logistic, small.ADULT_ROWS, TARGET, n=N).report.blocks[0]
     assert (alone.word, alone.tone) == ("not private", "bad")
 
 
