@@ -111,7 +111,7 @@ def _possible(site: Observation) -> str:
     if not site.whole:
         return (
             "a Box may not reach an end that is not possible (a positive outcome: Box(0.001, …), a "
-            "proportion: Box(0.001, 0.999)); of an interval, its lower end, and its width, above 0"
+            "proportion: Box(0.001, 0.999)); an interval: its lower end, and its width, above 0"
         )
     said = [
         f"an outcome of {site.family} is a whole number, no Box: Binary(), Categories(k) or Counts(max); "
