@@ -24,7 +24,7 @@ from private_mcmc.potential.rowwise import abstract
 from private_mcmc.target import Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
-_FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 12.0, 30.0)
+_FACTORS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.0, 5.0, 12.0, 30.0)
 # Where an interval of ε is cut, and how often: the last one is 1/125 as long as the first.
 _CUTS, _ROUNDS = (0.2, 0.4, 0.6, 0.8), 3
 _RESHAPING = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "copy")

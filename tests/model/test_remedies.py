@@ -88,10 +88,6 @@ def of_a_dict(x, y):
     observed(x["x"], dist.Bernoulli(logits=slope() * x["x"]), y)
 
 
-def of_columns(x, y):
-    observed(x, dist.Bernoulli(logits=slope() * x), y)
-
-
 def levels_at_most(g, y):
     a = numpyro.sample("a", dist.Normal(0, 1).expand([int(g.max()) + 1]).to_event(1))
     observed(g, dist.Bernoulli(logits=a[g]), y)
