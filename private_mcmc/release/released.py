@@ -174,10 +174,6 @@ class ReleasedExpectations:
             "provenance": dict(self.provenance),
         }
 
-    def to_json(self) -> str:
-        """``to_dict`` as text."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
     def __repr__(self) -> str:
         lines = [str(value) for value in self.values]
         if self.provenance.get("source") == "caller":

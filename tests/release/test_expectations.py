@@ -1,7 +1,6 @@
 """Expectations: declared first, priced first, and never moved by a row more than was charged."""
 
 import functools
-import json
 import math
 
 import jax
@@ -280,14 +279,14 @@ def test_what_was_not_declared_is_not_for_sale_afterwards():
 def test_what_is_released_carries_its_statement_and_its_seed_everywhere():
     plan = planned(Expectations("w"))
     released = plan.release(np.zeros(3), SECRET)
-    record = json.loads(released.to_json())
+    record = released.to_dict()
     assert Statement.from_dict(record["statement"]) == plan.statement
     assert record["provenance"] == SECRET
     assert "pure" in repr(released)
     assert "not private" not in repr(released)
     assert "not private" in repr(plan.release(np.zeros(3), {"source": "caller", "generator": "chacha20"}))
     unknown = planned(Expectations("p"), curvature=Curvature()).release(np.zeros(1), SECRET)
-    assert json.loads(unknown.to_json())["expectations"]["p"]["noise_sd"]
+    assert unknown.to_dict()["expectations"]["p"]["noise_sd"]
 
 
 @pytest.mark.parametrize("bounds", [None, (-3.0, 3.0), (1e9, 1e9 + 4.0)])

@@ -72,6 +72,10 @@ def delta(m: float, epsilon: float) -> float:
     return min(1.0, value + max(16.0, 8 + 2 * high) * _UNIT)
 
 
+# Beside arguments of that name.
+_delta = delta
+
+
 def _mills_difference(low: float, m: float) -> float:
     """``erfcx(low/√2) − erfcx((low+m)/√2)`` without cancellation, rounded up.
 
@@ -88,42 +92,36 @@ def epsilon(m: float, delta: float) -> float:
 
     ``inf`` for ``δ = 0`` and ``m > 0``.
     """
-    return _smallest_epsilon(check_gdp(m), check_delta(delta))
-
-
-def _smallest_epsilon(m: float, target: float) -> float:
-    if m == 0 or delta(m, 0.0) <= target:
+    m, target = check_gdp(m), check_delta(delta)
+    if m == 0 or _delta(m, 0.0) <= target:
         return 0.0
     if target == 0 or m == math.inf:
         return math.inf
     low, high = 0.0, 1.0 + m * m
-    while not delta(m, high) <= target:
+    while not _delta(m, high) <= target:
         low, high = high, 2 * high
         if high == math.inf:
             return math.inf
     while high - low > max(4 * _UNIT * high, _TINY):
         middle = low + (high - low) / 2
-        low, high = (low, middle) if delta(m, middle) <= target else (middle, high)
+        low, high = (low, middle) if _delta(m, middle) <= target else (middle, high)
     return high
 
 
 def budget(epsilon: float, delta: float) -> float:
     """The largest ``m`` (rounded down) such that ``m``-GDP implies ``(ε, δ)``-DP; 0 if only 0 does."""
-    return _largest_gdp(check_epsilon(epsilon), check_delta(delta))
-
-
-def _largest_gdp(at: float, target: float) -> float:
+    at, target = check_epsilon(epsilon), check_delta(delta)
     if target >= 1 or at == math.inf:
         return math.inf
     if target == 0:
         return 0.0
     low, high = 0.0, 1.0
-    while delta(high, at) <= target:
+    while _delta(high, at) <= target:
         low, high = high, 2 * high
     # Between neighbouring floats, of which the smallest are further apart than that, nothing lies.
     while high - low > max(4 * _UNIT * high, _TINY):
         middle = low + (high - low) / 2
-        low, high = (middle, high) if delta(middle, at) <= target else (low, middle)
+        low, high = (middle, high) if _delta(middle, at) <= target else (low, middle)
     return low
 
 
