@@ -200,13 +200,6 @@ def outside_the_plate(X, y=None):
     numpyro.sample("total", dist.Normal((X @ w).sum(), 1.0), obs=1.0 * y.sum())
 
 
-@refusal(DoThisInstead, "'anchor'", "latents' prior")
-def observed_without_rows(X, y=None):
-    w = weights()
-    numpyro.sample("anchor", dist.Normal(w[0], 1.0), obs=0.0)
-    answers(X, y, w=w)
-
-
 @refusal(DoThisInstead, "'pilot'", "number of rows")
 def stated_by_the_number_of_rows(X, y=None):
     w = weights()
@@ -223,7 +216,7 @@ def public_on_one_row_alone(X, y=None):
         numpyro.sample("z", dist.Bernoulli(logits=X @ w), obs=y)
 
 
-@refusal(DoThisInstead, "'y'", "begins above 0", rows=Rows(y=Box(0.0, 10.0)))
+@refusal(DoThisInstead, "'y'", "positive outcome: Box(0.001", rows=Rows(y=Box(0.0, 10.0)))
 def an_outcome_that_is_impossible(y=None):
     rate = numpyro.sample("rate", dist.LogNormal(0, 1))
     with numpyro.plate("rows", y.shape[0]):
