@@ -305,11 +305,12 @@ def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) ->
         isinstance(num_warmup, (int, np.integer)) and not isinstance(num_warmup, bool) and num_warmup >= 0
     ):
         raise DeclarationError(f"num_warmup={num_warmup!r}: must be a whole number, at least 0.")
-    if (num_steps is None) == (num_samples is None):
+    given = num_samples if num_steps is None else num_steps
+    if given is None or None not in (num_steps, num_samples):
         raise DeclarationError("give num_steps=…, or num_samples=… after num_warmup; one of them.")
-    if num_samples is not None:
-        check_count("num_samples", num_samples)
-    num_steps = int(num_warmup + num_samples) if num_steps is None else num_steps
+    if num_steps is None:
+        check_count("num_samples", given)
+    num_steps = given if num_steps is not None else num_warmup + given
     check_steps(num_steps)
     if not num_warmup < num_steps:
         raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")
