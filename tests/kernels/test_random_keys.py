@@ -30,10 +30,10 @@ def test_every_bit_of_the_operating_systems_bytes_reaches_the_key(monkeypatch, g
     assert not keys.provenance.reproducible
 
 
-def test_two_runs_and_four_streams_never_share_a_key():
+def test_runs_and_their_streams_never_share_a_key():
     keys = [run_keys() for _ in range(3)]
     seen = np.concatenate([np.stack([data(k.take(s)) for s in STREAMS]) for k in keys])
-    assert len(np.unique(seen, axis=0)) == 12
+    assert len(np.unique(seen, axis=0)) == 9
 
 
 def test_a_stream_is_handed_out_once():
