@@ -138,16 +138,15 @@ def test_commands_four_and_five_check_and_show_the_dossier(folder, study, monkey
     assert "guess right at most" in " ".join(shown.split()) and "sex[male]" in shown
     assert call(monkeypatch, folder, "ledger", "show", "ledger.db", *KEY, "--json") == 0
     assert '"adult"' in capsys.readouterr().out
-    assert (
-        call(monkeypatch, folder, "ledger", "show", "ledger.db") == 3 and "--key" in capsys.readouterr().err
-    )
+    assert call(monkeypatch, folder, "ledger", "show", "ledger.db") == 3
+    assert "--key" in capsys.readouterr().err
     (folder / "forged").mkdir()
     forged = json.loads((folder / "study" / "study.json").read_text()) | {"epsilon": 0.5}
     (folder / "forged" / "study.json").write_text(json.dumps(forged))
     assert call(monkeypatch, folder, "verify", "forged") == 1
     assert "does not meet" in " ".join(capsys.readouterr().out.split())
     assert call(monkeypatch, folder, "report", "people.csv") == 3
-    assert "no dossier" in capsys.readouterr().err
+    assert "not the record of a study" in capsys.readouterr().err
 
 
 @pytest.mark.long
