@@ -263,9 +263,6 @@ _MOSTLY = 0.5
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.02
-# Rows whose gradients are so much longer than the model says are not where it holds: with too small an sd of
-# outcomes, say. One warm-up more follows, with a clip for what was counted, and another count, this often.
-_LOST, _MOST_COUNTS = 2.5, 3
 # Persons whose sums are so much longer than the model says have rows that are more alike than it says.
 _LONGER = 1.5
 
@@ -317,14 +314,9 @@ class GeneralPolicy:
         start = settled(warm_ups[-1], late[-1])
         if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[-1], history):
             return self._warm_up(metric, start)
-        counts, counted = counts_reach(facts, start, metric), named(history, REACH)
-        new = not counted or history.index(counted[-1]) < history.index(warm_ups[-1])
-        if new and counts is not None:
-            return counts
-        reach = self._reach(history)
-        lost = reach is not None and facts.reading.unit is None and reach.length > _LOST
-        if lost and len(counted) < _MOST_COUNTS:
-            return self._warm_up(metric, start, reach)
+        reach = counts_reach(facts, start, metric)
+        if not named(history, REACH) and reach is not None:
+            return reach
         return self._run(metric, start, history, remaining(facts.budget, history))
 
     def _right(self, found: CompletedStage, history: History) -> bool:
@@ -414,12 +406,10 @@ class GeneralPolicy:
         typical = typical_length(self.facts, self._metric(history))
         return float(run.schedule.clip or 0.0) * math.sqrt(weight) / typical
 
-    def _warm_up(self, metric: Metric, start: Array, reach: Reach | None = None) -> PathStage:
+    def _warm_up(self, metric: Metric, start: Array) -> PathStage:
         facts, multiple = self.facts, _MULTIPLE
         budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), _STEP * _CAREFUL
-        if reach is not None:
-            multiple = self._best_clip(metric, reach, budget)
-        elif have_reach(facts):
+        if have_reach(facts):
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
@@ -427,16 +417,13 @@ class GeneralPolicy:
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
         multiple, reach = _MULTIPLE, self._reach(history)
         if reach is not None:
-            multiple = self._best_clip(metric, reach, budget)
+            unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
+            multiple = reach.best_clip(lambda clip: unit / clip**2)
         return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple)
-
-    def _best_clip(self, metric: Metric, reach: Reach, budget: float) -> float:
-        unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
-        return reach.best_clip(lambda clip: unit / clip**2)
 
     def _reach(self, history: History) -> Reach | None:
         counted = named(history, REACH)
-        return reach_of(self.facts, counted[-1]) if counted else None
+        return reach_of(self.facts, counted[0]) if counted else None
 
     def _metric(self, history: History) -> Metric:
         """From every query of information, each in the metric of those before."""
