@@ -203,12 +203,12 @@ class AffinePolicy(Releases):
         covariance = covariance + along.T @ along / len(steps)
         shift = self._shift(average, share * hessian, hessian, named(history, WARM_UP)[-1], counts)
         covariance = covariance + np.outer(shift, shift)
-        inside = np.linalg.inv(np.linalg.cholesky(known))
-        excess = float(np.trace(inside @ covariance @ inside.T)) / self.dim - 1
-        monte_carlo = math.sqrt(max(excess, 0.0))
         covariance = no_wider(covariance + bias**2 * known, self.precision, self.prior_score(mean))
         draws = normal_draws(mean, covariance)
-        rms, step = math.hypot(bias, monte_carlo), max(schedule.step_sizes)
+        inside, step = np.linalg.inv(np.linalg.cholesky(known)), max(schedule.step_sizes)
+        excess = float(np.trace(inside @ covariance @ inside.T)) / self.dim - 1
+        monte_carlo = math.sqrt(max(excess - bias**2, 0.0))
+        rms = math.hypot(bias, monte_carlo)
         predicted, known = Prediction(rms, bias, monte_carlo, step / 4), np.stack(allowed) / self.temper
         return Conclusion(draws, predicted, located=self.temper == 1, curvatures=known)
 
