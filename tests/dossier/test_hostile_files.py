@@ -144,6 +144,7 @@ def test_a_dossier_is_not_completed_through_a_link(folder, tmp_path):
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("key", ["/dev/full", "/dev/zero", "pipe"])
 def test_a_key_is_read_from_a_file(tmp_path, key):
     """`--key /dev/full` never ended."""

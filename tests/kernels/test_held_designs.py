@@ -93,7 +93,7 @@ def worst(priced, runs, states=None):
     return max(steep.max(), flat.max(), flat.min() * -np.inf if flat.min() < 0 else 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", CASES)
 def test_no_step_moves_states_further_than_the_radius_that_is_held_allows(name):
     model, rows = CASES[name]

@@ -299,7 +299,7 @@ def test_numbers_of_a_person_may_be_one_vector():
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_prior_of_what_persons_share_is_drawn_from():
     assert prior_of(reading(classes), {"persons": N}).draws.shape[1] == reading(classes).dim
 

@@ -204,6 +204,7 @@ def test_what_is_said_is_what_to_write(model, rows, advice):
     assert advice in str(refusal.value), str(refusal.value)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(
     ("model", "rows"),
     [

@@ -63,7 +63,7 @@ def test_averages_err_about_as_predicted(averages):
     assert seen < 0.25 * np.sqrt(np.mean(np.square(mode / sd)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_law_of_a_draw_is_near_the_posterior():
     X, y = table()
     mode, sd = mode_and_sd(X, y)

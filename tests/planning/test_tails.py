@@ -45,7 +45,7 @@ def released(tailed):
     return policy, history, np.append(w, np.log(np.std(y - X @ w)))
 
 
-@pytest.mark.some(1)
+@pytest.mark.long
 @pytest.mark.parametrize("tailed", [True, False])
 def test_intervals_hold_the_sd_of_outcomes_whatever_their_tails(tailed):
     """With the clip that outcomes of the model want, and nothing given back, it was 20 sds off."""
