@@ -203,8 +203,8 @@ FAULTS = (
         _changed(
             Change(
                 gradient,
-                "of_block(per_row(u, widened(block.columns)),",
-                "of_block((lambda g: g + jnp.roll(g, 1, axis=0))(per_row(u, widened(block.columns))),",
+                "return of_block(gradients,",
+                "return of_block(gradients + jnp.roll(gradients, 1, axis=0),",
             )
         ),
     ),
