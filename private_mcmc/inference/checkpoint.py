@@ -80,7 +80,7 @@ class Checkpoint:
         if not (path.is_file() and path.stat().st_size):
             raise ReleaseError(f"{path}: there is no checkpoint of a run to resume.")
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             record = dict(json.loads(arrays.pop("record").tobytes()))
             provenance = Provenance(**record["provenance"])
