@@ -36,7 +36,7 @@ def data():
 @pytest.fixture
 def ledger(tmp_path):
     made = pmc.Ledger.create(tmp_path / "ledger")
-    made.declare("rows", pmc.Target(90.0, 1e-6))
+    made.declare("rows", pmc.Target(1e4, 1e-6))
     return made
 
 
@@ -165,7 +165,7 @@ def test_what_does_not_match_is_refused(data, ledger, monkeypatch, tmp_path):
     with pytest.raises(pmc.ReleaseError, match=r"resume\(\)"):
         driver(path, ledger).run(**data)
     elsewhere = pmc.Ledger.create(tmp_path / "other")
-    elsewhere.declare("rows", pmc.Target(90.0, 1e-6))
+    elsewhere.declare("rows", pmc.Target(1e4, 1e-6))
     with pytest.raises(pmc.ReleaseError, match="charged elsewhere"):
         driver(path, elsewhere).resume(**data)
     path.write_bytes(path.read_bytes()[:-40])
