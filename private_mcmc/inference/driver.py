@@ -276,8 +276,23 @@ class PrivateMCMC(LastRun):
             "a run. Save .released, or make another driver from the same declarations."
         )
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Habits from NumPyro's driver that have no place here are told what has."""
+        remedy = f": {_INSTEAD[name]}" if name in _INSTEAD else "."
+        raise AttributeError(f"PrivateMCMC has no attribute {name!r}{remedy}")
+
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = __replace__ = _refuse
 
+
+_HIDDEN = "states that were not released stay hidden; .released has those that were."
+_INSTEAD = {
+    "get_extra_fields": "what a kernel computes besides draws depends on private rows, and stays hidden.",
+    "last_state": _HIDDEN,
+    "post_warmup_state": _HIDDEN,
+    "warmup": "warm-up is part of the one run that is paid for: give num_warmup=… and call run(…).",
+    "num_chains": "for ArviZ there is to_arviz().",
+    "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
+}
 
 # What a plan of one run declares.
 _DECLARED = ("rows", "target", "release", "num_steps", "num_chains", "guarantee", "n")
