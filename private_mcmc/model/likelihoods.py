@@ -230,7 +230,7 @@ def _term(
             given[WEIGHT] = math.prod(values[len(keys) : len(keys) + len(weights)])
         return given | ({MULTIPLIER: values[-1] / AT_ZERO[link.name]} if line.scaled else {})
 
-    term = Term(line, shape, tuple(site.shape), read, ends, -1.0 if link.name == "exp_neg" else 1.0)
+    term = Term(line, shape, tuple(site.shape), read, ends, link.name == "exp_neg")
     return None if term.family is None else (link.base, term, proved)
 
 

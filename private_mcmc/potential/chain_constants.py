@@ -18,6 +18,8 @@ from private_mcmc.schedule import Matrix, Schedule
 # row whose norm is within that of the clip, as long as the rounding of the norm, too, is within CLIP_SLACK.
 _BOUND_ROUNDING = 1e-11
 _LARGEST_DIM = 100_000
+# Designs are held at the radius but for rounding, up to 2e-9 of it.
+_HELD = (1 + 2e-9) ** 2
 
 
 def largest_eigenvalue(preconditioner: Matrix | None) -> float:
@@ -61,6 +63,7 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
     if single is not None and rows.convex:
         radius = times(longest, single.radius)
         bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
+    bend = times(bend, _HELD)
     idle = never_clips(gradient, schedule.clip, row_model)
     total = times(schedule.temper * _rows_of_a_step(schedule), bend)
     smooth = (prior_smooth + total) * UP_LONG

@@ -29,13 +29,13 @@ class Interval(NamedTuple):
 
     @property
     def lowest(self) -> float:
-        """The smallest lower end."""
-        return float(np.min(self.lo, initial=np.inf))
+        """The smallest of all ends, whichever way round they were given."""
+        return float(np.min(np.minimum(self.lo, self.hi), initial=np.inf))
 
     @property
     def highest(self) -> float:
-        """The largest upper end."""
-        return float(np.max(self.hi, initial=-np.inf))
+        """The largest of all ends."""
+        return float(np.max(np.maximum(self.lo, self.hi), initial=-np.inf))
 
     @property
     def is_public(self) -> bool:
@@ -507,3 +507,8 @@ TABLE: dict[tuple[str, str], Mapping[str, Line]] = {
     # NumPyro keeps the product of mean and concentration.
     ("BetaProportion", "concentration1"): _by(_BETA, "logistic"),
 }
+
+
+def in_table(line: Line) -> bool:
+    """Whether it is one of the table's: of any other nothing is proved."""
+    return any(line is one for lines in TABLE.values() for one in lines.values())

@@ -8,6 +8,7 @@ designs at the radius. So hidden states cost what is said, whatever a model was 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from private_mcmc.potential.families import UNKNOWN, Interval, LikelihoodFamily, Line, separate, total
+from private_mcmc.errors import DeclarationError
+from private_mcmc.potential.families import (
+    UNKNOWN,
+    Interval,
+    LikelihoodFamily,
+    Line,
+    in_table,
+    separate,
+    total,
+)
 from private_mcmc.records import Fields
 
 Row: TypeAlias = Fields
@@ -35,7 +45,7 @@ class Term:
         observed: shape of outcome and distribution together.
         read: ``row ↦`` outcome, parameters that the line needs, multiplier of its link, and weight, by name.
         ends: within which each of them is held.
-        sign: ``−1`` where the link is of ``−η``.
+        falling: the link is of ``−η``.
     """
 
     line: Line
@@ -43,27 +53,36 @@ class Term:
     observed: tuple[int, ...]
     read: Callable[[Row], Mapping[str, jax.Array]]
     ends: Mapping[str, Interval]
-    sign: float = 1.0
+    falling: bool = False
 
     def loss(self, eta: jax.Array, row: Row) -> jax.Array:
         """Minus the log density, or a multiple of it, a scalar; of the predictor's elements in order."""
-        given = {name: self.ends[name].hold(jnp.asarray(one, float)) for name, one in self.read(row).items()}
+        values = self.read(row)
+        given = {name: ends.hold(jnp.asarray(values[name], float)) for name, ends in self.ends.items()}
         shape, eta = self.observed, eta.reshape(self.shape)
         if math.prod(shape) == 1 and all(one.size == 1 for one in (eta, *given.values())):
             # A single observation is a scalar: axes of length one slow a chain's step down.
             shape, eta, given = (), jnp.squeeze(eta), {name: jnp.squeeze(one) for name, one in given.items()}
         y, weight = given.pop(OUTCOME), given.pop(WEIGHT, None)
         if self.line.scaled:
-            given |= {"log_multiplier": jnp.log(given.pop(MULTIPLIER)), "sign": jnp.asarray(self.sign)}
-        values = jnp.broadcast_to(self.line.loss(eta, y, given), shape)
-        return jnp.sum(values if weight is None else jnp.where(weight > 0, weight * values, 0.0))
+            given |= {
+                "log_multiplier": jnp.log(given.pop(MULTIPLIER)),
+                "sign": jnp.asarray(-1.0 if self.falling else 1.0),
+            }
+        loss = self.line.loss(eta, y, given)
+        loss = loss if weight is None else jnp.where(weight > 0, weight * loss, 0.0)
+        return jnp.sum(jnp.broadcast_to(loss, shape))
 
     @functools.cached_property
     def family(self) -> LikelihoodFamily | None:
         """What the line proves within the ends, as a function of all elements of the predictor."""
         classes = Interval(*[np.asarray(float(self.shape[-1] if self.shape else 1))] * 2)
         heaviest = self.ends.get(WEIGHT, Interval(np.zeros(()), np.ones(())))
-        if not heaviest.lowest >= 0 or (self.line.scaled and not self.ends[MULTIPLIER].lowest > 0):
+        if (
+            not in_table(self.line)
+            or not heaviest.lowest >= 0
+            or (self.line.scaled and not self.ends[MULTIPLIER].lowest > 0)
+        ):
             return None
         found = self.line.family(self.ends[OUTCOME], {**self.ends, "classes": classes})
         if found is None:
@@ -100,7 +119,13 @@ class Likelihood:
         families: dict[tuple[int, int], list[LikelihoodFamily]] = {}
         for term, at in self.terms:
             families.setdefault((at.start, at.stop), []).append(term.family or UNKNOWN)
-        return separate([total(each) for each in families.values()]) if families else UNKNOWN
+        places = sorted(families)
+        apart = all(first >= 0 for first, _ in places) and all(
+            before[1] <= after[0] for before, after in itertools.pairwise(places)
+        )
+        # Of predictors that several terms share in part, a sum is a bound as well.
+        each = [total(one) for one in families.values()]
+        return (separate(each) if apart else total(each)) if families else UNKNOWN
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +147,10 @@ class MultiPredictor:
     likelihood: Likelihood
     radius: float = math.inf
     proved: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.radius >= 0:
+            raise DeclarationError(f"radius={self.radius}: a length is at least 0.")
 
     @property
     def family(self) -> LikelihoodFamily:

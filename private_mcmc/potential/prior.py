@@ -190,6 +190,8 @@ class OwnPrior:
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """The least and the largest ``K''`` of every coordinate; the parameters are in the line's range."""
+        if not any(self.line is line for line in TABLE.values()):
+            raise DeclarationError(f"site {self.site.name!r}: its prior is no line of the table.")
         for name, value in zip(self.line.names, self.given, strict=True):
             if not np.all(np.isfinite(value)) or (name not in OF_ANY_SIGN and not np.all(value > 0)):
                 raise DeclarationError(
@@ -230,6 +232,9 @@ def prior_constants(
         elif hessian is not None:
             hessian[at, at] = np.diag(lower[at])
     others = [site for site in sites if site.name not in whys]
+    parts = [site.slice for site in (*(part.site for part in own), *others)]
+    if sorted(place for part in parts for place in range(size)[part]) != list(range(size)):
+        raise DeclarationError("the sites of a prior: every coordinate is of one of them.")
     where = np.concatenate([np.zeros(0, int), *(np.arange(size)[site.slice] for site in others)])
     if gaussian is not None:
         lower[where], upper[where] = _extremes(gaussian[1], None)

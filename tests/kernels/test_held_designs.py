@@ -9,13 +9,17 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+import private_mcmc as pmc
 from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.potential.chain_constants import curvature
-from private_mcmc.potential.families import TABLE
+from private_mcmc.potential.families import TABLE, Interval
 from private_mcmc.potential.potential import affine_term
+from private_mcmc.potential.predictor import OUTCOME, Likelihood, MultiPredictor, Term
+from private_mcmc.potential.prior import TABLE as PRIORS
+from private_mcmc.potential.prior import OwnPrior, prior_constants
 from private_mcmc.schedule import Schedule
 
 N, X = 12, Ball(1.0, 2)
@@ -137,3 +141,94 @@ def test_an_outcome_beyond_what_was_proposed_of_it_is_held_at_the_end():
         slope = jax.grad(reading.predictor.loss)
         inside, beyond, far = (float(slope(0.3, {"x": 1.0, "y": y})) for y in (8.9, 9.0, 1e9))
     assert inside != beyond == pytest.approx(far)
+
+
+def of(low, high=None):
+    return Interval(np.asarray(float(low)), np.asarray(float(low if high is None else high)))
+
+
+def term(name, parameter, link, given, ends, shape=(), observed=(), **changes):
+    """A site with a line of the table, and what is read of every row."""
+    line = TABLE[name, parameter][link]
+    held = {OUTCOME: of(0, 1)} | {key: of(*ends[key]) for key in ends}
+    known = {OUTCOME: 0.0} | given
+    return Term(
+        line, shape, observed, lambda row: {k: jnp.asarray(v) for k, v in known.items()}, held, **changes
+    )
+
+
+BITS = ("BernoulliLogits", "logits", "identity")
+LINE = TABLE[BITS[:2]][BITS[2]]
+LIES = {
+    "ends turned round": lambda: [term("Normal", "loc", "identity", {"scale": 7.0}, {"scale": (5, 1)})],
+    "more weights than outcomes": lambda: [term(*BITS, {"weight": np.ones(5)}, {"weight": (0, 1)})],
+    "a parameter that is not read": lambda: [
+        term("BinomialLogits", "logits", "identity", {}, {"total_count": (0.1,)})
+    ],
+    "a steeper link": lambda: [
+        term(
+            "GammaPoisson", "rate", "exp", {"concentration": 1.0, "multiplier": 1.0},
+            {"concentration": (1,), "multiplier": (1,)}, falling=10.0,
+        )
+    ],
+    "a line of somebody else": lambda: [
+        dataclasses.replace(term(*BITS, {}, {}), line=dataclasses.replace(LINE, curvature=0.1)),
+    ],
+    "predictors in two terms": lambda: [term(*BITS, {"outcome": np.zeros(2)}, {}, (2,), (2,))] * 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_of_what_is_wrongly_proposed_bounds_hold_or_there_are_none(name):
+    """Each of these ran a loss that bends, or is steep, by more than was proved of it."""
+    terms = LIES[name]()
+    size = sum(max(1, *one.shape, 0) for one in terms) - (len(terms) - 1)
+    places = [slice(first, first + max(1, *one.shape, 0)) for first, one in enumerate(terms)]
+    likelihood = Likelihood(tuple(zip(terms, places, strict=True)), lambda row: jnp.zeros(()))
+    with jax.enable_x64(True):
+        etas = jnp.linspace(-6, 6, 101)[:, None] * jnp.ones(size)
+        try:
+            bends = jax.vmap(jax.hessian(lambda eta: likelihood.loss(eta, {})))(etas)
+            slopes = jax.vmap(jax.grad(lambda eta: likelihood.loss(eta, {})))(etas)
+        except (ValueError, KeyError):  # It does not run.
+            return
+        assert np.linalg.norm(bends, 2, axis=(1, 2)).max() <= likelihood.family.curvature_bound
+        assert np.linalg.norm(slopes, axis=1).max() <= likelihood.family.score_bound
+
+
+@pytest.mark.parametrize("radius", [-1.0, np.nan])
+def test_a_radius_that_is_no_length_is_refused(radius):
+    with pytest.raises(pmc.DeclarationError, match="length"):
+        MultiPredictor(lambda theta, row: theta, 1, 1, Likelihood((), lambda row: jnp.zeros(())), radius)
+
+
+def plain(x, y=None):
+    w = weights((1,))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(w * x, 1.0), obs=y)
+
+
+def test_designs_that_are_longer_by_rounding_are_charged_for_it():
+    """Rows of all but 1e-9 more than the radius are not shortened: a step below 2/L parted two chains."""
+    reading = read(plain, Rows(x=Box(-1.0, 1.0), y=Box(-1.0, 1.0)), n=N)
+    wrong = believed(reading, reading.predictors.radius / (1 + 0.99e-9))
+    known = curvature(wrong, schedule(wrong, 1e9))
+    with jax.enable_x64(True):
+        gradient = clipped_gradient(wrong, whitening(None, 1), 1e9)
+        rows = gradient.prepare({"x": jnp.ones(N), "y": jnp.ones(N)}, jnp.ones(N, bool))
+        bend = jax.jacobian(lambda u: gradient.total(u, rows) + jax.grad(wrong.neg_log_prior)(u))(
+            jnp.zeros(1)
+        )
+    assert float(bend[0, 0]) <= known.smoothness < float(bend[0, 0]) * (1 + 1e-8)
+
+
+def test_a_prior_whose_sites_overlap_or_have_other_lines_has_no_constants():
+    reading = read(plain, Rows(x=Box(-1.0, 1.0), y=Box(-1.0, 1.0)), n=N)
+    site, line = reading.sites[0], PRIORS["Normal", "real"]
+    one = OwnPrior(site, line, [np.zeros(1), np.ones(1)])
+    own = prior_constants([site], [one], jnp.sum, None, "")
+    assert own.strong_convexity == pytest.approx(1.0)
+    flatter = dataclasses.replace(line, bounds=lambda m, s: (0.1, 0.1))
+    for parts in ([one, one], [dataclasses.replace(one, line=flatter)]):
+        with pytest.raises(pmc.DeclarationError, match=r"coordinate|table"):
+            prior_constants([site], parts, jnp.sum, None, "")
