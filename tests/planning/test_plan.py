@@ -49,6 +49,7 @@ def test_a_plan_takes_no_private_data():
         "max_error",
         "public_rows",
         "coefficients",
+        "release",
         "progress_bar",
     }
 
