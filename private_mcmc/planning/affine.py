@@ -51,7 +51,6 @@ from private_mcmc.planning.influence import (
     SHORTEST,
     Bound,
     Influence,
-    InfluenceCounts,
     counts_of_influence,
 )
 from private_mcmc.planning.stages import (
@@ -196,13 +195,14 @@ class AffinePolicy(Releases):
         # itself, half in all directions.
         steps = modes - average.centre
         moved = math.sqrt(float(np.mean(np.square(np.einsum("kij,kj->ki", insides, steps)))))
-        half = counts.curvature_uncertainty(clip, _CAUTION) / math.sqrt(2.0)
+        half = (
+            counts.curvature_uncertainty(clip, _CAUTION)
+            * min(1.0, _FARTHEST / max(moved, 1e-9))
+            / math.sqrt(2.0)
+        )
         bias, known = math.hypot(counts.bias(clip), half * moved), exact.mean(axis=0)
         covariance = covariances.mean(axis=0) + (means - mean).T @ (means - mean) / len(means)
-        along = (half + self._bend(estimate, steps))[:, None] * steps
-        covariance = covariance + along.T @ along / len(steps)
-        shift = self._shift(average, share * hessian, hessian, named(history, WARM_UP)[-1], counts)
-        covariance = covariance + np.outer(shift, shift)
+        covariance = covariance + half**2 * steps.T @ steps / len(steps)
         covariance = no_wider(covariance + bias**2 * known, self.precision, self.prior_score(mean))
         draws = normal_draws(mean, covariance)
         inside, step = np.linalg.inv(np.linalg.cholesky(known)), max(schedule.step_sizes)
@@ -229,43 +229,6 @@ class AffinePolicy(Releases):
     def followed(self, stage: PathStage) -> Followed:
         """The model, or that of weighted slopes."""
         return _constant(stage.reading or self.reading)
-
-    def _bend(self, moments: Estimate, steps: Array) -> Array:
-        """By how much of each Newton step the curvature's change may move its end, ``(steps,)``.
-
-        Of binary outcomes and counts ``ψ''`` changes by a factor of ``e^{|t|}`` at most where the predictor
-        changes by ``t``; its root mean square over rows is what second moments tell.
-        """
-        if self.influence.symmetric:
-            return np.zeros(len(steps))
-        moved = np.sqrt(np.einsum("ki,ij,kj->k", steps, moments.matrix, steps) / self.num_rows)
-        return np.asarray(np.expm1(np.minimum(moved, _MOST_BEND)))
-
-    def _shift(
-        self,
-        average: ScoreAverage,
-        curvature: Array,
-        hessian: Array,
-        warm_up: CompletedStage,
-        counts: InfluenceCounts,
-    ) -> Array:
-        """How far the mean moved since the warm-up, beyond what noise explains, ``(p,)``.
-
-        Where the model is right its mode is the same whatever the weights of rows, and a straight line from
-        one path leads to it. Where the implied modes of two paths differ, they may be as far from it again:
-        the warm-up gives rows of influence less weight than the run, and a mode that outcomes separate is
-        the further away the closer one gets. Stein's rule takes off what is noise.
-        """
-        share = counts.curvature_share(self.clip_of(warm_up.path.schedule)) * hessian
-        prior_score = self.prior_score(warm_up.states)
-        before = settled_average(warm_up.states, warm_up.path.schedule, self.temper, prior_score, share)
-        moved = average.root(curvature) - before.root(share)
-        told = inverse_of(average.information(curvature))
-        noise = told + inverse_of(before.information(share))
-        size = float(moved @ inverse_of(noise) @ moved)
-        both = inverse_of(told + inverse_of(hessian))
-        shift = inverse_of(self.precision + both) @ both @ moved
-        return np.asarray(math.sqrt(max(1 - self.dim / max(size, 1e-300), 0.0)) * shift)
 
     def _located(self, average: ScoreAverage, curvature: Array, hessian: Array) -> tuple[Array, Array, Array]:
         """Covariance and mean of the parameter by the score's mean, and the mode that it implies.
@@ -395,5 +358,5 @@ def _price(schedule: Schedule) -> float:
 
 # Draws are widened as if the curvature changed twice as unevenly: errors have heavier tails than estimates.
 _CAUTION = 2.0
-# In predictors, the longest Newton step that counts for what it adds to the width.
-_MOST_BEND = 0.7
+# Newton's step counts as no longer than this, in sds, for what it adds to the width.
+_FARTHEST = 3.0
