@@ -84,8 +84,8 @@ def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, without_noise, monkeypatch):
-    monkeypatch.setattr("os.urandom", lambda count: bytes(count))
     study, other = fitted(tables[0]), pmc.fit(tables[0], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
+    monkeypatch.setattr("os.urandom", lambda count: bytes(count))
     for ask in (
         lambda table: pmc.describe(table, SCHEMA, by=["region"], epsilon=1.0),
         lambda table: pmc.check(study, table, by=["region"], epsilon=1.0),

@@ -20,7 +20,7 @@ from private_mcmc.model import read
 from private_mcmc.schedule import Average, Batch, norm_of_clips
 
 CLIPS, METRIC, NOISE = (2.0, 0.3), (1.0, 4.0), (2.0, 0.6)
-ROWS = Rows(X=Box(np.full(2, -10.0), np.full(2, 10.0)), y=Box(-50.0, 50.0))
+ROWS = Rows(X=Box(np.full(2, -30.0), np.full(2, 30.0)), y=Box(-90.0, 90.0))
 
 
 def model(X, y=None):
@@ -103,7 +103,7 @@ def test_hidden_states_gain_nothing_whatever_is_proved_of_the_curvature():
 @pytest.mark.slow
 def test_every_coordinate_of_every_row_is_inside_its_clip_and_rows_that_are_no_numbers_add_nothing(rng):
     X, y = rng.normal(size=(40, 2)) * [1.0, 5.0], rng.normal(size=40) * 20
-    X[3, 0], y[7] = np.nan, np.inf
+    X[3, 0], X[7, 1] = np.nan, np.inf
     reading = read(model, ROWS, n=40)
     with jax.enable_x64(True):
         change = whitening(METRIC, 2)

@@ -81,7 +81,7 @@ def keys(monkeypatch):
     """Every key that the run uses, as bytes."""
     monkeypatch.setattr(random_keys.secrets, "token_bytes", lambda size: KEY[:size])
     root = random_keys.run_keys()
-    streams = [root.take(name) for name in ("start", "steps", "release")]
+    streams = [root.take(name) for name in ("start", "steps", "batches")]
     return [KEY, *(np.asarray(jax.random.key_data(key)).tobytes() for key in streams)]
 
 
