@@ -25,7 +25,7 @@ CAUGHT_BY = {
     "batch redrawn every fourth step": ("replay: batches", "audit: batches"),
     "noise used for two steps": ("replay: logistic path", "audit: below the clip"),
     "keys of a plan's stages used again": ("replay: plan's noise", "audit: plan's noise"),
-    "noise used again after resuming": ("replay: resumed",),
+    "noise used again after resuming": ("replay: resumed", "audit: resumed"),
     "only the last stage charged": ("replay: plan's budget",),
     "family: a prior's curvature 1/s for 1/s²": ("audit: last state",),
     "family: logits squashed once more": ("replay: logistic path",),

@@ -86,17 +86,17 @@ def _boxed(clips: tuple[float, ...], noise: Any, along: tuple[float, ...]) -> At
 
 def path_of_a_resumed_run() -> Attempt:
     kernel = PrivateULA(mean, step_size=0.1, clip=1.5)
-    one = driver(kernel, FAR, 1, num_steps=6).decide(1)
+    one = driver(kernel, FAR, 1, num_steps=16).decide(1)
     width = 500
     attacks = ChainAttacks(one.reading, one.schedule, np.zeros(1))
 
     def make(books: pmc.Bookkeeping) -> pmc.PrivateMCMC:
-        return driver(kernel, FAR, 1, num_steps=6, num_chains=width, bookkeeping=books)
+        return driver(kernel, FAR, 1, num_steps=16, num_chains=width, bookkeeping=books)
 
     runs = Resumed(make)
 
     def draw(data: Any, count: int, seed: np.random.SeedSequence) -> np.ndarray:
-        released = [runs.run(data, key, 3).released for key in keys(seed, -(-count // width))]
+        released = [runs.run(data, key, 8).released for key in keys(seed, -(-count // width))]
         found = [unconstrained(one.reading, each.samples).reshape(width, -1) for each in released]
         return np.concatenate(found)[:count]
 

@@ -18,12 +18,13 @@ class Killed(BaseException):
 
 @contextlib.contextmanager
 def killed_after(steps: int) -> Iterator[None]:
-    """The process dies once so many steps are saved."""
-    save = Saver.save
+    """The process dies once so many steps are saved, and not before or later."""
+    save, died = Saver.save, []
 
     def saved(saver: Saver, state: Any) -> None:
         save(saver, state)
         if state.done >= steps:
+            died.append(state.done)
             raise Killed
 
     Saver.save = saved
@@ -33,6 +34,8 @@ def killed_after(steps: int) -> Iterator[None]:
         pass
     finally:
         Saver.save = save
+    # A run that dies at its end has nothing left to take up, and would show no fault.
+    assert died == [steps]
 
 
 class Resumed:
