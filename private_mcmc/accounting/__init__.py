@@ -3,7 +3,6 @@
 from private_mcmc.accounting.composition import adaptive as adaptive
 from private_mcmc.accounting.composition import capped as capped
 from private_mcmc.accounting.composition import compose as compose
-from private_mcmc.accounting.composition import quoting as quoting
 from private_mcmc.accounting.curves import gdp as gdp
 from private_mcmc.accounting.curves.curve import Curve as Curve
 from private_mcmc.accounting.curves.curve import Gaussian as Gaussian

@@ -66,14 +66,6 @@ def no_more_rows(rows: int | str) -> str:
     return f"no data set has more than n = {rows} rows"
 
 
-def public_rows(count: int | str) -> str:
-    """What a plan that was shaped by public rows rests on."""
-    return (
-        f"the {count} rows that shaped the plan are public, and were chosen without the private ones "
-        "(stated, not proved)"
-    )
-
-
 def words_of(
     rule: str, adjacency: Adjacency, c: Constants, parts: int = 0, unit: Unit | None = None
 ) -> Words:
@@ -106,8 +98,8 @@ def check_words(
 ) -> None:
     """Raise ``DeclarationError`` unless ``said``, a theorem and sentences, is what such a statement says.
 
-    Beside these a statement may say that its seed was given, how many rows there are at most where the
-    adjacency hides that, and that a plan was shaped by public rows.
+    Beside these a statement may say that its seed was given, and how many rows there are at most where the
+    adjacency hides that.
     """
     theorem, wanted = words_of(rule, adjacency, c, parts, unit)
     given = list(said[1])
@@ -121,8 +113,6 @@ def check_words(
     counts = {c[name] for name in ("num_rows", "n") if name in c}
     if bound is not None and more[0] not in wanted and counts <= {int(bound[1])}:
         del more[:1]
-    if more and rule == "adaptive" and _PUBLIC.fullmatch(more[0]):
-        del more[0]
     if more:
         raise DeclarationError(f"it says {more[0]!r}, which does not follow: it cannot be verified.")
     if said[0] != theorem:
@@ -130,7 +120,6 @@ def check_words(
 
 
 _AT_MOST = re.compile(re.escape(no_more_rows("#")).replace("\\#", r"(\d{1,15})"))
-_PUBLIC = re.compile(re.escape(public_rows("#")).replace("\\#", r"\d{1,15}"))
 
 _EXACT = ("the constants hold for every data set of the row domain", "the draw is exact")
 _HOCKEY = "exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and neighbours"

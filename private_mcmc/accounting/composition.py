@@ -20,13 +20,8 @@ from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 def capped(statement: Statement, num_rows: int) -> Statement:
     """``statement``; under ``add_remove`` it quotes the public ``n_max`` that its constants call ``n``."""
-    return quoting(statement, no_more_rows(num_rows)) if statement.adjacency == "add_remove" else statement
-
-
-def quoting(statement: Statement, line: str) -> Statement:
-    """``statement``, with one more assumption."""
-    argument = statement.argument
-    if line in argument.assumptions:
+    argument, line = statement.argument, no_more_rows(num_rows)
+    if statement.adjacency != "add_remove" or line in argument.assumptions:
         return statement
     return replace(statement, argument=replace(argument, assumptions=(*argument.assumptions, line)))
 

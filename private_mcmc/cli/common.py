@@ -58,10 +58,6 @@ MaxErrorOption = Annotated[
     list[str] | None,
     typer.Option(help="refuse a larger predicted error, in posterior sds; or as age=0.01, in its own unit"),
 ]
-PublicRowsOption = Annotated[
-    Path | None,
-    typer.Option("--public-rows", help="a table like the private one that is public: it shapes the plan"),
-]
 ProfileOption = Annotated[
     list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")
 ]

@@ -21,7 +21,6 @@ from private_mcmc.cli.common import (
     ModelOption,
     PriorOption,
     ProfileOption,
-    PublicRowsOption,
     ask,
     echo,
     load_model,
@@ -57,7 +56,6 @@ class FitOptions(ChargedOptions):
     ] = None
     guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = OF_FITS
     max_error: MaxErrorOption = None
-    public_rows: PublicRowsOption = None
     bounds_share: Annotated[
         float | None,
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
@@ -69,7 +67,7 @@ class FitOptions(ChargedOptions):
 
         if self.saved is None:
             return None
-        decided = ("epsilon", "delta", "n", "max_error", "public_rows", "bounds_share")
+        decided = ("epsilon", "delta", "n", "max_error", "bounds_share")
         if given := [name.replace("_", "-") for name in decided if getattr(self, name) is not None]:
             raise DeclarationError(
                 f"--plan: the plan has decided {', '.join(f'--{name}' for name in given)}; leave it out."
@@ -100,7 +98,6 @@ class FitOptions(ChargedOptions):
             guarantee=checked_guarantee(self.guarantee),
             max_error=read_max_error(self.max_error),
             bounds_share=SHARE if self.bounds_share is None else self.bounds_share,
-            public_rows=self.public_rows,
             progress_bar=shown,
         )
 

@@ -21,7 +21,6 @@ from private_mcmc.cli.common import (
     NumRows,
     OptionalDelta,
     PriorOption,
-    PublicRowsOption,
     SchemaOption,
     echo,
     read_max_error,
@@ -79,12 +78,10 @@ def plan(
     adjacency: AdjacencyOption = "replace_one",
     guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = OF_FITS,
     max_error: MaxErrorOption = None,
-    public_rows: PublicRowsOption = None,
     save: Annotated[Path | None, typer.Option(help="write the plan here, for fit --plan")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
-    from private_mcmc.data.table import read_present
     from private_mcmc.planning import plan as make
 
     wanted, relation = checked_guarantee(guarantee), check_adjacency(adjacency)
@@ -101,7 +98,6 @@ def plan(
         guarantee=wanted,
         model_args=asked.public(n),
         max_error=read_max_error(max_error),
-        public_rows=None if public_rows is None else read_present(public_rows, asked.schema, asked.fields),
         coefficients=asked.coefficients,
     )
     if save is not None:

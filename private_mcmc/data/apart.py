@@ -1,42 +1,12 @@
-"""Public rows in the place of private ones: refused where they are the same memory; no value is compared."""
+"""Whether what is said to be public is a private column, or a part of one: by memory, never by value."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from private_mcmc.data.readers import source_of
-from private_mcmc.domains.table_files import files_of
-from private_mcmc.errors import DataSchemaError, DeclarationError
-
-
-def check_apart(table: object, public_rows: object) -> None:
-    """Refuse the private table itself in the place of public rows: the same file, object or memory.
-
-    Rows are not compared: whether private ones equal public ones is nothing that an error may tell.
-    """
-    same = table is public_rows or _share_columns(table, public_rows)
-    if isinstance(table, str | Path) and isinstance(public_rows, str | Path):
-        with suppress(OSError, DataSchemaError):
-            ours, theirs = files_of(Path(table)), files_of(Path(public_rows))
-            same = same or any(one.samefile(other) for one in ours for other in theirs)
-    if same:
-        raise DeclarationError(
-            "public_rows: this is the private table itself. What public rows say is shown and paid for by "
-            "nobody: give rows that are published, chosen without the private ones, or leave them out."
-        )
-
-
-def _share_columns(table: Any, other: Any) -> bool:
-    """Whether two tables in memory have a column, or a part of one, in common."""
-    if any(one is None or isinstance(one, str | Path) for one in (table, other)):
-        return False
-    names, others = source_of(table).names, source_of(other).names
-    return any(is_part(table[name], other[name]) for name in names if name in others)
 
 
 def is_part(one: object, other: object) -> bool:

@@ -189,14 +189,6 @@ def refuse_empty(table: object, columns: Fields) -> None:
         raise DataSchemaError(f"{where}: has a header and no rows.")
 
 
-def read_present(table: object, schema: Schema, names: Sequence[str]) -> dict[str, Array]:
-    """As :func:`read_table`, of a table that is public: rows that count for nothing are left out."""
-    columns = read_table(table, schema, names)
-    refuse_empty(table, columns)
-    there = columns.pop(PRESENT, None)
-    return columns if there is None else {name: each[there > 0] for name, each in columns.items()}
-
-
 def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
     """The texts of the field that tells persons apart, shape ``(rows,)``; empty where one is missing.
 

@@ -10,17 +10,15 @@ from pathlib import Path
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked
-from private_mcmc.data.apart import check_apart
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
     Marks,
-    read_present,
     refuse_changed,
 )
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Study, held
 from private_mcmc.dossier.record import warnings_of
-from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors, warn_of_what_was_paid
+from private_mcmc.errors import DeclarationError, clean_errors, warn_of_what_was_paid
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import BLOCK, Place, checked, on_the_host
 from private_mcmc.inference.driver import PrivateMCMC, stopping
@@ -203,17 +201,12 @@ def plan_fit(
     guarantee: Guarantee = OF_FITS,
     max_error: MaxError | None = None,
     bounds_share: float = SHARE,
-    public_rows: object = None,
     progress_bar: bool = True,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
-    check_apart(table, public_rows)
     columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n)
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
-    if bounds is not None and public_rows is not None:
-        raise NotYetSupported("public_rows: not where bounds are bought, which change what the model reads.")
-    public = None if public_rows is None else read_present(public_rows, asked.schema, asked.fields)
     made = plan(
         asked.model,
         asked.rows,
@@ -222,7 +215,6 @@ def plan_fit(
         guarantee=guarantee,
         model_args=asked.public(rows),
         max_error=max_error,
-        public_rows=public,
         coefficients=asked.coefficients,
         progress_bar=progress_bar,
     )
@@ -258,7 +250,6 @@ def fit(
     stop_if: Callable[[Prediction], bool] | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,
-    public_rows: object = None,
     ledger: Ledger | None = None,
     dataset: str | None = None,
     purpose: str = "",
@@ -289,7 +280,6 @@ def fit(
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
         n: public bound on the number of rows, where the adjacency hides it; the number of persons who may
             have several rows, some of them perhaps none.
-        public_rows: a table like ``table`` that is public and shapes the plan: see :func:`plan`.
         ledger: charged before the run.
         dataset: the ledger's name for the table.
         purpose: the owner's words for the ledger's history.
@@ -328,7 +318,6 @@ def fit(
         guarantee=guarantee,
         max_error=max_error,
         bounds_share=bounds_share,
-        public_rows=public_rows,
         progress_bar=progress_bar,
     )
     said = planned.warnings(ledger)

@@ -101,7 +101,7 @@ class AffinePolicy(Releases):
         """The next stage, from what was released so far."""
         moments, warm_ups = named(history, MOMENTS), named(history, WARM_UP)
         curvatures = named(history, CURVATURE)
-        if not moments and self.public is None:
+        if not moments:
             return self._first_moments()
         estimate, settled = self.moments(moments)
         if not (settled or warm_ups):

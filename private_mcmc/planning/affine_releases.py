@@ -51,23 +51,6 @@ _ALIGNED = 1.25
 
 
 @dataclass(frozen=True, eq=False)
-class Public:
-    """What public rows say of one row: shapes ``(p,)``, ``(p, p)``, ``(p, p)``.
-
-    Attributes:
-        rows: how many there are.
-        start: the mode of their posterior.
-        moments: mean of ``xxᵀ``.
-        hessian: mean of ``ψ''xxᵀ`` at ``start``.
-    """
-
-    rows: int
-    start: Array
-    moments: Array
-    hessian: Array
-
-
-@dataclass(frozen=True, eq=False)
 class Releases:
     """The public facts with which releases are interpreted.
 
@@ -79,7 +62,6 @@ class Releases:
         num_rows: ``n`` or its public bound.
         budget: of all stages, in Gaussian DP.
         temper: weight of the likelihood.
-        public: what public rows say; nothing rests on it.
     """
 
     reading: RowModel
@@ -90,7 +72,6 @@ class Releases:
     adjacency: Adjacency
     budget: float
     temper: float = 1.0
-    public: Public | None = None
 
     @property
     def dim(self) -> int:
@@ -133,13 +114,7 @@ class Releases:
         return np.asarray(self._prior_at_zero + theta @ self.precision)
 
     def moments(self, rounds: History) -> tuple[Estimate, bool]:
-        """``XᵀX`` from the last round, each read in the metric of the one before, and whether it will do.
-
-        Of public rows where there are any: the curvature is asked for in any case.
-        """
-        if self.public is not None:
-            matrix = self.num_rows * self.public.moments
-            return Estimate(matrix, matrix, 0.0, 0.0, np.eye(self.dim)), True
+        """``XᵀX`` from the last round, each read in the metric of the one before, and whether it will do."""
         estimate, trace = first_estimate(rounds[0].moments, self._prior), 0.0
         for completed in rounds[1:]:
             root = root_of(estimate.matrix + self._prior)
@@ -150,9 +125,7 @@ class Releases:
 
     def hessian(self, moments: Estimate, rounds: History) -> Array:
         """Of the rows' losses, tempered: where the last warm-up ended, or bounded by second moments."""
-        known = self.public
-        each = self.curvature_bound * moments.matrix if known is None else self.num_rows * known.hessian
-        hessian = self.temper * each
+        hessian = self.temper * self.curvature_bound * moments.matrix
         for completed in rounds:
             released = completed.moments
             root = root_of(self.balanced(moments, hessian) + self.precision)
@@ -178,8 +151,6 @@ class Releases:
 
     def centre(self, moments: Estimate, warm_ups: History, curvatures: History) -> Array:
         """Where the warm-ups led: the mode that the second half of the last one implies."""
-        if not warm_ups and self.public is not None:
-            return self.public.start
         if not warm_ups:
             return np.asarray(-np.linalg.solve(self.precision, self._prior_at_zero))
         _, late = self._halves(warm_ups[-1])

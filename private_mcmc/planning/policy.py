@@ -21,7 +21,6 @@ from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
 from private_mcmc.model import RowModel, read
-from private_mcmc.planning.affine_releases import Public
 from private_mcmc.planning.coefficients import (
     OF_A_BALL,
     OF_SYNTHETIC,
@@ -37,7 +36,6 @@ from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.planners import (
     Planner,
-    PublicRows,
     certified_temper,
     gdp_budget,
     planner,
@@ -90,7 +88,6 @@ def _read(path: PathLike, record: Record) -> Record:
             raise _refused(path, f"its format is {record['format']!r}, this library reads {_FORMAT}.")
         if record.pop(_DIGEST) != _digest(record):
             raise _refused(path, "it was changed after it was written: make the plan again.")
-        known = {name: _from_json(value) for name, value in record.get("public", {}).items()}
         return record | {
             "rows": Rows.from_dict(record["rows"]),
             "target": Target(**record["target"]),
@@ -98,7 +95,6 @@ def _read(path: PathLike, record: Record) -> Record:
             "model_args": {name: _from_json(value) for name, value in record["model_args"].items()},
             "guarantee": str(record["guarantee"]),
             "temper": float(record["temper"]),
-            "public": Public(**known) if known else None,
             "prediction": Prediction.from_record(record["prediction"]),
             "seconds": float(int(record["seconds"])),
             **{name: record[name] for name in _OTHERWISE},
@@ -203,7 +199,7 @@ class Plan:
 
     def statement_of(self, parts: tuple[Statement, ...]) -> Statement:
         """The policy's statement, with those of the stages that have run."""
-        return policy_statement(self.target, self.n, self.reading.unit, self.planner.public, parts)
+        return policy_statement(self.target, self.n, self.reading.unit, parts)
 
     @cached_property
     def posterior(self) -> str:
@@ -241,7 +237,6 @@ class Plan:
 
     def to_record(self) -> Record:
         """What :meth:`save` writes, as plain JSON types."""
-        known = {} if self.planner.public is None else vars(self.planner.public)
         record: Record = {
             "format": _FORMAT,
             "library": version("private-mcmc"),
@@ -250,7 +245,6 @@ class Plan:
             "target": asdict(self.target),
             "n": self.n,
             "model_args": {name: _to_json(name, value) for name, value in self.model_args.items()},
-            "public": {name: _to_json(name, value) for name, value in known.items()},
             "guarantee": self.guarantee,
             "temper": self.temper,
             "prediction": self.prediction.to_record(),
@@ -293,10 +287,10 @@ class Plan:
         _check(path, saved, "model", mark_of(reading))
         guarantee = checked_guarantee(saved["guarantee"])
         temper, certificate = certified_temper(reading, target, n, guarantee)
-        statement = policy_statement(target, n, rows.unit, saved["public"])
+        statement = policy_statement(target, n, rows.unit)
         _check(path, saved, "statement", statement.to_dict())
         _check(path, saved, "certificate", _dict_of(certificate))
-        makes = planner(reading, target, model_args, saved["public"])
+        makes = planner(reading, target, model_args)
         return cls(
             model=model,
             reading=reading,
@@ -315,7 +309,7 @@ class Plan:
 
     def report(self, units: Mapping[str, str] | None = None) -> Report:
         """The plan in words and numbers; ``units`` are those of coefficients by name."""
-        expected, unit, known = self.prediction, self.reading.unit, self.planner.public
+        expected, unit = self.prediction, self.reading.unit
         whom = self.target.adjacency if unit is None else f"{self.target.adjacency} of {unit}"
         items: list[tuple[str, str]] = [
             ("guarantee", self.guarantee),
@@ -334,8 +328,6 @@ class Plan:
         if expected.high > 0:
             low, high = number(expected.low, 2), number(expected.high, 2)
             items.insert(-3, ("on most synthetic tables", f"{low} to {high}"))
-        if known is not None:
-            items.append(("shaped by public rows", f"{known.rows:,}"))
         if self.temper < 1:
             weight, wider = number(self.temper), number(self.temper**-0.5, 2)
             items.append(("weight of the likelihood", weight))
@@ -388,7 +380,6 @@ def plan(
     guarantee: Guarantee = OF_PLANS,
     model_args: PublicArguments | None = None,
     max_error: MaxError | None = None,
-    public_rows: PublicRows | None = None,
     coefficients: Named | None = None,
     release: Hidden | Literal["path"] = "path",
     progress_bar: bool = True,
@@ -411,8 +402,6 @@ def plan(
         model_args: the model's public arguments.
         max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds; or of
             coefficients by name in their own units, as ``{"w[0]": 0.1}``.
-        public_rows: columns of rows that are public and were chosen without the private ones, such as an
-            earlier census. They shape metric, start and prediction, and no statement.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
         release: ``"path"``; ``"last"``, one draw; or ``Expectations(…)``, whose noise may be Laplace's.
@@ -442,10 +431,10 @@ def plan(
     reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
     if release != "path":
-        if max_error is not None or public_rows is not None or coefficients is not None:
-            raise DeclarationError("max_error, public_rows, coefficients: only plans of a path take them.")
+        if max_error is not None or coefficients is not None:
+            raise DeclarationError("max_error, coefficients: only plans of a path take them.")
         return plan_declared(reading, rows, target, n, release, guarantee, temper, public)
-    makes = planner(reading, target, public, public_rows, coefficients)
+    makes = planner(reading, target, public, coefficients)
     if max_error is not None:
         check_max_error(max_error, makes.read.names)
     with telling(progress_bar), measured() as expected:

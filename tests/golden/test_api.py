@@ -15,7 +15,7 @@ def test_public_names_and_signatures_are_those_on_file():
 
 def test_every_option_of_every_command_is_on_the_page_of_the_commands():
     assert commands.text() == commands.shown(), "python -m tests.golden.commands"
-    assert "- `--public-rows`: " in commands.shown() and "**`ledger init" in commands.shown()
+    assert "- `--max-error`: " in commands.shown() and "**`ledger init" in commands.shown()
 
 
 def test_an_argument_that_is_renamed_is_seen():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.apart import check_apart
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified
 from private_mcmc.inference.fitting import plan_fit, with_plan
@@ -15,32 +14,11 @@ from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns, read_once
 
 
-def test_the_private_table_is_not_taken_for_public_rows(tmp_path):
-    table, path, link = {"y": np.arange(3)}, tmp_path / "people.csv", tmp_path / "census.csv"
-    path.write_text("y\n1\n")
-    link.symlink_to(path)
-    for private, public in ((table, table), (path, str(path)), (str(link), path)):
-        with pytest.raises(pmc.DeclarationError, match="private table itself"):
-            check_apart(private, public)
-    schema = {"fields": [{"name": "y", "type": "boolean"}]}
-    with pytest.raises(pmc.DeclarationError, match="private table itself"):
-        pmc.fit(table, pmc.Schema.from_dict(schema), "y ~ 1", epsilon=1.0, public_rows=table)
-
-
 def test_an_empty_file_is_refused_in_words(tmp_path):
     (tmp_path / "people.csv").write_text("")
     schema = pmc.Schema.from_dict({"fields": [{"name": "y", "type": "boolean"}]})
     with pytest.raises(pmc.DataSchemaError, match="is empty"):
         pmc.fit(tmp_path / "people.csv", schema, "y ~ 1", epsilon=1.0)
-
-
-def test_equal_values_are_no_reason(tmp_path):
-    for name in ("people.csv", "census.csv"):
-        (tmp_path / name).write_text("y\n1\n")
-    check_apart(tmp_path / "people.csv", tmp_path / "census.csv")
-    check_apart({"y": np.arange(3)}, {"y": np.arange(3)})
-    check_apart(tmp_path / "people.csv", tmp_path / "gone.csv")
-    check_apart({"y": np.arange(3)}, None)
 
 
 def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():

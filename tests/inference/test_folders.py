@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.data.apart import check_apart
 from private_mcmc.domains.columns import HostColumn
 from private_mcmc.inference import driver, fitting, sums
 from private_mcmc.inference.fitting import plan_fit
@@ -130,8 +129,3 @@ def test_a_folder_that_changes_after_the_plan_is_refused_and_nothing_is_charged(
     with pytest.raises(pmc.DataSchemaError, match="changed"):
         planned.run(ledger=books, dataset="people", progress_bar=False)
     assert not books.history()
-
-
-def test_a_file_of_the_private_folder_is_not_taken_for_public_rows(tables):
-    with pytest.raises(pmc.DeclarationError, match="private table itself"):
-        check_apart(tables[1], tables[1] / "region=a" / "3.parquet")

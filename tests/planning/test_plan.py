@@ -47,7 +47,6 @@ def test_a_plan_takes_no_private_data():
         "guarantee",
         "model_args",
         "max_error",
-        "public_rows",
         "coefficients",
         "release",
         "progress_bar",
