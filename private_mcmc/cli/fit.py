@@ -170,7 +170,7 @@ def fit(
         made.report(asked.units).show(Console(stderr=as_json))
         said = remarks_on_delta(made.target.delta, made.n)
         tell([words for words in remarks if words not in said])
-        options.confirm(made.target, made.statement, books)
+        options.confirm(made.target, made.statement, books, asked.schema.unit)
         study = clean_errors(planned.run)(
             ledger=books,
             dataset=options.dataset,

@@ -44,7 +44,7 @@ class QueryOptions(ChargedOptions):
             planned = plan_query(table, analysis, books, self.relation, self.n)
             tell(planned.warnings)
             tell(planned.expected)
-            self.confirm(planned.target, planned.mechanism.statement, opened)
+            self.confirm(planned.target, planned.mechanism.statement, opened, analysis.schema.unit)
             made = planned.run(dossier.keep)
             dossier.write(made)
         title, found = made.subject[:1].upper() + made.subject[1:], {"answers": made.lines(self.prob)}

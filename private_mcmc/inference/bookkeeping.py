@@ -184,7 +184,7 @@ class Bookkeeping:
         """The run in the checkpoint, if it is this one and has not released."""
         if self.checkpoint is None or self.ledger is None:
             raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
-        saved = self.checkpoint.load()
+        saved = self.checkpoint.load(self.ledger.checkpoint_key)
         if saved.run != bill.run:
             raise ReleaseError(
                 "the checkpoint is of another run (schedule, model, rows or start). Resume with what it was "
@@ -211,7 +211,9 @@ class Bookkeeping:
     ) -> Job:
         books = replace(self, reserved=charge)
         run = {"run": bill.run, "charge": charge.identity, "provenance": provenance, "streams": streams}
-        saver = None if self.checkpoint is None else Saver(self.checkpoint, run)
+        saver = None
+        if self.checkpoint is not None and self.ledger is not None:
+            saver = Saver(self.checkpoint, run, self.ledger.checkpoint_key)
         return Job(books, streams, provenance, books.standing, saver, state)
 
 

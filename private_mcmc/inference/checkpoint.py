@@ -4,11 +4,14 @@
 What was computed after that state and lost was never released; so whoever resumes goes on with one draw of
 the one mechanism that was charged. A copy of the file, or a second process, could release another draw, or
 the same noise on other rows: hence a run is saved only under a ledger, whose charge stays open until the run
-settles it, once and before anything leaves, and which knows the rows.
+settles it, once and before anything leaves, and which knows the rows. Whoever changes the file would choose
+what is resumed: it is authenticated under a key of that ledger (HMAC-SHA-256), and a changed one is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import io
 import json
 import os
@@ -74,24 +77,28 @@ class Checkpoint:
                 f"({error.strerror}): delete it."
             )
 
-    def load(self) -> Saved:
-        """The run in the file; raises ``ReleaseError`` where there is none."""
+    def load(self, key: bytes) -> Saved:
+        """The run in the file; raises ``ReleaseError`` where there is none that was saved under ``key``."""
         path = Path(self.path)
         if not (path.is_file() and path.stat().st_size):
             raise ReleaseError(f"{path}: there is no checkpoint of a run to resume.")
-        try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            record = dict(json.loads(arrays.pop("record").tobytes()))
-            provenance = Provenance(**record["provenance"])
-            streams = Streams(*(_key(arrays[name], provenance.generator) for name in Streams._fields))
-            state = ChainState(record["done"], arrays["u"], arrays["total"], arrays["kept"])
-            return Saved(record["run"], record["charge"], provenance, streams, state)
-        except Exception as error:
-            raise ReleaseError(f"{path}: this is no checkpoint, or it is damaged.") from error
+        whole = path.read_bytes()
+        code, content = whole[:_CODE_BYTES], whole[_CODE_BYTES:]
+        if not hmac.compare_digest(code, _code(key, content)):
+            raise ReleaseError(
+                f"{path}: damaged, changed, or no checkpoint of a run that this ledger was charged for; it is "
+                "not resumed."
+            )
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        record = dict(json.loads(arrays.pop("record").tobytes()))
+        provenance = Provenance(**record["provenance"])
+        streams = Streams(*(_key(arrays[name], provenance.generator) for name in Streams._fields))
+        state = ChainState(record["done"], arrays["u"], arrays["total"], arrays["kept"])
+        return Saved(record["run"], record["charge"], provenance, streams, state)
 
-    def save(self, run: Saved) -> None:
-        """Replace the file at once: after a crash there is the old one or the new one."""
+    def save(self, run: Saved, key: bytes) -> None:
+        """Replace the file at once, by one authenticated under ``key``: after a crash there is one of both."""
         state, content = run.state, io.BytesIO()
         record = {"run": run.run, "charge": run.charge, "provenance": run.provenance.to_dict()}
         keys = {
@@ -101,7 +108,7 @@ class Checkpoint:
         arrays: Mapping[str, Any] = {"u": state.u, "total": state.total, "kept": state.kept, **keys}
         text = np.frombuffer(json.dumps(record | {"done": state.done}).encode(), np.uint8)
         np.savez(content, record=text, **arrays)
-        self._write(content.getvalue())
+        self._write(_code(key, content.getvalue()) + content.getvalue())
 
     @property
     def _draft(self) -> Path:
@@ -146,6 +153,7 @@ class Saver:
 
     checkpoint: Checkpoint
     run: Fields = field(repr=False)
+    key: bytes = field(repr=False)
     _last: float = field(default_factory=time.monotonic)
 
     def due(self) -> bool:
@@ -156,13 +164,20 @@ class Saver:
         """Replace the file by one with this state; where that fails, warn and keep the older one."""
         self._last = time.monotonic()
         try:
-            self.checkpoint.save(Saved(**self.run, state=state))
+            self.checkpoint.save(Saved(**self.run, state=state), self.key)
         except OSError as error:
             # The run is paid for: its result is worth more than being able to take it up again.
             warn_of_what_was_paid(
                 f"{self.checkpoint.path}: the run could not be saved at step {state.done} "
                 f"({error.strerror}); it goes on, and would be resumed from an earlier step."
             )
+
+
+_CODE_BYTES = hashlib.sha256().digest_size
+
+
+def _code(key: bytes, content: bytes) -> bytes:
+    return hmac.new(key, content, hashlib.sha256).digest()
 
 
 def _key(words: np.ndarray, generator: str) -> Any:

@@ -20,12 +20,15 @@ from private_mcmc.data.table import (
     spooled_table,
 )
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.domains.persons import OWN_ROWS, grouped, identified
+from private_mcmc.domains.persons import OWN_ROWS, Numbers, grouped, identified
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.columns import HostColumns, checked_columns, without_rows
 from private_mcmc.inference.question import Question
 from private_mcmc.records import Fields
 from private_mcmc.target import Adjacency, Target, check_count, small_delta
+
+# No column of a table has this name.
+_WHO = "\nwho is who"
 
 
 def read_for(
@@ -66,10 +69,14 @@ def read_once(
     _check_rows(asked, adjacency)
     source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
     marks = data_marks(table)
+    if asked.schema.person:
+        # A ledger adds up charges for one unit: who counts as one person, however the column is read.
+        codes = identified(asked.schema.person, read_identifiers(table, asked.schema))
+        marks = replace(marks, known_by={**marks.known_by, _WHO: codes})
+        _check_persons(asked, codes, n, adjacency)
     columns = read_columns(table, asked.schema, asked, adjacency)
     if adjacency == "replace_one" and asked.rows.unit is None:
         refuse_empty(table, columns)
-    _check_persons(table, asked, rows_of(columns) if n is None else n, adjacency)
     if isinstance(table, str | Path):
         refuse_changed(table, marks)
     return columns, marks
@@ -98,21 +105,18 @@ def _check_rows(asked: Question, adjacency: Adjacency) -> None:
         )
 
 
-def _check_persons(table: object, asked: Question, n: int, adjacency: Adjacency) -> None:
+def _check_persons(asked: Question, codes: Numbers, n: int | None, adjacency: Adjacency) -> None:
     """Refuse tables with more persons than are declared, or whose number of persons tells of one of them.
 
     More count whether or not rows of theirs are left: that is private. Where each has one row their number is
     public under ``replace_one``, and whether somebody counts is private.
     """
-    name, unit = asked.schema.person, asked.rows.unit
-    if not name or (unit is None and adjacency != "replace_one"):
-        return
-    codes = identified(name, read_identifiers(table, asked.schema))
-    if unit is not None and codes.max(initial=-1) >= n:
+    unit = asked.rows.unit
+    if unit is not None and n is not None and codes.max(initial=-1) >= n:
         raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
-    if unit is None and (codes < 0).any():
+    if unit is None and adjacency == "replace_one" and (codes < 0).any():
         raise DataSchemaError(
-            f"column {name!r}: has rows without an identifier, which count for nothing. How many persons "
+            f"column {asked.schema.person!r}: has rows without an identifier, which count for nothing. How many persons "
             "there are is public under replace_one, and who has no identifier is not: give such rows "
             "identifiers of their own, take add_remove with a public bound n=…, or leave person out if no "
             "person has two rows."

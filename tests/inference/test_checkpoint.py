@@ -53,8 +53,8 @@ def driver(path, ledger, kernel=KERNEL, rows=ROWS, **changes):
     return pmc.PrivateMCMC(kernel, rows=rows, bookkeeping=books, **settings)
 
 
-def interrupted(mcmc, monkeypatch, after, **columns):
-    """Run until ``after`` calls of the compiled block, then crash."""
+def interrupted(mcmc, ledger, monkeypatch, after, **columns):
+    """Run until ``after`` calls of the compiled block, then crash: before the last step, as is checked."""
     real = chain_module.calls
 
     def some(schedule, done=0):
@@ -67,6 +67,9 @@ def interrupted(mcmc, monkeypatch, after, **columns):
         patched.setattr(chain_module, "calls", some)
         with pytest.raises(Crash):
             mcmc.run(**columns)
+    schedule = mcmc.decide(N).schedule
+    saved = mcmc._books.checkpoint.load(ledger.checkpoint_key).state.done
+    assert saved == after * chain_module.call_length(schedule) < schedule.num_steps
 
 
 @pytest.mark.some(1)
@@ -79,7 +82,7 @@ def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
     whole.run(rng_key=3, **data)
     path = tmp_path / "run"
     mcmc = driver(path, ledger, **settings)
-    interrupted(mcmc, monkeypatch, 5, rng_key=3, **data)
+    interrupted(mcmc, ledger, monkeypatch, 5, rng_key=3, **data)
     with pytest.raises(pmc.ReleaseError):
         _ = mcmc.released
     assert path.stat().st_mode & 0o777 == 0o600
@@ -96,7 +99,7 @@ def test_one_charge_releases_once_whatever_copies_of_the_file_there_are(data, le
     """Two copies released two paths, apart from the saved step on, for one charge."""
     path, copy = tmp_path / "run", tmp_path / "copy"
     # Before the first step the keys are in the file already.
-    interrupted(driver(path, ledger), monkeypatch, 0, rng_key=3, **data)
+    interrupted(driver(path, ledger), ledger, monkeypatch, 0, rng_key=3, **data)
     shutil.copy2(path, copy)
     spent = ledger.balance("rows").spent
     assert spent > 0
@@ -107,7 +110,7 @@ def test_one_charge_releases_once_whatever_copies_of_the_file_there_are(data, le
         with pytest.raises(pmc.ReleaseError, match=r"released already|no checkpoint"):
             late.resume(**data)
     # Of two that go on at once, the one that comes second releases nothing.
-    interrupted(driver(path, ledger), monkeypatch, 0, rng_key=3, **data)
+    interrupted(driver(path, ledger), ledger, monkeypatch, 0, rng_key=3, **data)
     shutil.copy2(path, copy)
     late, finish = driver(copy, ledger), Saver.save
     with monkeypatch.context() as patched:
@@ -139,7 +142,7 @@ def test_averages_are_resumed_and_their_noise_is_drawn_once(ledger, monkeypatch,
         num_steps=100,
     )  # fmt: skip
     y = np.linspace(-1, 1, 50)
-    interrupted(driver(tmp_path / "run", ledger, **settings), monkeypatch, 2, rng_key=3, y=y)
+    interrupted(driver(tmp_path / "run", ledger, **settings), ledger, monkeypatch, 2, rng_key=3, y=y)
     other = settings | {"release": pmc.Expectations("mu", bounds={"mu": (-0.9, 1.1)})}
     with pytest.raises(pmc.ReleaseError, match="another run"):
         driver(tmp_path / "run", ledger, **other).resume(y=y)
@@ -152,9 +155,15 @@ def test_averages_are_resumed_and_their_noise_is_drawn_once(ledger, monkeypatch,
 @pytest.mark.long
 def test_what_does_not_match_is_refused(data, ledger, monkeypatch, tmp_path):
     path = tmp_path / "run"
-    interrupted(driver(path, ledger), monkeypatch, 2, rng_key=3, **data)
+    interrupted(driver(path, ledger), ledger, monkeypatch, 2, rng_key=3, **data)
     with pytest.raises(pmc.LedgerError, match="not the data"):
         driver(path, ledger).resume(**data | {"y": 1 - data["y"]})
+    whole = path.read_bytes()
+    for changed in (whole[:-40], whole[:40], whole.replace(b"threefry", b"chacha20"), *flips(whole)):
+        path.write_bytes(changed)
+        with pytest.raises(pmc.ReleaseError, match="damaged, changed"):
+            driver(path, ledger).resume(**data)
+    path.write_bytes(whole)
     for changes in (
         dict(num_steps=81),
         dict(execution=replace(SEEDED, init_params=np.ones(2))),
@@ -166,13 +175,16 @@ def test_what_does_not_match_is_refused(data, ledger, monkeypatch, tmp_path):
         driver(path, ledger).run(**data)
     elsewhere = pmc.Ledger.create(tmp_path / "other")
     elsewhere.declare("rows", pmc.Target(1e4, 1e-6))
-    with pytest.raises(pmc.ReleaseError, match="charged elsewhere"):
+    with pytest.raises(pmc.ReleaseError, match="this ledger"):
         driver(path, elsewhere).resume(**data)
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(pmc.ReleaseError, match="damaged"):
-        driver(path, ledger).resume(**data)
     with pytest.raises(pmc.ReleaseError, match="no checkpoint"):
         driver(tmp_path / "nothing", ledger).resume(**data)
+
+
+def flips(content):
+    """The file with one bit changed, in places all over it."""
+    for place in range(0, len(content), len(content) // 7):
+        yield content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 
 
 def another_prior(X, y=None):
@@ -230,7 +242,7 @@ def test_a_kill_while_writing_leaves_nothing_that_survives_the_release(data, led
             unlink(self, *args, **named)
 
     unlink = type(path).unlink
-    interrupted(mcmc, monkeypatch, 2, rng_key=3, **data)
+    interrupted(mcmc, ledger, monkeypatch, 2, rng_key=3, **data)
     with monkeypatch.context() as patched, pytest.raises(Crash):
         patched.setattr(os, "replace", killed)
         patched.setattr(type(path), "unlink", kept)
@@ -298,5 +310,5 @@ def test_what_holds_the_keys_does_not_print_them():
     streams = Streams(keys.take("start"), keys.take("steps"))
     state = ChainState(1, np.ones((1, 2)), np.zeros((1, 0)), np.ones((1, 1, 2)))
     saved = Saved("", "", keys.provenance, streams, state)
-    for thing in (saved, Saver(pmc.Checkpoint("run"), {"streams": streams})):
-        assert "key<" not in repr(thing) and "streams" not in repr(thing) and "array" not in repr(thing)
+    for thing in (saved, Saver(pmc.Checkpoint("run"), {"streams": streams}, b"secret key")):
+        assert "key" not in repr(thing) and "streams" not in repr(thing) and "array" not in repr(thing)

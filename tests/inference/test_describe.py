@@ -58,6 +58,21 @@ def test_one_row_of_each_person_is_charged_for_persons_and_never_beside_rows(tab
     assert len(books.history()) == 1
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_two_readings_of_a_column_of_identifiers_are_two_data_sets(table, books):
+    """Where some identifiers are codes of missing values, persons are others than those charged before."""
+    whole = VISITS.to_dict()
+    fields = [*whole["fields"][:2], whole["fields"][2] | {"missingValues": ["", "7"]}]
+    again, table = pmc.Schema.from_dict(whole | {"fields": fields}), table | {"id": np.arange(500) // 2}
+    books.declare("persons", pmc.Target(epsilon=5.0, delta=1e-6), unit="id")
+    asked = {"by": ["sex"], "epsilon": 0.5, "ledger": books, "dataset": "persons", "n": 250}
+    for schema in (VISITS, VISITS):
+        pmc.describe(table, schema, **asked)
+    with pytest.raises(pmc.LedgerError, match="not the data"):
+        pmc.describe(table, again, **asked)
+    assert len(books.history()) == 2
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_fit_to_one_row_of_each_person_is_charged_for_persons(table, books):

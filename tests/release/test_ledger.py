@@ -127,6 +127,8 @@ def test_the_same_data_have_no_second_budget_under_another_name(ledger):
 def test_one_adjacency_for_one_data_set(ledger):
     with pytest.raises(LedgerError, match="never composes"):
         ledger.reserve("people", normal(0.1, "add_remove"), purpose="x")
+    with pytest.raises(LedgerError, match="never composes"):
+        ledger.room_for("people", normal(0.1, "add_remove"))
 
 
 @pytest.mark.parametrize("at_most", [None, 1, 3])
@@ -138,6 +140,8 @@ def test_rows_and_persons_are_never_added_up(ledger, at_most):
     for name, charged, unit in (("people", of_persons, "patient"), ("patients", rows, None)):
         with pytest.raises(LedgerError, match="never composes"):
             ledger.reserve(name, charged, purpose="x", unit=unit)
+        with pytest.raises(LedgerError, match="never composes"):  # before anything is planned further
+            ledger.room_for(name, charged, unit)
         with pytest.raises(LedgerError, match="never composes"):
             ledger.reserve(name, of_unit(rows, Unit("town", 1)), purpose="x")
     charge = ledger.reserve("patients", of_persons, purpose="x", unit="patient", staged=True)
@@ -159,8 +163,15 @@ def test_declarations_are_made_once(ledger, tmp_path):
         Ledger.create(ledger.path)
     with pytest.raises(LedgerError, match="'people'"):
         ledger.balance("nobody")
-    with pytest.raises(DeclarationError):
-        ledger.declare("a/b", TARGET)
+    for changes in (
+        dict(name="a/b"),
+        dict(name=""),
+        dict(unit=""),
+        dict(unit=" patient"),
+        dict(unit="a\u200bb"),
+    ):
+        with pytest.raises(DeclarationError):
+            ledger.declare(**{"name": "others", "target": TARGET} | changes)
     with pytest.raises(LedgerError, match="ledger init"):
         Ledger(tmp_path / "missing")
     with pytest.raises(LedgerError, match="cannot be read or written"):

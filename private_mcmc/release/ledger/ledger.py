@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import hmac
 import os
 import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 from private_mcmc.accounting import Statement
@@ -117,6 +119,12 @@ class Ledger:
         """The file."""
         return self._file.path
 
+    @property
+    def checkpoint_key(self) -> bytes:
+        """The secret by which a checkpoint is known from one that somebody changed."""
+        with self._file.reading() as transaction:
+            return hmac.new(transaction.key, b"checkpoint", hashlib.sha256).digest()
+
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
@@ -131,14 +139,15 @@ class Ledger:
             data: its columns, to recognise it later; recorded at the first charge if left out.
             unit: name of the column of identifiers, where persons are protected and not rows.
         """
-        if "/" in name:
-            raise DeclarationError(f"data set name {name!r}: without '/'.")
+        _check_name("data set", name)
+        if unit is not None:
+            _check_name("unit", unit)
         budget = Filter.of(target)
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             if name in state.datasets:
                 raise LedgerError(f"{self.path}: {name!r} is declared already; a budget is never changed.")
-            _check_name(name, state.datasets)
+            _check_apart(name, state.datasets)
             mark = None if data is None else data_mark(transaction.key, data)
             _refuse_second_name(state, mark)
             transaction.append(
@@ -178,10 +187,8 @@ class Ledger:
         with self._file.writing() as transaction:
             state = replay(transaction.entries)
             kept = state.dataset(dataset)
-            cost = kept.cost(statement, unit)
+            cost = _affordable(state, kept, statement, unit)
             self._recognise(transaction, state, kept, data)
-            if not cost <= state.room(kept):
-                raise BudgetExceeded(refusal(state, kept, cost))
             identity = uuid.uuid4().hex
             transaction.append(
                 {
@@ -233,16 +240,15 @@ class Ledger:
             state = replay(transaction.entries)
             self._recognise(transaction, state, state.dataset(dataset), data)
 
-    def room_for(self, dataset: str, statement: Statement) -> str:
-        """What is left for a data set, in words, if a release of this price would fit now.
+    def room_for(self, dataset: str, statement: Statement, unit: str | None = None) -> str:
+        """What is left for a data set, in words, if a release of this price would be charged now.
 
         Raises:
-            BudgetExceeded: if it would not.
+            BudgetExceeded, LedgerError: as :meth:`reserve` would.
         """
         state = self.state()
         kept = state.dataset(dataset)
-        if not kept.filter.cost(statement) <= state.room(kept):
-            raise BudgetExceeded(refusal(state, kept, kept.filter.cost(statement)))
+        _affordable(state, kept, statement, unit)
         return what_fits(kept.filter, state.room(kept))
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
@@ -396,15 +402,27 @@ class Ledger:
             )
 
 
-def _check_name(name: str, known: Iterable[str]) -> None:
-    """Refuse a name that cannot be shown as it is, or that differs from a known one in looks alone.
+def _affordable(state: LedgerState, dataset: DataSet, statement: Statement, unit: str | None) -> Fraction:
+    """What a statement costs a data set; raises ``BudgetExceeded`` where that does not fit any more."""
+    cost = dataset.cost(statement, unit)
+    if not cost <= state.room(dataset):
+        raise BudgetExceeded(refusal(state, dataset, cost))
+    return cost
+
+
+def _check_name(what: str, name: str) -> None:
+    """Refuse a name that cannot be shown as it is."""
+    if not name or name != name.strip() or not name.isprintable() or "/" in name:
+        raise DeclarationError(
+            f"{what} {name!r}: not empty, without '/', spaces at its ends and unprintable signs."
+        )
+
+
+def _check_apart(name: str, known: Iterable[str]) -> None:
+    """Refuse a name that differs from a known one in looks alone.
 
     Spaces, invisible signs, capitals and the ways to write an accent do not tell two names apart.
     """
-    if not name or name != name.strip() or not name.isprintable():
-        raise DeclarationError(
-            f"data set {name!r}: not empty, without spaces at its ends and unprintable signs."
-        )
     if alike := next((one for one in known if one != name and _looks(one) == _looks(name)), None):
         raise DeclarationError(
             f"data set {name!r} looks like {alike!r}, which is there: what is charged to one would not count "

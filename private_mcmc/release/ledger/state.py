@@ -40,7 +40,8 @@ class DataSet:
         """What a verified statement under this relation costs, whose protected unit is this one.
 
         Rows and persons are not added up: who changes one row that enters may change several of a person, or,
-        with the identifier, the one that enters of two persons.
+        with the identifier, the one that enters of two persons. Nor are two readings of one column of
+        identifiers, which may put the same rows together in other ways: who is who is part of a fingerprint.
 
         Raises:
             LedgerError: for another adjacency or unit.
