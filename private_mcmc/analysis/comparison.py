@@ -45,9 +45,11 @@ class Comparison(Analysis):
     kind = "compare"
 
     def __post_init__(self) -> None:
-        one, other = self.first.design.formula.outcome, self.second.design.formula.outcome
+        one, other = (
+            (it.outcome, it.event) for it in (self.first.design.formula, self.second.design.formula)
+        )
         if one != other:
-            raise DeclarationError(f"compare: the studies have different outcomes, {one!r} and {other!r}.")
+            raise DeclarationError(f"compare: the studies have different outcomes, {one} and {other}.")
         if self.first.predictive.discrete != self.second.predictive.discrete:
             raise DeclarationError("compare: a density and a probability are not compared.")
         if not 0 < self.bound < math.inf:
@@ -69,7 +71,8 @@ class Comparison(Analysis):
             found = []
             for index, study in enumerate((first, second)):
                 key = jax.random.fold_in(jax.random.key(index), row["seed"].astype(int))
-                drawn = {**row, identifier(outcome): study.predictive.law(row).sample(key)[0]}
+                outcomes = study.predictive.drawn(row, key)
+                drawn = {**row, **{name: values[0] for name, values in outcomes.items()}}
                 found.append(second.predictive.log_density(drawn) - first.predictive.log_density(drawn))
             return jnp.abs(jnp.stack(found))
 

@@ -20,7 +20,6 @@ from scipy.special import expit, logit, ndtri
 
 from private_mcmc.analysis.analysis import Released, interval
 from private_mcmc.analysis.studied import Studied, synthetic_people
-from private_mcmc.data.fields import identifier
 from private_mcmc.records import Fields, Record
 from private_mcmc.report import Block, Interval, Line, Plot, Rule, floats
 
@@ -216,6 +215,7 @@ class Calibration(Law):
         off = np.zeros((self.count, 2))
         off[-1] = of(np.clip(self.p * (1 + _OFF), 0, 1))
         whom = f"in {self.asked.groups[-1]}" if self.count > 1 else "of everyone"
+        whom += ", were none cut off" * bool(self.asked.study.design.formula.event)
         return found | {f"A prevalence off by a fifth {whom}": off}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
@@ -271,14 +271,13 @@ class Uniformity(Law):
         shapes = np.polynomial.legendre.legvander(middle, _SHAPES)[:, 1:]
         shapes = shapes - shapes.mean(axis=0)
         self.shapes = shapes / np.sqrt(np.square(shapes).mean(axis=0))
-        predictive, outcome = asked.study.predictive, identifier(asked.study.design.formula.outcome)
+        predictive = asked.study.predictive
 
         def bins(row: Fields) -> Any:
-            law = predictive.law(row)
-            key = jax.random.key(row["seed"].astype(int))
-            # One key for all draws: what is left between them is how their laws differ.
-            drawn = law.sample(key)[:_OUTCOMES_OF]
-            pits = jax.vmap(lambda y: predictive.pit({**row, outcome: y}, row["uniform"]))(drawn)
+            drawn = predictive.drawn(row, jax.random.key(row["seed"].astype(int)))
+            some = {name: values[:_OUTCOMES_OF] for name, values in drawn.items()}
+            # Of the same chance: what is left between draws is how their laws differ.
+            pits = jax.vmap(lambda one: predictive.pit({**row, **one}, row["uniform"]))(some)
             return jnp.clip(jnp.floor(pits * PIT_BINS), 0, PIT_BINS - 1).astype(int)
 
         random, count = np.random.default_rng(5), _PEOPLE
@@ -315,6 +314,7 @@ class Uniformity(Law):
         pit = np.searchsorted(ndtri(np.arange(1, PIT_BINS) / PIT_BINS), middle + _OFF)
         moved[-1] = n / self.count * np.bincount(pit, minlength=PIT_BINS) / len(pit) @ self.shapes
         whom = f"in {self.asked.groups[-1]}" if self.count > 1 else "of everyone"
+        whom += ", were none cut off" * bool(self.asked.study.design.formula.event)
         return {f"Outcomes that lie a fifth of an sd higher {whom}": moved}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:

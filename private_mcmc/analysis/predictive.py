@@ -19,12 +19,14 @@ from jax.scipy.special import betainc, gammaincc
 
 from private_mcmc.data.design import THRESHOLDS, Design
 from private_mcmc.data.effects import Array
+from private_mcmc.data.families import STEPS
 from private_mcmc.data.fields import identifier
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.records import Fields, Record
 
 # Draws that are enough for means of them, and that a record has room for.
 MOST_DRAWS = 100
+_HALVINGS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +42,6 @@ class Predictive:
 
     def __post_init__(self) -> None:
         formula, schema = self.design.formula, self.design.schema
-        if formula.event:
-            raise NotYetSupported(
-                f"outcome {formula.outcome!r}: checks and comparisons are not for times that may be cut off. "
-                "Fit whether the event was seen until one time, a field of two levels, and check that."
-            )
         if summed := [name for name in formula.fields if schema[name].missing == "marginal"]:
             raise NotYetSupported(
                 f"fields {summed}: missing: marginal is not for checks and comparisons; fit with indicator."
@@ -58,8 +55,8 @@ class Predictive:
         own = (effect for effect in self.design.effects if effect.term.own)
         return {**self.draws, **{one.name: random.normal(size=(count, *one.shape)) for one in own}}
 
-    def law(self, row: Fields) -> Any:
-        """NumPyro's distribution of the row's outcome, one for each draw."""
+    def _given(self, row: Fields) -> Record:
+        """What a line of the family table reads, ``(draws, …)``."""
         design = self.design
         profile = {
             **row,
@@ -74,8 +71,54 @@ class Predictive:
             given[THRESHOLDS] = jnp.asarray(self.draws[THRESHOLDS])
         if design.formula.trials:
             given["trials"] = row[identifier(design.formula.trials)].astype(int)
+        return given
+
+    def law(self, row: Fields) -> Any:
+        """NumPyro's distribution of the row's outcome, one for each draw."""
         # One of the family table's own lines, which models have too.
-        return eval(design.family.likelihood, given)
+        return eval(self.design.family.likelihood, self._given(row))
+
+    def hazards(self, row: Fields, time: Any) -> tuple[Any, Any]:
+        """The log hazard at a time of each draw and the cumulative one until then, ``(draws,)``."""
+        design, public = self.design, {"dist": dist, "jnp": jnp, "jax": jax, "longest": self.design.longest}
+        moving = {name: each for name, each in self._given(row).items() if isinstance(each, jax.Array)}
+        moving |= {"time": jnp.broadcast_to(time, moving["eta"].shape)}
+        if STEPS in moving:
+            public["cuts"] = jnp.asarray(design.formula.cuts)
+            moving["hazards"] = jnp.pad(moving.pop(STEPS), [(0, 0), (1, 0)])
+        moving = {
+            name: jnp.broadcast_to(one, (len(moving["eta"]), *one.shape[1:])) for name, one in moving.items()
+        }
+
+        def of_draw(one: Record) -> tuple[Any, Any]:
+            # Lines are of rows: here of one.
+            given = public | one | {name: one[name][None] for name in ("eta", "time")}
+            given["cumulative"] = eval(design.family.cumulative, given)
+            return eval(design.family.log_hazard, given)[0], given["cumulative"][0]
+
+        return jax.vmap(of_draw)(moving)
+
+    def drawn(self, row: Fields, key: jax.Array) -> dict[str, Any]:
+        """An outcome of the row under each draw, of the same chance for all: columns ``(draws,)``.
+
+        Of a time to an event it is followed as long as the declaration allows.
+        """
+        formula = self.design.formula
+        name = identifier(formula.outcome)
+        if not formula.event:
+            return {name: self.law(row).sample(key)}
+        low, high = (jnp.log(end) for end in self.design.schema[formula.outcome].range)
+        until = jax.random.exponential(key)
+
+        def halved(_: int, ends: tuple[Any, Any]) -> tuple[Any, Any]:
+            middle = (ends[0] + ends[1]) / 2
+            later = self.hazards(row, jnp.exp(middle))[1] < until
+            return jnp.where(later, middle, ends[0]), jnp.where(later, ends[1], middle)
+
+        ends = tuple(jnp.broadcast_to(end, (len(next(iter(self.draws.values()))),)) for end in (low, high))
+        time = jnp.exp(jax.lax.fori_loop(0, _HALVINGS, halved, ends)[1])
+        seen = self.hazards(row, jnp.exp(high))[1] >= until
+        return {name: time, identifier(formula.event): seen.astype(float)}
 
     def outcome(self, row: Fields) -> Any:
         """The row's own outcome."""
@@ -93,11 +136,22 @@ class Predictive:
 
     def log_density(self, row: Fields) -> Any:
         """The log of the density of the row's own outcome, averaged over draws."""
-        found = self.law(row).log_prob(self.outcome(row))
+        if self.design.formula.event:
+            hazard, cumulative = self.hazards(row, self.outcome(row))
+            found = row[identifier(self.design.formula.event)] * hazard - cumulative
+        else:
+            found = self.law(row).log_prob(self.outcome(row))
         return jax.scipy.special.logsumexp(found) - jnp.log(len(found))
 
     def pit(self, row: Fields, uniform: Any) -> Any:
-        """``F(y−) + V(F(y) − F(y−))`` of the averaged distribution; uniform where the model is right."""
+        """``F(y−) + V(F(y) − F(y−))`` of the averaged distribution; uniform where the model is right.
+
+        Of a time that was cut off ``F(y) + V(1 − F(y))``: uniform where what cuts off says nothing else.
+        """
+        if self.design.formula.event:
+            below = 1 - jnp.mean(jnp.exp(-self.hazards(row, self.outcome(row))[1]))
+            seen = row[identifier(self.design.formula.event)]
+            return below + (1 - seen) * uniform * (1 - below)
         law, value = self.law(row), self.outcome(row)
         above = jnp.mean(_cdf(law, value))
         if not self.discrete:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
@@ -17,6 +17,8 @@ SCHEMA = pmc.Schema.from_dict({"fields": [
     {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "60"}},
     {"name": "bmi", "type": "number", "constraints": {"minimum": "10", "maximum": "60"}},
     {"name": "grade", "constraints": {"enum": ["low", "mid", "high"]}},
+    {"name": "years", "type": "number", "constraints": {"minimum": "0.001", "maximum": "12"}},
+    {"name": "died", "type": "boolean"},
 ]})  # fmt: skip
 N = 20_000
 # A twentieth of the squared budget of ε = 1.
@@ -132,20 +134,38 @@ def test_a_row_is_in_the_cell_of_its_group_prediction_and_outcome(logistic):
 
 
 def uniformity(kind, formula, draws, outcomes, groups=("sex",)):
-    """p of a check, at a large budget, of 4,000 people with such outcomes."""
+    """Lines of a check, at a large budget, of 4,000 people with such outcomes."""
     check = Check.planned(studied(formula, kind, draws), list(groups))
     random, n = np.random.default_rng(7), 4000
     x, sex = np.clip(random.normal(size=n), -4, 4), random.integers(0, 2, n).astype(float)
     name = check.study.design.formula.outcome
-    rows = {"x": x, "sex": sex, name: outcomes(random, x, sex).astype(float), "uniform": random.random(n)}
+    found = outcomes(random, x, sex)
+    found = found if isinstance(found, dict) else {name: found.astype(float)}
+    rows = {"x": x, "sex": sex, **found, "uniform": random.random(n)}
     ((cells, _),) = check.study.of_people(lambda row: check.of_row(row), rows)
     counts = np.bincount(cells, minlength=check.families[0].cells).astype(float)
     mechanism = check.mechanism(1.0, n, "replace_one")
     return check.lines(check.released(mechanism, counts), 0.9)
 
 
+def steps(cumulative):
+    """The time at which a hazard of 1, and of e^0.8 after 2, has added up to so much."""
+    return np.where(cumulative < 2, cumulative, 2 + (cumulative - 2) * np.exp(-0.8))
+
+
 def constant(**values):
     return {name: np.array([value] * 40) for name, value in values.items()}
+
+
+def followed(times):
+    """Times until death of people who are lost at random; ``times(chance, x, sex)`` of an exponential."""
+
+    def outcomes(random, x, sex):
+        time, lost = times(random.exponential(size=len(x)), x, sex), random.uniform(0, 14, len(x))
+        until = np.clip(np.minimum(time, lost), 0.001, 12)
+        return {"years": until, "died": (time <= np.minimum(lost, 12)).astype(float)}
+
+    return outcomes
 
 
 @pytest.mark.parametrize(
@@ -166,8 +186,23 @@ def constant(**values):
             lambda r, x, s: (r.logistic(size=(1, len(x))) + 0.5 * x > np.array([[-1], [1]])).sum(axis=0),
             lambda r, x, s: (r.logistic(size=(1, len(x))) + x / 2 + 0.6 * s > [[-1], [1]]).sum(axis=0),
         ),
+        (
+            "weibull", "surv(years, died) ~ x", constant(Intercept=1.0, x=1.2, alpha=1.5),
+            followed(lambda e, x, s: 12 * (e * np.exp(-1 - 0.3 * x)) ** (1 / 1.5)),
+            followed(lambda e, x, s: 12 * e * np.exp(-1 - 0.3 * x)),
+        ),
+        (
+            "cox", "surv(years, died, cuts=[2]) ~ x", constant(Intercept=-2.0, x=1.2, steps=[0.8]),
+            followed(lambda e, x, s: steps(e * np.exp(2 - 0.3 * x))),
+            followed(lambda e, x, s: steps(e * np.exp(2 - 0.3 * x - 0.4 * s))),
+        ),
+        (
+            "lognormal", "surv(years, died) ~ x", constant(Intercept=1.5, x=-1.2),
+            followed(lambda e, x, s: np.exp(1.5 - 0.3 * x + ndtri(1 - np.exp(-e)))),
+            followed(lambda e, x, s: np.exp(1.5 - 0.3 * x + 1.5 * ndtri(1 - np.exp(-e)))),
+        ),
     ],
-    ids=["poisson", "gaussian", "cumulative"],
+    ids=["poisson", "gaussian", "cumulative", "weibull", "cox", "lognormal"],
 )  # fmt: skip
 def test_other_outcomes_fit_their_own_law_and_not_another(kind, formula, draws, fits, misfit):
     """One draw of each: a correct check fails with probability 2 % here."""

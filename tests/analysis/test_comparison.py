@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import expit, ndtr
+from scipy.stats import expon, weibull_min
 
 import private_mcmc as pmc
 from private_mcmc.accounting.curves import gdp
@@ -15,13 +16,14 @@ SCHEMA = pmc.Schema.from_dict({"fields": [
     {"name": "sex", "constraints": {"enum": ["f", "m"]}},
     {"name": "y", "type": "boolean"},
     {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "60"}},
+    {"name": "years", "type": "number", "constraints": {"minimum": "0.001", "maximum": "12"}},
 ]})  # fmt: skip
 N = 20_000
 PRICE = gdp.budget(1.0, 1e-6) * 0.05**0.5
 
 
-def studied(formula, schema=SCHEMA, **draws):
-    return Studied("f", schema, formula, "bernoulli", (), {k: [v] * 3 for k, v in draws.items()}, 0.2)
+def studied(formula, schema=SCHEMA, family="bernoulli", **draws):
+    return Studied("f", schema, formula, family, (), {k: [v] * 3 for k, v in draws.items()}, 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_optimism_is_bounded_by_what_both_fits_cost(asked):
 
 
 def test_studies_that_say_different_things_are_not_compared():
-    visits = Studied("f", SCHEMA, "visits ~ x", "poisson", (), {"Intercept": [0.0], "x": [0.0]}, 0.1)
+    visits = studied("visits ~ x", family="poisson", Intercept=0.0, x=0.0)
     one = studied("y ~ x", Intercept=0.0, x=0.0)
     with pytest.raises(pmc.DeclarationError, match="different outcomes"):
         Comparison.planned(one, visits)
@@ -96,6 +98,22 @@ def test_studies_that_say_different_things_are_not_compared():
     schema = pmc.Schema.from_dict({"fields": [wider, {"name": "y", "type": "boolean"}]})
     with pytest.raises(pmc.DeclarationError, match="one schema"):
         Comparison.planned(one, studied("y ~ x", schema, Intercept=0.0, x=0.0))
+
+
+def test_times_that_were_cut_off_add_what_hazards_say_of_them():
+    """Weibull with B less an exponential with A, as their densities and survival functions are written."""
+    a = studied("surv(years, y) ~ x", family="exponential", Intercept=-2.0, x=0.8)
+    b = studied("surv(years, y) ~ x", family="weibull", Intercept=0.5, x=0.8, alpha=1.5)
+    asked, random = Comparison.planned(a, b), np.random.default_rng(0)
+    x, years = random.uniform(-4, 4, 200), random.uniform(0.001, 12, 200)
+    y = random.integers(0, 2, 200).astype(float)
+    ((_, found),) = asked.first.of_people(lambda row: asked.of_row(row), {"x": x, "years": years, "y": y})
+    one = expon(scale=np.exp(2 - 0.2 * x))
+    other = weibull_min(1.5, scale=12 * np.exp(-(0.5 + 0.2 * x) / 1.5))
+    logs = [np.where(y > 0, law.logpdf(years), law.logsf(years)) for law in (one, other)]
+    np.testing.assert_allclose(found, np.clip((logs[1] - logs[0]) / asked.bound, -1, 1), atol=1e-9)
+    with pytest.raises(pmc.DeclarationError, match="different outcomes"):
+        Comparison.planned(a, studied("years ~ x", family="exponential", Intercept=0.0, x=0.0))
 
 
 def test_few_people_have_too_few_to_compare(asked):
