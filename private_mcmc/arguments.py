@@ -25,6 +25,8 @@ _HABITS = {
     ("num_samples", "num_warmup", "draws", "tune", "iter", "warmup", "chains", "num_chains"): (
         "how many draws there are follows from the plan"
     ),
+    ("thinning",): "release=(100, 200, …) declares the steps that are released",
+    ("extra_fields", "collect_fields"): "what was not declared for release stays hidden",
     ("rng_key", "seed", "random_seed", "random_state"): "random keys come from the operating system",
     ("data", "df"): "the table is the first argument",
     ("prior",): "priors=['age ~ normal(0, 0.1)', …]",
@@ -46,13 +48,17 @@ _HABITS = {
 _INSTEAD = {"Real": "; a number within known bounds is Box(lo, hi)"}
 
 
+def habit(name: str) -> str:
+    """What is there instead of an argument of other programs; empty for any other name."""
+    return next((words for names, words in _HABITS.items() if name in names), "")
+
+
 def unknown_arguments(names: Iterable[str], known: Iterable[str]) -> DeclarationError:
     """Says which arguments are not taken, and which one of ``known`` was perhaps meant."""
     choices, said = list(known), []
     for name in sorted(names):
         near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-        habit = next((words for names, words in _HABITS.items() if name in names), "")
-        hint = habit or (f"did you mean {near[0]}=?" if near else "")
+        hint = habit(name) or (f"did you mean {near[0]}=?" if near else "")
         said.append(f"{name}=" + (f" ({hint})" if hint else ""))
     return DeclarationError(f"unknown argument {', '.join(said)}; there are {', '.join(choices)}.")
 

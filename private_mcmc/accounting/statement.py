@@ -16,6 +16,8 @@ from private_mcmc.records import Constants, Record, plain, unplain
 from private_mcmc.target import Adjacency, Unit, check_adjacency, remarks_on_delta
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from private_mcmc.report import Report
 
 
@@ -179,9 +181,15 @@ class Statement:
 
     def summary(self, delta: float = 1e-6) -> str:
         """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
+        return "\n".join([*self._lines(delta), *self._remarks(delta)])
+
+    def line(self, delta: float = 1e-6) -> str:
+        """The first line of ``summary``, with what has to be said of ``delta``."""
+        return "\n".join([*self._lines(delta)[:1], *self._remarks(delta)])
+
+    def _remarks(self, delta: float) -> tuple[str, ...]:
         pure = math.isfinite(self.epsilon(0.0))
-        said = () if pure else remarks_on_delta(delta, max(self._counts, default=0))
-        return "\n".join([*self._lines(delta), *said])
+        return () if pure else remarks_on_delta(delta, max(self._counts, default=0))
 
     @property
     def _counts(self) -> tuple[int, ...]:
@@ -196,6 +204,10 @@ class Statement:
 
         shown = 0.0 if math.isfinite(self.epsilon(0.0)) else 1e-6
         return risk.report(self, shown if delta is None else delta)
+
+    def show(self, console: Console | None = None) -> None:
+        """Print that report."""
+        self.report().show(console)
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import TypeAlias
 
 import jax
@@ -40,7 +40,9 @@ class Ball(RealDomain):
     """Vectors of ``dim`` numbers with Euclidean norm at most ``radius``; longer ones are scaled down.
 
     A row with a NaN or an infinity becomes the zero vector. ``dim`` is 1 for a column of single numbers
-    in a matrix; a column of plain numbers is a ``Box``.
+    in a matrix; a column of plain numbers is a ``Box``. ``centred`` says of plans' synthetic rows alone that
+    they lie on both sides of 0, as standardised covariates do; otherwise they are an intercept and numbers
+    from 0 up.
 
     Raises:
         DeclarationError: unless ``1e-30 ≤ radius ≤ 1e30`` and ``dim ≥ 1``.
@@ -53,6 +55,7 @@ class Ball(RealDomain):
 
     radius: float
     dim: int
+    centred: bool | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", number("radius", self.radius))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from private_mcmc.arguments import construction_checked
+from private_mcmc.arguments import construction_checked, habit
 from private_mcmc.domains.columns import PRESENT, numeric_column
 from private_mcmc.domains.declared import column_from_dict
 from private_mcmc.domains.domain import Binary, Categories, Counts, Domain
@@ -142,6 +142,7 @@ class Rows:
         if missing or extra:
             raise DataSchemaError(
                 f"columns: missing {missing}, not declared {extra}; Rows declares {sorted(self.columns)}."
+                + "".join(f" {name}=: {habit(name)}." for name in extra if habit(name))
                 + (" Public arguments of a model are model_args={…} of its kernel or plan." if extra else "")
             )
         arrays = {name: numeric_column(name, data[name]) for name, _ in self.items}

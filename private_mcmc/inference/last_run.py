@@ -224,7 +224,10 @@ class LastRun:
         return self._states().to_arviz(self._run.declared.target.delta)
 
     def print_summary(self, prob: float = 0.9) -> None:
-        """NumPyro's summary table of released draws, or the released expectations; then the statement."""
+        """NumPyro's summary table of released draws, or the released expectations; then its price in a line.
+
+        ``print(mcmc.statement)`` gives the argument, ``mcmc.statement.show()`` what it means to a person.
+        """
         if isinstance(self.released, ReleasedStates):
             states = self._states()
             states.print_summary(prob)
@@ -241,7 +244,7 @@ class LastRun:
                 f"Error of posterior means, by what was released: {number(expected.rms, 2)} {expected.unit};"
             )
             print(f"the plan predicted {number(said.rms, 2)}. {' '.join(declared.assumed)}")
-        print(self.statement.summary(declared.target.delta))
+        print(self.statement.line(declared.target.delta))
 
     def study(self, about: About | None = None) -> Study:
         """The record of the last run: all that a reader or a reviewer needs, and nothing private.

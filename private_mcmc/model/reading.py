@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains.rows import Rows
-from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
 from private_mcmc.model.flatten import trace
 from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
 from private_mcmc.model.likelihoods import row_term
@@ -82,6 +83,8 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
     check_kind("rows", rows, Rows)
     check_kind("model_args", {} if model_args is None else model_args, Mapping)
     check_count("n", n)
+    if isinstance(jnp.zeros(()), jax.core.Tracer):
+        raise DeclarationError("a model is read, and so preflighted, planned and run, outside of jax.jit.")
     public, model = dict(model_args or {}), with_indexed_arguments(model)
     if rows.unit is None:
         found = _of_rows(model, rows, n, public)

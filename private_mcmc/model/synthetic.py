@@ -103,6 +103,8 @@ def _column(domain: Domain, count: int, random: np.random.Generator) -> np.ndarr
         same = random.random(count) < 0.5
         values[same] = values[same, :1]
         return values
+    if isinstance(domain, Ball) and domain.centred:
+        return random.standard_normal((count, domain.dim)) * (domain.radius / math.sqrt(domain.dim))
     if isinstance(domain, Ball):
         # An intercept, and the others in [0, 1], divided by the norm of the longest such row.
         shares = np.column_stack([_shares(count, random) for _ in range(domain.dim)])

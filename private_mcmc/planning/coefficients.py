@@ -137,7 +137,7 @@ def elements(sites: Mapping[str, Array]) -> dict[str, Array]:
 OF_SYNTHETIC = "on synthetic people whose values fill the declared ranges"
 
 
-OF_A_BALL = " (of a Ball an intercept and numbers above 0: sds of centred ones are smaller)"
+OF_A_BALL = " (of a Ball an intercept and numbers above 0; of centred ones: Ball(…, centred=True))"
 
 
 def table(prediction: Prediction, units: Mapping[str, str], of: str = OF_SYNTHETIC) -> Table:

@@ -334,7 +334,7 @@ class Plan:
             words = f"The certified posterior weights the likelihood by {weight}: its sds are about {wider} "
             words += "times those of the model's own, and errors are in its sds."
             notes = (*notes, Note(words))
-        ball = any(isinstance(domain, Ball) for _, domain in self.reading.rows.items)
+        ball = any(isinstance(domain, Ball) and not domain.centred for _, domain in self.reading.rows.items)
         of = OF_SYNTHETIC + OF_A_BALL * ball
         each = (table(expected, units or {}, of),) if expected.coefficients else ()
         return Report("A plan", (Facts(tuple(items)), *each, *notes))

@@ -17,6 +17,7 @@ from private_mcmc.preflight.refutation import Refutation, refute
 from private_mcmc.preflight.run_statement import VerdictWord, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most, number
+from private_mcmc.report.document import say, telling
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive, remarks_on_delta
 
@@ -88,15 +89,11 @@ def preflight(
             f"the schedule protects {schedule.unit or 'a row'}, the rows are declared to protect "
             f"{rows.unit or 'a row'}: make it with unit=rows.unit."
         )
-    return examine(
-        read(model, rows, n=n, model_args=model_args),
-        target,
-        n=n,
-        clip=clip,
-        temper=temper,
-        schedule=schedule,
-        model_name=getattr(model, "__name__", "model"),
-    )
+    with telling(True):
+        say("preflight: the model is read")
+        found = read(model, rows, n=n, model_args=model_args)
+        name = getattr(model, "__name__", "model")
+        return examine(found, target, n=n, clip=clip, temper=temper, schedule=schedule, model_name=name)
 
 
 def examine(
@@ -123,6 +120,7 @@ def examine(
         binding = clip if known.subject == "Huberised posterior" else None
         # Persons with one row each are persons: what refutes the posterior of rows refutes theirs.
         single = row_model if row_model.each is None else row_model.each
+        say("preflight: two data sets that tell too much are looked for")
         if binding is None:
             refutation = refute(single, n=n, temper=temper, target=target)
         estimated = estimate(row_model, n=n, temper=temper, target=target, clip=binding, metric=metric)

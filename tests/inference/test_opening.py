@@ -44,17 +44,20 @@ def test_a_delta_that_is_not_below_one_over_n_is_named_wherever_a_target_is_show
     mcmc.run(**COLUMNS)
     first = capsys.readouterr().err
     mcmc.print_summary()
+    summary = capsys.readouterr().out
     places = {
         "preflight": shown(pmc.preflight(logistic, ROWS, target, n=N).report),
         "plan": shown(plan.report()),
         "first line": plan.opening,
         "first line of a declared run": first,
         "statement": mcmc.statement.summary(delta),
-        "print_summary": capsys.readouterr().out,
+        "print_summary": summary,
         "dossier": shown(page(mcmc.study())),
     }
     said = {name for name, text in places.items() if "is not below 1/n" in text}
     assert said == (set(places) if delta >= 1 / N else set())
+    # The price in a line; the argument on demand.
+    assert mcmc.statement.line(delta) in summary and mcmc.statement.argument.theorem not in summary
     assert first.startswith("ε = 1 at δ = ") and "guarantee='run'; the posterior itself: " in first
 
 

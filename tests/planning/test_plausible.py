@@ -29,6 +29,16 @@ def facts(n=600):
     return facts_of(reading, n, "replace_one", accounting.gdp.budget(3.0, 1e-6), {})
 
 
+def test_synthetic_rows_of_a_centred_ball_lie_on_both_sides_of_zero():
+    """Those of standardised covariates said sds five times too large."""
+    shares = {}
+    for centred in (True, None):
+        rows = pmc.Rows(X=pmc.Ball(1.0, dim=5, centred=centred))
+        x = np.asarray(rows.project(people(rows, 2000, 0))["X"])
+        shares[centred] = np.linalg.eigvalsh(x.T @ x / 2000)
+    assert shares[True].min() > 0.1 > 10 * shares[None].min()
+
+
 @pytest.mark.long
 def test_no_truth_of_a_plan_puts_outcomes_out_of_their_range():
     rows = facts().reading.rows.project(people(facts().reading.rows, 256, 0))
