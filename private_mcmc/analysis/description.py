@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
+from scipy.stats import truncnorm
 
 from private_mcmc.analysis.analysis import Analysis, Part, Released, interval
 from private_mcmc.data.fields import Field, identifier
@@ -382,7 +383,11 @@ class _Estimates:
     def _moments(
         self, label: str, field: Field, people: float, variance: float, sums: Array, noise: float
     ) -> list[Answer]:
-        """Mean by Fieller's interval, which holds the noise of both numbers; sd by the delta method."""
+        """Mean by Fieller's interval, which holds the noise of both numbers; sd by the delta method.
+
+        The sd shown is the root of the mean of variances that are possible: where noise is larger than the
+        variance itself, its estimate may be below 0, and is no sign that all people are equal.
+        """
         words: list[tuple[str, Ends]] = [("mean", _NOBODY), ("sd", _NOBODY)]
         if people - self.z * math.sqrt(variance) > 0:
             low, high = field.range
@@ -397,10 +402,13 @@ class _Estimates:
             slopes = (2 * mean / people, 1 / (2 * people), (2 * mean**2 - second / people / 2) / people)
             error = noise * (slopes[0] ** 2 + slopes[1] ** 2) + variance * slopes[2] ** 2
             error += 2 * spread**2 / max(people, 1.0) if self.asked.sampling else 0.0
-            roots = [math.sqrt(one) for one in interval(square - mean**2, math.sqrt(error), self.z, 0.0, 1.0)]
+            about, wide = square - mean**2, max(math.sqrt(error), 1e-12)
+            roots = [math.sqrt(one) for one in interval(about, wide, self.z, 0.0, 1.0)]
+            likely = float(truncnorm.mean(-about / wide, (1 - about) / wide, about, wide))
+            sd = min(max(math.sqrt(max(likely, 0.0)), roots[0]), roots[1])
             words = [
                 ("mean", (middle + half * inside[0], middle + half * inside[1], middle + half * inside[2])),
-                ("sd", (half * math.sqrt(spread), half * roots[0], half * roots[1])),
+                ("sd", (half * sd, half * roots[0], half * roots[1])),
             ]
         return [Answer(label, field.name, "", word, *found) for word, found in words]
 
