@@ -186,7 +186,7 @@ def fit(
 
 def _check_profiles(schema: Schema, fields: Sequence[str], profiles: Sequence[dict[str, str]]) -> None:
     """Raise before anything is spent what a prediction would."""
-    from private_mcmc.data.profiles import profile_value
+    from private_mcmc.data.comparisons import profile_value
 
     for profile in profiles:
         if unknown := sorted(set(profile) - set(fields)):

@@ -27,13 +27,11 @@ from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
-    from private_mcmc.data.comparisons import Scale
+    from private_mcmc.data.comparisons import Profile, Scale
     from private_mcmc.data.design import Groups
-    from private_mcmc.data.profiles import Profile
     from private_mcmc.dossier import Study
     from private_mcmc.dossier.record import ReleaseRecord
     from private_mcmc.report import Block, Report
-    from private_mcmc.report.blocks import Cell
 
 # What is told of a study besides its answers.
 _TOLD = (
@@ -52,16 +50,17 @@ def show_answers(
 ) -> None:
     """Print a study's answers, what they cost, and where the dossier is."""
     from private_mcmc.dossier.page import results, widening
+    from private_mcmc.report import Text, table_of
 
     blocks: list[Block] = results(study, prob)[:1]
     found: Record = {name: getattr(study, name) for name in _TOLD}
     if study.formula and not study.stopped:
         answers = replace(study.answers(prob), until=until)
-        blocks += [answers.predictions(profiles)] if profiles else []
         found["coefficients"] = answers.summary()
-        found["predictions"] = [
-            answers.predict(profile, level) for profile in profiles for level in answers.levels or ("",)
-        ]
+        if profiles:
+            found["predictions"] = answers.predictions(profiles).to_dict("records")
+            title = f"{answers.mean} of {answers.outcome}, {answers.prob:.0%} intervals"
+            blocks += [table_of(found["predictions"], title), Text(answers.whom(profiles))]
     else:
         found["sites"] = {name: values.mean(axis=0).tolist() for name, values in study.arrays.items()}
     show_release("Answers", [*blocks, *widening(study)], found, study, out, as_json)
@@ -122,9 +121,8 @@ def summary(
         float | None,
         typer.Option(help="of times to an event: the probability of none until this time, not the median"),
     ] = None,
-    table: Annotated[Path | None, typer.Option("--csv", help="write what is shown as CSV")] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="draw the forest plot and the mean along every field in this folder")
+    table: Annotated[
+        Path | None, typer.Option("--csv", help="write what is shown as CSV; - for standard output")
     ] = None,
     draws: Annotated[
         Path | None, typer.Option(help="write the draws to this CSV file, as posterior::as_draws_df has them")
@@ -134,11 +132,9 @@ def summary(
     """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
     from private_mcmc.dossier import Study
     from private_mcmc.files import write_whole
-    from private_mcmc.report import Report, Table, Text, as_csv, json_types
+    from private_mcmc.report import Report, Text, as_csv, json_types, table_of
 
     found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
-    if figures is not None:
-        draw(found.answers(prob), profiles[0] if profiles else {}, figures)
     if draws is not None:
         write_draws(found, draws)
     asked = any((contrast, slope, by, difference, probability, table, over, groups != "average"))
@@ -160,13 +156,16 @@ def summary(
         lines = answers.slopes(slope, *given).to_dict("records")
     else:
         lines = answers.predictions_by(*given).to_dict("records")
+    if table == Path("-"):
+        echo(as_csv(lines), nl=False)
+        return
     if table is not None:
         write_whole(table, as_csv(lines))
     title = f"{answers.mean} of {answers.outcome}{answers.of_whom}, {prob:.0%} intervals"
-    rows: tuple[tuple[Cell, ...], ...] = tuple(tuple(line.values()) for line in lines)
-    blocks: list[Block] = [Table(tuple(lines[0]), rows, title="" if probability else title)]
+    blocks: list[Block] = [table_of(lines, "" if probability else title)]
     if not (probability or difference):
-        blocks.append(Text(answers.whom(people, moved=[name for name in fields if name])))
+        whom = answers.whom(people, moved=[name for name in fields if name])
+        blocks.append(Text("Averages over " * (len(people) > 1) + whom))
     show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
 
 
@@ -199,7 +198,7 @@ def write_draws(study: Study, path: Path) -> None:
 
 def people_of(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[float]]:
     """Public margins from a file, or synthetic people of a described table."""
-    from private_mcmc.data.profiles import read_margins
+    from private_mcmc.data.comparisons import read_margins
 
     if not over.is_dir():
         return read_margins(over)
@@ -211,18 +210,6 @@ def people_of(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[flo
         raise DeclarationError(f"{over}: no table; name the folder that private-mcmc describe wrote.")
     people = found.analysis.people(found.found, answers.fields)
     return people, [1.0] * len(people)
-
-
-def draw(answers: Answers, profile: dict[str, str], folder: Path) -> None:
-    """The forest plot, and a figure of every field of the formula, as PNG."""
-    from private_mcmc.data.fields import identifier
-    from private_mcmc.report import png
-
-    folder.mkdir(parents=True, exist_ok=True)
-    png(answers.forest(), folder / "forest.png")
-    for name in answers.fields:
-        plot = answers.effect_plot(name, profile)
-        png(plot, folder / f"effect-{identifier(name)}.png", below=plot.description)
 
 
 def report(

@@ -8,25 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from private_mcmc.data.comparisons import Comparisons
-from private_mcmc.data.design import INTERCEPT, THRESHOLDS
+from private_mcmc.data.comparisons import Comparisons, People, read_people, read_profile
 from private_mcmc.data.effects import Array
-from private_mcmc.data.families import STEPS
-from private_mcmc.data.figures import (
-    Coefficient,
-    Prediction,
-    between,
-    curve_plot,
-    digits,
-    forest_plot,
-    labels,
-    units,
-)
-from private_mcmc.data.profiles import People, Profile, read_people, read_profile
+from private_mcmc.data.figures import Coefficient, between, digits, forest_plot, units
 from private_mcmc.draws import draws_tree, for_arviz
-from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Plot, Report, Table, number
-from private_mcmc.report.blocks import Cell
 
 if TYPE_CHECKING:
     import xarray
@@ -35,9 +21,6 @@ if TYPE_CHECKING:
 
 
 _LEFT_OUT = "not stated: the middle of the declared range, the first level, an average group"
-_ASSUMED = f" (* {_LEFT_OUT})"
-# Points of a curve.
-_CURVE = 41
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,68 +76,14 @@ class Answers(Comparisons):
             rows.append(tuple(cells))
         return Table(tuple(columns), tuple(rows), title=self.design.formula.text)
 
-    def predict(self, profile: Profile, level: str = "") -> Prediction:
-        """The outcome's mean for a profile such as ``{"age": 60, "sex": "male"}``, in the file's own words.
-
-        Numbers that are left out are in the middle of their declared range, which may be far from anybody's,
-        categories at their first level, groups at an average one; ``assumed`` names them. ``level`` is the
-        level of the outcome whose probability is wanted, where there are more than two; the last one if left
-        out.
-
-        Raises:
-            DeclarationError: for a field that the formula does not read, or a value that is not declared.
-        """
-        codes, shown, assumed = read_profile(self.design, profile)
-        level = level or "".join(self.levels[-1:])
-        return Prediction(shown, *self.interval(self.means(codes, level)), assumed, level)
-
-    def predictions(self, profiles: People) -> Table:
-        """Predictions as a table for a report; profiles are a list of them or a data frame."""
-        profiles = read_people(profiles)
-        levels = self.levels or ("",)
-        made = [(level, self.predict(profile, level)) for profile in profiles for level in levels]
-        names = list(dict.fromkeys(name for _, one in made for name in one.profile))
-        kind = f"{self.mean} of {self.outcome}"
-        columns = (*names, *(["level"] if self.levels else []), kind, f"{self.prob:.0%} interval")
-        rows: list[tuple[Cell, ...]] = [
-            (
-                *(one.profile.get(name, "average") + "*" * (name in one.assumed) for name in names),
-                *([level] if level else []),
-                one.mean,
-                between(one.low, one.high),
-            )
-            for level, one in made
-        ]
-        title = "Predictions for stated profiles" + self.of_whom
-        if any(one.assumed for _, one in made):
-            title += _ASSUMED
-        return Table(columns, tuple(rows), title=title)
-
     def to_arviz(self) -> Exported:
-        """The coefficients in the user's units as the installed ArviZ has draws, levels as coordinates."""
+        """The coefficients in the user's units as the installed ArviZ has draws."""
         return for_arviz(self.draws_tree(1, {}))
 
     def draws_tree(self, chains: int, attributes: Mapping[str, str]) -> xarray.DataTree:
-        """The coefficients in the user's units, in so many chains, with levels as coordinates."""
-        coords: dict[str, list[str]] = {}
-        dims: dict[str, list[str]] = {}
-        for effect in self.design.shared:
-            names = []
-            for (field, reduced), named in zip(effect.term.categories, effect.levels, strict=True):
-                # Whether a dimension has the first level depends on the term.
-                name = f"{field} (vs {self.design.schema[field].all_levels[0].label})" if reduced else field
-                coords[name] = list(named)
-                names.append(name)
-            if effect.classes:
-                names.append(self.design.formula.outcome)
-                coords[self.design.formula.outcome] = list(effect.classes)
-            dims[effect.name] = names
-        for name in (INTERCEPT, THRESHOLDS, STEPS):
-            if name in self.coefficients and self.coefficients[name].ndim > 1:
-                dims[name] = [f"{self.design.formula.outcome}{' from' * (name != INTERCEPT)}"]
-                coords[dims[name][0]] = [label.partition("[")[2][:-1] for label in labels(self.design, name)]
-        draws = {n: value.reshape(chains, -1, *value.shape[1:]) for n, value in self.coefficients.items()}
-        return draws_tree(draws, attributes, coords=coords, dims=dims)
+        """The coefficients in the user's units, by the names of the summary, in so many chains."""
+        draws = {name: column.reshape(chains, -1) for name, column in self.by_name.items()}
+        return draws_tree(draws, attributes)
 
     @property
     def mean(self) -> str:
@@ -184,30 +113,6 @@ class Answers(Comparisons):
         label = f"{family.ratio} of {whose}" if family.ratio else f"difference in {self.outcome}"
         label += f"{self._against}, {self.prob:.0%} interval"
         return forest_plot(shown, self.design.formula.text, label, ratio=bool(family.ratio))
-
-    def effect_plot(self, name: str, profile: Profile | None = None, level: str = "") -> Plot:
-        """The outcome's mean along the declared range or the levels of a field, the rest at a profile.
-
-        Of an outcome with more than two levels the probability of each, or of one ``level``.
-
-        Raises:
-            DeclarationError: for a field that the formula does not read.
-        """
-        stated: Profile = {} if profile is None else profile
-        codes, _, _ = read_profile(self.design, stated)
-        if name not in self.fields:
-            raise DeclarationError(f"effect of {name!r}: the formula reads {list(self.fields)}.")
-        field = self.design.schema[name]
-        low, high = (0.0, len(field.all_levels) - 1.0) if field.is_category else field.range
-        count = len(field.all_levels) if field.is_category else _CURVE
-        points = [float(point) for point in np.linspace(low, high, count)]
-        curves = {
-            each: [self.interval(self.means({**codes, name: point}, each)) for point in points]
-            for each in ((level,) if level else self.levels or ("",))
-        }
-        label = f"{self.mean} of {self.outcome}" + f" = {level}" * bool(level)
-        words = (label, self.mean, f"{self.prob:.0%} interval")
-        return curve_plot(field, points, curves, words, self.whom([stated], moved=[name]))
 
     def report(self) -> Report:
         """The summary and the forest plot."""
@@ -242,11 +147,7 @@ class Answers(Comparisons):
         """Whose means these are: where the fields are that are not ``moved``, and which nobody has stated."""
         read = [read_profile(self.design, profile) for profile in read_people(people)]
         assumed = list(dict.fromkeys(name for _, _, left in read for name in left if name not in moved))
-        if len(read) > 1:
-            left_out = f" ({', '.join(assumed)} {_LEFT_OUT})" if assumed else ""
-            return f"Averages over {len(read)} stated profiles{self.of_whom}{left_out}"
-        stated = {name: value for name, value in read[0][1].items() if name not in moved}
-        shown = {name: value + "*" * (name in assumed) for name, value in stated.items()}
-        said = ", ".join(f"{name} {value}" for name, value in shown.items())
-        stars = any(value.endswith("*") for value in shown.values())
-        return (f"At {said}" * bool(said) + self.of_whom + _ASSUMED * stars).removeprefix(", ")
+        said = ", ".join(f"{name} {value}" for name, value in read[0][1].items() if name not in moved)
+        whose = f"At {said}" * bool(said) if len(read) == 1 else f"{len(read)} stated profiles"
+        left_out = f" ({', '.join(assumed)} {_LEFT_OUT})" if assumed else ""
+        return f"{whose}{self.of_whom}{left_out}".removeprefix(", ").strip()

@@ -3,32 +3,39 @@
 Names and definitions are those of marginaleffects (Arel-Bundock, Greifer, Heiss 2024): a prediction is the
 outcome's mean, a comparison that of two predictions of the same people, one field changed; both are
 averaged over stated people, and ``by`` over those of each level. Columns: the fields of ``by``, ``term``,
-``contrast``, ``level`` (of outcomes with several), ``estimate``, ``conf_low`` and ``conf_high``.
+``contrast``, ``level`` (of outcomes with several), ``estimate``, ``conf_low`` and ``conf_high``. People are
+profiles in the table's own words.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from private_mcmc.data.design import Design, Groups
 from private_mcmc.data.effects import Array, Draws
-from private_mcmc.data.fields import plain_number
+from private_mcmc.data.fields import Field, plain_number
 from private_mcmc.data.figures import labels, outcome_levels
-from private_mcmc.data.profiles import People, Profile, profile_value, read_people, read_profile
+from private_mcmc.data.readers import source_of
+from private_mcmc.data.table import encoded
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
 if TYPE_CHECKING:
     import pandas
 
+Profile: TypeAlias = Mapping[str, str | float]
+# A profile, a list of them, or whatever is a table.
+People: TypeAlias = Any
 Scale: TypeAlias = Literal["response", "link", "ratio"]
 Codes: TypeAlias = Mapping[str, float]
 Person: TypeAlias = tuple[Codes, float]
@@ -80,11 +87,9 @@ class Comparisons:
         return self.design.formula.covariates
 
     def means(self, codes: Codes, level: str) -> Array:
-        """Of the outcome, or the probability of one of its levels (the last if left out), for every draw."""
-        if level and level not in self.levels:
-            raise DeclarationError(f"level={level!r}: of outcomes with more than two; here {self.levels}.")
+        """Of the outcome, or the probability of one of its levels, for every draw."""
         means = self.design.means(self.draws, codes, self.groups, self.until)
-        return np.asarray(means[:, self.levels.index(level or self.levels[-1])]) if self.levels else means
+        return np.asarray(means[:, self.levels.index(level)]) if self.levels else means
 
     def interval(self, draws: Array) -> tuple[float, float, float]:
         """Mean and ends of the central interval."""
@@ -92,16 +97,38 @@ class Comparisons:
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(draws.mean()), float(low), float(high)
 
+    def predictions(self, people: People) -> pandas.DataFrame:
+        """The outcome's mean for each stated person, such as ``{"age": 60, "sex": "male"}``.
+
+        Numbers that a profile leaves out are in the middle of their declared range, which may be far from
+        anybody's, categories at their first level, groups at an average one. Columns: the fields, ``level``
+        of outcomes with several (the estimate is its probability), ``estimate``, ``conf_low``, ``conf_high``.
+
+        Raises:
+            DeclarationError: for a field that the formula does not read, or a value that is not declared.
+        """
+        read = [read_profile(self.design, profile) for profile in read_people(people)]
+        names = list(dict.fromkeys(name for _, shown, _ in read for name in shown))
+        return _frame(
+            [
+                self._line(
+                    {name: shown.get(name, "average") for name in names}, {}, level, self.means(codes, level)
+                )
+                for codes, shown, _ in read
+                for level in self.levels or ("",)
+            ]
+        )
+
     def predictions_by(
         self, people: People, by: Sequence[str] = (), weights: Sequence[float] = ()
     ) -> pandas.DataFrame:
         """Average predictions of stated people, within levels of ``by``.
 
         Columns: the fields of ``by``, ``contrast`` (``prediction``), ``level`` of outcomes with several,
-        ``estimate``, ``conf_low``, ``conf_high``. People are a list of profiles, a data frame, or columns.
+        ``estimate``, ``conf_low``, ``conf_high``. People are a list of profiles, a file, or a data frame.
         An average over the private rows themselves would be another release, which nobody has paid for.
         """
-        return self._averages("", "prediction", self.means, people, by, weights)
+        return self._averages({"contrast": "prediction"}, self.means, people, by, weights)
 
     def comparisons(
         self,
@@ -141,7 +168,7 @@ class Comparisons:
                 for (low, _), (high, _) in pairs:
                     moved = means[high] / means[low] if scale == "ratio" else means[high] - means[low]
                     contrast = f"{high} {'/' if scale == 'ratio' else '-'} {low}"
-                    found.append(self._line(shown, name, contrast, level, moved))
+                    found.append(self._line(shown, {"term": name, "contrast": contrast}, level, moved))
         return _frame(found)
 
     def slopes(
@@ -158,7 +185,7 @@ class Comparisons:
             below, above = (self.means({**codes, variable: end}, level) for end in ends)
             return np.asarray((above - below) / (ends[1] - ends[0]))
 
-        return self._averages(variable, "dY/dX", slope, people, by, weights)
+        return self._averages({"term": variable, "contrast": "dY/dX"}, slope, people, by, weights)
 
     def difference(self, profile: Profile, other: Profile) -> pandas.DataFrame:
         """The mean at ``other`` less that at ``profile``; columns as of ``comparisons``."""
@@ -166,7 +193,9 @@ class Comparisons:
         words = " - ".join(", ".join(f"{k}={v}" for k, v in one.items()) for one in (other, profile))
         return _frame(
             [
-                self._line({}, "", words, level, self.means(there, level) - self.means(codes, level))
+                self._line(
+                    {}, {"contrast": words}, level, self.means(there, level) - self.means(codes, level)
+                )
                 for level in self.levels or ("",)
             ]
         )
@@ -190,11 +219,11 @@ class Comparisons:
         return float(np.mean(_COMPARED[found[2]](*sides)))
 
     def _averages(
-        self, term: str, contrast: str, of: Mean, people: People, by: Sequence[str], weights: Sequence[float]
+        self, words: Record, of: Mean, people: People, by: Sequence[str], weights: Sequence[float]
     ) -> pandas.DataFrame:
         return _frame(
             [
-                self._line(shown, term, contrast, level, _average(here, of, level))
+                self._line(shown, words, level, _average(here, of, level))
                 for shown, here in self._groups(people, by, weights)
                 for level in self.levels or ("",)
             ]
@@ -239,10 +268,9 @@ class Comparisons:
             if here:
                 yield {name: level.label for name, (_, level) in zip(by, cell, strict=True)}, here
 
-    def _line(self, shown: Record, term: str, contrast: str, level: str, draws: Array) -> Record:
-        named = {"term": term, "contrast": contrast} if term else {"contrast": contrast}
+    def _line(self, shown: Record, words: Record, level: str, draws: Array) -> Record:
         ends = zip(("estimate", "conf_low", "conf_high"), self.interval(draws), strict=True)
-        return {**shown, **named, **({"level": level} if level else {}), **dict(ends)}
+        return {**shown, **words, **({"level": level} if level else {}), **dict(ends)}
 
 
 def _average(people: Sequence[Person], of: Mean, level: str) -> Array:
@@ -254,3 +282,88 @@ def _frame(lines: Sequence[Record]) -> pandas.DataFrame:
     import pandas
 
     return pandas.DataFrame(list(lines))
+
+
+def read_people(people: object) -> list[Profile]:
+    """Profiles from one, a list of them, a file, a data frame (pandas, Polars, Arrow), or a dict of columns.
+
+    An empty cell is a field that is left out.
+    """
+    if isinstance(people, list | tuple) and all(isinstance(each, Mapping) for each in people):
+        return [dict(each) for each in people]
+    if isinstance(people, Mapping) and all(
+        isinstance(each, str) or not np.ndim(each) for each in people.values()
+    ):
+        return [dict(people)]
+    if isinstance(people, str | list | tuple):
+        raise DeclarationError(
+            "profile: a dict, as {'age': 60, 'sex': 'male'}; several are a list of them or a data frame."
+        )
+    source = source_of(people)
+    lines = (
+        zip(source.names, cells, strict=True)
+        for chunk in source.chunks(source.names)
+        for cells in zip(*(chunk[name] for name in source.names), strict=True)
+    )
+    return [{name: cell.strip() for name, cell in line if name and (cell or "").strip()} for line in lines]
+
+
+def read_profile(
+    design: Design, profile: Mapping[str, str | float]
+) -> tuple[dict[str, float], dict[str, str], tuple[str, ...]]:
+    """Numbers of the row domain by field, the same in words, and the fields that were left out.
+
+    Left out, a number is in the middle of its range and a category at its first level; a group is not there.
+    """
+    codes, shown, assumed = {}, {}, []
+    read = design.formula.covariates
+    if unknown := sorted(set(profile) - set(read)):
+        raise DeclarationError(f"profile: {unknown} are not in the formula; it reads {list(read)}.")
+    fixed = {name for effect in design.effects if not effect.term.group for name in effect.term.fields}
+    groups = {effect.term.group for effect in design.effects} - fixed
+    for name in read:
+        field = design.schema[name]
+        if name in profile:
+            codes[name] = profile_value(field, str(profile[name]))
+            shown[name] = str(profile[name])
+            continue
+        assumed.append(name)
+        if name not in groups:
+            codes[name] = 0.0 if field.is_category else sum(field.range) / 2
+            shown[name] = field.shown(codes[name])
+    return codes, shown, tuple(assumed)
+
+
+def profile_value(field: Field, text: str) -> float:
+    """A value that a profile states, as a number of the row domain: a level's index, or a number."""
+    if field.is_category:
+        names = {
+            word: code for code, level in enumerate(field.all_levels) for word in (level.label, level.value)
+        }
+        if text in names:
+            return float(names[text])
+    wide = field
+    if not field.is_category:
+        fates: Record = {"missing": "refuse", "otherwise": "refuse", "outside": "refuse"}
+        wide = replace(field, minimum=-1e300, maximum=1e300, **fates)
+    columns, whole = encoded(wide, [text])
+    value = float(next(iter(columns.values()))[0])
+    low, high = (-math.inf, math.inf) if field.is_category else field.range
+    if not whole or not low <= value <= high:
+        allowed = f"{[level.label for level in field.all_levels]}"
+        if not field.is_category:
+            allowed = f"{field.shown(low)} to {field.shown(high)}"
+        raise DeclarationError(f"profile: {field.name!r}={text!r} is not declared; the schema has {allowed}.")
+    return value
+
+
+WEIGHT = "weight"
+
+
+def read_margins(path: Path) -> tuple[list[Profile], list[float]]:
+    """Profiles and weights from a table of public margins: fields, and ``weight`` where they differ."""
+    profiles = [dict(profile) for profile in read_people(path)]
+    weights = [plain_number(str(profile.pop(WEIGHT, "1"))) for profile in profiles]
+    if not profiles or not all(weight > 0 for weight in weights):
+        raise DeclarationError(f"{path}: rows with fields of the formula, and a {WEIGHT} above 0.")
+    return list(profiles), weights

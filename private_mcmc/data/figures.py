@@ -1,24 +1,18 @@
-"""Coefficients and predictions as records, their figures, and the names and units that users read."""
+"""Coefficients as records, their figure, and the names and units that users read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
-
-import numpy as np
 
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Effect
 from private_mcmc.data.families import STEPS
-from private_mcmc.data.fields import Field
-from private_mcmc.report import Band, Interval, Line, Plot, Rule, floats, number
+from private_mcmc.report import Interval, Plot, Rule, floats, number
 
 _MOST_SHOWN = 40
-# Of curves in one figure, and the share of a level's room that intervals side by side take.
-_COLOURS, _SIDE_BY_SIDE = 5, 0.7
 
 
 @dataclass(frozen=True)
@@ -48,22 +42,6 @@ class Coefficient:
     ratio_high: float | None
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The outcome's mean for one profile, with a central interval of the draws.
-
-    ``assumed`` are the fields that the profile left out; ``level`` is the level of the outcome whose
-    probability the mean is, where the outcome has more than two.
-    """
-
-    profile: Mapping[str, str]
-    mean: float
-    low: float
-    high: float
-    assumed: tuple[str, ...] = ()
-    level: str = ""
-
-
 def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: bool) -> Plot:
     """An interval for every coefficient, the first on top; of its ratio on a logarithmic axis."""
     shown = shown[:_MOST_SHOWN]
@@ -86,54 +64,6 @@ def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: 
         x_log=ratio,
         y_ticks=tuple(zip(heights, names, strict=True)),
         y_range=(0.4, len(shown) + 0.6),
-    )
-
-
-def curve_plot(
-    field: Field,
-    points: Sequence[float],
-    curves: Mapping[str, Sequence[tuple[float, float, float]]],
-    words: tuple[str, str, str],
-    rest: str,
-) -> Plot:
-    """Means and intervals ``(mean, low, high)`` along a number, or at every level of a category.
-
-    ``curves`` are named by the levels of the outcome where it has several. ``words``: what is drawn, the
-    same in a word, and which interval; ``rest``: where other fields are.
-    """
-    label, short, interval = words
-    title = f"{label[:1].upper()}{label[1:]} by {field.title or field.name}"
-    drawn: list[Band | Line | Interval] = []
-    for index, (name, ends) in enumerate(curves.items()):
-        middle, low, high = (floats(part) for part in zip(*ends, strict=True))
-        if field.is_category:
-            # Side by side in the room of a level, the first on top.
-            aside = (index - (len(curves) - 1) / 2) * _SIDE_BY_SIDE / len(curves)
-            heights = floats([len(points) - place - aside for place in range(len(points))])
-            drawn.append(Interval(heights, low, middle, high, name, index))
-        else:
-            style: Literal["solid", "dashed"] = "solid" if index < _COLOURS else "dashed"
-            drawn.append(Band(floats(list(points)), low, high, color=index))
-            drawn.append(Line(floats(list(points)), middle, name, index, style))
-    if field.is_category:
-        levels = tuple(level.label for level in field.all_levels)
-        return Plot(
-            title=title,
-            x_label=f"{label}, {interval}",
-            y_label="",
-            drawn=tuple(drawn),
-            description=rest,
-            y_ticks=tuple((float(len(points) - place), level) for place, level in enumerate(levels)),
-            y_range=(0.4, len(points) + 0.6),
-        )
-    ticks = [float(point) for point in np.linspace(points[0], points[-1], 4)] if field.type == "date" else []
-    return Plot(
-        title=title,
-        x_label=field.words,
-        y_label=f"{short}, {interval}",
-        drawn=tuple(drawn),
-        description=rest,
-        x_ticks=tuple((tick, field.shown(tick)) for tick in ticks),
     )
 
 

@@ -24,6 +24,7 @@ from private_mcmc.report.blocks import floats as floats
 from private_mcmc.report.blocks import number as number
 from private_mcmc.report.blocks import rounded_down as rounded_down
 from private_mcmc.report.blocks import rounded_up as rounded_up
+from private_mcmc.report.blocks import table_of as table_of
 from private_mcmc.report.document import Report as Report
 from private_mcmc.report.document import json_types as json_types
 from private_mcmc.report.drawing import png as png

@@ -78,6 +78,11 @@ class Table:
                 )
 
 
+def table_of(lines: Sequence[Mapping[str, Cell]], title: str = "") -> Table:
+    """Lines with the same columns as a table."""
+    return Table(tuple(lines[0]), tuple(tuple(line.values()) for line in lines), title)
+
+
 def as_csv(lines: Sequence[Mapping[str, object]]) -> str:
     """Lines with the same columns as the text of a CSV file."""
     text = io.StringIO()

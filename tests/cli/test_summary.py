@@ -1,10 +1,10 @@
-"""Effects and figures of a study, in words, JSON and PNG, whatever the fields are called."""
+"""Effects and averages of a study, whatever the fields are called."""
 
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.study import draw, people_of
+from private_mcmc.cli.study import people_of
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
@@ -42,27 +42,16 @@ def answers():
     return Answers(shown, draws)
 
 
-@pytest.mark.slow
-def test_every_field_gets_a_figure_of_its_own(answers, tmp_path):
-    draw(answers, {}, tmp_path / "figures")
-    found = {path.name: path.read_bytes() for path in (tmp_path / "figures").iterdir()}
-    assert set(found) == {"forest.png", *(f"effect-{name}.png" for name in ("since", "body_mass", "ward"))}
-    assert all(image.startswith(b"\x89PNG") for image in found.values())
-    ticks = [label for _, label in answers.effect_plot("since").x_ticks]
-    assert ticks[0] == "2015-01-01" and ticks[-1] == "2023-12-31"
-
-
-@pytest.mark.slow
-def test_names_of_levels_are_coordinates_and_every_level_has_a_prediction(answers):
+def test_every_level_of_an_outcome_has_a_name_and_a_prediction(answers):
     posterior = answers.to_arviz().posterior
-    assert list(posterior["ward"].coords["vote"].values) == ["maybe", "yes"]
-    assert posterior["ward"].shape == (1, 200, 1, 2) and posterior["Intercept"].shape == (1, 200, 2)
-    table = answers.predictions([{"ward": "c"}])
-    assert [row[3] for row in table.rows] == ["no", "maybe", "yes"]
-    assert sum(row[4] for row in table.rows) == pytest.approx(1)
-    assert "*" in table.title and table.rows[0][:3] == ("2019-07-02*", "115*", "c")
-    with pytest.raises(pmc.DeclarationError, match="level='never'"):
-        answers.predict({}, "never")
+    assert {"ward[c, maybe]", "ward[c, yes]", "Intercept[yes]"} <= {
+        str(name).replace("\u2215", "/") for name in posterior
+    }
+    found = answers.predictions([{"ward": "c"}])
+    assert found.level.to_list() == ["no", "maybe", "yes"] and found.estimate.sum() == pytest.approx(1)
+    assert list(found.iloc[0][:3]) == ["2019-07-02", "115", "c"]
+    said = answers.whom([{"ward": "c"}])
+    assert said.startswith("At since 2019-07-02, body mass 115, ward c (since, body mass not stated")
 
 
 def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each_profile(answers, tmp_path):
@@ -70,7 +59,7 @@ def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each
     margins.write_text("ward,body mass,since,weight\na/b,60,2020-01-01,3\nc,90,2016-01-01,1\n")
     people = [{"ward": "a/b", "body mass": 60, "since": "2020-01-01"}]
     people += [{"ward": "c", "body mass": 90, "since": "2016-01-01"}]
-    alone = [answers.predict(each, "yes").mean for each in people]
+    alone = answers.predictions(people).query("level == 'yes'").estimate.to_list()
     people, weights = people_of(answers, margins)
     averages = answers.predictions_by(people, (), weights).set_index("level").estimate
     assert list(averages.index) == ["no", "maybe", "yes"] and averages.sum() == pytest.approx(1)

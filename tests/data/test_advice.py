@@ -33,7 +33,7 @@ def answers():
 @pytest.mark.parametrize("form", [dict, pandas.DataFrame, pyarrow.table])
 def test_a_frame_of_profiles_is_what_a_list_of_them_is(answers, form):
     people = form(COLUMNS)
-    assert answers.predictions(people).rows == answers.predictions(PEOPLE).rows
+    assert answers.predictions(people).estimate.equals(answers.predictions(PEOPLE).estimate)
     assert answers.predictions_by(people).equals(answers.predictions_by(PEOPLE))
 
 

@@ -87,7 +87,9 @@ def test_contrasts_of_the_link_are_coefficients_and_reference_leaves_other_pairs
 def test_a_difference_of_profiles_is_that_of_their_predictions(fitted):
     a, b = {"age": 30, "sex": "f", "arm": "a"}, {"age": 50, "sex": "m", "arm": "c"}
     found = fitted.difference(a, b)
-    assert found.estimate[0] == pytest.approx(fitted.predict(b).mean - fitted.predict(a).mean)
+    assert found.estimate[0] == pytest.approx(
+        fitted.predictions(b).estimate[0] - fitted.predictions(a).estimate[0]
+    )
     assert found.contrast[0] == "age=50, sex=m, arm=c - age=30, sex=f, arm=a"
 
 
@@ -120,16 +122,16 @@ def test_a_population_is_averaged_over_its_groups_and_not_taken_at_an_average_on
     exact = (expit(1 + 2 * nodes) * law).sum() / law.sum()
     integrated = Answers(grouped.design, grouped.draws, groups="integrated")
     # Gauss–Hermite of 31 points.
-    assert integrated.predict({}).mean == pytest.approx(exact, abs=1e-4)
-    assert grouped.predict({}).mean == pytest.approx(expit(1.0))
+    assert integrated.predictions({}).estimate[0] == pytest.approx(exact, abs=1e-4)
+    assert grouped.predictions({}).estimate[0] == pytest.approx(expit(1.0))
     # Of a group that is named there is nothing to average.
-    assert integrated.predict({"region": "s"}).mean == pytest.approx(expit(1.0))
+    assert integrated.predictions({"region": "s"}).estimate[0] == pytest.approx(expit(1.0))
 
 
 def test_a_new_group_is_as_uncertain_as_groups_differ(grouped):
-    found = Answers(grouped.design, grouped.draws, groups="new").predict({})
-    assert found.low == pytest.approx(expit(1 - 1.645 * 2), abs=0.02)
-    assert found.high == pytest.approx(expit(1 + 1.645 * 2), abs=0.02)
+    found = Answers(grouped.design, grouped.draws, groups="new").predictions({}).iloc[0]
+    assert found.conf_low == pytest.approx(expit(1 - 1.645 * 2), abs=0.02)
+    assert found.conf_high == pytest.approx(expit(1 + 1.645 * 2), abs=0.02)
     with pytest.raises(pmc.DeclarationError, match="one of average"):
         Answers(grouped.design, grouped.draws, groups="none")
 

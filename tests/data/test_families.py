@@ -274,11 +274,11 @@ def test_a_prediction_is_the_mean_of_the_density_that_is_shown(name):
         several = name in ("categorical", "cumulative")
         expected = np.asarray(law.probs if several else law.mean)[0]
     if several:
-        means = [answers.predict(person, level).mean for level in ("Y", "N", "A", "U")]
+        means = answers.predictions(person).set_index("level").estimate[["Y", "N", "A", "U"]].to_list()
         np.testing.assert_allclose(means, expected, rtol=1e-5)
     else:
         trials = PEOPLE["n_seen"][0] if name == "binomial" else 1
-        assert answers.predict(person).mean == pytest.approx(expected / trials, rel=1e-5)
+        assert answers.predictions(person).estimate[0] == pytest.approx(expected / trials, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -345,12 +345,9 @@ def test_effects_at_a_profile_are_slopes_of_its_prediction():
     draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
     answers = Answers(shown, draws)
     (by_age,) = answers.slopes("age", [{"age": 40, "sex": "m"}]).estimate
-    slope = answers.predict({"age": 41}).mean - answers.predict({"age": 39}).mean
+    slope = answers.predictions({"age": 41}).estimate[0] - answers.predictions({"age": 39}).estimate[0]
     assert by_age == pytest.approx(slope / 2, rel=1e-3)
-    assert answers.predict({"age": 40}).assumed == ("sex",)
-    curve = answers.effect_plot("age", {"sex": "f"})
-    assert curve.drawn[1].y[0] == pytest.approx(answers.predict({"age": 0, "sex": "f"}).mean)
-    assert len(answers.effect_plot("sex").y_ticks) == 2
+    assert "(sex not stated" in answers.whom({"age": 40})
 
 
 @pytest.mark.parametrize("name", ["exponential cut off", "weibull cut off", "lognormal cut off", "cox"])
@@ -360,10 +357,10 @@ def test_survival_is_one_less_the_density_added_up_and_a_half_at_the_median(name
     draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
     answers = Answers(shown, draws)
     person = {"age": repr(float(AGE[0])), "sex": ["m", "f"][SEX[0]]}
-    median = answers.predict(person).mean
-    assert replace(answers, until=median).predict(person).mean == pytest.approx(0.5)
+    median = answers.predictions(person).estimate[0]
+    assert replace(answers, until=median).predictions(person).estimate[0] == pytest.approx(0.5)
     user = {key: value[0] for key, value in shown.to_user(draws).items()}
-    later = replace(answers, until=100.0).predict(person).mean
+    later = replace(answers, until=100.0).predictions(person).estimate[0]
     if name == "cox":
         slope = linear(user)[0]
         assert later == pytest.approx(np.exp(-np.exp(slope) * (40 + 60 * np.exp(user["steps"][0]))), rel=1e-5)

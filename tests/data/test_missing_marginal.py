@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import private_mcmc as pmc
-from private_mcmc.data.profiles import profile_value
+from private_mcmc.data.comparisons import profile_value
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.question import question
 from private_mcmc.model import read

@@ -65,8 +65,8 @@ def test_answers_have_the_sds_of_effects_that_nobody_is_told():
         }
     )
     # Of somebody whose own effects are zero.
-    assert answers.predict({"age": 10}).mean == pytest.approx(expit(2.0))
-    assert "own effects are zero" in answers.predictions([{"age": 10}]).title
+    assert answers.predictions({"age": 10}).estimate[0] == pytest.approx(expit(2.0))
+    assert "own effects are zero" in answers.whom({"age": 10})
     assert set(answers.to_arviz().posterior) == set(found) and len(answers.forest().y_ticks) == 1
 
 

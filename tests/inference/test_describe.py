@@ -105,6 +105,15 @@ def test_a_large_budget_gives_the_tables_own_numbers(table):
     assert isinstance(frame, pandas.DataFrame) and len(frame) == len(found.lines())
 
 
+def test_an_sd_that_noise_drowns_is_not_shown_as_nought(table):
+    """An sd of 0, from 0 to 1.2e4, was shown where the estimate of the variance was below 0."""
+    for epsilon in (0.01, 0.02, 0.05):
+        with pytest.warns(UserWarning):
+            found = pmc.describe(table, SCHEMA, means=["age"], epsilon=epsilon, delta=1e-6)
+        line = next(one for one in found.lines() if one["statistic"] == "sd")
+        assert line["value"] is None or 0 < line["low"] + line["value"] <= 2 * line["high"]
+
+
 def test_a_share_of_the_ledgers_squared_budget_is_what_is_charged(table, books):
     found = pmc.describe(table, SCHEMA, share=0.05, ledger=books, dataset="people")
     balance = books.balance("people")

@@ -54,6 +54,7 @@ def test_a_delta_that_is_not_below_one_over_n_is_named_wherever_a_target_is_show
         "print_summary": summary,
         "dossier": shown(page(mcmc.study())),
     }
+    assert "given that" in places["statement"] and "given that" not in places["print_summary"]
     said = {name for name, text in places.items() if "is not below 1/n" in text}
     assert said == (set(places) if delta >= 1 / N else set())
     # The price in a line; the argument on demand.
