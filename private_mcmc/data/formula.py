@@ -15,7 +15,7 @@ from functools import reduce
 from itertools import pairwise, product
 
 from private_mcmc.data.expressions import Expression, basis
-from private_mcmc.data.fields import Field, composed, identifier, is_number, repeated
+from private_mcmc.data.fields import Field, composed, identifier, is_number, plain_number, repeated
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 
@@ -257,8 +257,8 @@ def _numbers(schema: Schema) -> Mapping[str, str]:
 
 
 _GROUP = re.compile(r"\(((?:[^()|]|\([^()|]*\))+)(\|{1,2})([^()|]+)\)")
-# ``trials(n) + weights(w)`` beside an outcome, as in brms, and the time of an event with its flag.
-_ADDED = re.compile(r"(trials|weights)\(([^()]+)\)")
+# ``trials(n) + weights(w, deff=1.4)`` beside an outcome, as in brms, and the time of an event with its flag.
+_ADDED = re.compile(r"(trials|weights)\(([^(),]+)(?:,\s*deff\s*=\s*([^(),]+))?\)")
 _SURV = re.compile(r"^[sS]urv\(([^(),]+),([^(),]+)(?:,\s*cuts\s*=\s*\[([^\[\]]*)\]\s*)?\)$")
 _OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
 # Habits of other programs, and what to write in their place.
@@ -304,6 +304,7 @@ class Formula:
         event: the field that says whether the outcome, a time, is that of the event or was cut off; or empty.
         cuts: times at which a hazard of steps may change.
         weights: the field that multiplies each row's log likelihood, or empty.
+        deff: what it is divided by: ``Σw²/Σw``, public; the most that it can be if nothing is said.
     """
 
     text: str
@@ -315,6 +316,7 @@ class Formula:
     event: str = ""
     cuts: tuple[float, ...] = ()
     weights: str = ""
+    deff: float = 1.0
 
     @property
     def covariates(self) -> tuple[str, ...]:
@@ -349,10 +351,11 @@ def read_formula(text: str, schema: Schema) -> Formula:
     right = re.sub(r"^\+\s*|\+\s*(?=$|\+)", "", _OFFSET.sub("", right)).strip()
     left, _, beside = (part.strip() for part in left.partition("|"))
     added = {match[1]: match[2].strip() for match in _ADDED.finditer(beside)}
+    deff = next((match[3].strip() for match in _ADDED.finditer(beside) if match[3]), "")
     if "|" in right or _ADDED.sub("", beside).strip(" +"):
         raise DeclarationError(
             f"formula {text!r}: group effects are written (1 | field) or (x | field); beside an outcome "
-            "stand trials(n) and weights(w), as y | weights(w) ~ …."
+            "stand trials(n) and weights(w), as y | weights(w) ~ … or y | weights(w, deff=1.4) ~ …."
         )
     left, event, cuts = _event(text, left, schema)
     if not tilde or not left or "~" in right:
@@ -370,6 +373,8 @@ def read_formula(text: str, schema: Schema) -> Formula:
         _check_beside(trials, text, schema, "trials are a number, or a field of type integer from 0 or more")
     if weights:
         _check_beside(weights, text, schema, "weights are a field with a range from 0 or more")
+    if deff and not (weights and is_number(deff) and plain_number(deff) > 0):
+        raise DeclarationError(f"formula {text!r}: deff is a number above 0, of weights, as 1.4.")
     factors = expand(text, right or "1")
     intercept = [] in factors
     terms: list[Term] = []
@@ -406,7 +411,8 @@ def read_formula(text: str, schema: Schema) -> Formula:
             tree, fields = Expression.of_field(word).tree, {identifier(word): name}
             shown = Expression(f"{name} missing", tree, fields, per="vs known")
             terms.append(Term(f"{name} missing", (), (shown,)))
-    return Formula(text, outcome, intercept, tuple(terms), offset, trials, event, cuts, weights)
+    known = plain_number(deff) if deff else schema[weights].range[1] if weights else 1.0
+    return Formula(text, outcome, intercept, tuple(terms), offset, trials, event, cuts, weights, known)
 
 
 def _event(text: str, left: str, schema: Schema) -> tuple[str, str, tuple[float, ...]]:

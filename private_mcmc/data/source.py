@@ -94,7 +94,10 @@ def model_source(design: Design) -> str:
         else:
             # A factor, whose curvature is planned with: a weighted density is none of the outcome's.
             term = f"{design.family.likelihood}.log_prob({outcome})"
-            lines += [f"term = {identifier(formula.weights)} * {term}"]
+            lines += [
+                "# A row counts as its weight over the weights' design effect: sum of squares over sum.",
+                f"term = {identifier(formula.weights)} / {formula.deff!r} * {term}",
+            ]
         site = f"numpyro.factor({formula.outcome!r}, term)"
     lines += [
         f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',

@@ -154,15 +154,19 @@ def _notes(made: Design) -> tuple[str, ...]:
 
 
 def _weighed(made: Design) -> tuple[str, ...]:
-    """What weights of rows do to intervals: Kish's design effect, bounded by the declared range."""
+    """What weights of rows do to intervals: those of the sandwich, by Kish's design effect."""
     if not (name := made.formula.weights):
         return ()
-    high = made.schema[name].range[1]
+    most = made.schema[name].range[1]
+    bound = (
+        f"They are as wide as weights up to {number(most, 3)} can make them: state less, deff=…, where that "
+        f"is known (1 + c² of weights with mean 1 and sd c, which describe tells of {name!r})."
+    )
     return (
-        f"Each row counts {name!r} times: a pseudo-posterior, for weights of mean 1 (divide them in the "
-        "table by a public mean). Its intervals are not those of the sandwich: with weights of sd c they are "
-        f"too narrow by about √(1 + c²), at most {number(math.sqrt(max(high, 1.0)), 2)}; c is the sd of "
-        f"{name!r} in a table that describe writes.",
+        f"Rows count as {name!r} says: a pseudo-posterior, with the sandwich's intervals where weights and "
+        "residuals have nothing to do with each other: they hold Kish's design effect, Σw²/Σw = "
+        f"{number(made.formula.deff, 3)}.",
+        *[bound] * (made.formula.deff == most),
     )
 
 

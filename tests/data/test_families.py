@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import statsmodels.api as sm
 from numpyro.infer.util import log_density
 from scipy import stats
 from scipy.special import expit, gamma, softmax
@@ -323,6 +324,7 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
         ("surv(cost, died) | weights(visits) ~ age", "weibull", "has one at most"),
         ("cost ~ age", "cox", "with cuts"),
         ("visits | weights(score) ~ age", "poisson", "range from 0 or more"),
+        ("visits | weights(cost, deff=0) ~ age", "poisson", "deff is a number above 0"),
         ("visits ~ age + weights(cost)", "poisson", "beside the outcome"),
         ("visits ~ age + offset(sex)", "poisson", "no range|not a field that is a number"),
     ],
@@ -383,10 +385,43 @@ def test_a_weight_multiplies_its_rows_log_likelihood():
 
     with jax.enable_x64(True):
         single, double, weighted = (
-            likelihood("visits | weights(cost) ~ age", cost=np.full(N, w)) for w in (1.0, 2.0, 3.5)
+            likelihood("visits | weights(cost, deff=1) ~ age", cost=np.full(N, w)) for w in (1.0, 2.0, 3.5)
         )
         assert single == pytest.approx(likelihood("visits ~ age"))
     assert weighted - single == pytest.approx(2.5 * (double - single))
+
+
+def test_widths_of_a_weighted_fit_are_those_of_the_sandwich():
+    """Of 4,000 weighted rows under a flat prior, against statsmodels' HC0; a range allows no less."""
+    random, n = np.random.default_rng(0), 4000
+    x, w = random.uniform(-1, 1, n), random.gamma(2.0, 0.5, n).clip(0, 5)
+    y = random.poisson(np.exp(0.3 + 0.5 * x)).astype(float)
+    numbers = [("x", "number", -1, 1), ("w", "number", 0, 5), ("y", "integer", 0, 60)]
+    schema = pmc.Schema.from_dict({"fields": [
+        {"name": name, "type": kind, "constraints": {"minimum": low, "maximum": high}}
+        for name, kind, low, high in numbers
+    ]})  # fmt: skip
+
+    def covariance(formula):
+        flat = ["Intercept ~ normal(0, 100)", "x ~ normal(0, 100)"]
+        model = compile_model(
+            model_source(design(read_formula(formula, schema), schema, family("poisson"), flat))
+        )
+
+        def loss(theta):
+            return -log_density(model, (), {"x": x, "w": w, "y": y}, {"Intercept": theta[0], "x": theta[1]})[
+                0
+            ]
+
+        return np.linalg.inv(jax.hessian(loss)(np.asarray(fit.params)))
+
+    fit = sm.GLM(y, sm.add_constant(x), sm.families.Poisson(), var_weights=w).fit(cov_type="HC0")
+    with jax.enable_x64(True):
+        stated = covariance(f"y | weights(w, deff={(w @ w) / w.sum()}) ~ x")
+        most = covariance("y | weights(w) ~ x")
+        none = covariance("y | weights(w, deff=1) ~ x")
+    np.testing.assert_allclose(np.sqrt(np.diag(stated)), fit.bse, rtol=0.05)
+    assert np.all(np.diag(most) > np.diag(stated)) and np.all(np.sqrt(np.diag(none)) < 0.9 * fit.bse)
 
 
 def test_an_event_over_a_time_is_predicted_as_a_cumulative_hazard_and_counts_as_their_mean():

@@ -57,7 +57,8 @@ CASES = {
     "lognormal": (deaths, "surv(years, dead) ~ age + sex", "lognormal", ["sigma = 1.3"]),
     "hurdle_poisson": (children, "kids ~ age + education", "hurdle_poisson", []),
     "zi_poisson": (visits, "hospital ~ chronic + insurance", "zi_poisson", []),
-    "weights": (visits, "hospital | weights(w) ~ chronic + insurance", "poisson", []),
+    "zi_negativebinomial": (visits, "hospital ~ chronic + insurance", "zi_negativebinomial", []),
+    "weights": (visits, "hospital | weights(w, deff=1.1) ~ chronic + insurance", "poisson", []),
 }
 
 
