@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
-Production = Callable[["Draft"], str]
+# A function of the draft, or a text for ``Draft.fill``.
+Production = Callable[["Draft"], str] | str
+# What ``$name`` stands for in such texts.
+PARTS: dict[str, Callable[["Draft"], str]] = {
+    "loc": lambda d: d.pick("0", "0.0", "0.3", "-0.2"),
+    "scale": lambda d: d.pick("1", "0.1", "0.5", "1.0", "2.0", "0.3"),
+    "shape": lambda d: d.pick("0.7", "1.5", "2.0", "3.0"),
+    "p": lambda d: str(d.size),
+    "q": lambda d: str(max(d.size, 2)),
+}
+_PART, _LINE = re.compile(r"\$(\w+)|\$\(([^()]*)\)"), re.compile(r"(\w+) ([~=:]) (.*)")
 
 
 @dataclass
@@ -49,22 +60,37 @@ class Draft:
             name = list(table)[index % len(table) if first else int(self.rng.integers(len(table)))]
             self._begun.add(id(table))
         self.used.append(name)
-        return table[name](self)
+        made = table[name]
+        return self.fill(made) if isinstance(made, str) else made(self)
+
+    def fill(self, text: str, **own: str) -> str:
+        """``text`` with a choice for every ``$(one|other)``, and for every ``$name`` a part, made anew.
+
+        Lines before the last make names of this text's own, and so may the last one, whose name is the value:
+        ``name ~ law`` a latent site, ``name = value`` a variable, ``name : value`` what is not written down.
+        """
+        value = ""
+        for line in text.splitlines():
+            found = _LINE.fullmatch(line)
+            name, kind, made = found.groups() if found else ("", "", line)
+            value = _PART.sub(lambda part: self._part(own, *part.groups()), made)
+            if kind == "~":
+                value = self.latent(name, value)
+            elif kind == "=":
+                value = self.let(name, value)
+            own[name] = value
+        return value
+
+    def _part(self, own: Mapping[str, str], name: str | None, options: str | None) -> str:
+        if options is not None:
+            return self.pick(*options.split("|"))
+        return own[name] if name in own else PARTS[name](self)
 
     def pick(self, *options: str) -> str:
         return str(self.rng.choice(options))
 
     def chance(self, share: float) -> bool:
         return bool(self.rng.random() < share)
-
-    def loc(self) -> str:
-        return self.pick("0", "0.0", "0.3", "-0.2")
-
-    def scale(self) -> str:
-        return self.pick("1", "0.1", "0.5", "1.0", "2.0", "0.3")
-
-    def shape(self) -> str:
-        return self.pick("0.7", "1.5", "2.0", "3.0")
 
     def fresh(self, stem: str) -> str:
         self.names += 1

@@ -2,74 +2,57 @@
 
 from __future__ import annotations
 
-from tests.soundness.draft import Draft, Production
+from tests.soundness.draft import PARTS, Draft, Production
 
-
-def _located(family: str, before: str = "") -> Production:
-    return lambda d: f"dist.{family}({before}{d.loc()}, {d.scale()})"
-
+_LOCATED = "dist.{}($loc, $scale)"
+_TWO = "dist.MixtureSameFamily(dist.Categorical(probs=jnp.array({})), dist.Normal({}))"
+_TRANSFORMED = "dist.TransformedDistribution(dist.Normal({}), dist.transforms.{})"
+_VECTOR = ".expand([$p]).to_event(1)"
 
 # Distributions on the real line.
 REAL: dict[str, Production] = {
-    "Normal": _located("Normal"),
-    "Laplace": _located("Laplace"),
-    "Cauchy": _located("Cauchy"),
-    "Logistic": _located("Logistic"),
-    "SoftLaplace": _located("SoftLaplace"),
-    "Gumbel": _located("Gumbel"),
-    "StudentT": lambda d: f"dist.StudentT({d.shape()}, {d.loc()}, {d.scale()})",
-    "AsymmetricLaplace": lambda d: f"dist.AsymmetricLaplace({d.loc()}, {d.scale()}, {d.shape()})",
-    "two Normals": lambda d: (
-        f"dist.MixtureSameFamily(dist.Categorical(probs=jnp.array([0.4, 0.6])), "
-        f"dist.Normal(jnp.array([-0.3, 0.5]), {d.scale()}))"
-    ),
-    "spike and slab": lambda d: (
-        "dist.MixtureSameFamily(dist.Categorical(probs=jnp.array([0.5, 0.5])), "
-        "dist.Normal(0.0, jnp.array([0.1, 1.0])))"
-    ),
-    "shifted Normal": lambda d: (
-        f"dist.TransformedDistribution(dist.Normal(0.0, {d.scale()}), "
-        f"dist.transforms.AffineTransform({d.loc()}, {d.shape()}))"
-    ),
-    "flat": lambda d: "dist.ImproperUniform(dist.constraints.real, (), ())",
-    "infinitely wide": lambda d: f"dist.{d.pick('Normal', 'Laplace', 'Cauchy')}(0.0, jnp.inf)",
-    "no degrees of freedom": lambda d: "dist.StudentT(0.0, 0.0, 1.0)",
+    **{name: _LOCATED.format(name) for name in ("Normal", "Laplace", "Cauchy")},
+    **{name: _LOCATED.format(name) for name in ("Logistic", "SoftLaplace", "Gumbel")},
+    "StudentT": "dist.StudentT($shape, $loc, $scale)",
+    "AsymmetricLaplace": "dist.AsymmetricLaplace($loc, $scale, $shape)",
+    "two Normals": _TWO.format("[0.4, 0.6]", "jnp.array([-0.3, 0.5]), $scale"),
+    "spike and slab": _TWO.format("[0.5, 0.5]", "0.0, jnp.array([0.1, 1.0])"),
+    "shifted Normal": _TRANSFORMED.format("0.0, $scale", "AffineTransform($loc, $shape)"),
+    "flat": "dist.ImproperUniform(dist.constraints.real, (), ())",
+    "infinitely wide": "dist.$(Normal|Laplace|Cauchy)(0.0, jnp.inf)",
+    "no degrees of freedom": "dist.StudentT(0.0, 0.0, 1.0)",
 }
 
 # Distributions on an interval or half-line.
 BOUNDED: dict[str, Production] = {
-    "TruncatedNormal above": lambda d: f"dist.TruncatedNormal({d.loc()}, {d.scale()}, low=-1.0)",
-    "TruncatedNormal below": lambda d: f"dist.TruncatedNormal({d.loc()}, {d.scale()}, high=1.0)",
-    "TruncatedNormal on an interval": lambda d: (
-        f"dist.TruncatedNormal({d.loc()}, {d.scale()}, low=-1.0, high=1.5)"
-    ),
-    "TruncatedCauchy": lambda d: f"dist.TruncatedCauchy({d.loc()}, {d.scale()}, low=-1.0, high=2.0)",
-    "Uniform": lambda d: f"dist.Uniform({d.pick('-1.0', '-0.1')}, {d.pick('0.5', '2.0')})",
-    "Beta": lambda d: f"dist.Beta({d.shape()}, {d.shape()})",
-    "Kumaraswamy": lambda d: f"dist.Kumaraswamy({d.shape()}, {d.shape()})",
-    "BetaProportion": lambda d: f"dist.BetaProportion(0.3, {d.shape()})",
+    "TruncatedNormal above": "dist.TruncatedNormal($loc, $scale, low=-1.0)",
+    "TruncatedNormal below": "dist.TruncatedNormal($loc, $scale, high=1.0)",
+    "TruncatedNormal on an interval": "dist.TruncatedNormal($loc, $scale, low=-1.0, high=1.5)",
+    "TruncatedCauchy": "dist.TruncatedCauchy($loc, $scale, low=-1.0, high=2.0)",
+    "Uniform": "dist.Uniform($(-1.0|-0.1), $(0.5|2.0))",
+    "Beta": "dist.Beta($shape, $shape)",
+    "Kumaraswamy": "dist.Kumaraswamy($shape, $shape)",
+    "BetaProportion": "dist.BetaProportion(0.3, $shape)",
 }
 
 # Distributions on the positive numbers.
 POSITIVE: dict[str, Production] = {
-    "HalfNormal": lambda d: f"dist.HalfNormal({d.scale()})",
-    "HalfCauchy": lambda d: f"dist.HalfCauchy({d.scale()})",
-    "Exponential": lambda d: f"dist.Exponential({d.shape()})",
-    "Gamma": lambda d: f"dist.Gamma({d.shape()}, {d.shape()})",
-    "Chi2": lambda d: f"dist.Chi2({d.shape()})",
-    "InverseGamma": lambda d: f"dist.InverseGamma({d.shape()}, {d.shape()})",
-    "LogNormal": _located("LogNormal"),
-    "Weibull": lambda d: f"dist.Weibull({d.shape()}, {d.shape()})",
-    "Pareto": lambda d: f"dist.Pareto({d.shape()}, {d.shape()})",
-    "TruncatedNormal at zero": lambda d: f"dist.TruncatedNormal({d.loc()}, {d.scale()}, low=0.0)",
-    "HalfNormal by folding": lambda d: f"dist.FoldedDistribution(dist.Normal({d.loc()}, {d.scale()}))",
-    "flat on the positive numbers": lambda d: "dist.ImproperUniform(dist.constraints.positive, (), ())",
+    "HalfNormal": "dist.HalfNormal($scale)",
+    "HalfCauchy": "dist.HalfCauchy($scale)",
+    "Exponential": "dist.Exponential($shape)",
+    "Gamma": "dist.Gamma($shape, $shape)",
+    "Chi2": "dist.Chi2($shape)",
+    "InverseGamma": "dist.InverseGamma($shape, $shape)",
+    "LogNormal": _LOCATED.format("LogNormal"),
+    "Weibull": "dist.Weibull($shape, $shape)",
+    "Pareto": "dist.Pareto($shape, $shape)",
+    "TruncatedNormal at zero": "dist.TruncatedNormal($loc, $scale, low=0.0)",
+    "HalfNormal by folding": "dist.FoldedDistribution(dist.Normal($loc, $scale))",
+    "flat on the positive numbers": "dist.ImproperUniform(dist.constraints.positive, (), ())",
     "rate zero": lambda d: d.pick(
         "dist.Gamma(1.0, 0.0)", "dist.Exponential(0.0)", "dist.InverseGamma(0.0, 1.0)", "dist.Gamma(0.0, 1.0)"
     ),
-    "exponential of a Normal": lambda d: (
-        f"dist.TransformedDistribution(dist.Normal(0.0, {d.scale()}), dist.transforms.ExpTransform())"
-    ),
+    "exponential of a Normal": _TRANSFORMED.format("0.0, $scale", "ExpTransform()"),
 }
 
 
@@ -86,12 +69,14 @@ def positive(d: Draft) -> str:
     return d.latent("tau", d.take(POSITIVE))
 
 
-def _expanded(d: Draft) -> str:
-    return d.latent("w", f"{real(d)}.expand([{d.size}]).to_event(1)")
-
-
-def _batch(d: Draft) -> str:
-    return d.latent("w", f"{real(d)}.expand([{d.size}])")
+PARTS |= {
+    "real": real,
+    "usual": lambda d: d.take(REAL, "Normal"),
+    "positive": positive,
+    "sign": lambda d: d.take(POSITIVE),
+    # Latent numbers by their names.
+    **{name: lambda d, name=name: d.latent(name, real(d)) for name in ("a", "b", "c")},
+}
 
 
 def _plated(d: Draft) -> str:
@@ -103,7 +88,7 @@ def _plated(d: Draft) -> str:
 
 
 def _array(d: Draft) -> str:
-    scales = ", ".join(d.scale() for _ in range(d.size))
+    scales = ", ".join(PARTS["scale"](d) for _ in range(d.size))
     family = d.pick("Normal", "Laplace", "Logistic")
     event = d.pick("", ".to_event(1)", ".to_event(1)")
     return d.latent("w", f"dist.{family}(jnp.zeros({d.size}), jnp.array([{scales}])){event}")
@@ -114,138 +99,89 @@ def _stacked(d: Draft) -> str:
     return d.let("w", f"jnp.stack([{', '.join(parts)}])")
 
 
-def _non_centred(d: Draft) -> str:
-    tau, mu = positive(d), d.latent("mu", d.take(REAL, "Normal"))
-    z = d.latent("z", f"dist.Normal(0, 1).expand([{d.size}]).to_event(1)")
-    return d.let("w", f"{mu} + {tau} * {z}")
+def _reparam(law: str, how: str) -> Production:
+    def production(d: Draft) -> str:
+        own = {"tau": positive(d)} if "$tau" in law else {}
+        name = d.fresh("w")
+        d.write(
+            f'with handlers.reparam(config={{"{name}": {d.fill(how)}}}):',
+            f'    {name} = numpyro.sample("{name}", {d.fill(law, **own)})',
+        )
+        return name
 
-
-def _centred(d: Draft) -> str:
-    tau, mu = positive(d), d.latent("mu", d.take(REAL, "Normal"))
-    return d.latent("w", f"dist.Normal({mu}, {tau}).expand([{d.size}]).to_event(1)")
-
-
-def _loc_scale_reparam(d: Draft) -> str:
-    tau, name = positive(d), d.fresh("w")
-    d.write(
-        f'with handlers.reparam(config={{"{name}": LocScaleReparam({d.pick("0", "0.5")})}}):',
-        f'    {name} = numpyro.sample("{name}", '
-        f"dist.Normal({d.loc()}, {tau}).expand([{d.size}]).to_event(1))",
-    )
-    return name
-
-
-def _transform_reparam(d: Draft) -> str:
-    name = d.fresh("w")
-    d.write(
-        f'with handlers.reparam(config={{"{name}": TransformReparam()}}):',
-        f'    {name} = numpyro.sample("{name}", dist.TransformedDistribution('
-        f"dist.Normal(0.0, 1.0).expand([{d.size}]).to_event(1), "
-        f"dist.transforms.AffineTransform({d.loc()}, {d.scale()})))",
-    )
-    return name
+    return production
 
 
 def _horseshoe(d: Draft) -> str:
-    tau = d.latent("tau", f"dist.HalfCauchy({d.scale()})")
-    lam = d.latent("lam", f"dist.HalfCauchy(1.0).expand([{d.size}]).to_event(1)")
+    own = {
+        "tau": d.fill("tau ~ dist.HalfCauchy($scale)"),
+        "lam": d.fill(f"lam ~ dist.HalfCauchy(1.0){_VECTOR}"),
+    }
     if d.chance(0.5):
-        z = d.latent("z", f"dist.Normal(0, 1).expand([{d.size}]).to_event(1)")
-        return d.let("w", f"{z} * {lam} * {tau}")
-    return d.latent("w", f"dist.Normal(0.0, {lam} * {tau}).to_event(1)")
-
-
-def _lkj(d: Draft) -> str:
-    kind = d.pick("LKJCholesky", "LKJ")
-    factor = d.latent("corr", f"dist.{kind}({max(d.size, 2)}, {d.shape()})")
-    z = d.latent("z", f"dist.Normal(0, 1).expand([{max(d.size, 2)}]).to_event(1)")
-    return d.let("w", f"({factor} @ {z})[:{d.size}]")
+        return d.fill(f"z ~ dist.Normal(0, 1){_VECTOR}\nw = $z * $lam * $tau", **own)
+    return d.fill("w ~ dist.Normal(0.0, $lam * $tau).to_event(1)", **own)
 
 
 def _wishart(df: str, least: int) -> Production:
     def production(d: Draft) -> str:
-        size = max(d.size, least)
-        factor = d.latent("chol", f"dist.WishartCholesky({df}, jnp.eye({size}))")
-        z = d.latent("z", f"dist.Normal(0, 1).expand([{size}]).to_event(1)")
-        return d.let("w", f"({factor} @ {z})[:{d.size}]")
+        size = str(max(d.size, least))
+        chol = f"chol ~ dist.WishartCholesky({df}, jnp.eye({size}))"
+        return d.fill(f"{chol}\nz ~ dist.Normal(0, 1).expand([{size}]).to_event(1)\nw = ($chol @ $z)[:$p]")
 
     return production
 
 
 def _covariance(d: Draft) -> str:
-    matrix = f"jnp.eye({d.size}) + 0.3"
     given = d.pick("covariance_matrix={}", "precision_matrix={}", "scale_tril=jnp.linalg.cholesky({})")
-    return d.latent("w", f"dist.MultivariateNormal(jnp.zeros({d.size}), {given.format(matrix)})")
+    return d.fill(f"w ~ dist.MultivariateNormal(jnp.zeros($p), {given.format('jnp.eye($p) + 0.3')})")
 
 
 def _gaussian_process(d: Draft) -> str:
     points = f"jnp.arange({d.size}.0)"
-    amplitude = positive(d) if d.chance(0.5) else d.scale()
+    amplitude = positive(d) if d.chance(0.5) else PARTS["scale"](d)
     kernel = f"jnp.exp(-0.5 * ({points}[:, None] - {points}) ** 2) + 0.1 * jnp.eye({d.size})"
     return d.latent("f", f"dist.MultivariateNormal(0.0, {amplitude} * ({kernel}))")
 
 
-def _low_rank(d: Draft) -> str:
-    return d.latent(
-        "w",
-        f"dist.LowRankMultivariateNormal(jnp.zeros({d.size}), "
-        f"cov_factor=0.5 * jnp.ones(({d.size}, 1)), cov_diag=jnp.ones({d.size}))",
-    )
-
-
-def _simplex(d: Draft) -> str:
-    return d.latent("w", f"dist.Dirichlet(jnp.full({max(d.size, 2)}, {d.shape()}))") + f"[:{d.size}]"
-
-
-def _zero_sum(d: Draft) -> str:
-    return d.latent("w", f"dist.ZeroSumNormal({d.scale()}, ({d.size + 1},))") + f"[:{d.size}]"
-
-
-def _ordered(d: Draft) -> str:
-    return d.latent(
-        "w",
-        f"dist.TransformedDistribution(dist.Normal({d.loc()}, {d.scale()}).expand([{d.size}]).to_event(1), "
-        "dist.transforms.OrderedTransform())",
-    )
-
-
-def _signed(d: Draft) -> str:
-    return d.latent("w", f"{d.take(POSITIVE)}.expand([{d.size}]).to_event(1)")
-
-
 def _written_out(d: Draft) -> str:
-    raw = d.latent("raw", f"{real(d)}.expand([{d.size}]).to_event(1)")
-    name = d.fresh("w")
-    d.write(f'{name} = numpyro.deterministic("{name}", {d.loc()} + {d.scale()} * {raw})')
+    raw, name = d.fill(f"raw ~ $real{_VECTOR}"), d.fresh("w")
+    d.write(f'{name} = numpyro.deterministic("{name}", {d.fill(f"$loc + $scale * {raw}")})')
     return name
 
 
 COMMON_COEFFICIENTS: dict[str, Production] = {
-    "expand and to_event": _expanded,
-    "expand alone": _batch,
+    "expand and to_event": f"w ~ $real{_VECTOR}",
+    "expand alone": "w ~ $real.expand([$p])",
     "latents in a plate": _plated,
     "prior scales in an array": _array,
     "sites stacked": _stacked,
     "deterministic coefficients": _written_out,
     "multivariate Normal": _covariance,
-    "random walk": lambda d: d.latent("w", f"dist.GaussianRandomWalk({d.scale()}, {d.size})"),
-    "TransformReparam": _transform_reparam,
+    "random walk": "w ~ dist.GaussianRandomWalk($scale, $p)",
+    "TransformReparam": _reparam(
+        f"dist.TransformedDistribution(dist.Normal(0.0, 1.0){_VECTOR}, "
+        "dist.transforms.AffineTransform($loc, $scale))",
+        "TransformReparam()",
+    ),
 }
 COEFFICIENTS: dict[str, Production] = {
     **COMMON_COEFFICIENTS,
-    "non-centred hierarchy": _non_centred,
-    "centred hierarchy": _centred,
-    "LocScaleReparam": _loc_scale_reparam,
+    "non-centred hierarchy": f"tau : $positive\nmu ~ $usual\nz ~ dist.Normal(0, 1){_VECTOR}\nw = $mu + $tau * $z",
+    "centred hierarchy": f"tau : $positive\nmu ~ $usual\nw ~ dist.Normal($mu, $tau){_VECTOR}",
+    "LocScaleReparam": _reparam(f"dist.Normal($loc, $tau){_VECTOR}", "LocScaleReparam($(0|0.5))"),
     "horseshoe": _horseshoe,
-    "LKJ": _lkj,
+    "LKJ": "corr ~ dist.$(LKJCholesky|LKJ)($q, $shape)\nz ~ dist.Normal(0, 1).expand([$q]).to_event(1)\n"
+    "w = ($corr @ $z)[:$p]",
     "WishartCholesky": _wishart("4.0", 2),
     "WishartCholesky of too few degrees of freedom": _wishart("1.5", 3),
     "Gaussian process": _gaussian_process,
-    "low-rank Normal": _low_rank,
-    "Dirichlet coefficients": _simplex,
-    "ZeroSumNormal": _zero_sum,
-    "ordered coefficients": _ordered,
-    "positive coefficients": _signed,
+    "low-rank Normal": "w ~ dist.LowRankMultivariateNormal(jnp.zeros($p), "
+    "cov_factor=0.5 * jnp.ones(($p, 1)), cov_diag=jnp.ones($p))",
+    "Dirichlet coefficients": "w ~ dist.Dirichlet(jnp.full($q, $shape))\n$w[:$p]",
+    "ZeroSumNormal": lambda d: d.fill(f"w ~ dist.ZeroSumNormal($scale, ({d.size + 1},))\n$w[:$p]"),
+    "ordered coefficients": f"w ~ dist.TransformedDistribution(dist.Normal($loc, $scale){_VECTOR}, "
+    "dist.transforms.OrderedTransform())",
+    "positive coefficients": f"w ~ $sign{_VECTOR}",
 }
 
 
@@ -255,3 +191,6 @@ def coefficients(d: Draft) -> str:
         d.wild -= 1
         return d.take(COEFFICIENTS)
     return d.take(COMMON_COEFFICIENTS)
+
+
+PARTS["w"] = coefficients

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.soundness.draft import Draft, Production
-from tests.soundness.latents import coefficients, positive, real
+from tests.soundness.draft import PARTS, Draft, Production
+from tests.soundness.latents import coefficients
 
 
 def design(d: Draft) -> str:
@@ -17,126 +17,80 @@ def number(d: Draft) -> str:
     return d.column("x", d.pick("Box(-1.0, 2.0)", "Box(0.0, 1.0)"))
 
 
-def _product(template: str) -> Production:
-    return lambda d: template.format(X=design(d), w=coefficients(d))
+def _pair(d: Draft) -> str:
+    with d.sized(2):
+        return coefficients(d)
 
 
-def _slope(d: Draft) -> str:
-    return f"{number(d)} * {d.latent('b', real(d))}"
-
-
-def _intercept(d: Draft) -> str:
-    return f"{d.latent('a', real(d))} + {_linear(d)}"
-
-
-def _constant(d: Draft) -> str:
-    column = number(d)
-    return f"{d.latent('a', real(d))} + jnp.zeros_like({column})"
+PARTS |= {
+    "X": design,
+    "x": number,
+    "g": lambda d: d.column("g", "Categories(2)"),
+    "flag": lambda d: d.column("flag", "Binary()"),
+    "pair": _pair,
+    "linear": lambda d: d.take(LINEAR),
+}
 
 
 def _groups(d: Draft) -> str:
-    with d.sized(2):
-        effects = coefficients(d)
-    return d.pick("{a}[{g}]", "jax.nn.one_hot({g}, 2) @ {a}", "jnp.take({a}, {g})").format(
-        a=effects, g=d.column("g", "Categories(2)")
-    )
-
-
-def _offset(d: Draft) -> str:
-    return f"{d.column('offset', 'Box(-0.5, 0.5)')} + {_linear(d)}"
-
-
-def _latent_scale(d: Draft) -> str:
-    return f"{positive(d)} * ({_linear(d)})"
-
-
-def _count(d: Draft) -> str:
-    return f"0.2 * {d.column('k', 'Counts(3)')} * {d.latent('b', real(d))}"
+    effects = _pair(d)
+    return d.fill(d.pick("$pair[$g]", "jax.nn.one_hot($g, 2) @ $pair", "jnp.take($pair, $g)"), pair=effects)
 
 
 def _switch(d: Draft) -> str:
-    flag = d.column("flag", "Binary()")
-    return d.pick(
-        "jnp.where({f} == 1, {b}, 0.0)", "({f} == 1) * {b}", "{f}.astype(jnp.float32) * {b}", "{f} * {b}"
-    ).format(f=flag, b=d.latent("b", real(d)))
-
-
-def _random_slopes(d: Draft) -> str:
-    with d.sized(2):
-        slopes = coefficients(d)
-    return f"{number(d)} * {slopes}[{d.column('g', 'Categories(2)')}]"
-
-
-def _basis(d: Draft) -> str:
-    """A Gaussian process by basis functions of one column (HSGP)."""
-    weights = coefficients(d)
-    spectrum = f"jnp.exp(-0.25 * jnp.arange({d.size}.0) ** 2)"
-    return f"jnp.cos({number(d)}[:, None] * (1 + jnp.arange({d.size}.0))) @ ({spectrum} * {weights})"
-
-
-def _polynomial(d: Draft) -> str:
-    with d.sized(2):
-        weights = coefficients(d)
-    return f"jnp.stack([jnp.ones_like({number(d)}), {number(d)}], axis=-1) @ {weights}"
-
-
-def _length_scale(d: Draft) -> str:
-    weights = coefficients(d)
-    return (
-        f"jnp.exp(-0.5 * (({number(d)}[:, None] - jnp.arange({d.size}.0)) / {positive(d)}) ** 2) @ {weights}"
+    flag = PARTS["flag"](d)
+    text = d.pick(
+        "jnp.where($flag == 1, $b, 0.0)", "($flag == 1) * $b", "$flag.astype(jnp.float32) * $b", "$flag * $b"
     )
-
-
-def _interaction(d: Draft) -> str:
-    return f"{_linear(d)} + {d.latent('c', real(d))} * {design(d)}[:, 0] * {number(d)}"
+    return d.fill(text, flag=flag)
 
 
 def _nested(d: Draft) -> str:
-    return d.pick(
+    bent = d.pick(
         "jnp.tanh({})", "jnp.clip({}, -1.0, 1.0)", "jnp.sin({})", "jnp.abs({})", "({}) ** 2"
-    ).format(_linear(d))
+    )
+    return bent.format(d.take(LINEAR))
 
 
 def _deterministic(d: Draft) -> str:
     name = d.fresh("eta")
-    d.write(f'{name} = numpyro.deterministic("{name}", {_linear(d)})')
+    d.write(f'{name} = numpyro.deterministic("{name}", {d.take(LINEAR)})')
     return name
 
 
 LINEAR: dict[str, Production] = {
-    "X @ w": _product("{X} @ {w}"),
-    "jnp.dot": _product("jnp.dot({X}, {w})"),
-    "sum of products": _product("({X} * {w}).sum(-1)"),
-    "einsum": _product('jnp.einsum("np,p->n", {X}, {w})'),
-    "vmap": _product("jax.vmap(lambda row: row @ {w})({X})"),
-    "jit": _product("jax.jit(lambda X, w: X @ w)({X}, {w})"),
-    "standardised by public numbers": _product("(({X} - 0.1) / 2.0) @ {w}"),
-    "float32 column": _product("{X}.astype(jnp.float32) @ {w}"),
-    "slope of a number": _slope,
+    "X @ w": "$X @ $w",
+    "jnp.dot": "jnp.dot($X, $w)",
+    "sum of products": "($X * $w).sum(-1)",
+    "einsum": 'jnp.einsum("np,p->n", $X, $w)',
+    "vmap": "X : $X\njax.vmap(lambda row: row @ $w)($X)",
+    "jit": "jax.jit(lambda X, w: X @ w)($X, $w)",
+    "standardised by public numbers": "(($X - 0.1) / 2.0) @ $w",
+    "float32 column": "$X.astype(jnp.float32) @ $w",
+    "slope of a number": "$x * $b",
 }
 PREDICTORS: dict[str, Production] = {
     **LINEAR,
-    "intercept": _intercept,
-    "a constant": _constant,
+    "intercept": "$a + $linear",
+    "a constant": "x : $x\n$a + jnp.zeros_like($x)",
     "group effects": _groups,
-    "random slopes": _random_slopes,
-    "offset column": _offset,
-    "count as predictor": _count,
+    "random slopes": "pair : $pair\n$x * $pair[$g]",
+    "offset column": lambda d: f"{d.column('offset', 'Box(-0.5, 0.5)')} + {d.take(LINEAR)}",
+    "count as predictor": lambda d: d.fill(f"0.2 * {d.column('k', 'Counts(3)')} * $b"),
     "switch": _switch,
-    "basis functions": _basis,
-    "polynomial": _polynomial,
-    "interaction": _interaction,
+    # A Gaussian process by basis functions of one column (HSGP).
+    "basis functions": "w : $w\njnp.cos($x[:, None] * (1 + jnp.arange($p.0))) @ "
+    "(jnp.exp(-0.25 * jnp.arange($p.0) ** 2) * $w)",
+    "polynomial": "w : $pair\njnp.stack([jnp.ones_like($x), $x], axis=-1) @ $w",
+    "interaction": "$linear + $c * $X[:, 0] * $x",
     "deterministic predictor": _deterministic,
 }
 UNUSUAL: dict[str, Production] = {
-    "latent scale": _latent_scale,
-    "latent length scale": _length_scale,
+    "latent scale": "$positive * ($linear)",
+    "latent length scale": "w : $w\n"
+    "jnp.exp(-0.5 * (($x[:, None] - jnp.arange($p.0)) / $positive) ** 2) @ $w",
     "nonlinear predictor": _nested,
 }
-
-
-def _linear(d: Draft) -> str:
-    return d.take(LINEAR)
 
 
 def predictor(d: Draft) -> str:
@@ -147,38 +101,20 @@ def predictor(d: Draft) -> str:
     return d.take(PREDICTORS)
 
 
-def _matrix(d: Draft) -> str:
-    W = d.latent("W", f"dist.Normal({d.loc()}, {d.scale()}).expand([{d.size}, 3]).to_event(2)")
-    return f"{design(d)} @ {W}"
-
-
 def _columns(d: Draft) -> str:
     X = design(d)
     return f"jnp.stack([{', '.join(f'{X} @ {coefficients(d)}' for _ in range(3))}], axis=-1)"
 
 
-def _reference(d: Draft) -> str:
-    W = d.latent("W", f"dist.Normal({d.loc()}, {d.scale()}).expand([{d.size}, 2]).to_event(2)")
-    X = design(d)
-    return f"jnp.concatenate([jnp.zeros(({X}.shape[0], 1)), {X} @ {W}], axis=-1)"
-
-
-def _multiples(d: Draft) -> str:
-    """One latent number times a public direction: three predictors of one dimension."""
-    return f"({number(d)} * {d.latent('b', real(d))})[:, None] * jnp.array([1.0, -0.5, 0.0])"
-
-
-def _intercepts(d: Draft) -> str:
-    W = d.latent("W", f"dist.Normal({d.loc()}, {d.scale()}).expand([3]).to_event(1)")
-    return f"{W} + jnp.zeros(({number(d)}.shape[0], 1))"
-
-
 MATRICES: dict[str, Production] = {
-    "matrix of coefficients": _matrix,
+    "matrix of coefficients": "W ~ dist.Normal($loc, $scale).expand([$p, 3]).to_event(2)\n$X @ $W",
     "columns of predictors": _columns,
-    "reference category": _reference,
-    "multiples of one predictor": _multiples,
-    "three intercepts": _intercepts,
+    "reference category": "W ~ dist.Normal($loc, $scale).expand([$p, 2]).to_event(2)\nX : $X\n"
+    "jnp.concatenate([jnp.zeros(($X.shape[0], 1)), $X @ $W], axis=-1)",
+    # One latent number times a public direction: three predictors of one dimension.
+    "multiples of one predictor": "($x * $b)[:, None] * jnp.array([1.0, -0.5, 0.0])",
+    "three intercepts": "W ~ dist.Normal($loc, $scale).expand([3]).to_event(1)\n"
+    "$W + jnp.zeros(($x.shape[0], 1))",
 }
 
 
