@@ -29,7 +29,7 @@ from private_mcmc.model.bounds import (
 from private_mcmc.model.flatten import row_shapes, trace
 from private_mcmc.model.program import Level, Output, Program, Variable, affinity
 from private_mcmc.potential.families import TABLE, Interval, Line
-from private_mcmc.potential.potential import RowConstants, RowTerm, affine_term
+from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.predictor import (
     MULTIPLIER,
     OUTCOME,
@@ -65,14 +65,8 @@ class Link:
     scaled: bool = False
 
 
-def cut_off(
-    program: Program, target: Variable, most: float, levels: Mapping[Variable, Level]
-) -> Variable | None:
-    """The last affine variable of at most so many numbers that cuts the latents off from ``target``."""
-    return next((one for one in _cuts(program, target, levels) if program.size(one) <= most), None)
-
-
-def _cuts(program: Program, target: Variable, levels: Mapping[Variable, Level]) -> Iterator[Variable]:
+def cuts(program: Program, target: Variable, levels: Mapping[Variable, Level]) -> Iterator[Variable]:
+    """Affine variables each of which cuts the latents off from ``target``, the last one first."""
     produced = (output for equation in program.slice([target]) for output in equation.outvars)
     for variable in reversed([program.inputs["theta"], *produced]):
         if levels[variable] is Level.AFFINE and "theta" not in program.reads([target], [variable]):
@@ -85,9 +79,9 @@ def find_link(program: Program, rows: Rows, parameter: Variable) -> Link | None:
     if levels[parameter] is Level.AFFINE:
         return Link("identity", parameter)
     size = program.size(parameter)
-    cuts = (base for base in _cuts(program, parameter, levels) if program.size(base) == size)
+    bases = (base for base in cuts(program, parameter, levels) if program.size(base) == size)
     # A link may begin with what is affine, too, as that of a Normal with x/√2.
-    links = (_named(program, rows, parameter, base) for base in itertools.islice(cuts, _MOST_CUTS))
+    links = (_named(program, rows, parameter, base) for base in itertools.islice(bases, _MOST_CUTS))
     return next((link for link in links if link is not None), None)
 
 
@@ -128,7 +122,7 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
     moving = [site for site, key in keys.items() if "theta" in program.reads([key])]
     found = [_find_term(program, rows, site, levels) for site in moving]
     terms = [one for one in found if one is not None]
-    cut = cut_off(program, loss, 1, levels)
+    cut = next((one for one in cuts(program, loss, levels) if program.size(one) == 1), None)
     if not (terms and len(terms) == len(found)):
         terms = []
     if not terms and cut is None:
@@ -136,7 +130,7 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         def plain(at: jax.Array, row: Row) -> jax.Array:
             return jnp.reshape(program.run([loss], {theta: at, **program.columns(row)})[0], ())
 
-        return RowTerm(plain, rows, constants=RowConstants(why=_missing(program, observations)))
+        return RowTerm(plain, rows, missing=_missing(program, observations))
     bases = tuple(dict.fromkeys(base for base, _, _ in terms)) or (cut,)
     edges = np.cumsum([0, *(program.size(base) for base in bases)])
     places = {base: slice(*ends) for base, *ends in zip(bases, edges, edges[1:], strict=False)}
@@ -153,20 +147,21 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         values = program.run(bases, {theta: at, **program.columns(row)})
         return jnp.concatenate([value.ravel() for value in values])
 
-    likelihood = Likelihood(
-        tuple((term, places[base]) for base, term, _ in terms), rest, None if terms else unknown
-    )
+    of_terms = tuple((term, places[base]) for base, term, _ in terms)
+    likelihood = Likelihood(of_terms, rest) if terms else Likelihood(unknown=unknown)
     predictors = MultiPredictor(eta, int(edges[-1]), dim, likelihood)
     radius = known = proved_radius(predictors, rows)
     if not known < math.inf and predictors.size <= MOST_LINES:
         radius = proposed_radius(predictors.length, rows)
-    proved = radius == known and all(each for _, _, each in terms)
-    predictors = replace(predictors, radius=radius, proved=proved)
     shift = function_of_rows(predictors.offset, rows)
-    centred = shift is not None and not (np.any(shift.value) or np.any(shift.slope))
-    reads = _read_by_slope(likelihood.loss, rows) if predictors.size == 1 else frozenset()
-    made = affine_term(predictors, rows, centred, reads)
-    return made if terms else replace(made, constants=RowConstants(why=_missing(program, observations)))
+    predictors = replace(
+        predictors,
+        radius=radius,
+        proved=radius == known and all(each for _, _, each in terms),
+        centred=shift is not None and not (np.any(shift.value) or np.any(shift.slope)),
+        reads=_read_by_slope(likelihood.loss, rows) if predictors.size == 1 else frozenset(),
+    )
+    return RowTerm(predictors, rows, missing="" if terms else _missing(program, observations))
 
 
 def _find_term(

@@ -10,7 +10,7 @@ import numpy as np
 
 from private_mcmc.model.flatten import trace
 from private_mcmc.model.program import Level, Output, Program, affinity
-from private_mcmc.potential.prior import OF_ANY_SIGN, TABLE, OwnPrior, PriorConstants, prior_constants
+from private_mcmc.potential.prior import OF_ANY_SIGN, TABLE, OwnPrior, PriorConstants
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.potential.sites import Site
 
@@ -33,7 +33,7 @@ def read_prior(program: Program, sites: Sequence[Site], terms: Sequence[str] = (
     gaussian = _quadratic(slope, len(where)) if rest else None
     names = ", ".join([*(site.name for site in rest), *terms])
     missing = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
-    return prior_constants(sites, own, potential, gaussian, missing, terms)
+    return PriorConstants(sites, own, potential, gaussian, missing, tuple(terms))
 
 
 def _with_lines(program: Program, sites: Sequence[Site]) -> list[OwnPrior]:

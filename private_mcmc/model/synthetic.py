@@ -18,7 +18,7 @@ from numpyro.distributions import biject_to
 
 from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
-from private_mcmc.model.likelihoods import cut_off
+from private_mcmc.model.likelihoods import cuts
 from private_mcmc.model.program import Output, affinity
 from private_mcmc.model.row_model import RowModel
 from private_mcmc.model.sites import ModelSites
@@ -34,14 +34,17 @@ def has_factors(reading: RowModel) -> bool:
 
 
 def outcome_columns(reading: RowModel) -> tuple[str, ...]:
-    """The columns that the observed values are made of; of a ``factor``, those apart from its predictors."""
+    """The columns that the observed values are made of; of a ``factor``, those that its predictor leaves."""
     program = reading.program
     if not has_factors(reading):
         observed = [program.outputs[Output("observed", site.name)] for site in reading.observations]
         return tuple(sorted(program.reads(observed) & reading.rows.columns.keys()))
-    cut = cut_off(program, program.outputs["loss"], math.inf, affinity(program, "theta"))
-    covariates = program.reads([] if cut is None else [cut])
-    others = (program.reads([program.outputs["loss"]]) & reading.rows.columns.keys()) - covariates
+    loss, theta = program.outputs["loss"], program.inputs["theta"]
+    read, others = program.reads([loss]) & reading.rows.columns.keys(), frozenset[str]()
+    for number, cut in enumerate(cuts(program, loss, affinity(program, "theta"))):
+        # A predictor may have been multiplied by its outcome, as (2y − 1)·η, or subtracted from it.
+        if not others and (number == 0 or cut is not theta):
+            others = read - program.reads([cut])
     # An event, not the time until it: see ``FactorLikelihood``.
     whole = {name for name in others if np.issubdtype(reading.rows.columns[name].dtype, np.integer)}
     return tuple(sorted(whole or others))

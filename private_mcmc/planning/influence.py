@@ -29,6 +29,7 @@ from private_mcmc.planning.estimates import NOISE
 from private_mcmc.planning.stages import Array, CountsStage, Row, Stage, of_rows
 from private_mcmc.planning.synthetic import Columns, with_outcomes
 from private_mcmc.potential.potential import RowTerm
+from private_mcmc.potential.predictor import Likelihood
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
 from private_mcmc.target import Adjacency, Unit
@@ -339,16 +340,16 @@ class Influence:
     def weighted(self) -> RowModel:
         """The model of weighted slopes: its rows carry ``SLOPE_CAP``, and its loss's value means nothing."""
 
-        def loss(eta: ArrayLike, row: Row) -> jax.Array:
-            eta = jnp.asarray(eta)
+        def loss(eta: jax.Array, row: Row) -> jax.Array:
+            eta = eta.reshape(())
             slope = jax.grad(self.predictor.loss)(eta, row)
             largest = jnp.maximum(self.largest_slope(eta, row), 1e-300)
             weight = jnp.minimum(1.0, row[SLOPE_CAP] / largest)
             return jnp.asarray(jax.lax.stop_gradient(weight * slope) * eta)
 
-        reads = self.predictor.reads | {SLOPE_CAP}
-        predictor = replace(self.predictor, loss=loss, reads=reads)
-        return replace(self.model, term=replace(self.model.term, predictor=predictor))
+        several = self.predictor.only
+        several = replace(several, likelihood=Likelihood(unknown=loss), reads=several.reads | {SLOPE_CAP})
+        return replace(self.model, term=RowTerm(several, self.model.rows))
 
     def slope_cap(self, root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:
         """``C/‖Aᵀx‖``, the largest slope that keeps the row's gradient within the clip."""

@@ -43,16 +43,7 @@ def possible_outcomes(reading: RowModel) -> dict[str, np.ndarray]:
 
 
 def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
-    """Possible values of the outcome columns: all of them, an even grid, or public random ones.
-
-    Raises:
-        NotYetSupported: if there are none.
-    """
-    if not names:
-        raise NotYetSupported(
-            "plans need an outcome: a column that the model observes, or that a factor reads and its "
-            "predictors do not. Without one, give PrivateMCMC a kernel and numbers of your own."
-        )
+    """Possible values of the outcome columns: all of them, an even grid, or public random ones."""
     with jax.enable_x64(True):
         if len(names) == 1 and rows.columns[names[0]].event_shape == ():
             domain = rows.columns[names[0]]

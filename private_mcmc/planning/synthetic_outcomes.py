@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from private_mcmc.domains import Binary
 from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.synthetic import has_factors, outcome_columns
@@ -301,7 +302,13 @@ class OwnLatentsLikelihood(Likelihood):
 def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
     """Losses of rows, or of the rows of persons, at possible outcomes; one for a model, as programs are."""
     single = reading.each or reading
-    outcomes, times = candidates(single.rows, outcome_columns(single)), event_times(single)
+    if not (names := outcome_columns(single)):
+        raise NotYetSupported(
+            f"sites {[site.name for site in single.observations]}: plans need an outcome, which is a column "
+            "that is observed, or that a numpyro.factor reads and its predictors do not. Without one, give "
+            "PrivateMCMC a kernel and numbers of your own."
+        )
+    outcomes, times = candidates(single.rows, names), event_times(single)
     if reading.own is not None:
         columns = tuple(single.rows.columns)
         return OwnLatentsLikelihood(reading, outcomes, temper, times, own=reading.own, columns=columns)

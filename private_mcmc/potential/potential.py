@@ -11,7 +11,8 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -53,101 +54,111 @@ class RowConstants:
 
 # The column in which kernels give a row's term the weight ``share(row)``.
 SHARE = " share"
-
-
-@dataclass(frozen=True, eq=False)
-class RowTerm:
-    """Minus the log likelihood of one row, or of one person, with what is proved of it.
-
-    Attributes:
-        loss: ``(θ, row) ↦ v``; ``row`` maps column names to values of the domains' event shapes.
-        rows: the domain into which rows are mapped.
-        unit: where a person with several rows is one row: who that is.
-        predictor: the row's one affine predictor, if it has one.
-        predictors: all affine predictors of the row as one vector, if it has some.
-        share: weights of the terms, which kernels give them: the constants are of the weighted terms.
-        constants: of ``v`` in ``θ``, before clipping.
-    """
-
-    loss: RowLoss = field(repr=False)
-    rows: Rows
-    unit: Unit | None = None
-    predictor: Predictor | None = field(default=None, repr=False)
-    predictors: MultiPredictor | None = field(default=None, repr=False)
-    share: Callable[[Row], jax.Array] | None = field(default=None, repr=False)
-    constants: RowConstants = RowConstants()
-
-    def of_persons(self, rows: Rows) -> RowTerm:
-        """``V = Σ_j v(θ, row_j)`` over the rows that a person has; columns are ``(k, …)``.
-
-        Every bound is that of all ``k`` rows, none of a difference of rows: two persons may differ in how
-        many rows they have, so that what the rows of both have in common does not cancel.
-        """
-        unit, each, share = rows.unit, self.constants, self.share
-        if unit is None:
-            return self
-        more = unit.rows * (1 + 2.0**-50)
-        constants = replace(
-            each,
-            gradient_bound=more * each.gradient_bound,
-            curvature_bound=more * each.curvature_bound,
-            why=f"a sum of up to {unit.rows} rows, each: {each.why}",
-        )
-
-        def own(person: Row) -> Row:
-            return {name: column for name, column in person.items() if name != OWN_ROWS}
-
-        def loss(theta: jax.Array, person: Row) -> jax.Array:
-            losses = jax.vmap(self.loss, in_axes=(None, 0))(theta, own(person))
-            return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
-
-        shares = None if share is None else lambda person: jax.vmap(share)(own(person))
-        return RowTerm(loss, rows.persons, unit, share=shares, constants=constants)
-
-
 _HELD = (
     ", at which kernels hold longer designs; of the model itself it is not proved: make what is not affine "
     "in the columns (squares, products, logarithms) columns of their own"
 )
 
 
-def affine_term(predictors: MultiPredictor, rows: Rows, centred: bool, reads: frozenset[str]) -> RowTerm:
-    """The term of a row of affine predictors, with its constants by the chain rule.
+@dataclass(frozen=True, eq=False)
+class RowTerm:
+    """Minus the log likelihood of one row, or of one person, with what is proved of it.
 
-    ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``. Of one predictor ``centred`` and ``reads`` are those of
-    ``Predictor``.
+    Constants are those of affine predictors that run: of any other function nothing is proved.
+
+    Attributes:
+        of: the affine predictors of a row, of which a person's term is a sum; or a function ``(θ, row) ↦ v``,
+            ``row`` mapping column names to values of the domains' event shapes.
+        rows: the domain into which rows are mapped.
+        unit: where a person with several rows is one row: who that is.
+        missing: why nothing is proved, where that is so.
     """
-    family, radius, single = predictors.family, predictors.radius, None
-    if predictors.size == 1:
-        single = Predictor(
-            design=lambda row: predictors.design(row)[0],
-            offset=lambda row: predictors.offset(row)[0],
-            loss=predictors.loss,
-            radius=radius,
-            family=family,
-            centred=centred,
-            reads=reads,
+
+    of: RowLoss | MultiPredictor = field(repr=False)
+    rows: Rows
+    unit: Unit | None = None
+    missing: str = RowConstants.why
+
+    def of_persons(self, rows: Rows) -> RowTerm:
+        """``V = Σ_j v(θ, row_j)`` over the rows that a person has; columns are ``(k, …)``."""
+        of = self.of if isinstance(self.of, MultiPredictor) else _summed(self.of)
+        return RowTerm(of, rows.persons, rows.unit, self.missing)
+
+    @property
+    def _persons(self) -> int | None:
+        """How many rows a person may have, ``None`` where the term is of a row."""
+        own = self.rows.columns.get(OWN_ROWS)
+        return None if own is None else own.event_shape[0]
+
+    @cached_property
+    def loss(self) -> RowLoss:
+        """``(θ, row) ↦ v``, under the weight of the row where it has one."""
+        if not isinstance(self.of, MultiPredictor):
+            return self.of
+        row_loss = self.of.row_loss
+
+        def loss(theta: jax.Array, row: Row) -> jax.Array:
+            value = row_loss(theta, row)
+            return value * row[SHARE] if SHARE in row else value
+
+        return loss if self._persons is None else _summed(loss)
+
+    @property
+    def share(self) -> Callable[[Row], jax.Array] | None:
+        """Weights of the terms, which kernels give them: the constants are of the weighted terms."""
+        known = isinstance(self.of, MultiPredictor) and self.of.family.name != UNKNOWN.name
+        if not isinstance(self.of, MultiPredictor) or not known or self.of.radius == math.inf:
+            return None
+        share = self.of.share
+        return share if self._persons is None else lambda person: jax.vmap(share)(_own(person))
+
+    @property
+    def predictors(self) -> MultiPredictor | None:
+        """All affine predictors of the row as one vector, if it has some."""
+        return self.of if isinstance(self.of, MultiPredictor) and self._persons is None else None
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """The row's one affine predictor, if it has one."""
+        several = self.predictors
+        return Predictor(several) if several is not None and several.size == 1 else None
+
+    @cached_property
+    def constants(self) -> RowConstants:
+        """Of ``v`` in ``θ``, before clipping: ``‖∇v‖ ≤ ‖A‖·‖ψ'‖``, ``‖∇²v‖ ≤ ‖A‖²·‖ψ''‖``.
+
+        Every bound of a person is that of all ``k`` rows, none of a difference of rows: two persons may
+        differ in how many rows they have, so that what the rows of both have in common does not cancel.
+        """
+        several = self.of
+        if not isinstance(several, MultiPredictor) or several.family.name == UNKNOWN.name:
+            return RowConstants(why=self.missing)
+        family, radius = several.family, several.radius
+        count = 1 if self._persons is None else self._persons * (1 + 2.0**-50)
+        return RowConstants(
+            convex=family.convex,
+            gradient_bound=count * times(radius, family.score_bound),
+            curvature_bound=count * times(times(radius, radius), family.curvature_bound),
+            why=("" if self._persons is None else f"a sum of up to {self._persons} rows, each: ")
+            + f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
+            f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
+            + ("" if several.proved or radius == math.inf else _HELD),
+            proved=several.proved,
         )
 
-    def loss(theta: jax.Array, row: Row) -> jax.Array:
-        value = predictors.row_loss(theta, row)
-        return value * row[SHARE] if SHARE in row else value
 
-    if family.name == UNKNOWN.name:
-        return RowTerm(loss, rows, None, single, predictors)
-    constants = RowConstants(
-        convex=family.convex,
-        gradient_bound=times(radius, family.score_bound),
-        curvature_bound=times(times(radius, radius), family.curvature_bound),
-        why=(
-            f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
-            f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
-            + ("" if predictors.proved or radius == math.inf else _HELD)
-        ),
-        proved=predictors.proved,
-    )
-    share = predictors.share if radius < math.inf else None
-    return RowTerm(loss, rows, None, single, predictors, share, constants)
+def _own(person: Row) -> Row:
+    return {name: column for name, column in person.items() if name != OWN_ROWS}
+
+
+def _summed(row_loss: RowLoss) -> RowLoss:
+    """The loss of a person, by that of each of her rows."""
+
+    def loss(theta: jax.Array, person: Row) -> jax.Array:
+        losses = jax.vmap(row_loss, in_axes=(None, 0))(theta, _own(person))
+        return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
+
+    return loss
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -99,11 +99,11 @@ class Likelihood:
     Attributes:
         terms: each with the places of its own elements among all predictors.
         rest: ``row ↦`` what no latent is in.
-        unknown: ``(η, row) ↦ ψ`` where there are no terms.
+        unknown: ``(η, row) ↦ ψ``, which runs in place of them.
     """
 
-    terms: tuple[tuple[Term, slice], ...]
-    rest: Callable[[Row], jax.Array]
+    terms: tuple[tuple[Term, slice], ...] = ()
+    rest: Callable[[Row], jax.Array] = lambda row: jnp.zeros(())
     unknown: Callable[[jax.Array, Row], jax.Array] | None = None
 
     def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
@@ -117,7 +117,7 @@ class Likelihood:
     def family(self) -> LikelihoodFamily:
         """What is proved of ``ψ`` as a function of all predictors together."""
         families: dict[tuple[int, int], list[LikelihoodFamily]] = {}
-        for term, at in self.terms:
+        for term, at in self.terms if self.unknown is None else ():
             families.setdefault((at.start, at.stop), []).append(term.family or UNKNOWN)
         places = sorted(families)
         apart = all(first >= 0 for first, _ in places) and all(
@@ -139,6 +139,8 @@ class MultiPredictor:
         likelihood: ``ψ``.
         radius: ``R``, at which kernels hold ``length(row)``, a bound of ``‖A(row)‖``; ``inf`` for none.
         proved: no row of the domain is longer, and none is held at an end of its outcome or parameters.
+        centred: kernels leave ``o`` out, which is zero for every row.
+        reads: the columns that ``ψ`` reads; the design, as a rule the widest, is seldom one of them.
     """
 
     eta: Callable[[jax.Array, Row], jax.Array]
@@ -147,6 +149,8 @@ class MultiPredictor:
     likelihood: Likelihood
     radius: float = math.inf
     proved: bool = False
+    centred: bool = False
+    reads: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.radius >= 0:
@@ -156,10 +160,6 @@ class MultiPredictor:
     def family(self) -> LikelihoodFamily:
         """What is proved of ``ψ`` as a function of the vector ``η``."""
         return self.likelihood.family
-
-    def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
-        """``ψ(η, row)``."""
-        return self.likelihood.loss(eta, row)
 
     def design(self, row: Row) -> jax.Array:
         """``A``, shape ``(k, p)``."""
@@ -172,7 +172,7 @@ class MultiPredictor:
     def row_loss(self, theta: jax.Array, row: Row) -> jax.Array:
         """``v``: a derivative is linear in its direction, whatever ``eta`` does elsewhere."""
         offset, along = jax.jvp(lambda at: self.eta(at, row), (jnp.zeros_like(theta),), (theta,))
-        return self.loss(offset + along, row)
+        return self.likelihood.loss(offset + along, row)
 
     def length(self, row: Row) -> jax.Array:
         """A bound of the spectral norm of ``A``: ``‖A‖² ≤ max_i Σ_j |⟨a_i, a_j⟩|``; of one line its norm."""
@@ -187,22 +187,38 @@ class MultiPredictor:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """``v(θ, row) = ψ(η, row)``, ``η = x(row)·θ + o(row)``: its gradient is ``ψ'(η)·x``, ``x`` free of ``θ``.
+    """The one predictor of a row, ``η = x(row)·θ + o(row)``: ``∇v = ψ'(η)·x``, ``x`` free of ``θ``."""
 
-    Attributes:
-        design: ``row ↦ x``, shape ``(p,)``.
-        offset: ``row ↦ o``.
-        loss: ``(η, row) ↦ ψ``.
-        radius: ``R``, at which kernels hold ``‖x(row)‖`` (``kernels/gradient.py``); ``inf`` for none.
-        family: proved constants of ``ψ``.
-        centred: ``o`` is zero for every row.
-        reads: the columns that ``loss`` reads; the design, as a rule the widest, is seldom one of them.
-    """
+    only: MultiPredictor
 
-    design: Callable[[Row], jax.Array]
-    offset: Callable[[Row], jax.Array]
-    loss: Callable[[ArrayLike, Row], jax.Array]
-    radius: float
-    family: LikelihoodFamily
-    centred: bool
-    reads: frozenset[str]
+    def design(self, row: Row) -> jax.Array:
+        """``x``, shape ``(p,)``."""
+        return self.only.design(row)[0]
+
+    def offset(self, row: Row) -> jax.Array:
+        """``o``."""
+        return self.only.offset(row)[0]
+
+    def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
+        """``ψ(η, row)``."""
+        return self.only.likelihood.loss(eta, row)
+
+    @property
+    def radius(self) -> float:
+        """``R``, at which kernels hold ``‖x(row)‖`` (``kernels/gradient.py``); ``inf`` for none."""
+        return self.only.radius
+
+    @property
+    def family(self) -> LikelihoodFamily:
+        """What is proved of ``ψ``."""
+        return self.only.family
+
+    @property
+    def centred(self) -> bool:
+        """``o`` is zero for every row."""
+        return self.only.centred
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns that ``ψ`` reads."""
+        return self.only.reads

@@ -1,10 +1,11 @@
-"""Proved constants of the prior's potential ``K`` on the unconstrained space, transform included."""
+"""The latent sites, and proved constants of their prior's potential ``K``, on the unconstrained space."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import jax
@@ -31,61 +32,6 @@ class SitePrior:
     lower: float
     upper: float
     why: str
-
-
-@dataclass(frozen=True, eq=False)
-class PriorConstants:
-    """``K``, and what is proved of its Hessian at every ``θ``: ``diag(lower) ≼ ∇²K ≼ diag(upper)``.
-
-    Attributes:
-        lower: ``(p,)``; ``−inf`` where nothing is proved.
-        upper: ``(p,)``; ``inf`` where nothing is proved.
-        hessian: the Hessian itself where it is constant, as its diagonal ``(p,)`` or ``(p, p)``.
-        factorised: the unconstrained sites are independent.
-        improper: names of sites whose prior is known not to integrate.
-        sites: the argument, site by site.
-        potential: ``θ ↦ K``, log-Jacobian of the transforms included, up to a constant.
-        terms: observed sites that read latents alone, whose densities are factors of the prior.
-        forms: by site, what runs in place of NumPyro's potential: that of which the bounds are proved.
-    """
-
-    lower: np.ndarray
-    upper: np.ndarray
-    hessian: np.ndarray | None
-    factorised: bool
-    improper: tuple[str, ...]
-    sites: tuple[SitePrior, ...]
-    potential: Potential = field(repr=False)
-    terms: tuple[str, ...] = ()
-    forms: dict[str, Potential] = field(default_factory=dict, repr=False)
-
-    @property
-    def strong_convexity(self) -> float:
-        """Proved ``μ ≥ 0`` with ``∇²K ≽ μ``; 0 where convexity is not proved."""
-        return self.in_metric(None)[0]
-
-    @property
-    def smoothness(self) -> float:
-        """Proved ``L`` with ``‖∇²K‖ ≤ L``; ``inf`` if there is none."""
-        return self.in_metric(None)[1]
-
-    @property
-    def convex(self) -> bool:
-        """``K`` is proved convex."""
-        return bool(np.all(self.lower >= 0))
-
-    def in_metric(self, preconditioner: Matrix | None) -> tuple[float, float]:
-        """``(μ, L)`` of ``M^{1/2} ∇²K M^{1/2}``, rounded down and up.
-
-        ``preconditioner`` is ``None`` (identity), a diagonal, or the rows of an SPD matrix.
-        """
-        if self.hessian is not None:
-            lower, upper = _extremes(self.hessian, preconditioner)
-            return max(lower, 0.0), max(-lower, upper)
-        lowest = _extremes(self.lower, preconditioner)[0] if self.convex else 0.0
-        bounded = bool(np.all(np.isfinite(self.lower)) and np.all(np.isfinite(self.upper)))
-        largest = np.maximum(np.abs(self.lower), np.abs(self.upper))
-        return max(lowest, 0.0), _extremes(largest, preconditioner)[1] if bounded else math.inf
 
 
 Form: TypeAlias = Callable[..., jax.Array]
@@ -202,84 +148,152 @@ class OwnPrior:
         return low, high
 
 
-def prior_constants(
-    sites: Sequence[Site],
-    own: Sequence[OwnPrior],
-    rest: Potential,
-    gaussian: tuple[np.ndarray, np.ndarray] | None,
-    missing: str,
-    terms: Sequence[str] = (),
-) -> PriorConstants:
-    """The prior of some sites with lines, and of all others together, with its constants.
+@dataclass(frozen=True, eq=False)
+class PriorConstants:
+    """``K`` of some sites with lines and of all others together, and what is proved of its Hessian.
 
-    Args:
-        sites: all sites.
-        own: those with lines.
+    At every ``θ``, ``diag(lower) ≼ ∇²K ≼ diag(upper)``: that follows from the table and from what runs,
+    whoever says which site is of which line.
+
+    Attributes:
+        latents: all sites.
+        own: those with lines, each independent of all others.
         rest: ``θ ↦`` the others' part of ``K``.
         gaussian: ``(g, H)``: in place of ``rest``, ``g·u + ½uᵀHu`` runs, ``u`` the others' values.
         missing: what is said of the others where there is none.
         terms: observed sites that read latents alone; they are in ``rest``.
+
+    ``DeclarationError`` where sites overlap, or parameters are out of the range of a line.
     """
-    size = sites[-1].slice.stop
-    lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
-    hessian: np.ndarray | None = np.zeros((size, size))
-    whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in own}
-    for part in own:
-        at = part.site.slice
-        lower[at], upper[at] = part.bounds()
-        if not np.array_equal(lower[at], upper[at]):
-            hessian = None
-        elif hessian is not None:
-            hessian[at, at] = np.diag(lower[at])
-    others = [site for site in sites if site.name not in whys]
-    parts = [site.slice for site in (*(part.site for part in own), *others)]
-    if sorted(place for part in parts for place in range(size)[part]) != list(range(size)):
-        raise DeclarationError("the sites of a prior: every coordinate is of one of them.")
-    where = np.concatenate([np.zeros(0, int), *(np.arange(size)[site.slice] for site in others)])
-    if gaussian is not None:
-        lower[where], upper[where] = _extremes(gaussian[1], None)
-        if hessian is not None:
-            hessian[np.ix_(where, where)] = gaussian[1]
-    elif others:
-        hessian = None
-    whys |= {
-        site.name: missing if gaussian is None else "jointly Gaussian: constant Hessian" for site in others
-    }
-    if hessian is not None and np.count_nonzero(hessian - np.diag(np.diag(hessian))) == 0:
-        hessian = np.diag(hessian).copy()
 
-    def potential(theta: jax.Array) -> jax.Array:
-        parts = [part.potential(theta[part.site.slice]) for part in own]
-        if gaussian is not None:
-            slope, second = map(jnp.asarray, gaussian)
-            u = theta[where]
-            parts.append(slope @ u + 0.5 * (u @ (second @ u)))
-        elif others:
-            # Of their own values alone.
-            parts.append(rest(jnp.zeros_like(theta).at[where].set(theta[where])))
-        return jnp.sum(jnp.stack(parts))
+    latents: Sequence[Site]
+    own: Sequence[OwnPrior]
+    rest: Potential = field(repr=False)
+    gaussian: tuple[np.ndarray, np.ndarray] | None = None
+    missing: str = ""
+    terms: tuple[str, ...] = ()
 
-    ends = {site.name: (lower[site.slice], upper[site.slice]) for site in sites}
-    return PriorConstants(
-        lower=lower,
-        upper=upper,
-        hessian=hessian,
-        factorised=not terms and len(others) <= 1,
-        improper=tuple(site.name for site in sites if site.improper),
-        sites=tuple(
+    def __post_init__(self) -> None:
+        parts = [site.slice for site in (*(part.site for part in self.own), *self._others)]
+        size = self.latents[-1].slice.stop
+        if sorted(place for part in parts for place in range(size)[part]) != list(range(size)):
+            raise DeclarationError("the sites of a prior: every coordinate is of one of them.")
+        self._bounds  # noqa: B018
+
+    @cached_property
+    def _others(self) -> list[Site]:
+        named = {part.site.name for part in self.own}
+        return [site for site in self.latents if site.name not in named]
+
+    @cached_property
+    def _where(self) -> np.ndarray:
+        """The coordinates of the others."""
+        size = self.latents[-1].slice.stop
+        return np.concatenate([np.zeros(0, int), *(np.arange(size)[site.slice] for site in self._others)])
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        size = self.latents[-1].slice.stop
+        lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
+        for part in self.own:
+            lower[part.site.slice], upper[part.site.slice] = part.bounds()
+        if self.gaussian is not None:
+            lower[self._where], upper[self._where] = _extremes(self.gaussian[1], None)
+        return lower, upper
+
+    @cached_property
+    def lower(self) -> np.ndarray:
+        """``(p,)``; ``−inf`` where nothing is proved."""
+        return self._bounds[0]
+
+    @cached_property
+    def upper(self) -> np.ndarray:
+        """``(p,)``; ``inf`` where nothing is proved."""
+        return self._bounds[1]
+
+    @cached_property
+    def hessian(self) -> np.ndarray | None:
+        """The Hessian itself where it is constant, as its diagonal ``(p,)`` or ``(p, p)``."""
+        at = [place for part in self.own for place in np.arange(len(self.lower))[part.site.slice]]
+        if (self._others and self.gaussian is None) or not np.array_equal(self.lower[at], self.upper[at]):
+            return None
+        diagonal = np.where(np.isin(np.arange(len(self.lower)), at), self.lower, 0.0)
+        if self.gaussian is None:
+            return diagonal
+        full = np.diag(diagonal)
+        full[np.ix_(self._where, self._where)] = self.gaussian[1]
+        return np.diag(full).copy() if np.count_nonzero(full - np.diag(np.diag(full))) == 0 else full
+
+    @property
+    def factorised(self) -> bool:
+        """The unconstrained sites are independent."""
+        return not self.terms and len(self._others) <= 1
+
+    @property
+    def improper(self) -> tuple[str, ...]:
+        """Names of sites whose prior is known not to integrate."""
+        return tuple(site.name for site in self.latents if site.improper)
+
+    @property
+    def forms(self) -> dict[str, Potential]:
+        """By site, what runs in place of NumPyro's potential: that of which the bounds are proved."""
+        return {part.site.name: part.potential for part in self.own}
+
+    @property
+    def sites(self) -> tuple[SitePrior, ...]:
+        """The argument, site by site."""
+        whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in self.own}
+        other = self.missing if self.gaussian is None else "jointly Gaussian: constant Hessian"
+        return tuple(
             SitePrior(
                 site.name,
                 site.family,
-                float(ends[site.name][0].min(initial=math.inf)),
-                float(ends[site.name][1].max(initial=-math.inf)),
-                whys[site.name],
+                float(self.lower[site.slice].min(initial=math.inf)),
+                float(self.upper[site.slice].max(initial=-math.inf)),
+                whys.get(site.name, other),
             )
-            for site in sites
-        ),
-        potential=potential,
-        terms=tuple(terms),
-        forms={part.site.name: part.potential for part in own},
-    )
+            for site in self.latents
+        )
+
+    def potential(self, theta: jax.Array) -> jax.Array:
+        """``K``, log-Jacobian of the transforms included, up to a constant."""
+        parts = [part.potential(theta[part.site.slice]) for part in self.own]
+        if self.gaussian is not None:
+            slope, second = map(jnp.asarray, self.gaussian)
+            u = theta[self._where]
+            parts.append(slope @ u + 0.5 * (u @ (second @ u)))
+        elif self._others:
+            # Of their own values alone.
+            parts.append(self.rest(jnp.zeros_like(theta).at[self._where].set(theta[self._where])))
+        return jnp.sum(jnp.stack(parts))
+
+    @property
+    def strong_convexity(self) -> float:
+        """Proved ``μ ≥ 0`` with ``∇²K ≽ μ``; 0 where convexity is not proved."""
+        return self.in_metric(None)[0]
+
+    @property
+    def smoothness(self) -> float:
+        """Proved ``L`` with ``‖∇²K‖ ≤ L``; ``inf`` if there is none."""
+        return self.in_metric(None)[1]
+
+    @property
+    def convex(self) -> bool:
+        """``K`` is proved convex."""
+        return bool(np.all(self.lower >= 0))
+
+    def in_metric(self, preconditioner: Matrix | None) -> tuple[float, float]:
+        """``(μ, L)`` of ``M^{1/2} ∇²K M^{1/2}``, rounded down and up.
+
+        ``preconditioner`` is ``None`` (identity), a diagonal, or the rows of an SPD matrix.
+        """
+        if self.hessian is not None:
+            lower, upper = _extremes(self.hessian, preconditioner)
+            return max(lower, 0.0), max(-lower, upper)
+        lowest = _extremes(self.lower, preconditioner)[0] if self.convex else 0.0
+        bounded = bool(np.all(np.isfinite(self.lower)) and np.all(np.isfinite(self.upper)))
+        largest = np.maximum(np.abs(self.lower), np.abs(self.upper))
+        return max(lowest, 0.0), _extremes(largest, preconditioner)[1] if bounded else math.inf
 
 
 def _extremes(hessian: np.ndarray, preconditioner: Matrix | None) -> tuple[float, float]:

@@ -275,19 +275,20 @@ def lines(row_model: RowModel) -> Iterator[Line]:
             jax.vmap(lambda row: (predictor.design(row), predictor.offset(row))), compiler_options=RUN_ONCE
         )
         designs, offsets = map(np.asarray, both(columns))
-    ranked: list[tuple[float, Array, Curve]] = []
+    ranked: list[tuple[tuple[float, int], Array, np.ndarray, Curve]] = []
     for direction in _directions(designs):
         marginal = _marginal(row_model, direction)
-        if marginal is not None:
-            potential, spread = marginal
-            # How far apart rows may push along a direction, in units of the prior there.
-            push = spread * float(np.abs(designs[:, np.flatnonzero(direction)[0]]).max())
-            ranked.append((push, direction, potential))
-    ranked.sort(key=lambda entry: -entry[0])
-    for _, direction, potential in ranked[:_MOST_LINES]:
+        if marginal is None:
+            continue
+        potential, spread = marginal
         scale = designs[:, np.flatnonzero(direction)[0]]
         parallel = np.all(np.abs(designs - np.outer(scale, direction)) <= 1e-15 * np.abs(designs), axis=1)
         at = np.flatnonzero(parallel & np.isfinite(scale * offsets))
+        # How far apart rows may push along a direction, in units of the prior there; of equals, the one with
+        # most rows: one row alone tells nothing.
+        push = float(f"{spread * np.abs(designs[:, np.flatnonzero(direction)[0]]).max():.6g}")
+        ranked.append(((-push, -len(at)), direction, at, potential))
+    for _, direction, at, potential in sorted(ranked, key=lambda entry: entry[0])[:_MOST_LINES]:
         yield _line(row_model, direction, [rows[index] for index in at], potential)
 
 

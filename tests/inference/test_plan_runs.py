@@ -11,6 +11,7 @@ from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
+from private_mcmc.potential.predictor import Likelihood
 from private_mcmc.release import Family, plan_second_moments, plan_sums
 from tests.examples_of_models import logistic
 from tests.release.test_no_path_to_secrets import MARKS, secrets_in
@@ -179,13 +180,16 @@ def test_a_path_that_has_not_converged_is_told_of(planned, people, memory, told)
 
 def test_a_path_may_follow_another_gradient_but_never_beyond_its_clip(planned, people):
     """A loss a million times as steep moves the path no further than the clip allows."""
-    predictor = planned.reading.predictor
+    several = planned.reading.predictors
     steep = replace(
-        predictor,
-        loss=lambda eta, row: 1e6 * row["scale"] * predictor.loss(eta, row),
-        reads=predictor.reads | {"scale"},
+        several,
+        likelihood=Likelihood(
+            unknown=lambda eta, row: 1e6 * row["scale"] * several.likelihood.loss(eta, row)
+        ),
+        reads=several.reads | {"scale"},
     )
-    reading = replace(planned.reading, term=replace(planned.reading.term, predictor=steep))
+    reading = replace(planned.reading, term=replace(planned.reading.term, of=steep))
+    assert reading.constants.gradient_bound == np.inf
     stage = path(reading=reading, derived=lambda row: {"scale": jnp.ones(())})
     states = np.asarray(run(planned, people, stage).history[0].value)
     assert np.abs(np.diff(states, axis=0)).max() <= 0.01 * (0.5 * N + 3) + 8 * np.sqrt(0.02)

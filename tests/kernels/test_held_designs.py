@@ -16,10 +16,10 @@ from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.potential.families import TABLE, Interval
-from private_mcmc.potential.potential import affine_term
+from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.predictor import OUTCOME, Likelihood, MultiPredictor, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
-from private_mcmc.potential.prior import OwnPrior, prior_constants
+from private_mcmc.potential.prior import OwnPrior, PriorConstants
 from private_mcmc.schedule import Schedule
 
 N, X = 12, Ball(1.0, 2)
@@ -54,9 +54,7 @@ CASES = {
 def believed(reading, radius):
     """The reading with another proposal of its radius."""
     term = reading.term if reading.each is None else reading.each.term
-    single, many = term.predictor, dataclasses.replace(term.predictors, radius=radius)
-    centred, reads = (True, frozenset()) if single is None else (single.centred, single.reads)
-    made = affine_term(many, term.rows, centred, reads)
+    made = RowTerm(dataclasses.replace(term.predictors, radius=radius), term.rows)
     made = made if reading.unit is None else made.of_persons(Rows(**term.rows.columns, who=Person(2)))
     return dataclasses.replace(reading, term=made)
 
@@ -175,6 +173,7 @@ LIES = {
         dataclasses.replace(term(*BITS, {}, {}), line=dataclasses.replace(LINE, curvature=0.1)),
     ],
     "predictors in two terms": lambda: [term(*BITS, {"outcome": np.zeros(2)}, {}, (2,), (2,))] * 2,
+    "another loss beside the terms": lambda: [term(*BITS, {}, {})],
 }  # fmt: skip
 
 
@@ -184,7 +183,8 @@ def test_of_what_is_wrongly_proposed_bounds_hold_or_there_are_none(name):
     terms = LIES[name]()
     size = sum(max(1, *one.shape, 0) for one in terms) - (len(terms) - 1)
     places = [slice(first, first + max(1, *one.shape, 0)) for first, one in enumerate(terms)]
-    likelihood = Likelihood(tuple(zip(terms, places, strict=True)), lambda row: jnp.zeros(()))
+    other = (lambda eta, row: jnp.exp(eta[0])) if "another loss" in name else None
+    likelihood = Likelihood(tuple(zip(terms, places, strict=True)), unknown=other)
     with jax.enable_x64(True):
         etas = jnp.linspace(-6, 6, 101)[:, None] * jnp.ones(size)
         try:
@@ -199,7 +199,7 @@ def test_of_what_is_wrongly_proposed_bounds_hold_or_there_are_none(name):
 @pytest.mark.parametrize("radius", [-1.0, np.nan])
 def test_a_radius_that_is_no_length_is_refused(radius):
     with pytest.raises(pmc.DeclarationError, match="length"):
-        MultiPredictor(lambda theta, row: theta, 1, 1, Likelihood((), lambda row: jnp.zeros(())), radius)
+        MultiPredictor(lambda theta, row: theta, 1, 1, Likelihood(), radius)
 
 
 def plain(x, y=None):
@@ -226,9 +226,31 @@ def test_a_prior_whose_sites_overlap_or_have_other_lines_has_no_constants():
     reading = read(plain, Rows(x=Box(-1.0, 1.0), y=Box(-1.0, 1.0)), n=N)
     site, line = reading.sites[0], PRIORS["Normal", "real"]
     one = OwnPrior(site, line, [np.zeros(1), np.ones(1)])
-    own = prior_constants([site], [one], jnp.sum, None, "")
+    own = PriorConstants([site], [one], jnp.sum)
     assert own.strong_convexity == pytest.approx(1.0)
     flatter = dataclasses.replace(line, bounds=lambda m, s: (0.1, 0.1))
     for parts in ([one, one], [dataclasses.replace(one, line=flatter)]):
         with pytest.raises(pmc.DeclarationError, match=r"coordinate|table"):
-            prior_constants([site], parts, jnp.sum, None, "")
+            PriorConstants([site], parts, jnp.sum)
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("term", "constants"),
+        ("term", "share"),
+        ("term", "predictor"),
+        ("predictor", "family"),
+        ("prior", "lower"),
+    ],
+)
+def test_what_is_proved_of_a_part_is_no_field_of_it(part, name):
+    """Whoever made a part by hand, with other constants than those of what it runs, was believed."""
+    reading = read(plain, Rows(x=Box(-1.0, 1.0), y=Box(-1.0, 1.0)), n=N)
+    with pytest.raises(TypeError, match=name):
+        dataclasses.replace(getattr(reading, part), **{name: getattr(getattr(reading, part), name)})
+    steep = dataclasses.replace(
+        reading.predictors, likelihood=Likelihood(unknown=lambda eta, row: 9 * eta[0])
+    )
+    made = RowTerm(steep, reading.rows)
+    assert made.constants.gradient_bound == np.inf and not made.constants.convex and made.share is None

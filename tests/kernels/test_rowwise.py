@@ -20,6 +20,8 @@ from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.model import read
 from private_mcmc.planning.stages import of_rows
 from private_mcmc.potential.potential import Potential, RowTerm
+from private_mcmc.potential.predictor import Likelihood
+from private_mcmc.potential.prior import PriorConstants
 from private_mcmc.potential.rowwise import rowwise
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -80,18 +82,19 @@ def test_a_model_made_by_hand_is_refused_as_one_that_is_read_is(found, part, wor
     fault, term = FAULTS[words], found.term
     assert np.all(np.isfinite(stepped(found)))
     if part == "prior":
-        prior = replace(found.prior, potential=lambda theta: found.neg_log_prior(fault(theta)))
+        prior = PriorConstants(found.sites, [], lambda theta: found.neg_log_prior(fault(theta)))
         made = replace(found, prior=prior)
     elif part == "loss":
         loss = RowTerm(lambda theta, row: found.row_loss(theta, {**row, "X": fault(row["X"])}), ROWS)
         made = replace(found, term=loss)
     else:
-        own = term.predictor
+        own = term.predictors
+        loss = own.likelihood.loss
         changed = {
-            "predictor": {"loss": lambda eta, row: own.loss(fault(jnp.atleast_1d(eta))[0], row)},
-            "design": {"design": lambda row: fault(own.design(row))},
+            "predictor": {"likelihood": Likelihood(unknown=lambda eta, row: loss(fault(eta), row))},
+            "design": {"eta": lambda theta, row: own.eta(theta, {**row, "X": fault(row["X"])})},
         }[part]
-        made = replace(found, term=replace(term, predictor=replace(own, **changed)))
+        made = replace(found, term=replace(term, of=replace(own, **changed)))
     with pytest.raises((DoThisInstead, NotYetSupported), match=words):
         stepped(made)
 

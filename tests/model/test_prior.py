@@ -10,7 +10,7 @@ import pytest
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import read
-from private_mcmc.potential.prior import TABLE, OwnPrior, prior_constants
+from private_mcmc.potential.prior import TABLE, OwnPrior, PriorConstants
 
 INF = np.inf
 
@@ -213,14 +213,14 @@ def test_what_is_said_to_be_gaussian_runs_as_that_gaussian():
     """Whoever says so: of another potential nothing would be proved."""
     sites = read(model_of_two, ROWS, n=10).sites
     slope, hessian = np.array([1.0, -2.0]), np.array([[2.0, 0.5], [0.5, 1.0]])
-    said = prior_constants(sites, [], lambda theta: jnp.sum(theta**4), (slope, hessian), "")
+    said = PriorConstants(sites, [], lambda theta: jnp.sum(theta**4), (slope, hessian))
     with jax.enable_x64(True):
         found = np.asarray(jax.hessian(said.potential)(jnp.array([0.7, -3.0])))
     np.testing.assert_allclose(found, hessian)
     assert said.strong_convexity == pytest.approx(np.linalg.eigvalsh(hessian)[0])
     with pytest.raises(DeclarationError, match="out of the range"):
         wrong = OwnPrior(sites[0], TABLE["Normal", "real"], [np.zeros(()), np.array(-1.0)])
-        prior_constants(sites, [wrong], lambda theta: jnp.sum(theta), None, "")
+        PriorConstants(sites, [wrong], lambda theta: jnp.sum(theta))
 
 
 def model_of_two(y):

@@ -36,7 +36,7 @@ CASES = (
     Case("negative_binomial", models.counts_rows(3), "unknown", 2 * 0.5 * 1.0, {"clip": 0.5}),
     Case("softmax", models.softmax_rows(3, 3), "unknown", 2 * 2**0.5),
     Case("ordinal", models.ordinal_rows(3), "not private", 2.0),
-    Case("groups", models.groups_rows(3, 8), "unknown"),
+    Case("groups", models.groups_rows(3, 8), "not private"),
     Case("item_response", models.item_response_rows(20, 5), "unknown", 2 * 0.3 * 2**0.5, {"temper": 0.3}),
     Case("ab_test", models.ab_test_rows(), "not private", 2 * 2**0.5),
     Case("bounded_mean", models.bounded_mean_rows(), "private"),
