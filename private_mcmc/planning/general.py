@@ -5,8 +5,9 @@ information at its late states, and both once more where the first metric was wr
 there, and (5) the path that counts, from there, in that metric, with a clip for that reach. Information is
 averaged over several parameters, so that a direction is given no more room than it has at any of them. It
 is ``Σ_i E_y[∇v ∇vᵀ]`` over the model's own outcomes given row ``i``'s covariates: a sum of bounded matrices,
-bought by the Gaussian mechanism. Rows whose outcome takes a few values are weighted so that none needs to
-be clipped. Privacy is by composition alone: no convexity, no smoothness is used.
+bought by the Gaussian mechanism. A row of few outcomes is weighted so that none needs to be clipped; of one
+whose outcome's law is known the gradient is clipped around a centre, so that its mean is the score's under
+the model (:meth:`Likelihood.centre`). Privacy is by composition alone: no convexity, no smoothness is used.
 """
 
 from __future__ import annotations
@@ -21,20 +22,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from scipy.special import softmax
 
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
-from private_mcmc.model.synthetic import people
-from private_mcmc.planning.conclusion import Conclusion, Known, Lost, Prediction, noise_of, remaining
+from private_mcmc.planning.conclusion import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
 from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
-    CELLS,
     CLIPS,
-    MIDDLES,
     InfluenceCounts,
     cell_of,
     counts_of_influence,
@@ -52,9 +49,8 @@ from private_mcmc.planning.stages import (
     Stage,
     named,
 )
-from private_mcmc.planning.synthetic import Columns
-from private_mcmc.planning.synthetic_outcomes import Likelihood
-from private_mcmc.records import ON_FEW_ROWS
+from private_mcmc.planning.synthetic_outcomes import CENTRE, Likelihood
+from private_mcmc.potential.potential import RowTerm
 from private_mcmc.release import SecondMomentsPlan, SumsPlan, floored
 from private_mcmc.schedule import Schedule
 
@@ -62,65 +58,8 @@ REACH = "reach of rows"
 REACH_SHARE = 0.04  # of the squared budget
 # Fewer persons than this for each sd of a count's noise, and it would hide most cells.
 _FEWEST = 40.0
-# Beyond the last cell that surely holds rows each holds one of these shares of the one before, as likely as
-# the noise of the counts makes it, or less surely: tails are no geometric series.
-_FALLS, _BELIEVED = np.linspace(0.02, 0.98, 49), 0.5
-# What a clip takes from persons' sums has this over √p of its length in common, as for rows that are alike.
+# What a clip takes from rows without a centre has this over √p of its length in common, as rows that are alike.
 _ALIGNED = 1.25
-# Public rows that tell where long gradients point.
-_PUBLIC_ROWS = 64
-
-
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """What released counts say of the lengths of rows' gradients, or persons' sums, over the typical one.
-
-    Attributes:
-        tails: how many may be in each cell, ``(tails, cells)``.
-        weights: how likely each of these is, ``(tails,)``.
-        num_persons: how many there are in all.
-        dim: number of parameters.
-    """
-
-    tails: Array
-    weights: Array
-    num_persons: int
-    dim: int
-
-    @property
-    def persons(self) -> Array:
-        """About how many are in each cell."""
-        return np.asarray(self.weights @ self.tails)
-
-    @property
-    def length(self) -> float:
-        """Their root mean square."""
-        return math.sqrt(float(self.persons @ MIDDLES**2) / max(float(self.persons.sum()), 1.0))
-
-    def uncertainty(self, clip: float) -> float:
-        """Of what the clip takes in all: its sd over its mean."""
-        excess = self.tails @ np.maximum(MIDDLES - clip, 0.0)
-        mean = float(self.weights @ excess)
-        return math.sqrt(float(self.weights @ np.square(excess - mean))) / max(mean, 1e-9)
-
-    def share(self, clip: float) -> float:
-        """Mean over persons of ``min(1, clip/length)``: about the curvature that the clip leaves."""
-        kept = float((self.persons * np.minimum(1.0, clip / MIDDLES)).sum())
-        return max(kept / max(float(self.persons.sum()), 1.0), 1e-3)
-
-    def bias(self, clip: float) -> float:
-        """Error that the clip adds to posterior means, in posterior sds."""
-        excess = float((self.persons * np.maximum(MIDDLES - clip, 0.0)).sum())
-        aligned = min(1.0, _ALIGNED / math.sqrt(self.dim))
-        return aligned * excess / math.sqrt(self.num_persons) / self.share(clip)
-
-    def noise(self, clip: float, time: float) -> float:
-        """Error of the means of a run of ``time`` that privacy's noise makes, in posterior sds."""
-        return math.sqrt(2 / time) / self.share(clip)
-
-    def best_clip(self, time: Callable[[float], float]) -> float:
-        """The clip with the smallest predicted error; ``time`` is what each buys."""
-        return min(CLIPS, key=lambda clip: math.hypot(self.bias(clip), self.noise(clip, time(clip))))
 
 
 def have_reach(facts: Facts) -> bool:
@@ -167,72 +106,12 @@ def _mechanism(facts: Facts) -> SumsPlan | None:
     return None if facts.num_rows < _FEWEST * found.noise.sd else found
 
 
-def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
+def reach_of(facts: Facts, completed: CompletedStage) -> InfluenceCounts | None:
     """What the counts say, or ``None`` where noise hides most persons."""
+    skew = 0.0 if facts.likelihood.has_centre else min(1.0, _ALIGNED / math.sqrt(facts.dim))
     there = people_counted(completed.counts, facts.num_rows, facts.adjacency)
-    found = InfluenceCounts(completed.counts, facts.num_rows, 0.0, people=there)
-    if found.hidden:
-        return None
-    last = found.occupied - 2
-    persons = np.array(found.tail)
-    beyond = completed.counts.values[0, last + 1 :]
-    curves = persons[last] * _FALLS[:, None] ** np.arange(1, len(beyond) + 1)
-    curves[:, max(_last_cell(facts, completed) - last, 1) :] = 0.0
-    off = np.square((beyond - curves) / completed.counts.noise_sd).sum(axis=1) / 2
-    tails = np.tile(persons, (len(_FALLS), 1))
-    tails[:, last + 1 :] = curves
-    return Reach(tails, softmax(-_BELIEVED * off), facts.num_rows, facts.dim)
-
-
-def directions(cells: Array, units: Array) -> tuple[Array, Array]:
-    """Where gradients of public rows point, in the metric, by the cell of their length.
-
-    Returns means ``(cells, p)`` and second moments ``(cells, p, p)`` of unit vectors; of a cell that no
-    public row is in, those of the next one below.
-    """
-    means, squares = np.zeros((CELLS, units.shape[1])), np.zeros((CELLS, units.shape[1], units.shape[1]))
-    for each in range(CELLS):
-        there = units[cells == each]
-        if len(there):
-            means[each], squares[each] = there.mean(axis=0), there.T @ there / len(there)
-        elif each:
-            means[each], squares[each] = means[each - 1], squares[each - 1]
-    return means, squares
-
-
-def _last_cell(facts: Facts, counted: CompletedStage) -> int:
-    """The last cell that public rows, with any outcome that was declared, come to."""
-    stage = counted.stage
-    if not (
-        isinstance(stage, CountsStage) and isinstance(stage.cell, partial) and facts.reading.unit is None
-    ):
-        return CELLS - 1
-    return int(_public(facts.likelihood, *stage.cell.args)[0].max())
-
-
-def _public(likelihood: Likelihood, theta: Array, root: Array) -> tuple[Array, Array]:
-    """Cells, and unit vectors along the gradients, of public rows with every outcome."""
-    cell, rows = _cell_of(likelihood.reading), likelihood.reading.rows
-    with jax.enable_x64(True):
-        drawn = rows.project(people(rows, _PUBLIC_ROWS, 0))
-        found = _directions(likelihood, cell, jnp.asarray(theta), jnp.asarray(root), drawn)
-    return np.asarray(found[0]), np.asarray(found[1])
-
-
-@partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
-def _directions(
-    likelihood: Likelihood, cell: Callable[..., jax.Array], theta: jax.Array, root: jax.Array, rows: Columns
-) -> tuple[jax.Array, jax.Array]:
-    score = jax.grad(likelihood.reading.row_loss)
-
-    def of_row(row: Row, outcome: Row) -> tuple[jax.Array, jax.Array]:
-        row = {**row, **outcome}
-        gradient = jnp.nan_to_num(score(theta, row) @ root)
-        return cell(theta, root, row), gradient / jnp.maximum(jnp.linalg.norm(gradient), 1e-300)
-
-    each = jax.vmap(jax.vmap(of_row, in_axes=(None, 0)), in_axes=(0, None))
-    cells, units = each(rows, dict(likelihood.outcomes))
-    return cells.ravel(), units.reshape(-1, len(theta))
+    found = InfluenceCounts(completed.counts, facts.num_rows, skew, people=there)
+    return None if found.hidden else found
 
 
 @lru_cache(maxsize=8)
@@ -254,15 +133,11 @@ FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "informatio
 WARM_UP_SHARE, _MOST_WARM_UPS = 0.1, 2
 # Another one follows where the first one's metric was made for less or more information than is there.
 _SAME_LEVEL = (0.5, 2.0)
-# Of what the clip takes from rows' scores so much may be on one side, where rows point either way; and as
-# much of its size is not known, were the counts exact.
-_ONE_SIDED, _TAIL_UNKNOWN = 0.3, 0.3
-# Where the clip leaves less of most rows the run is too far from the mode for that to be told.
-_MOSTLY = 0.5
-
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.02
+# A warm-up ends no more sds away than this, were it off by more its end is where it was in another metric.
+_MOST_OFF = 5.0
 # Persons whose sums are so much longer than the model says have rows that are more alike than it says.
 _LONGER = 1.5
 
@@ -329,36 +204,14 @@ class GeneralPolicy:
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = named(history, RUN)[0]
-        expected = self._expected(history, run.path)
-        draws, reach = widened(run, self.facts, _CAUTION * expected.rms), self._reach(history)
+        expected, reach = self._expected(history, run.path), self._reach(history)
+        longer = reach is not None and reach.mean_square > _LONGER**2
         return Conclusion(
-            draws,
+            widened(run, self.facts, _CAUTION * expected.rms),
             expected,
-            beyond=self.facts.reading.unit is not None and reach is not None and reach.length > _LONGER,
+            beyond=self.facts.reading.unit is not None and longer,
             curvatures=self.curvatures(history),
-            lost=self.lost(history, run.path),
         )
-
-    def lost(self, history: History, run: PathStage) -> Lost | None:
-        """What the run's clip takes from the score, by the counts; their rows point as public ones do.
-
-        Nothing is known of it where the clip cuts most rows, nor where persons' sums point.
-        """
-        reach = self._reach(history)
-        if reach is None or self.facts.reading.unit is not None:
-            return None
-        metric, clip = self._metric(history), self._clip(history, run)
-        if reach.share(clip) < _MOSTLY:
-            return None
-        excess = reach.persons * np.maximum(MIDDLES - clip, 0.0)
-        root = metric.root / typical_length(self.facts, metric)
-        means, squares = directions(*_public(self.facts.likelihood, run.start, root))
-        back, all_of_it = np.linalg.inv(root).T, float(excess.sum())
-        mean = back @ (excess @ means)
-        scatter = np.einsum("c,cij->ij", excess, squares) - np.einsum("c,ci,cj->ij", excess, means, means)
-        sided = back @ (_ONE_SIDED**2 * all_of_it * scatter) @ back.T
-        unknown = math.hypot(_TAIL_UNKNOWN, reach.uncertainty(clip))
-        return Lost(mean, sided + unknown**2 * np.outer(mean, mean))
 
     def curvatures(self, history: History) -> Array | None:
         """That the last query allows; the first, at draws of the prior, tells too little."""
@@ -371,21 +224,19 @@ class GeneralPolicy:
 
     def known(self, history: History, run: PathStage) -> Known:
         """What tells the error of ``run``, bought after ``history``."""
-        facts, lost, curvatures = self.facts, self.lost(history, run), self.curvatures(history)
+        facts, reach, curvatures = self.facts, self._reach(history), self.curvatures(history)
         precision, metric = np.diag(facts.prior.precision), self._metric(history)
         if curvatures is None:
             curvatures = (inverse_of(metric.root @ metric.root.T) - precision)[None]
         else:
             curvatures = facts.temper * curvatures
-        bias = 0.0 if lost is not None else self._expected(history, run).bias
-        noise = noise_of(run, facts.temper)
-        return Known(
-            run.start, precision, curvatures, 1.0, bias, noise if lost is None else noise + lost.covariance
-        )
+        share = 1.0 if reach is None else reach.curvature_share(self._clip(history, run))
+        bias, noise = self._expected(history, run).bias, noise_of(run, facts.temper)
+        return Known(run.start, precision, curvatures, share, bias, noise)
 
     def followed(self, stage: PathStage) -> Followed:
-        """The model, or that of weighted gradients where all outcomes can be gone through."""
-        return _followed(self.facts.reading, self.facts.likelihood)
+        """The model, or that of weighted or centred gradients."""
+        return _followed(self.facts.reading, self.facts.likelihood, stage.derived is not None)
 
     def first_run(self) -> PathStage:
         """The run, were public facts alone right."""
@@ -394,11 +245,25 @@ class GeneralPolicy:
 
     def _expected(self, history: History, run: PathStage) -> Prediction:
         """From the counts where they say how far rows reach."""
-        reach, clip, schedule = self._reach(history), self._clip(history, run), run.schedule
-        time = schedule.temper / self.facts.temper * schedule.total_time
-        bias = _UNSEEN if reach is None else reach.bias(clip)
-        noise = math.sqrt(2 / time) if reach is None else reach.noise(clip, time)
-        return Prediction(math.hypot(bias, noise), bias, noise, max(schedule.step_sizes) / 4)
+        time = run.schedule.temper / self.facts.temper * run.schedule.total_time
+        bias, noise = self._errors(history, self._clip(history, run), time)
+        return Prediction(math.hypot(bias, noise), bias, noise, max(run.schedule.step_sizes) / 4)
+
+    def _errors(self, history: History, clip: float, time: float) -> tuple[float, float]:
+        """That of the clip, and of the noise of a run of ``time``, in posterior sds.
+
+        A centre is right at the run's start, which is off by what the warm-up's noise leaves of the way; by so
+        much of it as the clip takes of the curvature the mean score is off then.
+        """
+        reach, noise = self._reach(history), math.sqrt(2 / time)
+        if reach is None:
+            return _UNSEEN, noise
+        share, bias = reach.curvature_share(clip), reach.bias(clip)
+        if self.facts.likelihood.has_centre:
+            before = named(history, WARM_UP)[-1].path.schedule
+            told = before.temper / self.facts.temper * before.total_time / 2
+            bias = math.hypot(bias, (1 - share) * min(math.sqrt(2 / told), _MOST_OFF))
+        return bias, noise / share
 
     def _clip(self, history: History, run: PathStage) -> float:
         """In typical lengths of the metric that rows were counted in."""
@@ -415,13 +280,13 @@ class GeneralPolicy:
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
 
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
-        multiple, reach = _MULTIPLE, self._reach(history)
-        if reach is not None:
+        multiple = _MULTIPLE
+        if self._reach(history) is not None:
             unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
-            multiple = reach.best_clip(lambda clip: unit / clip**2)
+            multiple = min(CLIPS, key=lambda clip: math.hypot(*self._errors(history, clip, unit / clip**2)))
         return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple)
 
-    def _reach(self, history: History) -> Reach | None:
+    def _reach(self, history: History) -> InfluenceCounts | None:
         counted = named(history, REACH)
         return reach_of(self.facts, counted[0]) if counted else None
 
@@ -465,11 +330,14 @@ class GeneralPolicy:
             clip *= math.sqrt(time / longest)
             time = _affordable(replace(schedule, clip=clip), budget)
         num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
-        reading = None
+        path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
         if facts.likelihood.few:
             reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
-        path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
-        return PathStage(name, path, start, reading)
+            return PathStage(name, path, start, reading)
+        if name != RUN or not facts.likelihood.has_centre:
+            return PathStage(name, path, start)
+        centre = partial(facts.likelihood.centre, np.asarray(start), metric.root, float(clip))
+        return PathStage(name, path, start, _centred(facts.reading), centre)
 
     def _schedule(self, metric: Metric, weight: float, multiple: float) -> Schedule:
         """One step of size 1."""
@@ -491,9 +359,21 @@ class GeneralPolicy:
 
 
 @lru_cache(maxsize=8)
-def _followed(reading: RowModel, likelihood: Likelihood) -> Followed:
+def _centred(reading: RowModel) -> RowModel:
+    """The model whose rows have the gradient ``∇v − a`` with the column ``a`` of each."""
+
+    def loss(theta: jax.Array, row: Row) -> jax.Array:
+        return reading.row_loss(theta, row) - jnp.dot(row[CENTRE], theta)
+
+    return replace(reading, term=RowTerm(loss, reading.rows, reading.unit))
+
+
+@lru_cache(maxsize=8)
+def _followed(reading: RowModel, likelihood: Likelihood, centred: bool) -> Followed:
     def followed(root: jax.Array, clip: jax.Array) -> RowModel:
-        return weighted_model(reading, likelihood.outcomes, root, clip) if likelihood.few else reading
+        if likelihood.few:
+            return weighted_model(reading, likelihood.outcomes, root, clip)
+        return _centred(reading) if centred else reading
 
     return followed
 

@@ -117,6 +117,21 @@ _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 _QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
 
 
+# The derived column that carries a row's centre; evenly spaced logits of probabilities, at whose quantiles nodes
+# are put, of ever better approximations of its outcome's law; rounds of reweighting.
+CENTRE = "_centre"
+_LEVELS = 1 / (1 + np.exp(-np.linspace(-14.0, 14.0, 129)))
+_ZOOMS, _ROUNDS = 3, 12
+
+
+def _nodes(values: jax.Array, below: jax.Array) -> jax.Array:
+    """Quantiles of a law that has probability ``below`` up to the end of each value's cell."""
+    inner = (values[1:] + values[:-1]) / 2
+    edges = jnp.concatenate([values[:1], inner, values[-1:]])
+    nodes = jnp.interp(jnp.asarray(_LEVELS), jnp.concatenate([jnp.zeros(1), below]), edges)
+    return jnp.round(nodes).astype(values.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else nodes
+
+
 @dataclass(frozen=True, eq=False)
 class Likelihood:
     """A row's loss with every possible outcome put in place of the row's own; ``temper`` is its weight."""
@@ -157,8 +172,51 @@ class Likelihood:
         flat = vectors.reshape(-1, vectors.shape[-1]) * jnp.sqrt(self.temper / count)
         return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
 
-    def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
-        losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(self.outcomes)
+    @property
+    def has_centre(self) -> bool:
+        """Whether the outcome is one number of many values, whose law given the row is the model's."""
+        of_one = len(self.outcomes) == 1 and next(iter(self.outcomes.values())).ndim == 1
+        return type(self) is Likelihood and self.times is None and not self.few and of_one
+
+    def centre(
+        self, theta: ArrayLike, root: ArrayLike, clip: ArrayLike, row: Columns
+    ) -> dict[str, jax.Array]:
+        """``a`` with ``E_θ h(∇v − a) = 0``, ``h`` the clip at ``C`` in the metric of ``root``; ``(p,)``.
+
+        Of all estimating functions with this bound whose mean is zero under the model, ``h(∇v − a)`` has the
+        most of the score in it (Hampel 1968; given covariates: Künsch, Stefanski, Carroll 1989). The row's own
+        outcome is not used.
+        """
+        theta, ((name, values),) = jnp.asarray(theta), self.outcomes.items()
+        for _ in range(_ZOOMS):
+            values = _nodes(values, jnp.cumsum(self._shares(theta, row, name, values)))
+        shares, score = self._shares(theta, row, name, values), jax.grad(self.reading.row_loss)
+        scores = jnp.nan_to_num(jax.vmap(lambda value: score(theta, {**row, name: value}))(values))
+        # Their mean is zero; what is left of it is the sum's error.
+        scores = scores - shares @ scores
+        white = scores @ jnp.asarray(root)
+
+        def weights(centre: jax.Array) -> jax.Array:
+            length = jnp.linalg.norm(white - centre @ root, axis=1)
+            kept = shares * jnp.minimum(1.0, clip / jnp.maximum(length, 1e-300))
+            return kept / jnp.sum(kept)
+
+        def step(_: int, centre: jax.Array) -> jax.Array:
+            return weights(centre) @ scores
+
+        return {CENTRE: jax.lax.fori_loop(0, _ROUNDS, step, jnp.zeros_like(theta))}
+
+    def _shares(self, theta: jax.Array, row: Columns, name: str, values: jax.Array) -> jax.Array:
+        """Probabilities of the cells around ``values``, which ascend."""
+        ends = 0.5 if jnp.issubdtype(values.dtype, jnp.integer) else 0.0
+        gaps = jnp.diff(values) / 2.0
+        widths = jnp.concatenate([gaps, jnp.full(1, ends)]) + jnp.concatenate([jnp.full(1, ends), gaps])
+        logits = self._logits(theta, row, {name: values})
+        return jax.nn.softmax(jnp.where(widths > 0, logits + jnp.log(jnp.maximum(widths, 1e-300)), -1e30))
+
+    def _logits(self, theta: jax.Array, row: Columns, outcomes: Columns | None = None) -> jax.Array:
+        outcomes = self.outcomes if outcomes is None else outcomes
+        losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(outcomes)
         return jnp.where(jnp.isfinite(losses), -losses, -1e30)
 
     def score(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
@@ -214,10 +272,10 @@ class FactorLikelihood(Likelihood):
         halves = jnp.sqrt(jnp.maximum(values, 0.0))[..., None] * jnp.swapaxes(vectors, -1, -2)
         return self._in_metric(halves, root, len(halves))
 
-    def _logits(self, theta: jax.Array, row: Columns) -> jax.Array:
+    def _logits(self, theta: jax.Array, row: Columns, outcomes: Columns | None = None) -> jax.Array:
         """Of two outcomes, the probabilities that bring the expected score closest to zero."""
         if self._count != 2:
-            return super()._logits(theta, row)
+            return super()._logits(theta, row, outcomes)
         score = jax.grad(self.reading.row_loss)
         first, second = jax.vmap(lambda outcome: score(theta, row | outcome))(self.outcomes)
         apart = first - second
