@@ -64,10 +64,10 @@ class Batch:
             raise DeclarationError(
                 "a batch is 'poisson' with a rate, or 'fixed' with a size, and nothing else."
             )
-        if self.rate is not None and not 0 < self.rate <= 1:
+        if self.rate is not None and not (is_number(self.rate) and 0 < self.rate <= 1):
             raise DeclarationError(f"rate={self.rate}: must lie in (0, 1].")
-        if self.size is not None and self.size < 1:
-            raise DeclarationError(f"size={self.size}: must be at least 1.")
+        if self.size is not None:
+            check_count("size", self.size)
 
 
 def norm_of_clips(clips: tuple[float, ...], preconditioner: Matrix | None) -> float:
@@ -177,7 +177,8 @@ class Schedule:
 
     def _check_release(self) -> None:
         if isinstance(self.release, Average):
-            if not 1 <= self.release.first <= self.num_steps:
+            check_count("first", self.release.first)
+            if not self.release.first <= self.num_steps:
                 raise DeclarationError(
                     f"the average starts at step {self.release.first} of {self.num_steps}."
                 )

@@ -1,8 +1,5 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
-from private_mcmc.accounting.composition import adaptive as adaptive
-from private_mcmc.accounting.composition import capped as capped
-from private_mcmc.accounting.composition import compose as compose
 from private_mcmc.accounting.curves import gdp as gdp
 from private_mcmc.accounting.curves.curve import Curve as Curve
 from private_mcmc.accounting.curves.curve import Gaussian as Gaussian
@@ -19,6 +16,9 @@ from private_mcmc.accounting.langevin.sensitivity import gradient_limit as gradi
 from private_mcmc.accounting.langevin.sensitivity import rounding_box as rounding_box
 from private_mcmc.accounting.langevin.sensitivity import row_sensitivity as row_sensitivity
 from private_mcmc.accounting.langevin.sensitivity import sensitivity as sensitivity
+from private_mcmc.accounting.mechanisms import adaptive as adaptive
+from private_mcmc.accounting.mechanisms import capped as capped
+from private_mcmc.accounting.mechanisms import compose as compose
 from private_mcmc.accounting.mechanisms import gaussian as gaussian
 from private_mcmc.accounting.mechanisms import laplace as laplace
 from private_mcmc.accounting.mechanisms import posterior_bounded_gradient as posterior_bounded_gradient

@@ -14,16 +14,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
 
+from private_mcmc.accounting.assumptions import RELATION
 from private_mcmc.accounting.curves.curve import Points
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constant, Constants
-from private_mcmc.target import Adjacency
+from private_mcmc.records import Constant
+from private_mcmc.target import Adjacency, check_count, check_positive
 
 Array = NDArray[np.float64]
 
@@ -170,37 +172,43 @@ def blocks(total: int, each: int = _EACH) -> tuple[Array, Array]:
     return starts, np.append(starts[1:] - 1, float(total))
 
 
-# By family: the worst divergence, from the constants and ``ε``.
-_WORST: dict[str, Callable[..., float]] = {
-    "beta_binomial": beta_binomial,
-    "dirichlet_categorical": dirichlet_categorical,
-    "gamma_poisson": gamma_poisson,
+# By family: its name, and the worst divergence, from the constants and ``ε``.
+FAMILIES: dict[str, tuple[str, Callable[..., float]]] = {
+    "beta_binomial": ("Beta-Binomial", beta_binomial),
+    "dirichlet_categorical": ("Dirichlet-categorical", dirichlet_categorical),
+    "gamma_poisson": ("Gamma-Poisson", gamma_poisson),
 }
 
 
-def conjugate_points(family: str, adjacency: Adjacency, constants: Constants) -> Points:
-    """``δ(ε)`` at every ``constants["epsilons"]``; the other constants are those of the family's function.
-
-    ``DeclarationError`` unless rows are replaced and every constant is positive.
-    """
-    if adjacency != "replace_one":
-        raise DeclarationError(f"{family}: no divergence is known under {adjacency}.")
-    given = {name: value for name, value in constants.items() if name != "epsilons"}
-    for key, value in given.items():
-        if not all(item > 0 for item in (value if isinstance(value, tuple) else (value,))):
-            raise DeclarationError(f"{family}: {key}={value} must be positive.")
-    points = ((float(at), _WORST[family](**given, epsilon=float(at))) for at in constants["epsilons"])
-    return Points(tuple(points))
-
-
 def posterior_conjugate(
-    family: str, *, epsilons: tuple[float, ...], n: int, **constants: Constant
+    family: str,
+    *,
+    epsilons: tuple[float, ...],
+    n: int,
+    adjacency: Adjacency = "replace_one",
+    **constants: Constant,
 ) -> Statement:
     """One exact draw from a conjugate posterior of ``n`` rows, one of which is replaced.
 
     **Guarantee**: every point of the curve. **Assumptions**: the model is this one, rows obey their domain.
     ``constants``: those of the family's function in this file.
+
+    ``DeclarationError`` unless rows are replaced and every constant is positive.
     """
-    known = {**constants, "n": n, "epsilons": tuple(float(at) for at in epsilons)}
-    argument = Argument.of(f"posterior.{family}", "replace_one", known)
-    return Statement("replace_one", (conjugate_points(family, "replace_one", known),), argument)
+    name, worst = FAMILIES[family]
+    if adjacency != "replace_one":
+        raise DeclarationError(f"{family}: no divergence is known under {adjacency}.")
+    check_count("n", n)
+    given: dict[str, Any] = {**constants, "n": n}
+    for key, value in given.items():
+        for each in value if isinstance(value, tuple) else (value,):
+            check_positive(f"{family}: {key}", each)
+    points = tuple((float(at), worst(**given, epsilon=float(at))) for at in epsilons)
+    theorem = (
+        f"{name}: exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and "
+        "neighbours"
+    )
+    lines = ("the posterior is conjugate", "every row obeys its domain", "the draw is exact")
+    known = {**given, "epsilons": tuple(at for at, _ in points)}
+    argument = Argument(theorem, (*lines, RELATION[adjacency]), known, f"posterior.{family}")
+    return Statement(adjacency, (Points(points),), argument)

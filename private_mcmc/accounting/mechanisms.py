@@ -1,15 +1,21 @@
-"""Statements of single mechanisms: noise on a value, one exact draw of a posterior."""
+"""Statements of single mechanisms (noise on a value, exact draws of posteriors), and of several together."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 
+from private_mcmc.accounting.assumptions import RELATION, no_more_rows
 from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Pure
-from private_mcmc.accounting.rounding import product_up, root_down, root_up, sum_up
-from private_mcmc.accounting.statement import Argument, Statement
-from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constants, Record
-from private_mcmc.target import Adjacency, check_adjacency, check_count, check_positive
+from private_mcmc.accounting.curves.pld import combine
+from private_mcmc.accounting.rounding import norm_up, product_up, root_down, root_up, sum_up
+from private_mcmc.accounting.statement import Argument, Statement, common_unit
+from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.records import Record
+from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive
 
 
 def laplace(
@@ -24,29 +30,26 @@ def laplace(
 ) -> Statement:
     """``dim`` coordinates of L1 sensitivity ``η``, one Laplace draw of ``scale`` on each: ``epsilon``-DP.
 
-    ``scale ≥ (η + dim·h)/ε``, where ``h`` is the grid the coordinates are rounded to (0: none).
+    ``scale ≥ (η + dim·h)/ε``, where ``h`` is the grid the coordinates are rounded to (0: none). Of a scale
+    that is a rounding too small the level is what it gives; a smaller one is refused.
     """
     for name, value in {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}.items():
         check_positive(name, value)
     check_count("dim", dim)
     if not 0 <= grid < math.inf:
         raise DeclarationError(f"grid={grid}: a finite number, at least 0.")
+    moved = sum_up((sensitivity, product_up(dim, grid)))
+    needed = product_up(moved, over=(scale,))
+    if not needed <= epsilon * (1 + 2.0**-48):
+        raise DeclarationError(
+            f"{what}: scale={scale} is below (sensitivity + dim·grid)/epsilon = {moved / epsilon}."
+        )
+    level = max(float(epsilon), needed)
+    curve = Laplace(level) if dim == 1 and grid == 0 else Pure(level)
     constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
     constants |= {"grid": grid, "dim": dim, "what": what}
-    argument = Argument.of("noise.laplace", check_adjacency(adjacency), constants)
-    return Statement(adjacency, laplace_curves(constants), argument)
-
-
-def laplace_curves(c: Constants) -> tuple[Curve, ...]:
-    """The level of ``epsilon``, or what a scale that is a rounding too small gives; refused further below."""
-    level, moved = c["epsilon"], sum_up((c["sensitivity"], product_up(c["dim"], c["grid"])))
-    needed = product_up(moved, over=(c["scale"],))
-    if not needed <= level * (1 + 2.0**-48):
-        raise DeclarationError(
-            f"{c['what']}: scale={c['scale']} is below (sensitivity + dim·grid)/epsilon = {moved / level}."
-        )
-    level = max(float(level), needed)
-    return (Laplace(level) if c["dim"] == 1 and c["grid"] == 0 else Pure(level),)
+    theorem = "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)"
+    return _noised("laplace", theorem, "L1", adjacency, curve, constants)
 
 
 def gaussian(
@@ -61,13 +64,16 @@ def gaussian(
     check_positive("scale", scale)
     check_count("dim", dim)
     constants: Record = {"sensitivity": sensitivity, "scale": scale, "dim": dim, "what": what}
-    argument = Argument.of("noise.gaussian", check_adjacency(adjacency), constants)
-    return Statement(adjacency, gaussian_curves(constants), argument)
+    curve = Gaussian(product_up(sensitivity, over=(scale,)))
+    return _noised("gaussian", "Gaussian mechanism (Dong, Roth, Su 2022)", "L2", adjacency, curve, constants)
 
 
-def gaussian_curves(c: Constants) -> tuple[Curve, ...]:
-    """``Δ/σ``-GDP."""
-    return (Gaussian(product_up(c["sensitivity"], over=(c["scale"],))),)
+def _noised(
+    kind: str, theorem: str, norm: str, adjacency: Adjacency, curve: Curve, constants: Record
+) -> Statement:
+    moved = f"two values on adjacent data differ by at most the sensitivity in {norm}"
+    lines = (f"{constants['what']}: {moved}", RELATION[check_adjacency(adjacency)])
+    return Statement(adjacency, (curve,), Argument(theorem, lines, constants, f"noise.{kind}"))
 
 
 def second_moments_sensitivity(radius: float, dim: int, adjacency: Adjacency) -> float:
@@ -86,7 +92,8 @@ def posterior_strongly_log_concave(
     Source: Gopi, Lee, Liu 2022.
     """
     constants = {"sensitivity": sensitivity, "strong_convexity": strong_convexity}
-    return _posterior("strongly_log_concave", adjacency, constants, num_rows)
+    theorem = "strongly log-concave posterior (Gopi, Lee, Liu 2022)"
+    return _posterior("strongly_log_concave", theorem, adjacency, 1.0, constants, num_rows)
 
 
 def posterior_bounded_gradient(
@@ -99,23 +106,101 @@ def posterior_bounded_gradient(
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1, by the Langevin limit.
     """
     constants = {"gradient_bound": gradient_bound, "prior_strong_convexity": prior_strong_convexity}
-    return _posterior("bounded_gradient", adjacency, constants, num_rows)
+    theorem = "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)"
+    return _posterior("bounded_gradient", theorem, adjacency, 2.0, constants, num_rows)
 
 
-def _posterior(rule: str, adjacency: Adjacency, given: dict[str, float], num_rows: int | None) -> Statement:
-    """One exact draw from a posterior whose constants hold for every data set of the row domain."""
+def _posterior(
+    rule: str,
+    theorem: str,
+    adjacency: Adjacency,
+    factor: float,
+    given: dict[str, float],
+    num_rows: int | None,
+) -> Statement:
+    """``factor · first/√second``-GDP of one exact draw, the numbers for every data set of the row domain."""
     moved, convexity = given.values()
     if not (moved >= 0 and 0 < convexity < math.inf):
         raise DeclarationError(f"{given}: the first is at least 0, the second positive and finite.")
     constants: Record = {name: float(value) for name, value in given.items()}
-    constants |= {} if num_rows is None else {"num_rows": num_rows}
-    argument = Argument.of(f"posterior.{rule}", check_adjacency(adjacency), constants)
-    return Statement(adjacency, posterior_curves(constants), argument)
+    if num_rows is not None:
+        check_count("num_rows", num_rows)
+        constants["num_rows"] = num_rows
+    curve = Gaussian(product_up(factor, moved, over=(root_down(float(convexity)),)))
+    lines = ("the constants hold for every data set of the row domain", "the draw is exact")
+    argument = Argument(
+        theorem, (*lines, RELATION[check_adjacency(adjacency)]), constants, f"posterior.{rule}"
+    )
+    return Statement(adjacency, (curve,), argument)
 
 
-def posterior_curves(c: Constants) -> tuple[Curve, ...]:
-    """``Δ/√μ``-GDP, or ``2B/√μ_K``-GDP."""
-    if "sensitivity" in c:
-        return (Gaussian(product_up(c["sensitivity"], over=(root_down(c["strong_convexity"]),))),)
-    least = root_down(c["prior_strong_convexity"])
-    return (Gaussian(product_up(2.0, c["gradient_bound"], over=(least,))),)
+def capped(statement: Statement, num_rows: int) -> Statement:
+    """``statement``; under ``add_remove`` it quotes the public ``n_max`` that its constants call ``n``."""
+    argument, line = statement.argument, no_more_rows(num_rows)
+    if statement.adjacency != "add_remove" or line in argument.assumptions:
+        return statement
+    return replace(statement, argument=replace(argument, assumptions=(*argument.assumptions, line)))
+
+
+def adaptive(
+    budget: float, adjacency: Adjacency, stages: tuple[Statement, ...], unit: Unit | None = None
+) -> Statement:
+    """``B``-GDP for stages ``m_1, m_2, …`` with ``Σ m_j² ≤ B²``, each chosen from what was released before.
+
+    **Guarantee**: ``budget``-GDP, the declared budget and never the realised sum. **Assumptions**: the budget
+    was fixed before the first stage; every stage's ``m_j`` holds given the earlier outputs. ``NotPrivate``
+    if they cost more, in exact fractions. Source: Smith, Thakurta 2022 (fully adaptive composition of
+    Gaussian DP).
+    """
+    check_positive("budget", budget)
+    spent = Fraction(0)
+    for stage in stages:
+        if stage.gdp is None or stage.gdp == math.inf:
+            raise NotPrivate(f"the stage {stage.argument.theorem!r} has no finite Gaussian DP statement.")
+        spent += Fraction(stage.gdp) ** 2
+    if not spent <= Fraction(budget) ** 2:
+        cost = norm_up(stage.gdp for stage in stages if stage.gdp is not None)
+        from private_mcmc.report import at_least, at_most
+
+        raise NotPrivate(
+            f"the stages cost {at_most(cost, 12)}-GDP, more than the budget {at_least(budget, 12)}."
+        )
+    lines = (
+        "the budget was fixed before the first stage",
+        "each stage holds for every earlier output",
+        RELATION[check_adjacency(adjacency)],
+    )
+    theorem = "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)"
+    argument = Argument(theorem, lines, {"budget": float(budget)}, "adaptive").of_unit(unit)
+    return Statement(adjacency, (Gaussian(float(budget)),), argument, parts=stages, unit=unit)
+
+
+_MOST_CANDIDATES = 64
+
+
+def compose(*statements: Statement) -> Statement:
+    """The statement of releasing everything that ``statements`` speak of, the minimum over curves taken last.
+
+    **Assumptions**: independent randomness; mechanisms fixed in advance, or post-processing that was. Two
+    statements of one run are refused (one chain is one mechanism: what is computed from its released states
+    is free, more of it is not), as are different adjacencies or units.
+    """
+    if not statements:
+        raise DeclarationError("compose needs at least one statement.")
+    if len(statements) == 1:
+        return statements[0]
+    unit = common_unit(statements)
+    theorem = f"composition of {len(statements)} independent mechanisms (Dong, Roth, Su 2022)"
+    lines = ("the mechanisms use independent randomness and were fixed in advance",)
+    argument = Argument(theorem, lines, {}, "composition").of_unit(unit)
+    curves = _together([statement.curves for statement in statements])
+    return Statement(statements[0].adjacency, curves, argument, parts=statements, unit=unit)
+
+
+def _together(options: list[tuple[Curve, ...]]) -> tuple[Curve, ...]:
+    """One curve of each mechanism together: every choice, or two telling ones where these are too many."""
+    if math.prod(map(len, options)) <= _MOST_CANDIDATES:
+        return tuple(dict.fromkeys(map(combine, product(*options))))
+    keys: tuple[Callable[[Curve], float], ...] = (lambda curve: curve.gdp, lambda curve: curve.epsilon(0.0))
+    best = (tuple(min(curves, key=key) for curves in options) for key in keys)
+    return tuple(dict.fromkeys(map(combine, best)))

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from private_mcmc.accounting.assumptions import PERSONS, of_persons, words_of
+from private_mcmc.accounting.assumptions import PERSONS, of_persons
 from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.fields import ARGUMENT, STATEMENT, UNIT, check_fields, curve_of
+from private_mcmc.accounting.curves.pld import curve_of
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record, plain, unplain
 from private_mcmc.target import Adjacency, Unit, check_adjacency, remarks_on_delta
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from private_mcmc.report import Report
-
 
 # The check of a record that ``Statement.verify`` asks: ``accounting.rules`` knows the rules, and sets it.
 _CHECKS: list[Callable[[Constants], object]] = []
@@ -37,8 +36,8 @@ class Argument:
     Attributes:
         theorem: the result used, with its source.
         assumptions: what it needs, each in one sentence.
-        constants: the numbers that go in; the curves can be recomputed from them alone.
-        rule: name of the function that computes them.
+        constants: the numbers that go in; the statement can be made again from them alone.
+        rule: name of the function that makes it.
     """
 
     theorem: str
@@ -46,12 +45,17 @@ class Argument:
     constants: Constants
     rule: str
 
-    @classmethod
-    def of(
-        cls, rule: str, adjacency: Adjacency, constants: Constants, parts: int = 0, unit: Unit | None = None
-    ) -> Argument:
-        """That of a rule: its words follow from adjacency, constants, number of parts, and unit."""
-        return cls(*words_of(rule, adjacency, constants, parts, unit), constants, rule)
+    def __post_init__(self) -> None:
+        words = (self.theorem, self.rule, *self.assumptions)
+        if not (isinstance(self.constants, Mapping) and all(isinstance(each, str) for each in words)):
+            raise DeclarationError("an argument: a theorem, assumptions, constants by name, and a rule.")
+
+    def of_unit(self, unit: Unit | None) -> Argument:
+        """The same argument about persons, where there are any."""
+        if unit is None:
+            return self
+        given = (line for line in self.assumptions if not line.startswith(PERSONS))
+        return replace(self, assumptions=(of_persons(unit), *given))
 
 
 @dataclass(frozen=True)
@@ -158,18 +162,23 @@ class Statement:
         """Inverse of ``to_dict``.
 
         Raises:
-            DeclarationError: for a record that is none of a statement. Whether its numbers are true is for
+            DeclarationError: for a record that no statement writes. Whether its numbers are true is for
                 ``verify`` to say.
         """
         try:
-            return cls._read(unplain(record))
+            made = cls._read(unplain(record))
+            if made.to_dict() != plain(unplain(record)):
+                raise DeclarationError("the record of a statement has other fields than a statement writes.")
         except RecursionError as error:
             raise DeclarationError("the record of a statement is nested too deeply.") from error
+        except DeclarationError:
+            raise
+        except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+            raise DeclarationError(f"this is not the record of a statement: {error}") from error
+        return made
 
     @classmethod
     def _read(cls, record: Constants) -> Statement:
-        check_fields("the record of a statement", record, STATEMENT, {"unit": UNIT})
-        check_fields("the record of a statement, argument", record["argument"], ARGUMENT)
         return cls(
             adjacency=record["adjacency"],
             curves=tuple(map(curve_of, record["curves"])),
@@ -260,10 +269,8 @@ def of_unit(statement: Statement, unit: Unit | None) -> Statement:
     """The same statement of persons, where all its numbers are for a person in the place of a row."""
     if unit is None:
         return statement
-    given = (line for line in statement.argument.assumptions if not line.startswith(PERSONS))
-    argument = replace(statement.argument, assumptions=(of_persons(unit), *given))
     parts = tuple(of_unit(part, unit) for part in statement.parts)
-    return replace(statement, argument=argument, parts=parts, unit=unit)
+    return replace(statement, argument=statement.argument.of_unit(unit), parts=parts, unit=unit)
 
 
 def _short(value: object) -> str:

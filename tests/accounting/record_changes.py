@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.fields import BOUNDS
 from private_mcmc.accounting.rules import RULES
 from tests.accounting.oracle.verify import agrees
 
@@ -17,7 +16,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
     "rule": tuple(RULES),
     "kind": ("gaussian", "pure", "laplace", "points", "sampled", "product"),
-    "bounds": BOUNDS,
     "scheme": ("poisson", "fixed", "cyclic"),
     "pair": ("add_remove", "replace_one", "fixed"),
     "release": ("last", "path"),

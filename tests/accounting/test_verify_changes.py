@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.assumptions import COUPLING, RELATION
-from private_mcmc.accounting.fields import BOUNDS
+from private_mcmc.accounting.assumptions import RELATION
+from private_mcmc.accounting.langevin.langevin_statement import COUPLING
 from private_mcmc.accounting.rules import RULES
 from private_mcmc.errors import DeclarationError
-from tests.accounting.every_statement import average, schedule, statements
+from tests.accounting.every_statement import BOUNDS, average, schedule, statements
 from tests.accounting.record_changes import changes, why_true
 
 ALL = {name: json.loads(json.dumps(item.to_dict())) for name, item in statements().items()}
@@ -57,8 +57,8 @@ def parts_of(record: dict[str, Any]) -> list[dict[str, Any]]:
 def test_there_is_an_example_of_every_rule_every_bound_and_every_adjacency():
     found = [part for name in SHORT for part in parts_of(ALL[name])]
     assert {part["argument"]["rule"] for part in found} == set(RULES)
-    runs = [part["argument"]["constants"] for part in found if part["argument"]["rule"] == "langevin"]
-    assert {bound for run in runs for bound in run["bounds"]} == set(BOUNDS)
+    said = " ".join(part["argument"]["theorem"] for part in found)
+    assert all(bound in said for bound in BOUNDS)
     assert {part["adjacency"] for part in found} == set(RELATION)
 
 
@@ -110,6 +110,13 @@ def test_a_mechanism_of_its_own_has_no_parts():
     record = copy.deepcopy(ALL["path"]) | {"parts": [ALL["laplace"]]}
     found = acc.verify(record)
     assert not found and "parts" in found.reason
+
+
+@pytest.mark.parametrize("name", ["num_chains", "num_steps", "clip", "step_size"])
+def test_a_run_of_nothing_proves_nothing(name):
+    record = copy.deepcopy(ALL["last"])
+    record["argument"]["constants"][name] = 0
+    assert not acc.verify(record | {"curves": [{"kind": "gaussian", "m": 0.0}]})
 
 
 def test_a_record_without_curves_claims_nothing_and_is_not_verified():

@@ -27,7 +27,7 @@ from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.rounding import norm_up, product_up, root_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Record
+from private_mcmc.records import Constants, Record
 
 Array = NDArray[np.float64]
 
@@ -284,3 +284,16 @@ def combine(curves: tuple[Curve, ...]) -> Curve:
             counts[curve.pair, curve.rate, curve.ratio] += curve.steps
     merged += [Sampled(*key, count) for key, count in counts.items()]
     return merged[0] if len(merged) == 1 else Product(tuple(merged))
+
+
+_KINDS: dict[str, type[Curve]] = {kind.kind: kind for kind in (Gaussian, Pure, Laplace, Points, Sampled)}
+
+
+def curve_of(record: Constants) -> Curve:
+    """The curve that ``to_dict`` described."""
+    fields = {name: value for name, value in record.items() if name != "kind"}
+    if record["kind"] == "product":
+        return Product(tuple(map(curve_of, fields["parts"])))
+    if record["kind"] not in _KINDS:
+        raise DeclarationError(f"the record of a curve: no kind {record['kind']!r} is known.")
+    return _KINDS[record["kind"]](**fields)

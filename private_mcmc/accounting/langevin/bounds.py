@@ -13,7 +13,6 @@ from private_mcmc.accounting.curves.curve import Curve, Gaussian
 from private_mcmc.accounting.curves.pld import Sampled, combine
 from private_mcmc.accounting.langevin.curvature import Curvature, noise_sd
 from private_mcmc.accounting.langevin.sensitivity import (
-    Run,
     coordinate_changes,
     dense,
     farthest_corner,
@@ -30,40 +29,23 @@ _MOST_RATIOS = 64
 _LEAST_GAP = 1e-290
 
 
-def curve(run: Run, known: Curvature, kind: str) -> Curve:
-    """The curve of all released states by this bound: the one place that computes it.
+def curves(schedule: Schedule, known: Curvature) -> dict[str, Curve]:
+    """The bounds of all released states that are worth their curves, by name; others that hold are larger.
 
-    ``DeclarationError`` for a bound that does not hold for this run. ``path`` and ``box path``: every state
-    as if it were released and the batches known. ``sampled path``: the same with the batches hidden.
-    ``hidden``: only the released states, the batches known.
+    ``path`` and ``box path``: every state as if it were released and the batches known. ``sampled path``: the
+    same with the batches hidden. ``hidden``: only the released states, the batches known.
     """
-    if (kind == "box path") != (run.clips is not None):
-        raise DeclarationError(
-            "rows clipped by coordinates have the bound of their box, and no others have it."
-        )
-    if kind == "path":
-        return path_curve(run)
-    if kind == "box path" and isinstance(run, Schedule):
-        return box_curve(run)
-    if kind == "sampled path":
-        return sampled_path_curve(run)
-    if kind == "hidden":
-        return hidden_curve(run, known)
-    raise DeclarationError(f"no bound {kind!r} is known.")
-
-
-def applicable(schedule: Schedule, known: Curvature) -> tuple[str, ...]:
-    """The bounds that are worth their curves; others that hold are larger."""
-    sampled = () if schedule.batch is None else ("sampled path",)
+    found = {} if schedule.batch is None else {"sampled path": sampled_path_curve(schedule)}
     if schedule.clips is not None:
-        return (*sampled, "box path")
+        return found | {"box path": box_curve(schedule)}
     sizes = schedule.step_sizes[: last_released(schedule)]
     hidden = schedule.release != "path" and noise_ratio(schedule)[1] and known.strong_convexity > 0
-    together = hidden and all(known.gap(size) >= 0 for size in set(sizes))
-    return (*sampled, "hidden" if together else "path")
+    if hidden and all(known.gap(size) >= 0 for size in set(sizes)):
+        return found | {"hidden": hidden_curve(schedule, known)}
+    return found | {"path": path_curve(schedule)}
 
 
-def released_steps(schedule: Run) -> tuple[int, ...]:
+def released_steps(schedule: Schedule) -> tuple[int, ...]:
     """The steps whose states leave the curator's side, in order; an average is refused."""
     check_states(schedule)
     if isinstance(schedule.release, tuple):
@@ -73,7 +55,7 @@ def released_steps(schedule: Run) -> tuple[int, ...]:
     return tuple(range(1, schedule.num_steps + 1))
 
 
-def check_states(schedule: Run) -> None:
+def check_states(schedule: Schedule) -> None:
     """Raise ``DeclarationError`` for an average, which is a release of its own."""
     if isinstance(schedule.release, Average):
         raise DeclarationError(
@@ -81,18 +63,18 @@ def check_states(schedule: Run) -> None:
         )
 
 
-def last_released(schedule: Run) -> int:
+def last_released(schedule: Schedule) -> int:
     """The last step that is released."""
     return schedule.release[-1] if isinstance(schedule.release, tuple) else schedule.num_steps
 
 
-def for_chains(square: float, schedule: Run) -> Gaussian:
+def for_chains(square: float, schedule: Schedule) -> Gaussian:
     """The curve of all independent chains, with the slack for rounding after the sum."""
     whole = root_up(product_up(square, float(schedule.num_chains)))
     return Gaussian(product_up(whole, 1 + schedule.rounding))
 
 
-def path_curve(schedule: Run) -> Gaussian:
+def path_curve(schedule: Schedule) -> Gaussian:
     """All states up to the last released one, as if the batches were known: ``m² = Σ (γΔ/σ)²``."""
     change = sensitivity(schedule)
     # The sum, rounded up: correctly rounded sums are at most half a unit below.
@@ -118,28 +100,28 @@ def box_curve(schedule: Schedule) -> Gaussian:
     return for_chains(product_up(time, 0.5, corner), schedule)
 
 
-def sampled_path_curve(run: Run) -> Curve:
+def sampled_path_curve(schedule: Schedule) -> Curve:
     """All states up to the last released one, with amplification by the sampling of batches."""
-    batch = run.batch
+    batch = schedule.batch
     if batch is None:
         raise DeclarationError("all rows are used in every step: no batch is sampled.")
     counts: Counter[float] = Counter()
-    for size, count in Counter(run.step_sizes[: last_released(run)]).items():
-        counts[row_ratio(run, size)] += count
-    rate = batch.rate if batch.rate is not None else (batch.size or 0) / run.num_rows
-    pair, chains = sampled_pair(run), run.num_chains
+    for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
+        counts[row_ratio(schedule, size)] += count
+    rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
+    pair, chains = sampled_pair(schedule), schedule.num_chains
     steps = sorted(_coarsened(counts).items())
     return combine(tuple(Sampled(pair, rate, ratio, count * chains) for ratio, count in steps))
 
 
-def sampled_pair(schedule: Run) -> str:
+def sampled_pair(schedule: Schedule) -> str:
     """The dominating pair of one step: under Poisson batches ``zero_out`` has that of ``add_remove``."""
     if schedule.batch is not None and schedule.batch.scheme == "fixed":
         return "fixed"
     return "replace_one" if schedule.adjacency == "replace_one" else "add_remove"
 
 
-def row_ratio(schedule: Run, step_size: float) -> float:
+def row_ratio(schedule: Schedule, step_size: float) -> float:
     """``r/σ``: what one present row, with the rounding of two sums, moves a step, over its noise."""
     change, noise = row_change(schedule), noise_sd(schedule, step_size)
     return product_up(step_size, change, 1 + schedule.rounding, over=(noise,))
@@ -157,7 +139,7 @@ def _coarsened(counts: Counter[float]) -> Counter[float]:
     return coarse
 
 
-def hidden_curve(run: Run, known: Curvature) -> Gaussian:
+def hidden_curve(schedule: Schedule, known: Curvature) -> Gaussian:
     """The released states alone: between two of them a row's push fades, and noise covers what is left.
 
     ``m² = Σ_stretches (Δ²/2r) n²/w``: ``n = Σ_i γ_i Π_{l>i} ρ_l`` is how far a row pushes the last state of a
@@ -173,17 +155,15 @@ def hidden_curve(run: Run, known: Curvature) -> Gaussian:
 
     Source: Bok, Su, Altschuler 2024; BFG Lemma 3.3 (the Rényi form).
     """
-    if run.release == "path":
-        raise DeclarationError("a path has no hidden states.")
-    sizes, edges = run.step_sizes, (0, *released_steps(run))
+    sizes, edges = schedule.step_sizes, (0, *released_steps(schedule))
     growths: dict[tuple[float, ...], float] = {}
     for early, late in pairwise(edges):
         stretch = sizes[early:late]
         if stretch not in growths:
             growths[stretch] = time_that_counts(stretch, known)
-    change = sensitivity(run)
+    change = sensitivity(schedule)
     time = sum_up(growths[sizes[early:late]] for early, late in pairwise(edges))
-    return for_chains(product_up(time, change, change, 0.5, over=(noise_ratio(run)[0],)), run)
+    return for_chains(product_up(time, change, change, 0.5, over=(noise_ratio(schedule)[0],)), schedule)
 
 
 def time_that_counts(sizes: Sequence[float], known: Curvature) -> float:

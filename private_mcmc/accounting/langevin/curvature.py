@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from private_mcmc.accounting.langevin.sensitivity import (
     CLIP_SLACK,
     UNIT_ROUNDOFF,
-    Run,
     batch_factor,
     noise_ratio,
     rounding_allowance,
@@ -17,6 +16,7 @@ from private_mcmc.accounting.langevin.sensitivity import (
 )
 from private_mcmc.accounting.rounding import product_down, product_up, root_down, root_up, sum_up
 from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_positive
 
 
@@ -73,7 +73,7 @@ def contraction_gap(step_size: float, strong_convexity: float, smoothness: float
     return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
 
 
-def check_scheme(schedule: Run) -> None:
+def check_scheme(schedule: Schedule) -> None:
     """Refuse, by name, pairs of batch scheme and adjacency for which nothing is proved."""
     batch = schedule.batch
     if batch is None:
@@ -87,7 +87,7 @@ def check_scheme(schedule: Run) -> None:
         )
 
 
-def noise_sd(schedule: Run, step_size: float) -> float:
+def noise_sd(schedule: Schedule, step_size: float) -> float:
     """Least standard deviation of one step's noise in ``‖M^{-1/2}·‖``, rounded down."""
     return product_down(root_down(product_down(2.0, step_size, noise_ratio(schedule)[0])), 1 - 2.0**-50)
 
@@ -96,7 +96,7 @@ def noise_sd(schedule: Run, step_size: float) -> float:
 _FARTHEST = 8.5
 
 
-def kept_rounding(schedule: Run, known: Curvature) -> float:
+def kept_rounding(schedule: Schedule, known: Curvature) -> float:
     """The share of what one row moves that rounding may move a step of states that are kept ``within``.
 
     Two computed steps ``u + (√(2γ)ξ − γg)`` differ from those of real arithmetic by at most

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any, Literal
 
-from private_mcmc.accounting.curves.curve import Curve
+from private_mcmc.accounting.assumptions import RELATION, no_more_rows
 from private_mcmc.accounting.langevin import bounds
-from private_mcmc.accounting.langevin.curvature import Curvature, check_scheme
-from private_mcmc.accounting.langevin.record import chain_constants, read_chain
-from private_mcmc.accounting.langevin.sensitivity import Run, sensitivity
+from private_mcmc.accounting.langevin.curvature import Curvature, check_scheme, kept_rounding
+from private_mcmc.accounting.langevin.sensitivity import sensitivity
 from private_mcmc.accounting.rounding import TINY, product_up, up
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constant, Constants
-from private_mcmc.schedule import Average, Schedule
-from private_mcmc.target import Adjacency, Unit
+from private_mcmc.records import Record
+from private_mcmc.schedule import Average, Batch, BatchScheme, Schedule
 
 
 def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -> Statement:
@@ -33,23 +32,52 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     bounds.check_states(schedule)
     # The states of a path are released: nothing about the potential enters.
     known = Curvature() if curvature is None or schedule.release == "path" else curvature
-    constants: dict[str, Constant] = chain_constants(schedule, known)
-    constants["bounds"] = bounds.applicable(schedule, known)
-    adjacency, unit = schedule.adjacency, schedule.unit
-    argument = Argument.of("langevin", adjacency, constants, unit=unit)
-    return Statement(adjacency, langevin_curves(adjacency, constants, (), unit), argument, unit=unit)
+    _check(schedule, known)
+    found = bounds.curves(schedule, known)
+    words = [_of_bound(kind, schedule, known) for kind in found]
+    lines = [*_of_chain(schedule), *(line for _, each in words for line in each)]
+    theorem = "; and ".join(dict.fromkeys(each for each, _ in words))
+    argument = _argument("langevin", theorem, lines, schedule, _constants(schedule, known))
+    return Statement(schedule.adjacency, tuple(found.values()), argument, unit=schedule.unit)
 
 
-def langevin_curves(
-    adjacency: Adjacency, c: Constants, parts: tuple[Statement, ...], unit: Unit | None
-) -> tuple[Curve, ...]:
-    """The curve of every recorded bound of released states, computed from the record alone."""
-    run, known = read_chain(adjacency, c, c["release"], unit)
-    if run.release == "path" and known != Curvature():
-        raise DeclarationError("a path has no constants of the potential: nothing in it rests on them.")
-    if len(c["bounds"]) > len(set(c["bounds"])):
-        raise DeclarationError("a bound is given twice.")
-    return tuple(bounds.curve(run, known, kind) for kind in c["bounds"])
+def langevin_again(statement: Statement) -> Statement:
+    """The statement that the record of another one, of states, gives."""
+    schedule, known, _ = _run_of(statement)
+    return langevin_statement(schedule, known)
+
+
+def _constants(schedule: Schedule, known: Curvature) -> Record:
+    """The whole schedule, but for what every statement has, and what is proved of its potentials."""
+    given = {**vars(schedule), **vars(known)}
+    nested = {name: asdict(given[name]) for name in ("batch", "release") if is_dataclass(given[name])}
+    left = ("adjacency", "unit")
+    return {name: value for name, value in (given | nested).items() if value is not None and name not in left}
+
+
+def _run_of(statement: Statement) -> tuple[Schedule, Curvature, Record]:
+    """The run that a statement speaks of, what is proved of its potentials, and the constants besides."""
+    given: dict[str, Any] = dict(statement.argument.constants)
+    known = Curvature(**{name: given.pop(name) for name in vars(Curvature())})
+    for name, kind in (("batch", Batch), ("release", Average)):
+        if isinstance(given.get(name), Mapping):
+            given[name] = kind(**given[name])
+    of_run = {name: given.pop(name) for name in Schedule.__dataclass_fields__ if name in given}
+    return Schedule(adjacency=statement.adjacency, unit=statement.unit, **of_run), known, given
+
+
+def _check(schedule: Schedule, known: Curvature) -> None:
+    """Refuse batches for which nothing is proved, and boxes in which rounding moves more than is charged."""
+    check_scheme(schedule)
+    if not schedule.within < math.inf:
+        return
+    if schedule.release == "path":
+        raise DeclarationError("a path has no hidden states to be kept in a box.")
+    if not kept_rounding(schedule, known) <= schedule.rounding * (1 + 1e-12):
+        raise DeclarationError(
+            f"within={schedule.within:g}: in this box rounding moves a step by more than "
+            f"{schedule.rounding:g} of what one row does, or no slope of the prior is proved there."
+        )
 
 
 Norm = Literal["L1", "L2"]
@@ -57,7 +85,7 @@ Norm = Literal["L1", "L2"]
 _MECHANISM: dict[Norm, str] = {"L1": "noise.laplace", "L2": "noise.gaussian"}
 
 
-def average_sensitivity(schedule: Run, curvature: Curvature) -> float:
+def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
     """``η/ℓ``: the largest distance between the averages of two coupled chains on adjacent data.
 
     With the same start, noise and batches ``|X_n − Y_n| ≤ e_n`` surely, where ``e_n = ρe_{n−1} + γΔ`` and
@@ -66,8 +94,9 @@ def average_sensitivity(schedule: Run, curvature: Curvature) -> float:
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
     """
-    release = _average(schedule)
-    check_scheme(schedule)
+    if not isinstance(schedule.release, Average):
+        raise DeclarationError(f"release={schedule.release!r}: the schedule releases states, not an average.")
+    _check(schedule, curvature)
     change = sensitivity(schedule)
     steps = {
         size: (max(curvature.gap(size), -1.0), product_up(size, change)) for size in set(schedule.step_sizes)
@@ -78,18 +107,12 @@ def average_sensitivity(schedule: Run, curvature: Curvature) -> float:
     for index, size in enumerate(schedule.step_sizes, start=1):
         gap, push = steps[size]
         distance = up((1.0 - gap) * distance + push) + TINY
-        if index >= release.first:
+        if index >= schedule.release.first:
             total += distance
-    kept = schedule.num_steps - release.first + 1
+    kept = schedule.num_steps - schedule.release.first + 1
     worst = product_up(total, over=(float(kept),))
     # Summing T positive terms errs by at most T units in the last place.
     return product_up(worst, 1 + schedule.rounding + kept * 2.0**-52)
-
-
-def _average(schedule: Run) -> Average:
-    if not isinstance(schedule.release, Average):
-        raise DeclarationError(f"release={schedule.release!r}: the schedule releases states, not an average.")
-    return schedule.release
 
 
 def noised_average(
@@ -118,32 +141,108 @@ def noised_average(
             divided by, at least the lesser of ``slope·distance`` and ``limit``. Equal ones count once.
         norm, joint: how far all values together move, and in which norm.
     """
-    chain = {name: value for name, value in chain_constants(schedule, curvature).items() if name != "release"}
-    constants: dict[str, Constant] = {
-        **chain,
-        "first": _average(schedule).first,
-        "distance": distance,
-        "values": tuple(dict.fromkeys(values)),
-        "norm": norm,
-        "joint": joint,
-    }
-    adjacency, unit, parts = schedule.adjacency, schedule.unit, (of_unit(noise, schedule.unit),)
-    argument = Argument.of("average", adjacency, constants, 1, unit)
-    curves = average_curves(adjacency, constants, parts, unit)
-    return Statement(adjacency, curves, argument, parts=parts, unit=unit)
-
-
-def average_curves(
-    adjacency: Adjacency, c: Constants, parts: tuple[Statement, ...], unit: Unit | None
-) -> tuple[Curve, ...]:
-    """The curves of the noise, if it is fit for how far one row moves the averages of the recorded run."""
-    (noise,) = parts
-    run, known = read_chain(adjacency, c, Average(c["first"]), unit)
-    distance, mechanism = c["distance"], noise.argument
-    fit = mechanism.rule == _MECHANISM[c["norm"]]
-    fit = fit and 1 - 1e-12 <= c["joint"] <= float(mechanism.constants["sensitivity"])
-    fit = fit and distance >= average_sensitivity(run, known) * (1 - 1e-12)
-    moves = [(min(slope * distance, limit) if slope > 0 else 0.0, unit) for slope, limit, unit in c["values"]]
-    if not (fit and all(move <= unit for move, unit in moves)):
+    found = tuple(dict.fromkeys(values))
+    fit = noise.argument.rule == _MECHANISM[norm]
+    fit = fit and 1 - 1e-12 <= joint <= float(noise.argument.constants["sensitivity"])
+    fit = fit and distance >= average_sensitivity(schedule, curvature) * (1 - 1e-12)
+    for slope, limit, unit in found:
+        move = min(slope * distance, limit) if slope > 0 else 0.0
+        fit = fit and slope >= 0 and limit >= 0 and move <= unit and 0 < unit < math.inf
+    if not (fit and found):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")
-    return noise.curves
+    moved = f"all in their units move by at most {joint:.12g} in {norm}"
+    lines = [
+        f"where each value moves by at most its unit, {moved}",
+        RELATION[schedule.adjacency],
+        *_of_chain(schedule),
+    ]
+    lines += [] if schedule.batch is None else [_BATCHES[schedule.batch.scheme]]
+    if any(slope > 0 and slope * distance < limit for slope, limit, _ in found):
+        lines += [COUPLING, EVERY_POTENTIAL]
+    constants = _constants(schedule, curvature) | {"distance": distance, "values": found, "norm": norm}
+    theorem = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
+    argument = _argument("average", theorem, lines, schedule, constants | {"joint": joint})
+    parts = (of_unit(noise, schedule.unit),)
+    return Statement(schedule.adjacency, noise.curves, argument, parts=parts, unit=schedule.unit)
+
+
+def average_again(statement: Statement) -> Statement:
+    """The statement that the record of another one, of averages, gives."""
+    schedule, known, facts = _run_of(statement)
+    (noise,) = statement.parts
+    return noised_average(noise, schedule, known, **facts)
+
+
+EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
+COUPLING = (
+    "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
+    "each other surely (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
+)
+_CHAIN = (
+    "data enter the potential only through the clipped rows",
+    "the start is drawn from a law that does not depend on the data",
+    "the chain's noise is exactly Gaussian, independent of the data and never reused",
+)
+_BATCHES: Mapping[BatchScheme, str] = {
+    "poisson": "each row enters a batch independently with the declared probability",
+    "fixed": "every batch is a uniformly drawn subset of the declared size, independent of the others",
+}
+# 9e-10, over the 2u√p by which float64 moves two steps apart: ``sensitivity.rounding_box``.
+_ROUNDED = "rounding after the sum moves a step by at most 1e-09 of its sensitivity, "
+_BOX = "|θ|_∞ + 4γ|∇U|_∞ ≤ 4.05e6 γΔ/√p in whitened coordinates"
+_PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
+
+
+def _argument(
+    rule: str, theorem: str, lines: Iterable[str], schedule: Schedule, constants: Record
+) -> Argument:
+    capped = (no_more_rows(schedule.num_rows),) if schedule.adjacency == "add_remove" else ()
+    said = tuple(dict.fromkeys((*lines, *capped)))
+    return Argument(theorem, said, constants, rule).of_unit(schedule.unit)
+
+
+def _of_chain(schedule: Schedule) -> list[str]:
+    """What every statement of a run rests on."""
+    # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
+    relation = [] if schedule.adjacency == "replace_one" else [RELATION[schedule.adjacency]]
+    rounded = f"{_ROUNDED}as it does while {_BOX}"
+    if schedule.within < math.inf:
+        rounded = (
+            f"rounding after the sum moves a step by at most {schedule.rounding:.3g} of its sensitivity, "
+            f"because states are kept in |θ|_∞ ≤ {schedule.within:.12g} in whitened coordinates"
+        )
+    elif schedule.release == "path":
+        rounded = f"{_ROUNDED}because every coordinate of the whitened gradient is clamped so that {_BOX}"
+    return [*_CHAIN, *relation, rounded]
+
+
+def _of_bound(kind: str, schedule: Schedule, known: Curvature) -> tuple[str, tuple[str, ...]]:
+    """The theorem of one bound of a run's states, and what it needs beside what all of them do."""
+    if kind == "hidden":
+        theorem = "shifted interpolation (Bok, Su, Altschuler 2024) of steps that keep chains together"
+        return theorem, (EVERY_POTENTIAL,)
+    if kind == "box path":
+        theorem = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
+        return theorem, ("every coordinate of a row's gradient is clipped apart, at its declared bound",)
+    if kind == "path" or schedule.batch is None:
+        why = (
+            "" if schedule.release == "path" else f", charged for hidden states too: {_why(schedule, known)}"
+        )
+        return _PATH + why, ()
+    theorem = "Poisson-sampled Gaussian steps" + " under replacement" * (schedule.adjacency == "replace_one")
+    if schedule.batch.scheme == "fixed":
+        theorem = "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018)"
+    drawn = _BATCHES[schedule.batch.scheme], "which rows were drawn stays hidden"
+    return f"{theorem}, composed by their privacy loss", drawn
+
+
+def _why(schedule: Schedule, known: Curvature) -> str:
+    """Why no shorter bound was found."""
+    if not known.smoothness < math.inf:
+        return "no potential is proved to be convex and smooth"
+    if not known.strong_convexity > 0:
+        return "no strong convexity of the potential is proved"
+    longest = max(schedule.step_sizes)
+    if not longest * known.smoothness < 2:
+        return f"the step size {longest:g} is not below 2/L = {2 / known.smoothness:g}"
+    return "no contraction that is proved helps here"

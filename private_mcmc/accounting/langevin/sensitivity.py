@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,54 +11,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import ROUNDING, Average, Batch, Matrix, Release, Schedule
-from private_mcmc.target import Adjacency, Unit, check_adjacency
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChainConstants:
-    """What a statement's record holds of a run, in the place of its schedule: the metric by two numbers.
-
-    Attributes:
-        condition_number: of the preconditioner.
-        noise_ratio: the least variance of a step's noise in the metric, over ``2γ``.
-
-    The others are those of the schedule. ``DeclarationError`` where they contradict each other.
-    """
-
-    adjacency: Adjacency
-    num_rows: int
-    dim: int
-    step_size: float | tuple[float, ...]
-    num_steps: int
-    num_chains: int
-    clip: float
-    temper: float
-    batch: Batch | None
-    within: float
-    rounding: float
-    release: Release
-    unit: Unit | None
-    condition_number: float
-    noise_ratio: float
-    clips: None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.step_size, tuple) and len(self.step_size) != self.num_steps:
-            raise DeclarationError(f"step_size has {len(self.step_size)} entries for {self.num_steps} steps.")
-        last = self.release.first if isinstance(self.release, Average) else self.release
-        steps = last if isinstance(last, tuple) else (last,) if isinstance(last, int) else (1,)
-        if list(steps) != sorted(set(steps)) or not (steps[0] >= 1 and steps[-1] <= self.num_steps):
-            raise DeclarationError(f"release={self.release}: only steps of the run are released, in order.")
-
-    @property
-    def step_sizes(self) -> tuple[float, ...]:
-        """The step size of every step, in order."""
-        given = self.step_size
-        return given if isinstance(given, tuple) else (given,) * self.num_steps
-
-
-Run = Schedule | ChainConstants
+from private_mcmc.schedule import ROUNDING, Matrix, Schedule
+from private_mcmc.target import Adjacency, check_adjacency
 
 
 def dense(matrix: Matrix | None, dim: int, name: str) -> npt.NDArray[np.float64]:
@@ -77,14 +30,18 @@ def dense(matrix: Matrix | None, dim: int, name: str) -> npt.NDArray[np.float64]
     return array
 
 
-def condition_number(schedule: Run) -> float:
-    """``λ_max(M)/λ_min(M)``."""
-    if isinstance(schedule, ChainConstants):
-        return schedule.condition_number
+def condition_number(schedule: Schedule) -> float:
+    """``λ_max(M)/λ_min(M)``, rounded up."""
     if schedule.preconditioner is None:
         return 1.0
-    values = np.linalg.eigvalsh(dense(schedule.preconditioner, schedule.dim, "preconditioner"))
-    return float(values[-1] / values[0])
+    matrix = dense(schedule.preconditioner, schedule.dim, "preconditioner")
+    if not np.count_nonzero(matrix - np.diag(np.diag(matrix))):
+        return product_up(float(np.diag(matrix).max()), over=(float(np.diag(matrix).min()),))
+    values = np.linalg.eigvalsh(matrix)
+    least = float(values[0] - values[-1] * schedule.dim * 2.0**-46)
+    if not least > 0:
+        raise DeclarationError("preconditioner: float64 does not tell its smallest direction from none.")
+    return product_up(float(values[-1]), 1 + schedule.dim * 2.0**-46, over=(least,))
 
 
 def whitened_noise(schedule: Schedule) -> FloatArray | None:
@@ -105,17 +62,14 @@ def whitened_noise(schedule: Schedule) -> FloatArray | None:
     return mixed
 
 
-def noise_ratio(schedule: Run) -> tuple[float, bool]:
+def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
     """Least eigenvalue of ``M^{-1/2} (S/2γ) M^{-1/2}``, rounded down, and whether ``S ∝ M``.
 
     In the norm ``‖M^{-1/2}·‖`` every direction has noise variance at least ``2γ`` times the ratio. It is that
     of the very matrix that the kernel uses: factors of nearly singular matrices are far from those of real
     arithmetic. Singular values are found up to a modest multiple of ``u`` times the largest; where float64
-    does not tell the least one from zero, ``DeclarationError``. A record tells the ratio: noise of at least
-    that variance is the sum of one that is proportional to ``M`` and of another, which may be given away.
+    does not tell the least one from zero, ``DeclarationError``.
     """
-    if isinstance(schedule, ChainConstants):
-        return schedule.noise_ratio, True
     mixed = whitened_noise(schedule)
     if mixed is None:
         return 1.0, True
@@ -146,7 +100,7 @@ def row_sensitivity(clip: float, temper: float, adjacency: Adjacency) -> float:
     return product_up(2.0 if check_adjacency(adjacency) == "replace_one" else 1.0, temper, clip)
 
 
-def rows_summed(schedule: Run) -> int:
+def rows_summed(schedule: Schedule) -> int:
     """The most rows that one gradient of the schedule can sum."""
     batch = schedule.batch
     if batch is None or batch.scheme == "poisson" or batch.size is None:
@@ -154,7 +108,7 @@ def rows_summed(schedule: Run) -> int:
     return min(schedule.num_rows, batch.size)
 
 
-def batch_factor(schedule: Run) -> float:
+def batch_factor(schedule: Schedule) -> float:
     """The public factor of a minibatch sum: ``1/q`` or ``n/b``; 1 for the full sum."""
     batch = schedule.batch
     if batch is None:
@@ -166,7 +120,7 @@ def batch_factor(schedule: Run) -> float:
     return schedule.num_rows / batch.size
 
 
-def rounding_allowance(schedule: Run) -> float:
+def rounding_allowance(schedule: Schedule) -> float:
     """Largest difference, in ``|·|_*``, that float64 rounding adds between two sums of clipped rows.
 
     Each sum of ``s`` terms of norm ``C`` is off by at most ``s C · s u/(1 − s u)`` in the norm the
@@ -181,7 +135,7 @@ def rounding_allowance(schedule: Run) -> float:
     return product_up(2 * (1 + 2.0**-50), weight, count, spread, load, over=(1 - load,))
 
 
-def rounding_box(schedule: Run) -> float:
+def rounding_box(schedule: Schedule) -> float:
     """Largest ``|θ|_∞ + 4γ|∇U|_∞`` (whitened coordinates) at which a run's rounding slack is enough.
 
     Rounding ``θ − γM∇U`` in float64 moves two steps apart by at most ``2u√p`` times that number, which
@@ -194,7 +148,7 @@ def rounding_box(schedule: Run) -> float:
     return allowed / (2 * UNIT_ROUNDOFF * math.sqrt(schedule.dim))
 
 
-def gradient_limit(schedule: Run) -> float:
+def gradient_limit(schedule: Schedule) -> float:
     """The bound ``G`` at which a kernel clamps every coordinate of the whitened gradient; ``inf``: none.
 
     With ``4γG`` inside ``rounding_box`` the slack of a path release is enforced, not assumed. Where states
@@ -205,7 +159,7 @@ def gradient_limit(schedule: Run) -> float:
     return rounding_box(schedule) / (4 * max(schedule.step_sizes))
 
 
-def row_change(schedule: Run) -> float:
+def row_change(schedule: Schedule) -> float:
     """The most that one present row adds to a step's computed gradient, in ``|·|_*``: ``wC`` times the public
     factor of a minibatch, plus the rounding difference of two float64 sums.
     """
@@ -213,7 +167,7 @@ def row_change(schedule: Run) -> float:
     return product_up(sum_up((exact, rounding_allowance(schedule))), 1 + 8 * UNIT_ROUNDOFF)
 
 
-def sensitivity(schedule: Run) -> float:
+def sensitivity(schedule: Schedule) -> float:
     """``Δ``: the most that one row changes the computed gradient of the data term, in ``|·|_*``: ``2wC``
     (``replace_one``) or ``wC``, times the batch's public factor, plus the rounding of two float64 sums.
     """

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
 
 from private_mcmc.records import Constants
 
@@ -12,11 +16,12 @@ _MOST_STEPS = 2 * 10**7
 
 def check_together(c: Constants) -> None:
     """Refuse constants that are each fine and cannot be those of one run."""
-    steps, rows, batch = c["num_steps"], c["num_rows"], c["batch"]
+    steps, rows, batch = c["num_steps"], c["num_rows"], c.get("batch")
     if isinstance(c["step_size"], tuple) and len(c["step_size"]) != steps:
         raise ValueError("every step has a size")
-    release = c.get("release")
-    if (isinstance(release, tuple) and release[-1] > steps) or c.get("first", 1) > steps:
+    release = c["release"]["first"] if isinstance(c["release"], dict) else c["release"]
+    last = release[-1] if isinstance(release, tuple) else release if isinstance(release, int) else 1
+    if last > steps:
         raise ValueError("only steps of the run are released")
     if not c["strong_convexity"] <= c["smoothness"]:
         raise ValueError("strong convexity is at most the smoothness")
@@ -34,7 +39,7 @@ def two_rows(adjacency: str) -> int:
 
 
 def _factor(c: Constants) -> float:
-    batch = c["batch"]
+    batch = c.get("batch")
     if batch is None:
         return 1.0
     return float(c["num_rows"] / batch["size"] if batch["rate"] is None else 1 / batch["rate"])
@@ -42,11 +47,36 @@ def _factor(c: Constants) -> float:
 
 def rows_summed(c: Constants) -> int:
     """The most rows in one sum."""
-    batch = c["batch"]
+    batch = c.get("batch")
     sizes = [c["num_rows"]]
     if batch is not None and batch["size"] is not None:
         sizes.append(batch["size"])
     return int(min(sizes))
+
+
+def square(matrix: Any, dim: int) -> Any:
+    """A diagonal, or the rows of a symmetric matrix, as a matrix; the identity for nothing."""
+    found = np.eye(dim) if matrix is None else np.asarray(matrix, dtype=np.float64)
+    found = np.diag(found) if found.ndim == 1 else found
+    if found.shape != (dim, dim) or not np.array_equal(found, found.T):
+        raise ValueError("a symmetric matrix of the dimension")
+    return found
+
+
+def condition_number(c: Constants) -> float:
+    """Largest over smallest eigenvalue of the preconditioner."""
+    if c.get("preconditioner") is None:
+        return 1.0
+    values = np.linalg.eigvalsh(square(c["preconditioner"], c["dim"]))
+    return float(values[-1] / values[0])
+
+
+def noise_ratio(c: Constants) -> float:
+    """The least ``vᵀNv/vᵀMv``, ``N`` the noise over ``2γ`` and ``M`` the preconditioner."""
+    if c.get("noise") is None:
+        return 1.0
+    pair = (square(c.get(name), c["dim"]) for name in ("noise", "preconditioner"))
+    return float(eigh(*pair, eigvals_only=True)[0])
 
 
 def exact_row(c: Constants) -> float:
@@ -63,12 +93,12 @@ def rounding(c: Constants) -> float:
     load = count * c.get("rows_of_unit", 1) * 2.0**-53
     if not load < 0.5:
         raise ValueError("float64 sums of so many rows carry no useful bound")
-    return float(2 * exact_row(c) * count * math.sqrt(c["condition_number"]) * load / (1 - load))
+    return float(2 * exact_row(c) * count * math.sqrt(condition_number(c)) * load / (1 - load))
 
 
 def changes(adjacency: str, c: Constants) -> tuple[float, float]:
     """Largest change of a step's gradient between adjacent data, and that of one present row."""
-    scheme = None if c["batch"] is None else c["batch"]["scheme"]
+    scheme = c["batch"]["scheme"] if "batch" in c else None
     if scheme == "fixed" and adjacency == "add_remove":
         raise ValueError("refused: the slot of a removed row is refilled")
     return two_rows(adjacency) * exact_row(c) + rounding(c), exact_row(c) + rounding(c)
