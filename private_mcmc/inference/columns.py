@@ -26,8 +26,7 @@ from private_mcmc.domains.columns import (
 )
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.decision import Declaration
-from private_mcmc.kernels.devices import ONE_DEVICE, Layout
-from private_mcmc.kernels.partitions import Blocks, Engine, Partition
+from private_mcmc.kernels.partitions import ONE_DEVICE, Blocks, Engine, Layout, Partition
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
 from private_mcmc.target import Target

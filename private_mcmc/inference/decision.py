@@ -120,7 +120,7 @@ def decide(declared: Declaration, n: int) -> Decision:
         "release": release,
         "unit": reading.unit,
     }
-    schedule = declared.kernel.schedule(**asked, sites=reading.sites)
+    schedule = declared.kernel.schedule(**asked)
     if others := [name for name, value in asked.items() if getattr(schedule, name) != value]:
         raise DeclarationError(f"kernel: its schedule has another {', '.join(others)} than was asked for.")
     if schedule.clips is not None and declared.guarantee == "posterior":

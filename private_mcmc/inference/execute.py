@@ -27,8 +27,7 @@ from private_mcmc.inference.decision import Decision, Declaration, decide
 from private_mcmc.kernels import ChainRunner, Generator, Streams, chain_runner, langevin_program, public_key
 from private_mcmc.kernels.chain import path_runner
 from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.devices import Devices, layout, spread
-from private_mcmc.kernels.partitions import Engine, partitioned_runner
+from private_mcmc.kernels.partitions import Devices, Engine, layout, partitioned_runner, spread
 from private_mcmc.kernels.step import Observable
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.planning.stages import of_rows

@@ -31,8 +31,7 @@ from private_mcmc.inference.execute import (
     try_constraining,
 )
 from private_mcmc.kernels import ChainRunner, Streams
-from private_mcmc.kernels.devices import layout
-from private_mcmc.kernels.partitions import Question, summed
+from private_mcmc.kernels.partitions import Question, layout, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,

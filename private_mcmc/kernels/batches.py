@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -22,41 +21,6 @@ from private_mcmc.schedule import Batch, Schedule
 
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.
 _LARGE_SHARE = 0.125
-
-
-class Window(NamedTuple):
-    """What the steps ``first, first + 1, …`` draw, one after the other along the first axis."""
-
-    first: jax.Array
-    values: jax.Array
-
-
-@dataclass(frozen=True)
-class Draws:
-    """The numbers that a step draws, ``draw(key)``, for several steps at once or for one.
-
-    The key of a step is the stream's, folded with the step's number. ``outside`` is what a step beyond a
-    window gets: no other's numbers.
-    """
-
-    draw: Callable[[jax.Array], jax.Array]
-    outside: float
-
-    def ahead(self, stream: jax.Array | Window, first: jax.Array, count: int) -> Window:
-        """The numbers of ``count`` steps from ``first`` on."""
-        if isinstance(stream, Window):
-            return stream
-        return Window(first, jax.vmap(partial(self._of_step, stream))(first + jnp.arange(count)))
-
-    def at(self, source: jax.Array | Window, k: jax.Array) -> jax.Array:
-        """The numbers of step ``k``, from a window or drawn now from a stream's key."""
-        if isinstance(source, Window):
-            row = source.values.at[k - source.first]
-            return row.get(mode="fill", fill_value=self.outside, wrap_negative_indices=False)
-        return self._of_step(source, k)
-
-    def _of_step(self, stream: jax.Array, k: jax.Array) -> jax.Array:
-        return self.draw(jax.random.fold_in(stream, k))
 
 
 def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -> jax.Array:
@@ -104,35 +68,19 @@ First = jax.Array | int | None
 Sum = Callable[[jax.Array, PreparedRows, "BatchDraw", First], jax.Array]
 
 
-class BatchStreams(NamedTuple):
-    """Keys of batches: for what all chains draw together, or its numbers, and for each chain alone."""
-
-    together: jax.Array | Window
-    alone: jax.Array
-
-
-# All that a place where rows lie is given of a run's randomness: nothing tells the noise from it.
-BatchKeys = jax.Array | BatchStreams | None
-
-
 class StepKeys(NamedTuple):
-    """Keys of a chain's steps, or what was drawn with them: one stream for the noise, another for batches."""
+    """Keys of a chain's steps: one stream for the noise, another for batches.
 
-    steps: jax.Array | Window
-    batches: BatchKeys = None
+    The second is all that a place where rows lie is given of a run's randomness: nothing tells the noise
+    from it.
+    """
 
-
-def batch_streams(batches: BatchKeys) -> BatchStreams:
-    """The two streams of the batches' key."""
-    if batches is None:
-        raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
-    if isinstance(batches, BatchStreams):
-        return batches
-    return BatchStreams(jax.random.fold_in(batches, 0), jax.random.fold_in(batches, 1))
+    steps: jax.Array
+    batches: jax.Array | None = None
 
 
 class BatchDraw(NamedTuple):
-    """What tells the batch of one chain at step ``k``: the run's key, and numbers drawn for many steps."""
+    """What tells the batch of one chain at step ``k``: the stream of the chains, and numbers drawn before."""
 
     stream: jax.Array
     k: jax.Array
@@ -145,17 +93,24 @@ class BatchDraw(NamedTuple):
         return jax.random.fold_in(jax.random.fold_in(self.stream, self.k), self.chain)
 
 
+def streams(batches: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    """Two streams of the batches' key: what all chains draw together, and what each draws alone."""
+    if batches is None:
+        raise DeclarationError("this schedule draws batches: give Streams a key for batches.")
+    return jax.random.fold_in(batches, 0), jax.random.fold_in(batches, 1)
+
+
 class BatchSum(NamedTuple):
     """``prepare(columns, present)`` once a run; ``total(u, rows, draw, first)`` at every step.
 
     ``first`` is the number of the first row that is here (``None``: every row is). Batches are drawn from all
     rows; what is summed here are those of its rows that are here.
-    ``draws`` are the numbers that all chains draw at a step, ``(chains, size)``, where ``total`` wants some.
+    ``draw(key)`` are the numbers that all chains draw at a step, ``(chains, size)``, where there are any.
     """
 
     prepare: Callable[[Columns, jax.Array], PreparedRows]
     total: Callable[..., jax.Array]
-    draws: Draws | None = None
+    draw: Callable[[jax.Array], jax.Array] | None = None
 
 
 def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
@@ -173,10 +128,10 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     def scaled(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         return factor * total(u, rows, draw, first)
 
-    return BatchSum(gradient.prepare, scaled, _draws(schedule, batch))
+    return BatchSum(gradient.prepare, scaled, _drawn(schedule, batch))
 
 
-def _draws(schedule: Schedule, batch: Batch) -> Draws | None:
+def _drawn(schedule: Schedule, batch: Batch) -> Callable[[jax.Array], jax.Array] | None:
     """What of the batches is independent of the rows and small beside them."""
     size, n, chains = drawn_size(schedule), schedule.num_rows, schedule.num_chains
     if size == 0:
@@ -189,7 +144,7 @@ def _draws(schedule: Schedule, batch: Batch) -> Draws | None:
     def fixed(key: jax.Array) -> jax.Array:
         return jax.vmap(partial(distinct, size=size, bound=n))(jax.random.split(key, chains))
 
-    return Draws(poisson if batch.scheme == "poisson" else fixed, outside=n)
+    return poisson if batch.scheme == "poisson" else fixed
 
 
 def drawn_size(schedule: Schedule) -> int:

@@ -209,16 +209,22 @@ def steps_of(program: LangevinProgram, schedule: Schedule, observable: Observabl
         keys: StepKeys,
         rows: PreparedRows,
     ) -> tuple[Float[Array, "chains p"], Float[Array, "kept chains p"], Float[Array, "chains d"]]:
-        first = jnp.asarray(first)
-        drawn = program.ahead(keys, first, size)
+        def drawn(j: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+            return program.noise(keys.steps, first + j), program.drawn(keys.batches, first + j)
 
         def one(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             u, total, states = carry
-            u = program.step(u, first + j, drawn, rows)
+            noise, batch = jax.tree.map(lambda leaf: leaf[j], ahead)
+            # A step beyond what was drawn has no noise at all, and not another's.
+            noise = jnp.where(j < size, noise, jnp.nan)
+            k = first + j
+            u = program.move(u, k, noise, program.data(u, k, keys.batches, batch, rows))
             if path:
                 states = states.at[j].set(program.whitening.to_parameter(u))
-            return u, with_state(u, total, first + j + 1), states
+            return u, with_state(u, total, k + 1), states
 
+        # All at once: one by one they take longer than what a step does of few rows.
+        ahead = jax.vmap(drawn)(jnp.arange(size))
         states = jnp.zeros((size if path else 0, *u.shape), u.dtype)
         u, total, states = jax.lax.fori_loop(0, count, one, (u, total, states))
         return u, states if path else program.whitening.to_parameter(u)[None], total

@@ -6,9 +6,8 @@ A kernel states public numbers and makes the schedule that the step, preflight a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,39 +16,9 @@ from private_mcmc.arguments import construction_checked
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.under_numpyro import UnderNumPyro
-from private_mcmc.potential.sites import Site
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.schedule import Batch, BatchScheme, Matrix, Release, Schedule, norm_of_clips
 from private_mcmc.target import Adjacency, Unit
-
-
-@dataclass(frozen=True)
-class BySite:
-    """One number for a site, or one for each of its unconstrained coordinates."""
-
-    values: tuple[tuple[str, tuple[float, ...]], ...]
-
-    @classmethod
-    def of(cls, given: Mapping[str, npt.ArrayLike]) -> Self:
-        """From ``{"w": 0.5, "b": [1.0, 2.0]}``."""
-        flat = {name: np.ravel(np.asarray(value, np.float64)) for name, value in given.items()}
-        return cls(tuple((name, tuple(values)) for name, values in flat.items()))
-
-    def diagonal(self, sites: Sequence[Site], dim: int, what: str) -> tuple[float, ...]:
-        """The diagonal over the flat unconstrained vector."""
-        named = {site.name: site for site in sites}
-        values = dict(self.values)
-        if named.keys() != values.keys():
-            raise DeclarationError(
-                f"{what} by site: give {sorted(named)}; these were given: {sorted(values)}."
-            )
-        flat = np.empty(dim)
-        for name, site in named.items():
-            size = site.slice.stop - site.slice.start
-            if len(values[name]) not in (1, size):
-                raise DeclarationError(f"{what} of {name!r}: one number, or {size}.")
-            flat[site.slice] = values[name]
-        return tuple(flat.tolist())
 
 
 @dataclass(frozen=True)
@@ -85,13 +54,9 @@ class LangevinKernel(UnderNumPyro):
         num_steps: int,
         num_chains: int,
         release: Release,
-        sites: Sequence[Site] = (),
         unit: Unit | None = None,
     ) -> Schedule:
-        """The record that the step, preflight and the accountant all read; ``sites`` says where names lie.
-
-        ``unit`` is that of a reading of persons.
-        """
+        """The record that the step, preflight and the accountant all read; ``unit``: of persons."""
         fields: Record = {
             "adjacency": adjacency,
             "num_rows": num_rows,
@@ -105,7 +70,7 @@ class LangevinKernel(UnderNumPyro):
             "release": release,
             "unit": unit,
         }
-        return Schedule(**fields | self._parts(num_rows, dim, sites))
+        return Schedule(**fields | self._parts(num_rows))
 
     def _step_sizes(self, num_steps: int) -> float | tuple[float, ...]:
         """The schedule's step sizes; a function is asked for those of ``k = 1, 2, …``."""
@@ -113,7 +78,7 @@ class LangevinKernel(UnderNumPyro):
             return self.step_size
         return tuple(float(self.step_size(k)) for k in range(1, num_steps + 1))
 
-    def _parts(self, num_rows: int, dim: int, sites: Sequence[Site]) -> Record:
+    def _parts(self, num_rows: int) -> Record:
         """The fields of a schedule that a plain full-data Langevin step leaves at their defaults."""
         return {}
 
@@ -202,7 +167,7 @@ class PrivateSGLD(PrivateULA):
         if self.batch_size is not None and not self.batch_size >= 1:
             raise DeclarationError(f"batch_size={self.batch_size}: must be at least 1.")
 
-    def _parts(self, num_rows: int, dim: int, sites: Sequence[Site]) -> Record:
+    def _parts(self, num_rows: int) -> Record:
         if self.batch_size is not None and self.batch_size > num_rows:
             raise DeclarationError(f"batch_size={self.batch_size}: there are only {num_rows} rows.")
         if self.scheme == "fixed":
@@ -234,11 +199,11 @@ class AnisotropicLangevin(LangevinKernel):
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
         rows: as for :class:`PrivateULA`.
-        noise: ``S/(2γ)``: a diagonal, a mapping of site names to variances (numbers or one for each
-            unconstrained coordinate), or a full symmetric positive definite matrix; ``None`` means ``M``.
-        clips: ``C_j > 0`` for each unconstrained coordinate, or by site, like ``noise``; ``M`` is diagonal
-            then. A full ``noise`` costs what the farthest of the box's corners does, found exactly up to
-            twelve coordinates and bounded beyond.
+        noise: ``S/(2γ)``: a diagonal over the unconstrained coordinates or a full symmetric positive
+            definite matrix; ``None`` means ``M``.
+        clips: ``C_j > 0`` for each unconstrained coordinate; ``M`` is diagonal then. A full ``noise`` costs
+            what the farthest of the box's corners does, found exactly up to twelve coordinates and bounded
+            beyond.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Theorem 5.4, in the metric of the noise; Borovykh,
     Kantas, Parpas, Pavliotis, Section 6, for why one may want it.
@@ -261,8 +226,8 @@ class AnisotropicLangevin(LangevinKernel):
     """
 
     clip: float = math.inf
-    noise: Matrix | Mapping[str, npt.ArrayLike] | BySite | None = None
-    clips: tuple[float, ...] | Mapping[str, npt.ArrayLike] | BySite | None = None
+    noise: Matrix | None = None
+    clips: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -270,21 +235,14 @@ class AnisotropicLangevin(LangevinKernel):
             raise DeclarationError(
                 "clip=…, clips=…: give one of them, a bound of the norm or of each coordinate."
             )
-        if isinstance(self.clips, Mapping):
-            object.__setattr__(self, "clips", BySite.of(self.clips))
-        elif self.clips is not None and not isinstance(self.clips, BySite):
+        if self.clips is not None:
             object.__setattr__(self, "clips", tuple(np.asarray(self.clips, dtype=np.float64).tolist()))
-        if isinstance(self.noise, Mapping):
-            object.__setattr__(self, "noise", BySite.of(self.noise))
-        elif self.noise is not None and not isinstance(self.noise, BySite):
+        if self.noise is not None:
             object.__setattr__(self, "noise", as_matrix("noise", self.noise))
 
-    def _parts(self, num_rows: int, dim: int, sites: Sequence[Site]) -> Record:
-        noise, clips = self.noise, self.clips
-        noise = noise.diagonal(sites, dim, "noise") if isinstance(noise, BySite) else noise
-        clips = clips.diagonal(sites, dim, "clips") if isinstance(clips, BySite) else clips
-        clip = self.clip if clips is None else norm_of_clips(clips, self.preconditioner)  # type: ignore[arg-type]
-        return {"noise": noise, "clips": clips, "clip": clip}
+    def _parts(self, num_rows: int) -> Record:
+        clip = self.clip if self.clips is None else norm_of_clips(self.clips, self.preconditioner)
+        return {"noise": self.noise, "clips": self.clips, "clip": clip}
 
 
 def as_matrix(name: str, matrix: npt.ArrayLike) -> Matrix:

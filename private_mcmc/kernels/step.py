@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,18 +21,7 @@ from jaxtyping import Array, Float
 from private_mcmc.accounting import gradient_limit
 from private_mcmc.accounting.langevin.sensitivity import whitened_noise
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.batches import (
-    BatchDraw,
-    BatchKeys,
-    BatchStreams,
-    BatchSum,
-    Draws,
-    First,
-    StepKeys,
-    Window,
-    batch_streams,
-    batch_sum,
-)
+from private_mcmc.kernels.batches import BatchDraw, BatchSum, First, StepKeys, batch_sum, streams
 from private_mcmc.kernels.clipping import PreparedRows, Whitening, whitening
 from private_mcmc.kernels.gradient import schedule_gradient
 from private_mcmc.potential.potential import Potential
@@ -109,29 +99,32 @@ class LangevinProgram:
     """The pure functions of one run; the data are always arguments, never closed over.
 
     A step is ``move`` after ``data``. Where rows lie in several places, their ``data`` are added in between:
-    ``data`` takes keys of batches and ``move`` those of the noise, so that no place of rows needs the latter.
+    ``data`` takes the key of batches and ``move`` the noise, so that no place of rows needs the latter. What
+    steps draw may be drawn for many of them at once.
 
     Attributes:
         prepare: ``(columns, present) -> rows``, once a run.
-        data: ``(u, k, batches, rows, first) -> f Σ clip``, ``(chains, p)``, over the rows that are here:
+        drawn: ``(key, k) -> numbers`` of the batches of step ``k``, or ``None``.
+        data: ``(u, k, key, drawn, rows, first) -> f Σ clip``, ``(chains, p)``, over the rows that are here:
             those of the run from number ``first`` on, all of them for ``None``.
+        noise: ``(key, k) -> ξ``, standard normals of step ``k``, ``(chains, p)``.
         move: ``(u, k, noise, total) -> u'``, given the sum over all rows.
-        ahead: ``(keys, first, count) -> keys``, with the same noise and batches of ``count`` steps after
-            ``first`` drawn at once.
         whitening: the change of variables between ``u`` and the unconstrained parameter.
     """
 
     prepare: Callable[..., PreparedRows]
+    drawn: Callable[[jax.Array | None, jax.Array], jax.Array | None]
     data: Callable[..., jax.Array]
+    noise: Callable[[jax.Array, jax.Array], jax.Array]
     move: Callable[..., jax.Array]
-    ahead: Callable[[StepKeys, jax.Array, int], StepKeys]
     whitening: Whitening
 
     def step(
-        self, u: Float[Array, "chains p"], k: jax.Array, key: StepKeys, rows: PreparedRows
+        self, u: Float[Array, "chains p"], k: jax.Array, keys: StepKeys, rows: PreparedRows
     ) -> Float[Array, "chains p"]:
         """``u'`` after step number ``k ≥ 0``, with every row here."""
-        return self.move(u, k, key.steps, self.data(u, k, key.batches, rows))
+        total = self.data(u, k, keys.batches, self.drawn(keys.batches, k), rows)
+        return self.move(u, k, self.noise(keys.steps, k), total)
 
 
 def langevin_program(
@@ -174,52 +167,45 @@ def step_program(
     prior, change = rowwise(model.neg_log_prior), Whitening(numbers.root)
     prior_score: Observable = rowwise(jax.grad(lambda u: prior(change.to_parameter(u))))
     colour, keep = noise_colour(schedule), kept_in_box(schedule)
-    noise = _noise(schedule.num_chains, schedule.dim)
+
+    def drawn(batches: jax.Array | None, k: jax.Array) -> jax.Array | None:
+        if schedule.batch is None or data_gradient.draw is None:
+            return None
+        return data_gradient.draw(jax.random.fold_in(streams(batches)[0], k))
 
     def data(
         u: Float[Array, "chains p"],
         k: jax.Array,
-        batches: BatchKeys,
+        batches: jax.Array | None,
+        drawn: jax.Array | None,
         rows: PreparedRows,
         first: First = None,
     ) -> Float[Array, "chains p"]:
-        def one(state: Float[Array, " p"], chain: jax.Array, drawn: jax.Array | None) -> Float[Array, " p"]:
-            draw = None if streams is None else BatchDraw(streams.alone, k, chain, drawn)
+        def one(state: Float[Array, " p"], chain: jax.Array, own: jax.Array | None) -> Float[Array, " p"]:
+            draw = None if schedule.batch is None else BatchDraw(streams(batches)[1], k, chain, own)
             return data_gradient.total(state, rows, draw, first)
 
-        streams = None if schedule.batch is None else batch_streams(batches)
-        drawn = None
-        if streams is not None and data_gradient.draws is not None:
-            drawn = data_gradient.draws.at(streams.together, k)
         return jax.vmap(one)(u, jnp.arange(u.shape[0]), drawn)
 
     def move(
         u: Float[Array, "chains p"],
         k: jax.Array,
-        noise_key: jax.Array | Window,
+        standard: Float[Array, "chains p"],
         total: Float[Array, "chains p"],
     ) -> Float[Array, "chains p"]:
         gamma = _step_size(numbers.step_size, k)
-        standard = colour(noise.at(noise_key, k).astype(u.dtype))
         gradient = jax.vmap(prior_score)(u) + numbers.temper * total
         gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
-        return keep(u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient))
+        return keep(u + (jnp.sqrt(2.0 * gamma) * colour(standard.astype(u.dtype)) - gamma * gradient))
 
-    def ahead(keys: StepKeys, first: jax.Array | int, count: int) -> StepKeys:
-        first, batches = jnp.asarray(first), None
-        if schedule.batch is not None:
-            together, alone = batch_streams(keys.batches)
-            draws = data_gradient.draws
-            batches = BatchStreams(draws.ahead(together, first, count) if draws else together, alone)
-        return StepKeys(noise.ahead(keys.steps, first, count), batches)
-
-    return LangevinProgram(data_gradient.prepare, data, move, ahead, change)
+    noise = partial(_noise, (schedule.num_chains, schedule.dim))
+    return LangevinProgram(data_gradient.prepare, drawn, data, noise, move, change)
 
 
-def _noise(chains: int, dim: int) -> Draws:
-    """Standard normals of all chains; a step beyond what was drawn has none, not another's."""
-    return Draws(lambda key: jax.random.normal(key, (chains, dim)), outside=math.nan)
+def _noise(shape: tuple[int, int], key: jax.Array, k: jax.Array) -> jax.Array:
+    """Standard normals of all chains at step ``k``, from a key of its own."""
+    return jax.random.normal(jax.random.fold_in(key, k), shape)
 
 
 def _step_size(step_size: float | tuple[float, ...] | jax.Array, k: jax.Array) -> jax.Array:

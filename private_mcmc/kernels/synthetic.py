@@ -7,7 +7,7 @@ only way to give some, and it hands out states without any statement.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.kernels.batches import BatchSum, StepKeys
-from private_mcmc.kernels.chain import call_length, steps_of
+from private_mcmc.kernels.batches import BatchSum
+from private_mcmc.kernels.chain import ChainRunner, Streams, steps_of
 from private_mcmc.kernels.clipping import Columns, Whitening
 from private_mcmc.kernels.gradient import clipped_gradient, with_weights
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
@@ -30,39 +30,29 @@ from private_mcmc.schedule import Schedule
 Followed: TypeAlias = Callable[[jax.Array, jax.Array], Potential]
 
 
-@dataclass(frozen=True, eq=False)
-class SyntheticChain:
-    """Paths of one chain of ``model(root, clip)``, compiled once for all their schedules.
+def synthetic_path(
+    model: Followed,
+    schedule: Schedule,
+    theta: npt.ArrayLike,
+    columns: Columns,
+    weights: npt.ArrayLike,
+    key: jax.Array,
+) -> npt.NDArray[np.float64]:
+    """States of one chain of ``model(root, clip)`` after every step from ``theta``, shape ``(steps, p)``.
 
-    The step, the clipped sums, the noise and the loop are those of :func:`langevin_program` and
-    :func:`chain_runner`; the numbers of a schedule are arguments instead of constants.
+    ``weights`` is ``(rows,)``. The step, the clipped sums, the noise and the loop are those of a run; the
+    numbers of a schedule are arguments, so that all schedules of a model share one compiled program.
     """
-
-    model: Followed
-
-    def path(
-        self,
-        schedule: Schedule,
-        theta: npt.ArrayLike,
-        columns: Columns,
-        weights: npt.ArrayLike,
-        key: jax.Array,
-    ) -> npt.NDArray[np.float64]:
-        """States after every step from ``θ_0 = theta``, shape ``(steps, p)``; ``weights`` is ``(rows,)``."""
-        shared = without_numbers(replace(schedule, num_rows=len(np.asarray(weights))))
-        if shared is None:
-            raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
-        with jax.enable_x64(True):
-            numbers = StepNumbers.of(schedule)
-            rows = _prepare(self.model, shared, numbers, columns, jnp.asarray(weights))
-            # By NumPy: a program for one inverse would cost more than the others save.
-            u = jnp.asarray(np.linalg.inv(np.asarray(numbers.root)) @ np.asarray(theta, np.float64))[None]
-            kept, size = [], call_length(shared)
-            for first in range(0, schedule.num_steps, size):
-                count = min(size, schedule.num_steps - first)
-                u, states = _advance(self.model, shared, numbers, rows, key, u, first, count)
-                kept.append(np.asarray(states)[:count, 0])
-        return np.concatenate(kept)
+    weighed = replace(schedule, num_rows=len(np.asarray(weights)))
+    shared = without_numbers(weighed)
+    if shared is None:
+        raise NotYetSupported("only paths of one chain over all rows are simulated, in a full metric.")
+    numbers = StepNumbers.of(schedule)
+    parts = (partial(function, model, shared, numbers) for function in (_prepare, _advance))
+    runner = ChainRunner(weighed, Whitening(numbers.root), None, *parts)
+    output = runner.run(theta, columns, np.asarray(weights, np.float64), Streams(key, key), lambda done: None)
+    states: npt.NDArray[np.float64] = np.asarray(output.states)[0]
+    return states
 
 
 def _program(model: Followed, shared: Schedule, numbers: StepNumbers) -> LangevinProgram:
@@ -85,15 +75,6 @@ def _prepare(
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
 def _advance(
-    model: Followed,
-    shared: Schedule,
-    numbers: StepNumbers,
-    rows: Any,
-    key: jax.Array,
-    u: jax.Array,
-    first: jax.Array,
-    count: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    advance = steps_of(_program(model, shared, numbers), shared)
-    u, states, _ = advance(u, first, count, jnp.zeros((1, 0)), StepKeys(key), rows)
-    return u, states
+    model: Followed, shared: Schedule, numbers: StepNumbers, *now: Any
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return steps_of(_program(model, shared, numbers), shared)(*now)

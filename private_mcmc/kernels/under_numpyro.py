@@ -91,7 +91,6 @@ class UnderNumPyro(MCMCKernel):  # type: ignore[misc]
             num_steps=len(self.step_size) if isinstance(self.step_size, tuple) else 1,
             num_chains=1,
             release="path",
-            sites=model.sites,
         )
         program = langevin_program(model, schedule)
         rows = program.prepare(columns, jnp.ones(num_rows, dtype=bool))

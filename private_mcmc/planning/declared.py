@@ -295,7 +295,6 @@ class _Search:
             num_chains=chains,
             release=release.average(steps) if isinstance(release, Expectations) else release,
             unit=self.reading.unit,
-            sites=self.reading.sites,
         )
 
     def plan(self, of: _Chain, release: Hidden, chains: int, expected: Prediction) -> DeclaredPlan:

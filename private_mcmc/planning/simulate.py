@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import softmax
 
-from private_mcmc.kernels.synthetic import Followed, SyntheticChain
+from private_mcmc.kernels.synthetic import synthetic_path
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.affine import AffinePolicy
@@ -64,7 +64,8 @@ def simulate(policy: Policy, rows: Columns, weights: Array, seed: int) -> Histor
             else:
                 given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)
-                value = _chain(policy.followed(stage)).path(stage.schedule, stage.start, given, weights, key)
+                followed = policy.followed(stage)
+                value = synthetic_path(followed, stage.schedule, stage.start, given, weights, key)
             history = (*history, CompletedStage(stage, value))
     if (paces := _PACES.get()) is not None:
         paces.append((time.perf_counter() - began) / len(weights))
@@ -109,12 +110,6 @@ def second_moments(
     norm = jnp.sqrt(jnp.sum(vectors**2, axis=(1, 2)))
     vectors = vectors * jnp.minimum(1.0, radius / jnp.maximum(norm, 1e-300))[:, None, None]
     return jnp.einsum("n,nki,nkj->ij", weights, vectors, vectors)
-
-
-@lru_cache(maxsize=8)
-def _chain(followed: Followed) -> SyntheticChain:
-    """The same for every stage and budget: its programs are compiled once."""
-    return SyntheticChain(followed)
 
 
 def synthetic_table(policy: AffinePolicy, seed: int) -> tuple[Columns, Array]:

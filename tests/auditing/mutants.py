@@ -37,8 +37,7 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
         schedule_gradient=changed_gradient.schedule_gradient,
         batch_sum=changed_batches.batch_sum,
         BatchDraw=changed_batches.BatchDraw,
-        BatchStreams=changed_batches.BatchStreams,
-        batch_streams=changed_batches.batch_streams,
+        streams=changed_batches.streams,
         StepKeys=changed_batches.StepKeys,
     )
     changed_chain = _compiled(

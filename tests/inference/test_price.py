@@ -71,6 +71,6 @@ def test_a_path_costs_what_its_schedule_says_whatever_the_model_is():
     kernel = pmc.PrivateULA(cauchy, step_size=1e-3, clip=0.5)
     schedule = kernel.schedule(
         adjacency="replace_one", num_rows=100, dim=1, num_steps=20, num_chains=1, release="path",
-        sites=reading.sites, unit=None,
+        unit=None,
     )  # fmt: skip
     assert price(reading, schedule, target).statement.gdp == langevin_statement(schedule).gdp

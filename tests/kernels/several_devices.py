@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 from private_mcmc import Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.devices import Layout, layout, spread
+from private_mcmc.kernels.partitions import Layout, layout, spread
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
 

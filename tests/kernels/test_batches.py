@@ -47,10 +47,9 @@ def membership(n, adjacency="add_remove", absent=(), most=None, **batch):
 
             @jax.jit
             def several(steps):
-                window = None if estimate.draws is None else estimate.draws.ahead(together, 0, count)
-
                 def one(k):
-                    drawn = None if window is None else estimate.draws.at(window, k)[0, :most]
+                    key = jax.random.fold_in(together, k)
+                    drawn = None if estimate.draw is None else estimate.draw(key)[0, :most]
                     return estimate.total(jnp.zeros(n), rows, BatchDraw(alone, k, 0, drawn))
 
                 return jax.vmap(one)(steps)
@@ -153,8 +152,7 @@ def test_one_row_moves_a_step_by_at_most_its_share(scheme):
         @jax.jit
         def stepped(u, present, keys):
             prepared = program.prepare(columns, present)
-            drawn = program.ahead(keys, 0, 60)
-            return jax.lax.map(lambda k: program.step(u, k, drawn, prepared)[0], jnp.arange(60))
+            return jax.lax.map(lambda k: program.step(u, k, keys, prepared)[0], jnp.arange(60))
 
         def steps(u, present):
             # Keys that the compiler knows it would draw with itself, slowly.

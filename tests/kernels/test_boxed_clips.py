@@ -184,12 +184,6 @@ def test_a_kernel_takes_a_clip_of_the_norm_or_of_each_coordinate():
         AnisotropicLangevin(model, 0.1).schedule(
             adjacency="replace_one", num_rows=9, dim=2, num_steps=1, num_chains=1, release="path"
         )
-    named = AnisotropicLangevin(model, 0.1, clips={"w": (1.0, 0.5)})
-    sites = read(model, ROWS, n=3).sites
-    made = named.schedule(
-        adjacency="replace_one", num_rows=3, dim=2, num_steps=1, num_chains=1, release="path", sites=sites
-    )
-    assert made.clips == (1.0, 0.5)
 
 
 @pytest.mark.slow

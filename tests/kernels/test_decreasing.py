@@ -5,13 +5,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains import Box, Rows
-from private_mcmc.kernels import AnisotropicLangevin, PrivateULA, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.model import read
 from tests.examples_of_models import normal_mean
 
@@ -62,25 +60,3 @@ def test_the_chain_makes_the_declared_steps():
         mean, variance = (1 - 10 * size) * mean + size * y.sum(), (1 - 10 * size) ** 2 * variance + 2 * size
     assert abs(states.mean() - mean) < 5 * np.sqrt(variance / chains)
     assert abs(states.var() / variance - 1) < 5 * np.sqrt(2 / chains)
-
-
-def two_sites(y=None):
-    a = numpyro.sample("a", dist.Normal(0, 1).expand([2]).to_event(1))
-    b = numpyro.sample("b", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(a[0] + b, 1.0), obs=y)
-
-
-@pytest.mark.long
-def test_noise_by_site_is_the_diagonal_in_the_order_of_the_model():
-    sites = read(two_sites, ROWS, n=N).sites
-    settings = dict(COMMON, dim=3, num_chains=1, release="path")
-    named = AnisotropicLangevin(two_sites, 0.01, 1.0, noise={"b": 0.5, "a": (2.0, 3.0)})
-    plain = AnisotropicLangevin(two_sites, 0.01, 1.0, noise=(2.0, 3.0, 0.5))
-    assert named.schedule(**settings, sites=sites) == plain.schedule(**settings)
-    for wrong in ({"a": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}, {"a": (1.0, 2.0, 3.0), "b": 1.0}):
-        with pytest.raises(pmc.DeclarationError, match="noise"):
-            AnisotropicLangevin(two_sites, 0.01, 1.0, noise=wrong).schedule(**settings, sites=sites)
-    mcmc = pmc.PrivateMCMC(named, rows=ROWS, target=pmc.Target(9.0, 1e-6), release="path", num_steps=5,
-                           guarantee="run", progress_bar=False)  # fmt: skip
-    assert mcmc.decide(N).schedule.noise == (2.0, 3.0, 0.5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.chain import call_length, calls
-from private_mcmc.kernels.devices import layout
+from private_mcmc.kernels.partitions import layout
 from private_mcmc.schedule import Average
 from tests.examples_of_models import logistic
 

@@ -1,4 +1,4 @@
-"""What is drawn ahead is what the same steps draw one by one, and there is no other."""
+"""What a run draws ahead is what the same steps draw one by one, and there is no other."""
 
 import jax
 import jax.numpy as jnp
@@ -6,79 +6,48 @@ import numpy as np
 import pytest
 
 from private_mcmc.domains import Box, Rows
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, langevin_program
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.chain import call_length
 from private_mcmc.model import read
 from tests.examples_of_models import normal_mean
 
-ROWS = Rows(y=Box(-5.0, 5.0))
+N, ROWS = 200, Rows(y=Box(-50.0, 50.0))
+KERNELS = {
+    "all rows": PrivateULA(normal_mean, 0.01, 100.0),
+    "poisson": PrivateSGLD(normal_mean, 0.01, 100.0, rate=0.1),
+    "fixed": PrivateSGLD(normal_mean, 0.01, 100.0, scheme="fixed", batch_size=20),
+}
+STREAMS = Streams(*jax.random.split(jax.random.key(5), 3))
 
 
-@pytest.fixture(scope="module")
-def noise():
-    """States one step from zero on no rows, by step number: the noise times √(2γ)."""
-    chains = 3
-    schedule = PrivateULA(normal_mean, step_size=0.5, clip=1.0).schedule(
-        adjacency="add_remove", num_rows=3, dim=1, num_steps=10**6, num_chains=chains, release="last"
+def chain(name):
+    """A chain on rows of different size (sums of other rows would differ), and its rows."""
+    schedule = KERNELS[name].schedule(
+        adjacency="replace_one", num_rows=N, dim=1, num_steps=800, num_chains=3, release="path"
     )
-    with jax.enable_x64(True):
-        program = langevin_program(read(normal_mean, ROWS, n=3), schedule)
-        rows = program.prepare({"y": jnp.zeros(3)}, jnp.zeros(3, bool))
-        keys, zero = StepKeys(jax.random.key(5)), jnp.zeros((chains, 1))
-
-        @jax.jit
-        def now(steps):
-            return jax.vmap(lambda k: program.step(zero, k, keys, rows))(steps)
-
-        @jax.jit
-        def ahead(first, steps):
-            drawn = program.ahead(keys, first, 900)
-            return jax.vmap(lambda k: program.step(zero, k, drawn, rows))(steps)
-
-        def both(first, steps):
-            with jax.enable_x64(True):
-                return np.asarray(now(jnp.asarray(steps))), np.asarray(ahead(first, jnp.asarray(steps)))
-
-        yield both
+    program = langevin_program(read(normal_mean, ROWS, n=N), schedule)
+    return program, schedule, ({"y": jnp.sqrt(jnp.arange(1.0, N + 1))}, jnp.ones(N, bool))
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("first", [0, 511, 512, 1000])
-def test_ahead_and_now_are_the_same_numbers(noise, first):
-    now, ahead = noise(first, first + np.array([0, 1, 500, 899]))
-    np.testing.assert_array_equal(now, ahead)
-    assert len(np.unique(now)) == now.size
-
-
-@pytest.mark.some(1)
-def test_a_step_outside_has_no_noise_at_all(noise):
-    _, ahead = noise(5_000, np.array([0, 4_000, 7_000]))
-    assert np.isnan(ahead).all()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("options", [dict(rate=0.1), dict(scheme="fixed", batch_size=20)])
-def test_batches_ahead_and_now_are_the_same_rows(options):
-    """Rows of different size: sums of other rows would differ. Some Poisson batches outgrow what is drawn."""
-    n = 200
-    schedule = PrivateSGLD(normal_mean, 0.5, 100.0, **options).schedule(
-        adjacency="replace_one", num_rows=n, dim=1, num_steps=10**6, num_chains=2, release="last"
-    )
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_run_draws_what_its_steps_draw_one_by_one(name):
+    """Some Poisson batches outgrow what is drawn ahead."""
     with jax.enable_x64(True):
-        program = langevin_program(read(normal_mean, Rows(y=Box(-50.0, 50.0)), n=n), schedule)
-        rows = program.prepare({"y": jnp.sqrt(jnp.arange(1.0, n + 1))}, jnp.ones(n, bool))
-        keys, zero = StepKeys(jax.random.key(5), jax.random.key(6)), jnp.zeros((2, 1))
+        program, schedule, given = chain(name)
+        states = chain_runner(program, schedule).run(np.zeros(1), *given, STREAMS, lambda done: None).states
+        rows, step = program.prepare(*given), jax.jit(program.step)
+        for k in (1, 7, 64, 511, 799):
+            after = step(states[:, k - 1], k, StepKeys(*STREAMS[1:]), rows)
+            np.testing.assert_allclose(after, states[:, k], rtol=1e-12)
+    assert len(np.unique(states)) == states.size
 
-        @jax.jit
-        def now(k):
-            return program.step(zero, k, keys, rows)
 
-        @jax.jit
-        def ahead(steps):
-            drawn = program.ahead(keys, 300, 800)
-            return jax.vmap(lambda k: program.step(zero, k, drawn, rows))(steps)
-
-        steps = 300 + np.arange(800)
-        drawn = np.asarray(ahead(jnp.asarray(steps)))
-        for k in (300, 307, 555, 1099):
-            np.testing.assert_allclose(now(k), drawn[k - 300], rtol=1e-12)
-        assert len(np.unique(drawn)) == drawn.size
+def test_a_step_beyond_what_was_drawn_has_no_noise_at_all():
+    with jax.enable_x64(True):
+        program, schedule, given = chain("all rows")
+        runner, size = chain_runner(program, schedule), call_length(schedule)
+        for count, known in ((size, True), (size + 1, False)):
+            rows, zero = runner.prepare(*given), jnp.zeros((3, 1))
+            u, _, _ = runner.advance(zero, 0, count, jnp.zeros((3, 0)), StepKeys(*STREAMS[1:]), rows)
+            assert np.isfinite(u).all() == known

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels import Streams, chain_runner, langevin_program
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import clipped_gradient
-from private_mcmc.kernels.synthetic import SyntheticChain, _advance
+from private_mcmc.kernels.synthetic import _advance, synthetic_path
 from private_mcmc.model import read
 from private_mcmc.planning import PathStage
 from private_mcmc.schedule import Batch, Schedule
@@ -53,7 +54,7 @@ def example(request):
     reading = read(model, rows, n=len(COUNTS))
     with jax.enable_x64(True):
         columns = rows.project(rows.synthetic(5, len(COUNTS)))
-    return reading, columns, SyntheticChain(lambda root, clip: reading)
+    return reading, columns, partial(synthetic_path, lambda root, clip: reading)
 
 
 @pytest.mark.long
@@ -64,7 +65,7 @@ def test_a_row_of_weight_w_moves_the_chain_as_w_rows_do(example, changes):
     total = int(COUNTS.sum())
     repeated = {name: jnp.repeat(column, COUNTS, axis=0) for name, column in columns.items()}
     chosen, key = schedule(reading, total, **changes), jax.random.key(8)
-    found = simulated.path(chosen, START[: reading.dim], columns, COUNTS.astype(float), key)
+    found = simulated(chosen, START[: reading.dim], columns, COUNTS.astype(float), key)
     assert found.shape == (chosen.num_steps, reading.dim)
     np.testing.assert_allclose(found, path_of_a_run(reading, repeated, chosen, key), rtol=1e-9, atol=1e-11)
 
@@ -75,7 +76,7 @@ def test_other_numbers_need_no_other_program(example):
     states, programs = [], []
     for n, clip, steps in ((40, 0.2, 20), (9000, 0.3, 20), (9000, 0.3, 500)):
         chosen = schedule(reading, n, clip=clip, num_steps=steps)
-        states.append(simulated.path(chosen, START[: reading.dim], columns, np.ones(5), jax.random.key(1)))
+        states.append(simulated(chosen, START[: reading.dim], columns, np.ones(5), jax.random.key(1)))
         programs.append(_advance._cache_size())
     assert len(set(programs)) == 1
     assert not np.allclose(states[0], states[1])
@@ -94,9 +95,7 @@ def test_other_numbers_need_no_other_program(example):
 def test_only_the_paths_of_plans_are_simulated(example, changes):
     reading, columns, simulated = example
     with pytest.raises(NotYetSupported, match="simulated"):
-        simulated.path(
-            schedule(reading, 11, **changes), START[: reading.dim], columns, COUNTS, jax.random.key(0)
-        )
+        simulated(schedule(reading, 11, **changes), START[: reading.dim], columns, COUNTS, jax.random.key(0))
 
 
 @pytest.mark.slow

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.accounting import composition
+from private_mcmc import accounting
+from private_mcmc.accounting import mechanisms
 from private_mcmc.accounting.langevin import bounds, curvature
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute_plan
 from private_mcmc.kernels import batches, chain, clipping, gradient
 from private_mcmc.kernels import step as langevin
-from private_mcmc.kernels.batches import Draws
 from private_mcmc.potential.families import TABLE
 from private_mcmc.potential.prior import PriorConstants
 from private_mcmc.release.noise import StateGrid
@@ -61,13 +61,11 @@ def _changed(*changes: Change) -> Callable[[], tuple[Patch, ...]]:
     return lambda: patches(*changes)
 
 
-class _TwoSteps(Draws):
-    def _of_step(self, stream: jax.Array, k: jax.Array) -> jax.Array:
-        return super()._of_step(stream, k // 2)
+_NOISE = langevin._noise
 
 
-def _noise_for_two_steps(chains: int, dim: int) -> Draws:
-    return _TwoSteps(lambda key: jax.random.normal(key, (chains, dim)), outside=math.nan)
+def _noise_for_two_steps(shape: tuple[int, int], key: jax.Array, k: jax.Array) -> jax.Array:
+    return _NOISE(shape, key, k // 2)
 
 
 _GAP, _IN_METRIC = curvature.contraction_gap, PriorConstants.in_metric
@@ -86,8 +84,8 @@ _SQUASHED = {"identity": replace(_LINE, loss=lambda eta, y, given: _LINE.loss(jn
 
 def _stage_not_charged() -> tuple[Patch, ...]:
     old, new = "spent += Fraction(stage.gdp) ** 2", "spent = Fraction(stage.gdp) ** 2"
-    swap = Swap(composition, "adaptive_curves", old, new)
-    return ((composition, "adaptive_curves", swap.mutant),)
+    swap = Swap(mechanisms, "adaptive", old, new)
+    return tuple((owner, "adaptive", swap.mutant) for owner in (accounting, mechanisms))
 
 
 def _stage_keys_reused() -> tuple[Patch, ...]:
