@@ -7,18 +7,12 @@ import errno
 import os
 import secrets
 import stat
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from private_mcmc.errors import OutputError
 
 PathLike = str | os.PathLike[str]
-
-# Set aside on the disk before a run; what a release needs beyond it may still find the disk full.
-_ROOM = 16 * 2**20
-
 
 # Bytes: of what a person writes by hand or keeps as a secret, and of a record with all of its draws.
 DECLARED, RECORDED = 8 * 2**20, 256 * 2**20
@@ -99,111 +93,37 @@ def check_writable(path: PathLike) -> None:
             tried.unlink()
 
 
-class NewFile:
-    """A file that is not there yet; see :func:`new_file`."""
-
-    def __init__(self, path: Path, holder: int, part: Path, descriptor: int) -> None:
-        self._path, self._holder, self._part, self._descriptor = path, holder, part, descriptor
-        self.kept = False
-
-    def write(self, content: str) -> None:
-        """Write what must not be lost: to the file, else elsewhere, else on standard output."""
-        data = content.encode()
-        try:
-            _write_all(self._descriptor, data)
-            if os.path.lexists(self._path) and not _is_open_as(self._path, self._holder):
-                raise FileExistsError(errno.EEXIST, "another file took its place")
-            os.replace(self._part, self._path)
-            sync_folder(self._path.parent)
-        except OSError as error:
-            self.kept = _holds(self._part, data)
-            where = f"it is in {self._part}" if self.kept else _elsewhere(data)
-            raise OutputError(
-                f"{self._path}: cannot be written ({error.strerror}). Nothing is lost: {where}"
-            ) from error
-        self.kept = True
-
-
 @contextlib.contextmanager
-def new_file(path: PathLike) -> Iterator[NewFile]:
-    """Take the place of a new file, and some room on its disk, before the work whose result it will hold.
+def new_file(path: PathLike) -> Iterator[Callable[[str], None]]:
+    """Take the place of a new file before the work whose result it will hold; what is yielded writes it.
 
     Nobody else can take the place meanwhile. Nothing is left if the work ends without a result; what somebody
     else put there after removing the placeholder stays.
     """
-    place, result = Path(path), None
-    # Kept open: the number of a file that is only removed is given to the next one.
-    made: list[tuple[Path, int]] = []
+    place = Path(path)
+    with _in_words(path):
+        if os.path.lexists(place):
+            empty = place.is_file() and place.stat().st_size == 0
+            hint = " It is empty: if a run that was stopped left it, remove it." if empty else ""
+            raise OutputError(f"{path}: exists already; a release is never overwritten.{hint}")
+        # Kept open: the number of a file that is only removed is given to the next one.
+        holder = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+    def is_placeholder() -> bool:
+        return os.path.samestat(os.lstat(place), os.fstat(holder))
+
+    def write(content: str) -> None:
+        if os.path.lexists(place) and not is_placeholder():
+            raise OutputError(f"{path}: cannot be written (another file took its place).")
+        write_whole(place, content)
+
     try:
-        with _in_words(path):
-            _refuse_existing(place)
-            for one in (place, _beside(place)):
-                made.append((one, os.open(one, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)))
-            _set_aside(made[1][1])
-        result = NewFile(*made[0], *made[1])
-        yield result
+        yield write
     finally:
-        for one, descriptor in made:
-            # What is no longer ours, or out of reach, stays.
-            with contextlib.suppress(OSError):
-                if not (result and result.kept) and _is_open_as(one, descriptor):
-                    one.unlink()
-            os.close(descriptor)
-
-
-def _is_open_as(path: Path, descriptor: int) -> bool:
-    return os.path.samestat(os.lstat(path), os.fstat(descriptor))
-
-
-def _refuse_existing(path: Path) -> None:
-    if not os.path.lexists(path):
-        return
-    empty = path.is_file() and path.stat().st_size == 0
-    hint = " It is empty: if a run that was stopped left it, remove it." if empty else ""
-    raise OutputError(f"{path}: exists already; a release is never overwritten.{hint}")
-
-
-def _set_aside(descriptor: int) -> None:
-    if not hasattr(os, "posix_fallocate"):
-        return
-    try:
-        os.posix_fallocate(descriptor, 0, _ROOM)
-    except OSError as error:
-        # A file system that cannot set room aside says so; the disk may still fill up.
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.ENOSYS):
-            raise
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    with os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(data)
-        file.truncate()
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    try:
-        return path.read_bytes() == data
-    except OSError:
-        return False
-
-
-def _elsewhere(data: bytes) -> str:
-    """Keep ``data`` wherever there is room, and say where."""
-    with contextlib.suppress(OSError):
-        descriptor, name = tempfile.mkstemp(prefix="private-mcmc-", suffix=".json")
-        try:
-            _write_all(descriptor, data)
-        except OSError:
-            os.unlink(name)
-            raise
-        finally:
-            os.close(descriptor)
-        return f"it is in {name}"
-    sys.stdout.write(data.decode() + "\n")
-    sys.stdout.flush()
-    return "it was printed on standard output"
+        with contextlib.suppress(OSError):  # it is out of reach
+            if is_placeholder():
+                place.unlink()
+        os.close(holder)
 
 
 def _beside(path: Path) -> Path:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from private_mcmc.dossier.page import page
 from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
 from private_mcmc.errors import OutputError, PrivateMCMCError
-from private_mcmc.files import NewFile, new_file, write_whole
+from private_mcmc.files import new_file, write_whole
 from private_mcmc.records import Fields
 from private_mcmc.report import Report
 
@@ -30,7 +30,7 @@ RELEASE = "release.json"
 class NewDossier:
     """A folder whose place is taken; see :func:`new_dossier`."""
 
-    def __init__(self, place: Path, record: NewFile) -> None:
+    def __init__(self, place: Path, record: Callable[[str], None]) -> None:
         self._place, self._record = place, record
 
     def keep(self, release: Fields) -> None:
@@ -39,7 +39,12 @@ class NewDossier:
 
     def write(self, study: ReleaseRecord) -> None:
         """Write the record, then all that is made from it."""
-        self._record.write(study.to_json())
+        try:
+            self._record(study.to_json())
+        except OutputError as error:
+            kept = self._place / RELEASE
+            where = f" Nothing is lost: the release is in {kept}" if kept.exists() else ""
+            raise OutputError(f"{error}{where}") from error
         finish(self._place, study)
 
 

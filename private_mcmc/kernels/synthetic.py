@@ -50,7 +50,9 @@ def synthetic_path(
     numbers = StepNumbers.of(schedule)
     parts = (partial(function, model, shared, numbers) for function in (_prepare, _advance))
     runner = ChainRunner(weighed, Whitening(numbers.root), None, *parts)
-    output = runner.run(theta, columns, np.asarray(weights, np.float64), Streams(key, key), lambda done: None)
+    with jax.enable_x64(True):
+        given = jnp.asarray(weights, jnp.float64)
+        output = runner.run(theta, columns, given, Streams(key, key), lambda done: None)
     states: npt.NDArray[np.float64] = np.asarray(output.states)[0]
     return states
 
