@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from benchmarks.datasets import LOADERS
 from benchmarks.datasets.tables import TABLES
 from private_mcmc import Ball, Binary, Box, Categories, Counts, Rows
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import RowModel, read

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from benchmarks.datasets import LOADERS
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.planning.influence import CLIPS
 
 Array = npt.NDArray[np.float64]

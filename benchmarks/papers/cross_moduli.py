@@ -15,8 +15,8 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.accounting.langevin.curvature import contraction_gap
 from private_mcmc.accounting.rounding import FloatArray, product_up
+from private_mcmc.accounting.sensitivity import contraction_gap
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import check_positive
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from benchmarks.papers.cross_moduli import contraction_gap
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 

@@ -13,7 +13,7 @@ from benchmarks.papers.moduli import Root, two_starts_constant
 from benchmarks.papers.sampled_last import SampledChain, Split, promising_splits, split
 from benchmarks.papers.shift_bound import certify
 from benchmarks.papers.shift_search import optimise
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.accounting.rounding import product_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.accounting.rounding import product_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 

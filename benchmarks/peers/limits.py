@@ -17,7 +17,7 @@ from benchmarks.datasets import Dataset
 from benchmarks.datasets.models import Regression
 from benchmarks.peers.method import Array, Budget, DoesNotApply, Runs, generators
 from benchmarks.utility_reference import Reference, reference
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 
 _CLIPS = np.geomspace(0.3, 60.0, 45)
 _NEWTON_STEPS, _FIXED_POINTS = 15, 400

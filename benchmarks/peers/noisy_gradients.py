@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.datasets import Dataset
 from benchmarks.datasets.models import Regression
 from benchmarks.peers.method import Budget, Runs, Unavailable, only_logistic, seeds
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from benchmarks.datasets import Dataset
 from benchmarks.peers.limits import slopes
 from benchmarks.peers.method import Array, Budget, Runs, generators, only_logistic
 from benchmarks.utility_reference import reference
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 
 _STEPS, _SPLITS = (3, 5, 8, 12), (0.2, 0.5, 0.8)
 # Of a logistic row in the unit ball: the longest gradient, and the largest curvature.

@@ -11,7 +11,7 @@ from benchmarks.datasets import Dataset
 from benchmarks.peers.method import Budget, DoesNotApply, Runs, generators
 from benchmarks.utility_reference import reference
 from private_mcmc import Target, preflight
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 
 
 @dataclass(frozen=True)

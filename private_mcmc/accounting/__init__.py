@@ -1,21 +1,15 @@
 """Privacy accounting: curves, the bounds of Langevin runs and posteriors, and the arguments they rest on."""
 
-from private_mcmc.accounting.curves import gdp as gdp
-from private_mcmc.accounting.curves.curve import Curve as Curve
-from private_mcmc.accounting.curves.curve import Gaussian as Gaussian
-from private_mcmc.accounting.curves.curve import Laplace as Laplace
-from private_mcmc.accounting.curves.curve import Points as Points
-from private_mcmc.accounting.curves.curve import Pure as Pure
-from private_mcmc.accounting.langevin.bounds import released_steps as released_steps
-from private_mcmc.accounting.langevin.curvature import Curvature as Curvature
-from private_mcmc.accounting.langevin.curvature import kept_rounding as kept_rounding
-from private_mcmc.accounting.langevin.langevin_statement import average_sensitivity as average_sensitivity
-from private_mcmc.accounting.langevin.langevin_statement import langevin_statement as langevin_statement
-from private_mcmc.accounting.langevin.langevin_statement import noised_average as noised_average
-from private_mcmc.accounting.langevin.sensitivity import gradient_limit as gradient_limit
-from private_mcmc.accounting.langevin.sensitivity import rounding_box as rounding_box
-from private_mcmc.accounting.langevin.sensitivity import row_sensitivity as row_sensitivity
-from private_mcmc.accounting.langevin.sensitivity import sensitivity as sensitivity
+from private_mcmc.accounting import gdp as gdp
+from private_mcmc.accounting.bounds import released_steps as released_steps
+from private_mcmc.accounting.curves import Curve as Curve
+from private_mcmc.accounting.curves import Gaussian as Gaussian
+from private_mcmc.accounting.curves import Laplace as Laplace
+from private_mcmc.accounting.curves import Points as Points
+from private_mcmc.accounting.curves import Pure as Pure
+from private_mcmc.accounting.langevin import average_sensitivity as average_sensitivity
+from private_mcmc.accounting.langevin import langevin_statement as langevin_statement
+from private_mcmc.accounting.langevin import noised_average as noised_average
 from private_mcmc.accounting.mechanisms import adaptive as adaptive
 from private_mcmc.accounting.mechanisms import capped as capped
 from private_mcmc.accounting.mechanisms import compose as compose
@@ -26,6 +20,12 @@ from private_mcmc.accounting.mechanisms import (
     posterior_strongly_log_concave as posterior_strongly_log_concave,
 )
 from private_mcmc.accounting.rules import verify as verify
+from private_mcmc.accounting.sensitivity import Curvature as Curvature
+from private_mcmc.accounting.sensitivity import gradient_limit as gradient_limit
+from private_mcmc.accounting.sensitivity import kept_rounding as kept_rounding
+from private_mcmc.accounting.sensitivity import rounding_box as rounding_box
+from private_mcmc.accounting.sensitivity import row_sensitivity as row_sensitivity
+from private_mcmc.accounting.sensitivity import sensitivity as sensitivity
 from private_mcmc.accounting.statement import Argument as Argument
 from private_mcmc.accounting.statement import Statement as Statement
 from private_mcmc.accounting.statement import of_unit as of_unit

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
 
 from private_mcmc.accounting.assumptions import RELATION
-from private_mcmc.accounting.curves.curve import Points
+from private_mcmc.accounting.curves import Points
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constant

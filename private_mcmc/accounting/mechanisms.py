@@ -9,8 +9,8 @@ from fractions import Fraction
 from itertools import product
 
 from private_mcmc.accounting.assumptions import RELATION, no_more_rows
-from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Pure
-from private_mcmc.accounting.curves.pld import combine
+from private_mcmc.accounting.curves import Curve, Gaussian, Laplace, Pure
+from private_mcmc.accounting.pld import combine
 from private_mcmc.accounting.rounding import norm_up, product_up, root_down, root_up, sum_up
 from private_mcmc.accounting.statement import Argument, Statement, common_unit
 from private_mcmc.errors import DeclarationError, NotPrivate

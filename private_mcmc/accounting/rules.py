@@ -11,7 +11,7 @@ from functools import partial
 from private_mcmc.accounting import mechanisms
 from private_mcmc.accounting.assumptions import check_sentences
 from private_mcmc.accounting.conjugate import FAMILIES, posterior_conjugate
-from private_mcmc.accounting.langevin.langevin_statement import average_again, langevin_again
+from private_mcmc.accounting.langevin import average_again, langevin_again
 from private_mcmc.accounting.statement import Statement, of_unit, set_check
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Constants

@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from private_mcmc.accounting.assumptions import PERSONS, of_persons
-from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.pld import curve_of
+from private_mcmc.accounting.curves import Curve, Gaussian
+from private_mcmc.accounting.pld import curve_of
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record, plain, unplain
 from private_mcmc.target import Adjacency, Unit, check_adjacency, remarks_on_delta

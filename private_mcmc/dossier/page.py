@@ -9,8 +9,7 @@ from textwrap import shorten
 
 import numpy as np
 
-from private_mcmc.accounting import Statement
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import Statement, gdp
 from private_mcmc.accounting.risk import argument, curve, in_words, whom
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.analysis import Analysis
 from private_mcmc.data.table import Marks, refuse_changed
 from private_mcmc.dossier.query import Query

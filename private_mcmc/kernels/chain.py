@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
-from private_mcmc.accounting.langevin.sensitivity import rows_summed
+from private_mcmc.accounting.sensitivity import rows_summed
 from private_mcmc.kernels.batches import StepKeys, drawn_size
 from private_mcmc.kernels.clipping import Columns, PreparedRows, Whitening, whitening
 from private_mcmc.kernels.step import (

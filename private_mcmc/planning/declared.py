@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.accounting import Curvature, Statement, average_sensitivity
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity, gdp
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels.langevin import PrivateULA, as_matrix

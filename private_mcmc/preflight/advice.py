@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from private_mcmc.accounting import Statement, row_sensitivity
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import Statement, gdp, row_sensitivity
 from private_mcmc.model import RowModel
 from private_mcmc.potential.families import times
 from private_mcmc.preflight.certificates import Constants, meets

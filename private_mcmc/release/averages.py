@@ -22,9 +22,9 @@ from private_mcmc.accounting import (
     Curvature,
     Statement,
     average_sensitivity,
+    gdp,
     noised_average,
 )
-from private_mcmc.accounting.curves import gdp
 from private_mcmc.accounting.mechanisms import gaussian, laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement
-from private_mcmc.accounting.langevin.curvature import noise_sd
-from private_mcmc.accounting.langevin.sensitivity import noise_ratio
+from private_mcmc.accounting.sensitivity import noise_ratio, noise_sd
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.chain_constants import curvature, reach_of_prior
 from private_mcmc.potential.potential import Potential

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves.curve import Gaussian, Pure
+from private_mcmc.accounting.curves import Gaussian, Pure
 from private_mcmc.errors import DeclarationError
 from tests.accounting.every_statement import CONVEX, schedule
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.pld import combine
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting.pld import combine
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = (0.0, 0.1, 0.4, 0.9, 1.5, 3.0)

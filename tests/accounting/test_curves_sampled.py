@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import Gaussian, Pure
-from private_mcmc.accounting.curves.pld import Sampled, combine, fixed_profile
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import Gaussian, Pure
+from private_mcmc.accounting.pld import Sampled, combine, fixed_profile
 from private_mcmc.errors import DeclarationError
 
 TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())

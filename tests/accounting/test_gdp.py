@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.errors import DeclarationError
 
 

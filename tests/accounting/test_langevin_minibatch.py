@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import norm
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.pld import Sampled
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.pld import Sampled
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Batch, Schedule
 

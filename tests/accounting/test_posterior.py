@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = (0.0, 0.3, 1.0, 2.5)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from private_mcmc import accounting
-from private_mcmc.accounting.curves.curve import Gaussian, Pure
+from private_mcmc.accounting.curves import Gaussian, Pure
 from private_mcmc.accounting.risk import in_words, report, risk, whom
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.target import Unit

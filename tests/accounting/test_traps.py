@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import norm
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves.curve import Gaussian, Laplace
-from private_mcmc.accounting.curves.pld import Sampled, combine
+from private_mcmc.accounting.curves import Gaussian, Laplace
+from private_mcmc.accounting.pld import Sampled, combine
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Schedule
 

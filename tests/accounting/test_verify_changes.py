@@ -12,7 +12,7 @@ import pytest
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.assumptions import RELATION
-from private_mcmc.accounting.langevin.langevin_statement import COUPLING
+from private_mcmc.accounting.langevin import COUPLING
 from private_mcmc.accounting.rules import RULES
 from private_mcmc.errors import DeclarationError
 from tests.accounting.every_statement import BOUNDS, average, schedule, statements

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit, ndtri
 
 import private_mcmc as pmc
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.analysis.check import Check
 from private_mcmc.analysis.studied import Studied
 

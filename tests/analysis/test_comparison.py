@@ -6,7 +6,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import expon, weibull_min
 
 import private_mcmc as pmc
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.analysis.comparison import Comparison
 from private_mcmc.analysis.studied import Studied
 from private_mcmc.release import Contribution

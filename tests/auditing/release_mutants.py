@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting import composition, conjugate
-from private_mcmc.accounting.langevin import langevin_statement
+from private_mcmc.accounting import composition, conjugate, langevin
 from private_mcmc.release import averages, moments, noise
 from private_mcmc.release.ledger import filter as ledger_filter
 from tests.auditing.mutants import Change, changed_module
@@ -126,7 +125,7 @@ SCENARIOS = {
                 "change = sensitivity(schedule)",
                 "change = sensitivity(schedule) / 2",
             )
-            for module in (averages, langevin_statement)
+            for module in (averages, langevin)
         ),
         swept("loud mean, plain, expectations, replace_one"),
         num_runs=1_000,

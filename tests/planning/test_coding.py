@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import read

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.influence import CELLS, CLIPS, InfluenceCounts, cell_of, counts_of_influence

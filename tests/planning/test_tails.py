@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import read
 from private_mcmc.planning.facts import facts_of

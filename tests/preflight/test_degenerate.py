@@ -11,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.model import read

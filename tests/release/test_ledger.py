@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.accounting import Gaussian, gaussian, of_unit
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import Gaussian, gaussian, gdp, of_unit
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
 from private_mcmc.release.ledger.export import record

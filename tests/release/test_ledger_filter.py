@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from private_mcmc.accounting import Points, Statement, compose, gaussian, laplace
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import Points, Statement, compose, gaussian, gdp, laplace
 from private_mcmc.errors import ReleaseError
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.target import Target

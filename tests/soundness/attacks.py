@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting.langevin.sensitivity import batch_factor
+from private_mcmc.accounting.sensitivity import batch_factor
 from private_mcmc.auditing import chains
 from private_mcmc.auditing.confidence import FloatArray
 from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, length, present_slots

@@ -12,7 +12,7 @@ import numpy as np
 # A function of the draft, or a text for ``Draft.fill``.
 Production = Callable[["Draft"], str] | str
 # What ``$name`` stands for in such texts.
-PARTS: dict[str, Callable[["Draft"], str]] = {
+PARTS: dict[str, Callable[[Draft], str]] = {
     "loc": lambda d: d.pick("0", "0.0", "0.3", "-0.2"),
     "scale": lambda d: d.pick("1", "0.1", "0.5", "1.0", "2.0", "0.3"),
     "shape": lambda d: d.pick("0.7", "1.5", "2.0", "3.0"),

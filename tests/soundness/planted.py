@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting import mechanisms
-from private_mcmc.accounting.langevin import bounds, curvature
+from private_mcmc.accounting import bounds, mechanisms, sensitivity
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute_plan
@@ -68,7 +67,7 @@ def _noise_for_two_steps(shape: tuple[int, int], key: jax.Array, k: jax.Array) -
     return _NOISE(shape, key, k // 2)
 
 
-_GAP, _IN_METRIC = curvature.contraction_gap, PriorConstants.in_metric
+_GAP, _IN_METRIC = sensitivity.contraction_gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
 _LINE = TABLE[_LOGITS]["identity"]
 
@@ -184,7 +183,7 @@ FAULTS = (
         lambda: ((TABLE, _LOGITS, _SQUASHED),),
     ),
     Fault(
-        "modulus: twice the contraction", lambda: ((curvature, "contraction_gap", lambda *a: 2 * _GAP(*a)),)
+        "modulus: twice the contraction", lambda: ((sensitivity, "contraction_gap", lambda *a: 2 * _GAP(*a)),)
     ),
     Fault(
         "person: a quarter of the norm clipped",

@@ -13,11 +13,11 @@ from mpmath import mpf
 
 from benchmarks.papers.anisotropic import path_square
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.curves.pld import combine
-from private_mcmc.accounting.langevin.bounds import time_that_counts
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.bounds import time_that_counts
+from private_mcmc.accounting.curves import Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.mechanisms import second_moments_sensitivity
+from private_mcmc.accounting.pld import combine
 from private_mcmc.accounting.rounding import (
     TINY,
     norm_up,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scipy.special import log_ndtr
 
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 
 _SPLITS = 64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from benchmarks.papers.bounds.printed import Printed
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 
 
 def chourasia(step: float, mu: float, sensitivity: float, steps: int) -> Printed:

@@ -16,7 +16,7 @@ from benchmarks.papers.experiments.figures import FIGURES, measured
 from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.grid import delta_at, renyi
 from benchmarks.papers.pages.page import Claim
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 
 ROOT = Path(__file__).parents[3]
 # Of the pages, which `make papers` writes: nothing of the package rests on them.

@@ -16,7 +16,7 @@ from benchmarks.papers.bounds import bfg, bjrd, hf
 from benchmarks.papers.cross_moduli import Curvature
 from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.errors import DeclarationError
 
 VECTORS = json.loads((Path(__file__).parent / "shifts.json").read_text())

@@ -17,7 +17,7 @@ from benchmarks.papers import shift_bound as shifts
 from benchmarks.papers.bounds import bfg
 from benchmarks.papers.cross_moduli import Affine
 from benchmarks.papers.shift_bound import last_state, path
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.errors import DeclarationError
 
 HERE = Path(__file__).parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.records import Record
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from private_mcmc.accounting import Statement
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import Statement, gdp
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Target

@@ -11,7 +11,7 @@ from benchmarks.papers.mean_loss import MeanForm, to_sum
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 
 DELTA = 1e-5

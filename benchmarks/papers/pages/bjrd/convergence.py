@@ -10,7 +10,7 @@ from benchmarks.papers import mixing, transfer
 from benchmarks.papers.bounds import bjrd
 from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.page import Claim, Section
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.auditing.confidence import Scores, bound_at_best, epsilon_from_errors
 from private_mcmc.report import Facts, Heading, Line, Plot, Text, floats, number
 

@@ -13,7 +13,7 @@ from benchmarks.papers.cross_moduli import Curvature
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 
 DELTA = 1e-5
@@ -150,7 +150,7 @@ def unadjusted() -> Section:
             gdp.epsilon(whole.m, DELTA),
             "exact",
             "a tail bound in place of Φ",
-            f"{_FORMULA} `theorem_5_4`; `accounting.curves.gdp`",
+            f"{_FORMULA} `theorem_5_4`; `accounting.gdp`",
             f"{_TESTS}::test_path_gdp_is_theorem_5_4s_renyi_bound",
         ),
     ]

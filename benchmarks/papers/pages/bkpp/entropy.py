@@ -10,7 +10,7 @@ from scipy.special import ndtr
 from benchmarks.papers import anisotropic
 from benchmarks.papers.bounds import bkpp
 from benchmarks.papers.pages.page import Claim, Section
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.report import Heading, Line, Note, Plot, Text, floats, number
 
 DELTA = 1e-5
@@ -213,7 +213,7 @@ def concentration() -> Section:
             DELTA,
             "exact",
             "the whole tail is charged, not what is above e^ε times the other law",
-            "`accounting.curves.gdp`",
+            "`accounting.gdp`",
             "tests/accounting/test_gdp.py",
         ),
     )

@@ -10,8 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from benchmarks.papers import anisotropic
 from benchmarks.papers.pages.page import Claim, Section
-from private_mcmc.accounting import langevin_statement
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp, langevin_statement
 from private_mcmc.report import Heading, Line, Plot, Plots, Table, Text, floats, number
 from private_mcmc.schedule import Schedule, norm_of_clips
 

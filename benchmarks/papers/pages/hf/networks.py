@@ -12,7 +12,7 @@ from benchmarks.papers.bounds import hf
 from benchmarks.papers.experiments.figures import measured
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.propose_test_sample import ProposeTestSample
-from private_mcmc.accounting.curves.pld import Sampled
+from private_mcmc.accounting.pld import Sampled
 from private_mcmc.auditing.confidence import ErrorCounts, epsilon_from_errors
 from private_mcmc.report import Block, Heading, Line, Note, Plot, Rule, Table, Text, floats, number
 
@@ -148,7 +148,7 @@ def attacks(full: bool) -> Section:
             exact[-1],
             "exact",
             "Rényi orders against the privacy loss distribution of the same mechanism; needs no training",
-            "`accounting.curves.pld.Sampled`",
+            "`accounting.pld.Sampled`",
             "tests/accounting/test_curves_sampled.py",
         ),
         *_attacked(),

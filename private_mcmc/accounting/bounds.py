@@ -9,18 +9,19 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from private_mcmc.accounting.curves.curve import Curve, Gaussian
-from private_mcmc.accounting.curves.pld import Sampled, combine
-from private_mcmc.accounting.langevin.curvature import Curvature, noise_sd
-from private_mcmc.accounting.langevin.sensitivity import (
+from private_mcmc.accounting.curves import Curve, Gaussian
+from private_mcmc.accounting.pld import Sampled, combine
+from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
+from private_mcmc.accounting.sensitivity import (
+    Curvature,
     coordinate_changes,
     dense,
     farthest_corner,
     noise_ratio,
+    noise_sd,
     row_change,
     sensitivity,
 )
-from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Matrix, Schedule
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr
 
-from private_mcmc.accounting.curves import gdp
-from private_mcmc.accounting.curves.curve import Curve, Gaussian, Laplace, Points, Pure
+from private_mcmc.accounting import gdp
+from private_mcmc.accounting.curves import Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.rounding import norm_up, product_up, root_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record

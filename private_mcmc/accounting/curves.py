@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from private_mcmc.accounting.curves import gdp
+from private_mcmc.accounting import gdp
 from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up_last
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record

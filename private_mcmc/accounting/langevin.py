@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any, Literal
 
+from private_mcmc.accounting import bounds
 from private_mcmc.accounting.assumptions import RELATION, no_more_rows
-from private_mcmc.accounting.langevin import bounds
-from private_mcmc.accounting.langevin.curvature import Curvature, check_scheme, kept_rounding
-from private_mcmc.accounting.langevin.sensitivity import sensitivity
 from private_mcmc.accounting.rounding import TINY, product_up, up
+from private_mcmc.accounting.sensitivity import Curvature, check_scheme, kept_rounding, sensitivity
 from private_mcmc.accounting.statement import Argument, Statement, of_unit
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record

@@ -1,1 +1,0 @@
-"""Privacy curves: what is known of ``δ(ε)`` and of Rényi divergences, and how they compose."""
