@@ -122,7 +122,7 @@ class Problem:
         policy = self._policy(epsilon)
         history = simulate(policy, *distinct(self.reading, people), seed)
         made, key = policy.conclude(history), jax.random.key(seed)
-        given = posterior_of(self.reading, [(history, made)], key, _CHAINS)
+        given = posterior_of(self.reading, history, made, key, _CHAINS)
         return given.draws.reshape(-1, self.reading.dim)
 
 

@@ -128,7 +128,7 @@ class Regression:
         walked = time.perf_counter()
         conclusion, after = made.policy.conclude(history), predict_after(made, cheap)
         key = jax.random.key(seed)
-        given = posterior_of(made.reading, [(history, conclusion)], key, _CHAINS)
+        given = posterior_of(made.reading, history, conclusion, key, _CHAINS)
         ended = time.perf_counter()
         mode, covariance = self.exact
         normal = np.random.default_rng(0).multivariate_normal(mode, covariance, _DRAWS)

@@ -33,7 +33,6 @@ from private_mcmc.model.row_latents import RowLatent
 
 PERSONS, DELTA, DIM = 5_000, 1e-6, 3
 WARM_UP, DRAWS = 300, 500
-PLANS = Path(__file__).parents[1] / "build/persons"
 _BEGIN, _END = "<!-- latents: made by python -m benchmarks.persons --page -->\n", "<!-- end of latents -->\n"
 _WEIGHTS = np.array([-0.5, 1.0, -1.0])
 
@@ -202,14 +201,16 @@ def reference(case: Case) -> dict[str, object]:
     }
 
 
-def planned(case: Case, epsilon: float, file: Path) -> dict[str, object]:
-    """A plan, saved in ``file``: plans and runs may be made one by one."""
-    target, public, begin = pmc.Target(epsilon, DELTA), {"persons": PERSONS}, time.process_time()
-    plan = pmc.plan(case.model, case.rows, target, n=PERSONS, guarantee="run", model_args=public)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    plan.save(file)
-    said = plan.prediction
+@functools.cache
+def plan_of(case: Case, epsilon: float) -> pmc.Plan:
+    target, public = pmc.Target(epsilon, DELTA), {"persons": PERSONS}
+    return pmc.plan(case.model, case.rows, target, n=PERSONS, guarantee="run", model_args=public)
+
+
+def planned(case: Case, epsilon: float) -> dict[str, object]:
+    """What a plan says."""
+    begin = time.process_time()
+    said = plan_of(case, epsilon).prediction
     return {
         "predicted, sds": said.rms,
         "predicted of": said.unit,
@@ -221,10 +222,13 @@ def planned(case: Case, epsilon: float, file: Path) -> dict[str, object]:
     }
 
 
-def one_more(case: Case, known: Mapping[str, Any], file: Path, cell: Mapping[str, Any]) -> dict[str, object]:
+def one_more(
+    case: Case, known: Mapping[str, Any], epsilon: float, cell: Mapping[str, Any]
+) -> dict[str, object]:
     """The cell with another run of its plan, against the reference."""
+    plan = plan_of(case, epsilon)
     begin, off, inside = time.process_time(), [], []
-    mcmc = pmc.PrivateMCMC.from_plan(pmc.Plan.load(file, case.model), progress_bar=False)
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
     mcmc.run(**case.data)
     draws = mcmc.get_samples()
     for name, truth in case.truth.items():
@@ -265,12 +269,10 @@ def measured(names: Sequence[str], epsilons: Sequence[float], repeats: int, stor
         cell(f"{name}, grid", functools.partial(grid, case))
         for epsilon in epsilons:
             known = cell(f"{name}, joint", functools.partial(reference, case))
-            file, key = PLANS / f"{name}-{epsilon:g}.json", f"{name}, epsilon {epsilon:g}"
-            known_runs = len(_kept(store).get(key, {}).get("errors", ()))
-            lost = known_runs < repeats and not file.exists()
-            found = cell(key, functools.partial(planned, case, epsilon, file), again=lost)
+            key = f"{name}, epsilon {epsilon:g}"
+            found = cell(key, functools.partial(planned, case, epsilon))
             while len(found["errors"]) < repeats:
-                found = cell(key, functools.partial(one_more, case, known, file, found), again=True)
+                found = cell(key, functools.partial(one_more, case, known, epsilon, found), again=True)
 
 
 def table(store: Path) -> str:

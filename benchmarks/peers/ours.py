@@ -61,7 +61,7 @@ class Simulated:
             history = simulate(asked.policy, columns, counts, seed)
             conclusion = asked.policy.conclude(history)
             try:
-                known = posterior_of(asked.reading, [(history, conclusion)])
+                known = posterior_of(asked.reading, history, conclusion)
             except NotYetSupported:
                 draws.append(conclusion.draws)
                 continue

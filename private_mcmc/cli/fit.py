@@ -34,7 +34,6 @@ from private_mcmc.cli.common import (
 )
 from private_mcmc.cli.study import show_answers
 from private_mcmc.errors import DeclarationError, clean_errors
-from private_mcmc.records import Model
 from private_mcmc.target import OF_FITS, checked_guarantee, remarks_on_delta
 
 if TYPE_CHECKING:
@@ -50,10 +49,6 @@ class FitOptions(ChargedOptions):
     """What ``fit`` is told of its plan and its dossier."""
 
     out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None
-    saved: Annotated[
-        Path | None,
-        typer.Option("--plan", help="a plan that private-mcmc plan --save wrote, in place of a target"),
-    ] = None
     guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = OF_FITS
     max_error: MaxErrorOption = None
     bounds_share: Annotated[
@@ -61,37 +56,15 @@ class FitOptions(ChargedOptions):
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
     ] = None
 
-    def saved_plan(self, model: Model) -> Plan | None:
-        """The plan of ``--plan``, if there is one; it has decided these options, and what else it is for."""
-        from private_mcmc.planning import Plan
-
-        if self.saved is None:
-            return None
-        decided = ("epsilon", "delta", "n", "max_error", "bounds_share")
-        if given := [name.replace("_", "-") for name in decided if getattr(self, name) is not None]:
-            raise DeclarationError(
-                f"--plan: the plan has decided {', '.join(f'--{name}' for name in given)}; leave it out."
-            )
-        made = Plan.load(self.saved, model)
-        for asked, usual, wanted in (
-            (self.relation, "replace_one", made.target.adjacency),
-            (checked_guarantee(self.guarantee), OF_FITS, made.guarantee),
-        ):
-            if asked not in (usual, wanted):
-                raise DeclarationError(f"--plan: the plan was made for {wanted!r}, not for {asked!r}.")
-        return made
-
-    def planned(self, table: Path, asked: Question, saved: Plan | None, shown: bool) -> Planned:
+    def planned(self, table: Path, asked: Question, epsilon: float, shown: bool) -> Planned:
         """The fit before anything is spent."""
-        from private_mcmc.inference.fitting import plan_fit, with_plan
+        from private_mcmc.inference.fitting import plan_fit
         from private_mcmc.inference.question import SHARE
 
-        if saved is not None or self.epsilon is None:
-            return with_plan(table, asked, saved)  # type: ignore[arg-type]
         return plan_fit(
             table,
             asked,
-            epsilon=self.epsilon,
+            epsilon=epsilon,
             delta=self.delta,
             adjacency=self.relation,
             n=self.n,
@@ -153,19 +126,15 @@ def fit(
         echo(asked.source, nl=False)
         return
     out, as_json = options.out, options.as_json
-    if out is None or (options.epsilon is None) == (options.saved is None):
+    if out is None or options.epsilon is None:
         lacks = ["--out FOLDER, where the dossier is written"] * (out is None)
-        lacks += ["one of --epsilon and --plan"] * ((options.epsilon is None) == (options.saved is None))
+        lacks += ["--epsilon"] * (options.epsilon is None)
         raise DeclarationError(f"give {', and '.join(lacks)} (or --show-model).")
     profiles = [read_profile(text) for text in profile or []]
     _check_profiles(asked.schema, asked.fields, profiles)
-    saved, books, shown = (
-        options.saved_plan(asked.model),
-        options.books(),
-        not as_json and sys.stderr.isatty(),
-    )
+    books, shown = options.books(), not as_json and sys.stderr.isatty()
     with new_dossier(out) as dossier:
-        planned = clean_errors(options.planned)(table, asked, saved, shown)
+        planned = clean_errors(options.planned)(table, asked, options.epsilon, shown)
         made, remarks = planned.plan, planned.warnings(books)
         made.report(asked.units).show(Console(stderr=as_json))
         said = remarks_on_delta(made.target.delta, made.n)

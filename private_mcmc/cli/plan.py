@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,7 +26,6 @@ from private_mcmc.cli.common import (
     read_question,
     show,
 )
-from private_mcmc.files import check_writable
 from private_mcmc.target import OF_FITS, Target, check_adjacency, check_count, checked_guarantee, small_delta
 
 EXIT_CODES = {"private": 0, "not private": 1, "unknown": 2}
@@ -78,7 +76,6 @@ def plan(
     adjacency: AdjacencyOption = "replace_one",
     guarantee: Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")] = OF_FITS,
     max_error: MaxErrorOption = None,
-    save: Annotated[Path | None, typer.Option(help="write the plan here, for fit --plan")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
@@ -87,8 +84,6 @@ def plan(
     wanted, relation = checked_guarantee(guarantee), check_adjacency(adjacency)
     check_count("n", n)
     target = Target(epsilon, small_delta(n) if delta is None else delta, relation)
-    if save is not None:
-        check_writable(save)
     asked = read_question(schema, formula, model, family, prior or [])
     made = make(
         asked.model,
@@ -100,8 +95,6 @@ def plan(
         max_error=read_max_error(max_error),
         coefficients=asked.coefficients,
     )
-    if save is not None:
-        made.save(save)
     if as_json:
         record = {
             "guarantee": made.guarantee,

@@ -222,16 +222,6 @@ def plan_fit(
     return Planned(asked, made, table, columns, marks, bounds)
 
 
-def with_plan(table: object, asked: Question, made: Plan) -> Planned:
-    """Read a table for a plan that was made for the question before."""
-    if private := [name for name in asked.fields if asked.schema[name].bounds == "private"]:
-        raise DeclarationError(f"fields {private}: bounds that are bought change the plan: fit without one.")
-    if made.rows != asked.rows:
-        raise DeclarationError("the plan was made for other rows than those of this schema and formula.")
-    columns, marks = read_once(table, asked, made.target.adjacency, made.n)
-    return Planned(asked, made, table, columns, marks)
-
-
 @clean_errors
 @arguments_checked
 def fit(

@@ -344,7 +344,7 @@ class LastRun:
         if not isinstance(plan, Plan) or outcome is None or conclusion is None or draws is None:
             raise ReleaseError("posterior: only of plans that were run to their end.")
         if self._known is None:
-            self._known = posterior_of(plan.reading, [(outcome.history, conclusion)])
+            self._known = posterior_of(plan.reading, outcome.history, conclusion)
         return _drawn(plan, draws, self._known.draws)
 
     def _chain(self, states: ReleasedStates) -> Mapping[str, np.ndarray]:

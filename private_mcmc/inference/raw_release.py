@@ -1,8 +1,8 @@
 """What a fit has released, as it is bought: on disk before its charge is settled, and a study made from it.
 
-The file has the plan, which is public, the bounds that were bought, the numbers that every stage released,
-and the statement. The stages themselves are not in it: the policy names them again, from the plan and from
-what the earlier ones released.
+The file has what the plan is made of, which is public, the bounds that were bought, the numbers that every
+stage released, and the statement. The stages themselves are not in it: the policy names them again, from the
+plan and from what the earlier ones released.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from private_mcmc.inference.execute import Outcome
 from private_mcmc.inference.execute_plan import outcome_of
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import Question, question
-from private_mcmc.planning import CompletedStage, History, PathStage, Plan, Stage
+from private_mcmc.planning import CompletedStage, History, PathStage, Plan, Prediction, Stage
+from private_mcmc.planning.policy import without_prediction
 from private_mcmc.records import Fields, Model, Record
 from private_mcmc.release import Ledger
 from private_mcmc.report import Note, Report, Table, at_most
@@ -56,7 +57,8 @@ class Keeper:
         """Hand on all that was released so far."""
         self.keep(
             {
-                "plan": None if self.stages is None else self.stages.to_record(),
+                "model": None if self.stages is None else self.stages.mark,
+                "prediction": None if self.stages is None else self.stages.prediction.to_record(),
                 "target": asdict(self.plan.target),
                 "rest": None if self.rest is None else asdict(self.rest),
                 "n": self.plan.n,
@@ -81,7 +83,8 @@ class RawRelease:
     """What the file in a folder holds, checked for its form."""
 
     place: Path
-    plan: Record | None
+    model: str | None
+    prediction: Record | None
     target: Target
     rest: Target | None
     n: int
@@ -103,7 +106,8 @@ class RawRelease:
             about = About(**given | {name: tuple(given[name] or ()) for name in ("priors", "warnings")})
             return cls(
                 place=place,
-                plan=None if raw["plan"] is None else dict(raw["plan"]),
+                model=None if raw["model"] is None else str(raw["model"]),
+                prediction=raw["prediction"],
                 target=Target(**raw["target"]),
                 rest=None if rest is None else Target(**rest),
                 n=int(raw["n"]),
@@ -144,11 +148,22 @@ class RawRelease:
         return given
 
     def planned(self, model: Model | None) -> Plan | None:
-        """The plan of the stages, if it was made."""
-        if self.plan is None:
+        """The plan of the stages, if it was made.
+
+        Raises:
+            DeclarationError: for another model.
+        """
+        if self.model is None or self.prediction is None:
             return None
-        program = self.asked(model).model if self.about.formula else self._own(model)
-        return Plan.from_record(self.place, self.plan, program)
+        asked, target = self.asked(model), self.rest or self.target
+        made = without_prediction(
+            asked.model, asked.rows, target, self.n, self.guarantee, asked.public(self.n), asked.coefficients
+        )
+        if made.mark != self.model:
+            raise DeclarationError(
+                f"{self.place}: made for another model, or by a library that reads the model differently."
+            )
+        return replace(made, prediction=Prediction.from_record(self.prediction))
 
     def of_whole(self, plan: Plan) -> Plan:
         """A plan of the stages as part of the whole target."""

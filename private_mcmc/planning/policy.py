@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, overload
-
-import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.data.source import is_written
 from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.files import RECORDED, PathLike, read_whole, write_whole
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.coefficients import (
     OF_A_BALL,
@@ -45,103 +40,13 @@ from private_mcmc.planning.simulate import measured
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room
-from private_mcmc.records import Fields, Model, PublicArguments, Record
+from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import telling
 from private_mcmc.target import OF_PLANS, Guarantee, Target, checked_guarantee, remarks_on_delta
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_FORMAT = 2
-_ARRAY, _DIGEST = "array", "digest"
-_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
-
-
-def mark_of(reading: RowModel) -> str:
-    """A hash of the model's program and of the row declaration."""
-    marks = [*model_marks(reading), reading.rows.fingerprint]
-    return hashlib.sha256(" ".join(marks).encode()).hexdigest()
-
-
-def _digest(record: Fields) -> str:
-    """Of all that the file says: what no theorem fixes, a predicted error say, is not changed by hand."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
-def saved_plan(path: PathLike) -> Record:
-    """The record of a plan in a file; nothing in it has been checked against a model."""
-    try:
-        record = json.loads(read_whole(path, RECORDED).decode())
-    except OSError as error:
-        raise _refused(path, f"{error.strerror}.") from error
-    except _MALFORMED as error:
-        raise _refused(path, "it is no record of a plan.") from error
-    return _read(path, record)
-
-
-def _read(path: PathLike, record: Record) -> Record:
-    """The values of a record that :meth:`Plan.to_record` made."""
-    try:
-        record = dict(record)
-        if record["format"] != _FORMAT:
-            raise _refused(path, f"its format is {record['format']!r}, this library reads {_FORMAT}.")
-        if record.pop(_DIGEST) != _digest(record):
-            raise _refused(path, "it was changed after it was written: make the plan again.")
-        return record | {
-            "rows": Rows.from_dict(record["rows"]),
-            "target": Target(**record["target"]),
-            "n": int(record["n"]),
-            "model_args": {name: _from_json(value) for name, value in record["model_args"].items()},
-            "guarantee": str(record["guarantee"]),
-            "temper": float(record["temper"]),
-            "prediction": Prediction.from_record(record["prediction"]),
-            "seconds": float(int(record["seconds"])),
-            **{name: record[name] for name in _OTHERWISE},
-        }
-    except DeclarationError:
-        raise
-    except _MALFORMED as error:
-        raise _refused(path, "it is no record of a plan.") from error
-
-
-def _refused(path: PathLike, why: str) -> DeclarationError:
-    return DeclarationError(f"the plan in {path} cannot be used: {why}")
-
-
-# What is made anew where a plan is loaded, and why it may be another than the one saved.
-_OTHERWISE = {
-    "model": "it was made for another model, or by a library that reads the model differently",
-    "statement": "its statement is not what this library states for its target",
-    "certificate": "its certificate is not what this library certifies for its model",
-}
-
-
-def _check(path: PathLike, record: Fields, name: str, now: object) -> None:
-    if now != record[name]:
-        raise _refused(path, f"{_OTHERWISE[name]}: make the plan again.")
-
-
-def _dict_of(statement: Statement | None) -> Record | None:
-    return None if statement is None else statement.to_dict()
-
-
-def _to_json(name: str, value: object) -> object:
-    """Numbers, texts, lists of them, and arrays."""
-    if isinstance(value, str | bool | int | float | None):
-        return value
-    if isinstance(value, list | tuple):
-        return [_to_json(name, item) for item in value]
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
-        raise DeclarationError(f"model_args: {name!r} is no number, text or array, and cannot be saved.")
-    return {_ARRAY: array.tolist(), "dtype": array.dtype.name}
-
-
-def _from_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return np.asarray(value[_ARRAY], dtype=value["dtype"])
-    return [_from_json(item) for item in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,86 +131,11 @@ class Plan:
         temper = certified_temper(self.reading, target, n, self.guarantee)[0]
         return self.planner.predict(gdp_budget(target), n, temper)
 
-    def save(self, path: PathLike) -> None:
-        """Write the plan to a file that :meth:`load` makes it from again: public facts alone.
-
-        Raises:
-            DeclarationError: for public arguments of the model that are no numbers, texts or arrays.
-            OutputError: if the file cannot be written.
-        """
-        write_whole(path, json.dumps(self.to_record(), indent=1, ensure_ascii=False))
-
-    def to_record(self) -> Record:
-        """What :meth:`save` writes, as plain JSON types."""
-        record: Record = {
-            "format": _FORMAT,
-            "library": version("private-mcmc"),
-            "model": mark_of(self.reading),
-            "rows": self.rows.to_dict(),
-            "target": asdict(self.target),
-            "n": self.n,
-            "model_args": {name: _to_json(name, value) for name, value in self.model_args.items()},
-            "guarantee": self.guarantee,
-            "temper": self.temper,
-            "prediction": self.prediction.to_record(),
-            "seconds": round(self.seconds),
-            "statement": self.statement.to_dict(),
-            "certificate": _dict_of(self.certificate),
-        }
-        return record | {_DIGEST: _digest(record)}
-
-    @classmethod
-    def load(cls, path: PathLike, model: Model) -> Plan:
-        """The plan that :meth:`save` wrote, for the same ``model``.
-
-        **Guarantee**: statement and certificate are made anew from the target and the model, and the budget
-        admits stages as they are bought, whatever the file says.
-
-        Raises:
-            DeclarationError: for a file that is no plan or was changed, or of another model, statement or
-                certificate.
-            NotPrivate: as in :func:`plan`.
-
-        Example:
-            >>> from private_mcmc.models import logistic, logistic_rows
-            >>> target = pmc.Target(epsilon=3.0, delta=1e-6)
-            >>> pmc.plan(logistic, logistic_rows(2), target, n=1000, guarantee="run").save("plan.json")
-            >>> pmc.Plan.load("plan.json", logistic).n
-            1000
-        """
-        return cls._of(path, saved_plan(path), model)
-
-    @classmethod
-    def from_record(cls, path: PathLike, record: Record, model: Model) -> Plan:
-        """As :meth:`load`, of what :meth:`to_record` gave; ``path`` is where errors say that it was."""
-        return cls._of(path, _read(path, record), model)
-
-    @classmethod
-    def _of(cls, path: PathLike, saved: Record, model: Model) -> Plan:
-        rows, target, n, model_args = (saved[name] for name in ("rows", "target", "n", "model_args"))
-        reading = read(model, rows, n=n, model_args=model_args)
-        _check(path, saved, "model", mark_of(reading))
-        guarantee = checked_guarantee(saved["guarantee"])
-        temper, certificate = certified_temper(reading, target, n, guarantee)
-        statement = policy_statement(target, n, rows.unit)
-        _check(path, saved, "statement", statement.to_dict())
-        _check(path, saved, "certificate", _dict_of(certificate))
-        makes = planner(reading, target, model_args)
-        return cls(
-            model=model,
-            reading=reading,
-            rows=rows,
-            target=target,
-            n=n,
-            model_args=model_args,
-            guarantee=guarantee,
-            temper=temper,
-            policy=makes.policy(gdp_budget(target), n, temper),
-            certificate=certificate,
-            prediction=saved["prediction"],
-            planner=makes,
-            seconds=saved["seconds"],
-        )
+    @property
+    def mark(self) -> str:
+        """A hash of the model's program and of the row declaration."""
+        marks = [*model_marks(self.reading), self.reading.rows.fingerprint]
+        return hashlib.sha256(" ".join(marks).encode()).hexdigest()
 
     def report(self, units: Mapping[str, str] | None = None) -> Report:
         """The plan in words and numbers; ``units`` are those of coefficients by name."""
@@ -425,23 +255,39 @@ def plan(
     checked_guarantee(guarantee)
     check_kind("target", target, Target)
     make_room()
-    # A copy: what is stated of a run later is what was read.
-    public = copy.deepcopy(dict(model_args or {}))
-    budget = gdp_budget(target) if release == "path" else 0.0
-    reading = _reading(model, rows, n, public)
-    temper, certificate = certified_temper(reading, target, n, guarantee)
     if release != "path":
         if max_error is not None or coefficients is not None:
             raise DeclarationError("max_error, coefficients: only plans of a path take them.")
+        public = copy.deepcopy(dict(model_args or {}))
+        reading = _reading(model, rows, n, public)
+        temper, _ = certified_temper(reading, target, n, guarantee)
         return plan_declared(reading, rows, target, n, release, guarantee, temper, public)
-    makes = planner(reading, target, public, coefficients)
+    made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients)
     if max_error is not None:
-        check_max_error(max_error, makes.read.names)
+        check_max_error(max_error, made.planner.read.names)
     with telling(progress_bar), measured() as expected:
-        prediction = makes.predict(budget, n, temper)
+        prediction = made.planner.predict(made.budget, n, made.temper)
         seconds = expected(n)
     if max_error is not None and not excess(prediction, max_error) <= 1:
         raise NotPrivate(too_little(target, n, prediction, max_error))
+    return replace(made, prediction=prediction, seconds=seconds)
+
+
+def without_prediction(
+    model: Model,
+    rows: Rows,
+    target: Target,
+    n: int,
+    guarantee: Guarantee,
+    model_args: PublicArguments,
+    coefficients: Named | None = None,
+) -> Plan:
+    """As :func:`plan`, of a path, before anything is simulated: all that decides what is bought."""
+    # A copy: what is stated of a run later is what was read.
+    public, budget = copy.deepcopy(dict(model_args)), gdp_budget(target)
+    reading = _reading(model, rows, n, public)
+    temper, certificate = certified_temper(reading, target, n, guarantee)
+    makes = planner(reading, target, public, coefficients)
     return Plan(
         model=model,
         reading=reading,
@@ -453,9 +299,8 @@ def plan(
         temper=temper,
         policy=makes.policy(budget, n, temper),
         certificate=certificate,
-        prediction=prediction,
+        prediction=Prediction(math.nan, math.nan, math.nan, math.nan),
         planner=makes,
-        seconds=seconds,
     )
 
 

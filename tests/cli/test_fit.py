@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -150,38 +149,15 @@ def test_commands_four_and_five_check_and_show_the_dossier(folder, study, monkey
 
 
 @pytest.mark.long
-def test_a_plan_is_made_without_the_table_saved_and_run(folder, schema):
-    about = ("--schema", "schema.yaml", "--formula", "income ~ age")
-    target = ("--n", "2000", "--epsilon", "2")
-    made = json.loads(command(folder, "plan", *about, *target, "--save", "plan.json", "--json").stdout)
-    asked = ("few.csv", *about, "--plan", "plan.json", "--out", "planned")
+def test_a_plan_is_made_without_the_table_and_a_fit_makes_the_same(folder, schema):
+    about = ("--schema", "schema.yaml", "--formula", "income ~ age", "--epsilon", "2")
+    made = json.loads(command(folder, "plan", *about, "--n", "2000", "--json").stdout)
+    asked = ("few.csv", *about, "--out", "planned")
     assert "not confirmed" in command(folder, "fit", *asked, code=3).stderr
     assert not (folder / "planned").exists()
-    for option, value in (
-        ("epsilon", "3"),
-        ("delta", "1e-5"),
-        ("adjacency", "zero_out"),
-        ("guarantee", "posterior"),
-    ):
-        command(folder, "fit", *asked, f"--{option}", value, "--yes", code=3)
-    other = ("few.csv", *about[:3], "income ~ age + sex", "--plan", "plan.json", "--out", "planned", "--yes")
-    command(folder, "fit", *other, code=3)
     found = json.loads(command(folder, "fit", *asked, "--yes", "--json").stdout)
     assert found["predicted"] == made["prediction"] and found["epsilon"] == 2.0
     assert Study.load(folder / "planned").statement["curves"] == made["statement"]["curves"]
-
-
-def test_a_saved_plan_is_not_run_for_another_adjacency_or_guarantee(monkeypatch):
-    """The option was taken and did nothing: what was stated and run was the plan's."""
-    made = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "zero_out"), guarantee="run")
-    monkeypatch.setattr(pmc.Plan, "load", lambda path, model: made)
-    for adjacency, guarantee in (("zero_out", "run"), ("replace_one", "run")):
-        assert (
-            FitOptions(saved="plan.json", adjacency=adjacency, guarantee=guarantee).saved_plan(None) is made
-        )
-    for adjacency, guarantee in (("add_remove", "run"), ("zero_out", "posterior")):
-        with pytest.raises(pmc.DeclarationError, match="the plan was made for"):
-            FitOptions(saved="plan.json", adjacency=adjacency, guarantee=guarantee).saved_plan(None)
 
 
 def call(monkeypatch, folder, *arguments):
@@ -198,7 +174,7 @@ def call(monkeypatch, folder, *arguments):
     [
         (("--epsilon", "1", "--out", "o"), "private-mcmc init few.csv"),
         (("--schema", "schema.yaml", "--epsilon", "1"), "give --out FOLDER"),
-        (("--schema", "schema.yaml", "--out", "o"), "give one of --epsilon and --plan"),
+        (("--schema", "schema.yaml", "--out", "o"), "give --epsilon"),
     ],
 )
 def test_what_a_fit_lacks_is_named(folder, schema, monkeypatch, capsys, words, message):

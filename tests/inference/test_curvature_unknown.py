@@ -6,11 +6,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import norm
 
 import private_mcmc as pmc
 from private_mcmc.inference.posterior import Chains, posterior_of
-from private_mcmc.inference.posterior.given_releases import CHAINS
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, Conclusion, PathStage, Prediction
 from private_mcmc.schedule import Schedule
@@ -41,19 +40,18 @@ def ran(name, seed, curvature=8.0, at=1.0, dim=1):
     return CompletedStage(PathStage(name, schedule, np.zeros(dim)), np.array(states[1:]))
 
 
-def given(reading, *paths, asked=CHAINS):
+def given(reading, path, **asked):
     told = Conclusion(np.zeros((4, reading.dim)), Prediction(1.0, 0.0, 1.0, 0.0))
-    return posterior_of(reading, [((path,), told) for path in paths], asked=asked)
+    return posterior_of(reading, (path,), told, **asked)
 
 
-def exact(path, *others):
+def exact(path):
     """Mean and sd of ``b`` by the density of all steps, summed over grids of it and of the curvature.
 
-    The curvature between path and parameter is that along the path times a log-Normal factor. Of other
-    paths of the same rows the mean step is taken: curvature is read off one path alone.
+    The curvature between path and parameter is that along the path times a log-Normal factor.
     """
     grid, values, factors = np.linspace(-7, 7, 281), np.geomspace(1e-4, 4, 60), np.linspace(-4, 4, 41)
-    means = np.array([[part.mean() for part in _steps(each)] for each in (path, *others)])
+    at, seen = (part.mean() for part in _steps(path))
     along, noise = [part - part.mean() for part in _steps(path)], 2 / (STEP * METRIC * TEMPER**2)
     said = []
     for value in values:
@@ -62,10 +60,8 @@ def exact(path, *others):
         of_path -= np.square(along[1] - hessian * along[0]).sum() / (2 * noise)
         for factor in factors:
             there = hessian * np.exp(1.2 * factor)
-            # The sample's deviation is one for all steps; noise is each path's own.
-            law = multivariate_normal(np.zeros(len(means)), there + np.eye(len(means)) * noise / STEPS)
-            off = means[:, 1, None] - there * (means[:, :1] - grid)
-            said.append(law.logpdf(off.T) + of_path - factor**2 / 2)
+            law = norm(0, np.sqrt(there + noise / STEPS))
+            said.append(law.logpdf(seen - there * (at - grid)) + of_path - factor**2 / 2)
     logs = norm(0, PRIOR_SD).logpdf(grid) + logsumexp(said, axis=0)
     shares = np.exp(logs - logs.max())
     mean = (shares / shares.sum()) @ grid
@@ -86,17 +82,6 @@ def test_draws_are_of_the_density_of_all_steps_summed_over_curvatures(curvature,
     mean, sd = exact(path)
     assert found.draws.mean() == pytest.approx(mean, abs=0.2 * sd)
     assert found.draws.std() == pytest.approx(sd, rel=0.15)
-
-
-def test_a_second_run_on_the_same_rows_is_not_twice_as_many_rows():
-    paths = [ran("run", 3, 60.0), ran("run", 4, 60.0)]
-    reading = read(line, pmc.Rows(**ROWS), n=N)
-    found = given(reading, *reversed(paths))
-    one = given(reading, paths[1])
-    mean, sd = exact(paths[0], paths[1])
-    assert found.draws.mean() == pytest.approx(mean, abs=0.2 * sd)
-    assert found.draws.std() == pytest.approx(sd, rel=0.15)
-    assert found.draws.std() < one.draws.std()
 
 
 def test_little_more_than_the_prior_is_known_where_rows_add_no_curvature():

@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.posterior.expected_score import expected_score, mixes_latents
+from private_mcmc.inference.expected_score import expected_score, mixes_latents
 from private_mcmc.model import read
 from tests.examples_of_models import logistic
 

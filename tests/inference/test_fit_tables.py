@@ -1,7 +1,6 @@
 """The private table is not taken for public rows; rows of persons lie in no order of their identifiers."""
 
 import tracemalloc
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, identified
-from private_mcmc.inference.fitting import plan_fit, with_plan
+from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns, read_once
 
@@ -92,18 +91,6 @@ def test_whether_somebody_has_an_identifier_is_not_told_by_the_number_of_persons
     with pytest.raises(pmc.DataSchemaError, match="rows without an identifier") as refusal:
         pmc.fit(table, schema, "died ~ 1", epsilon=1.0, progress_bar=False)
     assert "'a'" not in str(refusal.value)
-
-
-def test_a_saved_plan_is_refused_for_the_rows_that_a_new_one_is_refused_for():
-    fields = [
-        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
-        {"name": "died", "type": "boolean"},
-    ]
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
-    asked, target = question(schema, "died ~ 1"), pmc.Target(1.0, 1e-6, "zero_out")
-    made = SimpleNamespace(rows=asked.rows, target=target, n=100)
-    with pytest.raises(pmc.NotYetSupported, match="which slot is empty"):
-        with_plan({"who": [f"p{index}" for index in range(100)], "died": [True] * 100}, asked, made)
 
 
 @pytest.mark.parametrize("at_most", [1, 2])

@@ -52,30 +52,26 @@ def released(time, sample_mean, seed=0, temper=1.0):
     return (CompletedStage(PathStage("run", schedule, np.array([0.3])), np.array(states)),)
 
 
-def exact(histories):
-    """Each path's exact likelihood of the sample mean, its law given ``μ``, and the prior: all Normal."""
-    precision, total = 0.0, 0.0
-    for ((completed),) in histories:
-        stage, states = completed.stage, completed.value[:, 0]
-        metric, weight = stage.schedule.preconditioner[0][0], stage.schedule.temper * N / 4
-        at = np.concatenate([stage.start, states])
-        seen = -(at[1:] - at[:-1]) / metric / stage.schedule.step_size - (at[:-1] - 0.5)
-        each = weight**2 * stage.schedule.step_size * metric / 2
-        precision += STEPS * each
-        total += each * np.sum(at[:-1] - seen / weight)
+def exact(history):
+    """The path's exact likelihood of the sample mean, its law given ``μ``, and the prior: all Normal."""
+    stage, states = history[0].stage, history[0].value[:, 0]
+    metric, weight = stage.schedule.preconditioner[0][0], stage.schedule.temper * N / 4
+    at = np.concatenate([stage.start, states])
+    seen = -(at[1:] - at[:-1]) / metric / stage.schedule.step_size - (at[:-1] - 0.5)
+    precision = STEPS * weight**2 * stage.schedule.step_size * metric / 2
     spread = 1 / precision + 4 / N
     own = 1.0 + 1 / spread
-    return (0.5 + total / precision / spread) / own, own**-0.5
+    return (0.5 + np.mean(at[:-1] - seen / weight) / spread) / own, own**-0.5
 
 
 FEW = Chains(2, 200, 400)
 
 
-def drawn(histories, curvature=N / 4, bias=0.0, of=None, asked=FEW):
+def drawn(history, curvature=N / 4, bias=0.0, of=None, asked=FEW):
     """Draws given paths, where this curvature was released without noise."""
     known = np.full((64, 1, 1), curvature)
     told = Conclusion(np.zeros((4, 1)), Prediction(1.0, bias, 1.0, 0.0), curvatures=known)
-    return posterior_of(of or reading(), [(history, told) for history in histories], asked=asked)
+    return posterior_of(of or reading(), history, told, asked=asked)
 
 
 @pytest.mark.slow
@@ -90,8 +86,8 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time, near):
         schedule = replace(history[0].stage.schedule, step_size=time / STEPS)
         mode = (0.5 + N / 4 * 1.2) / (1 + N / 4)
         history = (CompletedStage(PathStage("run", schedule, np.array([mode])), np.full((STEPS, 1), mode)),)
-    draws = drawn([history]).draws
-    mean, sd = exact([history])
+    draws = drawn(history).draws
+    mean, sd = exact(history)
     if time < 1e-6:
         assert (mean, sd) == pytest.approx((0.5, 1.0), abs=1e-5)
     if time > 100:
@@ -103,7 +99,7 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time, near):
 
 def test_what_a_bound_on_influence_errs_by_is_in_the_width():
     history = released(80.0, 1.2)
-    assert drawn([history], bias=2.0).draws.std() > 2 * drawn([history]).draws.std()
+    assert drawn(history, bias=2.0).draws.std() > 2 * drawn(history).draws.std()
 
 
 @pytest.mark.long
@@ -130,25 +126,17 @@ def test_persons_are_told_from_a_path_that_never_left_its_start(time, widest):
     stage = PathStage("run", schedule, np.array([start]))
     told = Conclusion(np.zeros((4, 1)), Prediction(1.0, 0.0, 1.0, 0.0))
     history = (CompletedStage(stage, np.array(states[1:])[:, None]),)
-    draws = posterior_of(known, [(history, told)]).draws
+    draws = posterior_of(known, history, told).draws
     assert abs(np.mean(states) - mean) > 5 * curvature**-0.5
     assert abs(draws.mean() - mean) < 2 * draws.std()
     assert 1.5 * curvature**-0.5 < draws.std() < widest
 
 
 @pytest.mark.slow
-def test_runs_on_one_data_set_are_one_likelihood():
-    """They share the sample's deviation: together they tell more, and never more than its mean would."""
-    histories = [released(3.0, 1.2, seed) for seed in (1, 2)]
-    both, *alone = (drawn(some).draws.std() for some in (histories, histories[:1], histories[1:]))
-    assert (1 + N / 4) ** -0.5 < both < 0.95 * min(alone)
-
-
-@pytest.mark.slow
 def test_a_weight_of_the_likelihood_changes_what_is_known_and_not_what_is_asked():
     history = released(80.0, 1.2, temper=0.25)
-    draws = drawn([history]).draws
-    mean, sd = exact([history])
+    draws = drawn(history).draws
+    mean, sd = exact(history)
     assert draws.mean() == pytest.approx(mean, abs=0.3 * sd)
     assert draws.std() == pytest.approx(sd, rel=0.2)
 
@@ -164,13 +152,13 @@ def test_warm_ups_that_look_for_another_place_move_no_interval():
     ((run,),) = (released(0.5, 1.2, seed=1),)
     tight = replace(run.stage.schedule, clip=80.0)
     warm_up = CompletedStage(PathStage("warm-up", tight, np.array([5.0])), run.value + 5.0)
-    both, alone = (drawn([history]).draws for history in ((warm_up, run), (run,)))
+    both, alone = (drawn(history).draws for history in ((warm_up, run), (run,)))
     np.testing.assert_array_equal(both, alone)
 
 
 def test_without_a_path_nothing_is_claimed():
     with pytest.raises(pmc.NotYetSupported, match="no path"):
-        drawn([()])
+        drawn(())
 
 
 def not_a_number(posterior):

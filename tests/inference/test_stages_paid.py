@@ -176,7 +176,7 @@ def test_bounds_that_were_bought_are_on_disk_before_the_plan_is_made_and_are_not
     killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_rest")
     raw = json.loads((place / RELEASE).read_text())
     (charge,) = books.history("people")
-    assert raw["plan"] is None and len(charge.stages) == len(raw["before"]) == 1
+    assert raw["prediction"] is None and len(charge.stages) == len(raw["before"]) == 1
     study = resume(place, table, books, progress_bar=False)
     (charge,) = books.history("people")
     assert json.loads(json.dumps(study.schema)) == raw["about"]["schema"] and charge.outcome == "released"
@@ -188,6 +188,11 @@ def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(table, b
     place = tmp_path / "study"
     killed(monkeypatch, table, books, schema_of(), place)
     before = books.history("people")[0].stages
+    raw = json.loads((place / RELEASE).read_text())
+    (place / RELEASE).write_text(json.dumps(raw | {"model": "0" * 64}))
+    with pytest.raises(pmc.DeclarationError, match="another model"):
+        resume(place, table, books, progress_bar=False)
+    (place / RELEASE).write_text(json.dumps(raw))
     study = resume(place, table, books, progress_bar=False, look=lambda plan, releases: False)
     (charge,) = books.history("people")
     assert charge.stages[: len(before)] == before and charge.outcome == "released"

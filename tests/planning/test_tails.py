@@ -50,9 +50,7 @@ def released(tailed):
 def test_intervals_hold_the_sd_of_outcomes_whatever_their_tails(tailed):
     """With the clip that outcomes of the model want, and nothing given back, it was 20 sds off."""
     policy, history, mode = released(tailed)
-    found = posterior_of(
-        policy.facts.reading, [(history, policy.conclude(history))], None, Chains(2, 200, 300)
-    )
+    found = posterior_of(policy.facts.reading, history, policy.conclude(history), None, Chains(2, 200, 300))
     draws = found.draws.reshape(-1, 3)
     assert np.all(np.abs(draws.mean(axis=0) - mode) < 3 * draws.std(axis=0))
     assert np.all(draws.std(axis=0)[:2] > 0.95 * np.exp(mode[2]) / np.sqrt(N) * np.array([1.0, 1.7]))

@@ -1,0 +1,415 @@
+"""The posterior given what the stages of a plan released.
+
+Near a path the rows' mean gradient is ``G(θ') = s·(H(θ' − θ) + z)``, with ``z ~ N(0, H)`` the sample's
+deviation at the parameter ``θ``, and ``s`` the share of the curvature that bounding rows' influence leaves; a
+path is a noisy mean of it. ``H`` is unknown: draws are those that the noise of a released matrix allows, or
+that the path alone allows where none was bought. The likelihood of ``θ`` is the mean over draws.
+Of parameters that no row reads, as the sd of effects that are drawn with it, rows have no curvature: what
+steps say along them is noise alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.scipy.special import logsumexp
+from numpyro.diagnostics import split_gelman_rubin
+from numpyro.infer import NUTS
+from scipy.stats import truncnorm
+
+from private_mcmc.errors import NotYetSupported
+from private_mcmc.inference.expected_score import ExpectedScore, expected_score, mixes_latents
+from private_mcmc.model import RowModel
+from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
+from private_mcmc.planning.conclusion import Lost
+from private_mcmc.planning.estimates import (
+    ALLOWED,
+    ScoreAverage,
+    inverse_of,
+    metric_of,
+    prior_curvature,
+    prior_slopes,
+    score_average,
+    settled_average,
+)
+from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, Fields, blas_of_one_thread
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+# A prior whose coordinates are wider than this is not explored further.
+_WIDEST = 1e3
+_MOST_PARAMETERS = 60
+_DEEPEST = 8
+_BY_PATH = (
+    "The budget bought no matrix of covariates: intervals allow for every curvature that the path allows, "
+    "and are wider for it. A larger ε, narrower declared ranges or fewer columns would buy one."
+)
+# A chain whose R-hat with others is above this is stuck.
+_APART = 1.5
+# Of what rows add to the curvature in a path's metric, which is 1 or less where the metric was made for as
+# much information as they have: median, and sd of the logarithm, before the path.
+_MEDIAN, _SD_OF_LOG = 0.1, 1.5
+# Of the curvature between a path and the parameter over that near the path: sd of the logarithm.
+_SECANT = 1.2
+_GRID = np.geomspace(1e-4, 4.0, 200)
+_DRAWS = 256
+# Of the share of the curvature that a bound on influence leaves, before the path: mean, sd, least.
+_SHARE, _SD_OF_SHARE, _LEAST_SHARE = 0.8, 0.25, 0.2
+# Of released curvatures so many count at least, however unlikely a path makes the others.
+_COUNTING, _FLATTER = 0.15, 0.8
+# Public rows, and parameters, at which it is seen what rows read.
+_ROWS, _PLACES = 64, 4
+
+
+@dataclass(frozen=True)
+class Chains:
+    """How many chains, of how many steps each."""
+
+    chains: int = 4
+    warm_up: int = 500
+    draws: int = 1000
+
+
+class GivenReleases(NamedTuple):
+    """What releases say of the unconstrained parameter.
+
+    Attributes:
+        draws: ``(chains, draws, p)``.
+        sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
+        remarks: what intervals rest on, in words.
+        told: the error of the draws' mean, where the policy's own estimate says it.
+    """
+
+    draws: Array
+    sds: Array
+    remarks: tuple[str, ...] = ()
+    told: float | None = None
+
+    @property
+    def error(self) -> float:
+        """How far the mean is expected from that of the posterior without privacy, in the latter's sds.
+
+        The parameter is as far from our mean as draws say; it is an sd without privacy from the other mean,
+        whatever that is. The rest is between the means.
+        """
+        if self.told is not None:
+            return self.told
+        variances = self.draws.reshape(-1, len(self.sds)).var(axis=0)
+        return float(np.sqrt(max(np.mean(variances / self.sds**2) - 1, 0.0)))
+
+
+def posterior_of(
+    reading: RowModel,
+    history: History,
+    conclusion: Conclusion,
+    key: jax.Array | None = None,
+    asked: Chains = Chains(),
+) -> GivenReleases:
+    """Draws of the unconstrained parameter given all that the stages of a plan released.
+
+    A function of what was released and of public facts alone: post-processing, free. They are around the mode
+    that the policy found, where it did: Normal and independent.
+
+    Args:
+        reading: the model.
+        history: what the stages released.
+        conclusion: what the policy concludes of it.
+        key: of the sampler; a public one if left out.
+        asked: chains and their lengths.
+
+    Raises:
+        NotYetSupported: where releases have no likelihood that this knows.
+    """
+    key = jax.random.key(0) if key is None else key
+    if conclusion.located:
+        return _around_mode(conclusion, key, asked)
+    if reading.dim > _MOST_PARAMETERS:
+        raise NotYetSupported(
+            f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
+        )
+    if reading.own is not None:
+        raise NotYetSupported("persons with latents of their own have no likelihood of their releases yet.")
+    with blas_of_one_thread(), jax.enable_x64(True):
+        try:
+            found = _given(reading, history, conclusion, key, asked)
+        except NotYetSupported:
+            raise
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            # What was released is kept whatever can be made of it; only released numbers are in the error.
+            raise NotYetSupported(
+                f"the likelihood of what was released has no usable maximum ({type(error).__name__})"
+            ) from error
+    if not (np.all(np.isfinite(found.draws)) and np.all(split_gelman_rubin(found.draws) < _APART)):
+        raise NotYetSupported("chains of the posterior given the releases do not move.")
+    return found
+
+
+def _around_mode(conclusion: Conclusion, key: jax.Array, asked: Chains) -> GivenReleases:
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    covariance, mean = np.atleast_2d(np.cov(conclusion.draws.T)), conclusion.draws.mean(axis=0)
+    normal = random.standard_normal((asked.chains * asked.draws, len(mean)))
+    draws = mean + (normal - normal.mean(axis=0)) @ np.linalg.cholesky(covariance).T
+    error = conclusion.prediction.rms
+    sds = np.sqrt(np.diag(covariance)) / math.hypot(1.0, error)
+    return GivenReleases(draws.reshape(asked.chains, asked.draws, -1), sds, told=error)
+
+
+def _given(
+    reading: RowModel, history: History, conclusion: Conclusion, key: jax.Array, asked: Chains
+) -> GivenReleases:
+    path = _last_path(history)
+    prior, schedule = np.asarray(prior_slopes(reading, path.states)), path.path.schedule
+    steps = Steps.of(path.path, path.states, prior[:-1])
+    at = path.states[len(path.states) // 2 :].mean(axis=0)
+    read, curvatures = in_rows(reading, at), conclusion.curvatures
+    if curvatures is None:
+        weights, curvatures = None, steps.curvatures(read)
+        said = Said(score_average(path.states, schedule, 1.0, prior), np.ones(len(curvatures)), 0.0)
+    else:
+        shares = steps.shares(curvatures.mean(axis=0))
+        met = shares[:, None, None] * curvatures
+        weights = steps.log_weights(met)
+        average = settled_average(path.states, schedule, 1.0, prior, met.mean(axis=0))
+        said = Said(average, shares, conclusion.prediction.bias)
+        said = said if conclusion.lost is None else said.whole(conclusion.lost)
+    given, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
+    precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
+    expected = expected_score(reading, said.average.centre) if mixes_latents(reading) else None
+    slope = np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
+    mean, root = _about(given, precision, at - prior_root @ (prior_root.T @ slope))
+    made = _chains(reading, asked, given, expected, mean, root, jax.random.split(key, asked.chains))
+    exact = np.linalg.inv(curvatures * np.outer(read, read) + precision)
+    sds = np.exp(np.log(np.diagonal(exact, axis1=1, axis2=2)).mean(axis=0) / 2)
+    return GivenReleases(np.asarray(made), sds, (_BY_PATH,) if weights is None else ())
+
+
+def _last_path(history: History) -> CompletedStage:
+    """Earlier ones clip and weight rows in other ways, and narrow intervals by less than that may move them.
+
+    Raises:
+        NotYetSupported: where there is none, or it is not finite.
+    """
+    for one in reversed(history):
+        if isinstance(one.stage, PathStage) and np.all(np.isfinite(one.states)):
+            return one
+    raise NotYetSupported("no path was released that says anything of the parameter.")
+
+
+def _prior_root(reading: RowModel, at: Array) -> Array:
+    """A root of about the prior's covariance, from its curvature."""
+    hessian = np.asarray(prior_curvature(reading, at))
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
+    return np.asarray(vectors / np.sqrt(np.maximum(values, _WIDEST**-2)))
+
+
+def _about(given: Likelihoods, precision: Array, prior_mean: Array) -> tuple[Array, Array]:
+    """Mean, and a root of the covariance, were the prior Normal; of a middling draw of the curvature."""
+    said, hessian, whitening = (np.asarray(each) for each in given[:3])
+    seen = whitening @ hessian
+    covariances = np.linalg.inv(precision + np.swapaxes(seen, 1, 2) @ seen)
+    off = np.einsum("kij,kj->ki", whitening, said + hessian @ prior_mean)
+    means = prior_mean - np.einsum("kij,klj,kl->ki", covariances, seen, off)
+    middle = np.argsort(np.linalg.slogdet(covariances)[1])[len(means) // 2]
+    return means[middle], np.linalg.cholesky(covariances[middle])
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
+def _chains(
+    reading: RowModel,
+    asked: Chains,
+    given: Likelihoods,
+    expected: ExpectedScore | None,
+    at: jax.Array,
+    root: jax.Array,
+    keys: jax.Array,
+) -> jax.Array:
+    """States of NUTS after its warm-up, ``(chains, draws, p)``, in the coordinates ``at + root z``."""
+
+    def potential(z: jax.Array) -> jax.Array:
+        value = -log_density(reading, given, expected, at + root @ z)
+        return jnp.where(jnp.isfinite(value), value, jnp.inf)
+
+    kernel = NUTS(potential_fn=potential, dense_mass=True, max_tree_depth=_DEEPEST, target_accept_prob=0.9)
+
+    def chain(key: jax.Array) -> jax.Array:
+        first, second = jax.random.split(key)
+        state = kernel.init(second, asked.warm_up, jax.random.normal(first, at.shape), (), {})
+
+        def step(state: Any, _: None) -> tuple[Any, jax.Array]:
+            state = kernel.sample(state, (), {})
+            return state, at + root @ state.z
+
+        return jax.lax.scan(step, state, None, length=asked.warm_up + asked.draws)[1][asked.warm_up :]
+
+    return jnp.asarray(jax.lax.map(chain, keys))
+
+
+class Steps(NamedTuple):
+    """A path step by step: ``said`` of ``G`` has noise ``N(0, M^{-1}/precisions)``.
+
+    Attributes:
+        states: where steps were taken, ``(steps, p)``.
+        said: ``(steps, p)``.
+        precisions: ``w²γ/2``, ``(steps,)``.
+        metric: ``M``, ``(p, p)``.
+        weight: ``w``.
+    """
+
+    states: Array
+    said: Array
+    precisions: Array
+    metric: Array
+    weight: float
+
+    @classmethod
+    def of(cls, stage: PathStage, states: Array, prior_scores: Array) -> Steps:
+        """``states`` are ``(steps + 1, p)``, the start first; ``prior_scores`` ``∇K`` at all but the last."""
+        schedule = stage.schedule
+        metric, sizes = metric_of(schedule), np.asarray(schedule.step_sizes)
+        sizes = np.broadcast_to(sizes, len(states) - 1)
+        moved = -np.diff(states, axis=0) / sizes[:, None] @ np.linalg.inv(metric)
+        said = (moved - prior_scores) / schedule.temper
+        return cls(states[:-1], said, sizes * schedule.temper**2 / 2, metric, schedule.temper)
+
+    def centred(self, each: Array) -> Array:
+        """Less its mean over the steps, weighted by precision, ``(steps, k)``."""
+        return np.asarray(each - self.precisions / self.precisions.sum() @ each)
+
+    def shares(self, curvature: Array) -> Array:
+        """What the path allows of the share ``s`` of this curvature that it met, ``(draws,)``."""
+        expected = self.centred(self.states) @ curvature
+        in_metric = expected @ self.metric
+        precision = float(self.precisions @ np.sum(in_metric * expected, axis=1)) + _SD_OF_SHARE**-2
+        seen = float(self.precisions @ np.sum(in_metric * self.centred(self.said), axis=1))
+        mean, sd = (seen + _SHARE * _SD_OF_SHARE**-2) / precision, precision**-0.5
+        even = (np.random.default_rng(1).permutation(ALLOWED) + 0.5) / ALLOWED
+        return np.asarray(truncnorm.ppf(even, (_LEAST_SHARE - mean) / sd, (1 - mean) / sd, mean, sd))
+
+    def log_weights(self, curvatures: Array) -> Array:
+        """Of how likely each ``sH`` makes the path, flattened until enough of them count, ``(draws,)``."""
+        off = self.centred(self.said) - self.centred(self.states) @ curvatures
+        logs = -np.einsum("t,kti,ij,ktj->k", self.precisions, off, self.metric, off) / 2
+        logs = logs - logs.max()
+        while np.exp(logs).sum() ** 2 < _COUNTING * len(logs) * np.exp(2 * logs).sum():
+            logs = _FLATTER * logs
+        return np.asarray(logs)
+
+    def curvatures(self, read: Flags) -> Array:
+        """``sH`` as the path alone allows, zero but of the ``read`` parameters: ``(draws, p, p)``.
+
+        Along an axis of the states' scatter in the metric every eigenvalue has the posterior that a
+        regression of gradients on states leaves under a log-Normal prior, times a log-Normal factor: between
+        the path and ``θ`` outcomes level off and rows are clipped otherwise than near the path.
+        """
+        root = np.linalg.cholesky(self.metric[np.ix_(read, read)])
+        said = self.centred(seen_alone(self.said, self.metric, read) @ root)
+        at = self.centred(np.linalg.solve(root, self.states[:, read].T).T)
+        scatter, axes = np.linalg.eigh((at * self.precisions[:, None]).T @ at)
+        slope = np.einsum("k,ki,ki->i", self.precisions, at @ axes, said @ axes) / np.maximum(scatter, 1e-300)
+        prior = np.square(np.log(_GRID / _MEDIAN) / _SD_OF_LOG)[:, None]
+        grid = _GRID / self.weight
+        logs = -(scatter * np.square(grid[:, None] - slope) + prior) / 2
+        below = np.cumsum(np.exp(logs - logs.max(axis=0)), axis=0)
+        even, random = (np.arange(_DRAWS) + 0.5) / _DRAWS, np.random.default_rng(0)
+        drawn = [
+            grid[np.searchsorted(one, one[-1] * random.permutation(even)).clip(max=len(grid) - 1)]
+            for one in below.T
+        ]
+        factors = np.exp(_SECANT * random.standard_normal((len(axes), _DRAWS)))
+        back = np.eye(len(read))[:, read] @ np.linalg.inv(root).T @ axes
+        return np.asarray(np.einsum("ij,jk,lj->kil", back, np.stack(drawn) * factors, back))
+
+
+class Said(NamedTuple):
+    """A run's mean score, its draws of ``s``, and ``b``, the clip's error in posterior sds."""
+
+    average: ScoreAverage
+    shares: Array
+    bias: float
+
+    def whole(self, lost: Lost) -> Said:
+        """Of all rows: with what the clip takes added to the score, and its covariance to the noise."""
+        noise = np.linalg.inv(self.average.precision) + lost.covariance
+        score = self.average.score + lost.mean
+        added = replace(self.average, score=score, precision=inverse_of(noise))
+        return Said(added, np.ones_like(self.shares), 0.0)
+
+
+class Likelihoods(NamedTuple):
+    """For every draw of ``H`` the law ``N(−Hθ, (1 + b²)H + N)`` of what a run says of the ``k`` parameters.
+
+    Attributes:
+        said: ``y/s − Hθ_b`` of its mean score ``y`` around ``θ_b``, ``(draws, k)``.
+        hessian: the rows of ``H`` that are read, ``(draws, k, p)``.
+        whitening: the inverse of a root of the covariance, ``(draws, k, k)``.
+        log_sizes: the logarithm of the root's determinant, ``(draws,)``.
+    """
+
+    said: jax.Array
+    hessian: jax.Array
+    whitening: jax.Array
+    log_sizes: jax.Array
+
+
+def log_density(
+    reading: RowModel, given: Likelihoods, expected: ExpectedScore | None, theta: jax.Array
+) -> jax.Array:
+    """``log p(releases, θ)`` up to a constant."""
+    off = given.said + given.hessian @ (theta if expected is None else expected.linear(reading, theta))
+    white = jnp.einsum("kij,kj->ki", given.whitening, off)
+    value = logsumexp(-jnp.sum(white**2, axis=1) / 2 - given.log_sizes) - reading.neg_log_prior(theta)
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+def likelihoods(run: Said, curvatures: Array, read: Flags, log_weights: Array | None) -> Likelihoods:
+    """The likelihood of ``θ`` given the run; ``curvatures`` are draws of ``H``, ``(draws, p, p)``.
+
+    Weighted draws are as likely as their weights say whatever ``θ`` is: flat ones are no better for
+    explaining more. Of a path alone, without weights, they are.
+    """
+    hessian = curvatures[:, read]
+    seen = seen_alone(run.average.score, run.average.precision, read) / run.shares[:, None]
+    noise = np.linalg.inv(run.average.precision[np.ix_(read, read)]) / run.shares[:, None, None] ** 2
+    factor = np.linalg.cholesky((1 + run.bias**2) * hessian[:, :, read] + noise)
+    sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+    if log_weights is not None:
+        sizes = sizes - np.linalg.slogdet(hessian[:, :, read])[1] - log_weights
+    parts = seen - hessian @ run.average.centre, hessian, np.linalg.inv(factor), sizes
+    return Likelihoods(*(jnp.asarray(part) for part in parts))
+
+
+def in_rows(reading: RowModel, at: Array) -> Flags:
+    """Which parameters rows read, ``(p,)``: all of a site of which public rows read some near ``at``."""
+    rows = dict(reading.rows.project(reading.rows.synthetic(7, _ROWS)))
+    places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
+    with jax.enable_x64(True):
+        changes = np.any(np.asarray(_slopes(reading, jnp.asarray(places), rows)) != 0, axis=(0, 1))
+    read = np.zeros(len(at), dtype=bool)
+    for site in reading.sites:
+        read[site.slice] = np.any(changes[site.slice])
+    return read
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _slopes(reading: RowModel, thetas: jax.Array, rows: Fields) -> jax.Array:
+    of_rows = jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))
+    return jnp.asarray(jax.vmap(of_rows, in_axes=(0, None))(thetas, rows))
+
+
+def seen_alone(said: Array, precision: Array, read: Flags) -> Array:
+    """What was said of parameters that are read, less the noise that the others show: ``(…, k)``.
+
+    Where ``read`` noise has precision ``P`` it is ``P_rr`` then, and ``P_rr^{-1} P_ru`` times the others'
+    is taken off.
+    """
+    inner, outer = precision[np.ix_(read, read)], precision[np.ix_(read, ~read)]
+    found: Array = said[..., read] + said[..., ~read] @ np.linalg.solve(inner, outer).T
+    return found
