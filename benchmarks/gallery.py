@@ -106,7 +106,7 @@ def result(name: str) -> dict[str, Any]:
         "expected": study.plan.prediction.rms,
         "unit": study.plan.prediction.unit,
         "error": error(*study.both),
-        "draws": study.mcmc.get_samples(group_by_chain=True)[next(iter(study.both[0]))].shape[1],
+        "draws": next(iter(study.mcmc.get_samples(group_by_chain=True).values())).shape[1],
         "seconds": seconds,
     }
 

@@ -101,16 +101,22 @@ def test_a_factors_information_is_the_positive_part_of_its_curvature_where_rows_
     np.testing.assert_allclose(np.einsum("rki,rkj->rij", told, told), positive, rtol=1e-9, atol=1e-9)
 
 
+def drawn(reading, theta, rows):
+    """The rows with times drawn from the model, as plans draw those of persons."""
+    times, keys = event_times(reading), jax.random.split(jax.random.key(0), len(rows["time"]))
+    loss = functools.partial(reading.row_loss, theta)
+    return rows | jax.vmap(lambda row, key: times.drawn(loss, row, key))(rows, keys)
+
+
 @pytest.mark.long
 def test_synthetic_times_have_the_models_law_and_are_cut_off_by_the_rows_own():
-    found, count = likelihood_of(read(weibull, TIMES, n=50), 1.0), 3000
+    count = 12_000
     theta = jnp.array([0.2, -0.4, np.log(1.5)])
     rows = {"X": np.tile([0.3, -0.8], (count, 1)), "time": np.full(count, 1.8), "event": np.zeros(count, int)}
     with jax.enable_x64(True):
-        drawn, weights = found.sample(theta, rows, 25.0, jax.random.key(0))
-    scale, times = np.exp(0.3 * 0.2 + 0.8 * 0.4), np.asarray(drawn["time"])
-    assert weights.sum() == pytest.approx(25.0 * count) and len(times) == 4 * count
-    assert np.array_equal(np.asarray(drawn["event"]), times < 1.8)
+        made = drawn(read(weibull, TIMES, n=50), theta, rows)
+    scale, times = np.exp(0.3 * 0.2 + 0.8 * 0.4), np.asarray(made["time"])
+    assert np.array_equal(np.asarray(made["event"]), times < 1.8)
     # A correct library fails with probability 1e-6; times below the domain's least are not drawn.
     for at in (0.3, 0.8, 1.3, 1.79):
         share = 1 - np.exp((0.01 / scale) ** 1.5 - (at / scale) ** 1.5)
@@ -120,48 +126,18 @@ def test_synthetic_times_have_the_models_law_and_are_cut_off_by_the_rows_own():
 @pytest.mark.long
 def test_what_times_say_is_their_losses_curvature_on_average_and_bounded_far_away():
     """A hazard that is added up grows without bound, and so would a plan's metric made of its curvature."""
-    reading, count = read(hazard, TIMES, n=50), 4000
+    reading, count = read(hazard, TIMES, n=50), 16_000
     found, root = likelihood_of(reading, 1.0), np.eye(2)
     theta, away = jnp.array([0.2, -0.4]), jnp.array([20.0, -5.0])
     rows = {"X": np.tile([0.3, -0.8], (count, 1)), "time": np.full(count, 1.8), "event": np.zeros(count, int)}
     with jax.enable_x64(True):
-        drawn, _ = found.sample(theta, rows, 1.0, jax.random.key(0))
+        made = drawn(reading, theta, rows)
         told = jax.vmap(found.information, (None, None, 0))
-        near, far = told(theta[None], root, drawn), told(away[None], root, drawn)
+        near, far = told(theta[None], root, made), told(away[None], root, made)
         curvatures = jax.vmap(jax.hessian(reading.row_loss), (None, 0))
-        curvature = np.asarray(curvatures(theta, drawn)).mean(axis=0)
-        of_hazard = float(curvatures(away, drawn).max())
+        curvature = np.asarray(curvatures(theta, made)).mean(axis=0)
+        of_hazard = float(curvatures(away, made).max())
     assert near.shape[1] == found.vectors == 1
     # An entry's sd over 16,000 draws is below 0.01.
     assert np.allclose(np.einsum("rki,rkj->ij", near, near) / len(near), curvature, atol=0.06)
     assert np.abs(far).max() < 1 and of_hazard > 1000
-
-
-@pytest.mark.long
-def test_every_row_of_a_person_gets_an_outcome_of_its_own():
-    """Of a classification as probable as the model says; of a time with the model's hazard."""
-    with jax.enable_x64(True):
-        found = likelihood_of(read(ZOO_MODEL.model, ROWS, n=5), 1.0)
-        one = {name: np.asarray(column) for name, column in synthetic_rows(ZOO_MODEL.rows, 3).items()}
-        many = {name: np.repeat(column[None], 4000, axis=0) for name, column in one.items()}
-        theta = jnp.asarray([0.8, -0.5])
-        own = {OWN_ROWS: np.ones((4000, 3), int)}
-        drawn, weights = found.sample(theta, {**many, **own}, 2.0, jax.random.key(0))
-        shares = 1 / (1 + np.exp(-one["X"] @ np.asarray(theta)))
-        assert weights.sum() == 8000 and drawn["y"].shape == (4000, 3)
-        # Four standard errors, three rows.
-        off = np.mean(np.asarray(drawn["y"]), axis=0) - shares
-        assert np.all(np.abs(off) < 4 * np.sqrt(shares * (1 - shares) / 4000))
-        rows = pmc.Rows(**TIMES.columns, who=pmc.Person(2))
-        found = likelihood_of(read(hazard, rows, n=5), 1.0)
-        persons = {
-            "X": np.zeros((4000, 2, 2)),
-            "time": np.full((4000, 2), 1.0),
-            "event": np.zeros((4000, 2), int),
-        }
-        drawn, _ = found.sample(
-            jnp.zeros(2), {**persons, OWN_ROWS: np.ones((4000, 2), int)}, 1.0, jax.random.key(1)
-        )
-        share = 1 - np.exp(-0.99)
-        off = np.mean(np.asarray(drawn["event"]), axis=0) - share
-        assert np.all(np.abs(off) < 4 * np.sqrt(share * (1 - share) / 4000))

@@ -175,9 +175,7 @@ OUTCOMES: dict[str, Production] = {
     **{f"Multinomial: {name}": _multinomial(text) for name, text in _SIMPLICES.items()},
     **{name: _observed(*each) for name, each in _SUCCESSES.items()},
     **{name: _observed(_COUNT, text) for name, text in _COUNTS.items()},
-    "BetaBinomial": _observed(
-        "Counts(4)", "p = $probability\ndist.BetaBinomial(2 * $p, 2 * (1 - $p), 4)"
-    ),
+    "BetaBinomial": _observed("Counts(4)", "p = $probability\ndist.BetaBinomial(2 * $p, 2 * (1 - $p), 4)"),
     **{name: _observed(_COUNT, text) for name, text in _INFLATED.items()},
     **{name: _observed("Categories(3)", text) for name, text in _ORDERED.items()},
     **_of(_REAL, Normal="$eta, $noise"),

@@ -46,9 +46,7 @@ def _switch(d: Draft) -> str:
 
 
 def _nested(d: Draft) -> str:
-    bent = d.pick(
-        "jnp.tanh({})", "jnp.clip({}, -1.0, 1.0)", "jnp.sin({})", "jnp.abs({})", "({}) ** 2"
-    )
+    bent = d.pick("jnp.tanh({})", "jnp.clip({}, -1.0, 1.0)", "jnp.sin({})", "jnp.abs({})", "({}) ** 2")
     return bent.format(d.take(LINEAR))
 
 
@@ -87,8 +85,7 @@ PREDICTORS: dict[str, Production] = {
 }
 UNUSUAL: dict[str, Production] = {
     "latent scale": "$positive * ($linear)",
-    "latent length scale": "w : $w\n"
-    "jnp.exp(-0.5 * (($x[:, None] - jnp.arange($p.0)) / $positive) ** 2) @ $w",
+    "latent length scale": "w : $w\njnp.exp(-0.5 * (($x[:, None] - jnp.arange($p.0)) / $positive) ** 2) @ $w",
     "nonlinear predictor": _nested,
 }
 
