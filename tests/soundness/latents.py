@@ -166,7 +166,8 @@ COMMON_COEFFICIENTS: dict[str, Production] = {
 }
 COEFFICIENTS: dict[str, Production] = {
     **COMMON_COEFFICIENTS,
-    "non-centred hierarchy": f"tau : $positive\nmu ~ $usual\nz ~ dist.Normal(0, 1){_VECTOR}\nw = $mu + $tau * $z",
+    "non-centred hierarchy": "tau : $positive\nmu ~ $usual\n"
+    f"z ~ dist.Normal(0, 1){_VECTOR}\nw = $mu + $tau * $z",
     "centred hierarchy": f"tau : $positive\nmu ~ $usual\nw ~ dist.Normal($mu, $tau){_VECTOR}",
     "LocScaleReparam": _reparam(f"dist.Normal($loc, $tau){_VECTOR}", "LocScaleReparam($(0|0.5))"),
     "horseshoe": _horseshoe,
