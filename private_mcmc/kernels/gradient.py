@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial, reduce
-from operator import itemgetter
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -43,14 +42,8 @@ _BLOCK_ELEMENTS = {"cpu": 2**18}
 _BLOCK_ELEMENTS_ELSEWHERE = 2**24
 # A clip of a coordinate, less the rounding of its product with the root of the metric.
 _INSIDE = 1.0 - 2.0**-45
-# XLA's CPU runtime spreads independent operations over the cores where there are many of them: so many parts
-# of the rows are summed side by side. Measured on 2 cores; 8 parts still run one after the other.
-_PARTS = 16
-# With fewer multiplications in a sum it does not pay: parts take a second longer to compile. A state needs
-# so many of a row besides its products: an exponential and a division.
-_LARGE_SUM, _SLOPE_WORK = 2**24, 32
-# Predictors of several states at once that one part may hold: they should stay in cache.
-_PART_ELEMENTS = 2**17
+# Predictors of several states at once that a group of rows may hold on a CPU: they should stay in cache.
+_GROUP_ELEMENTS = 2**19
 
 
 def schedule_gradient(
@@ -81,7 +74,7 @@ def clipped_gradient(
         return general_rows(model, whitening, clip, states or 1)
     if states is None:
         return affine_rows(model.predictor, whitening, clip)
-    return affine_blocks(model.predictor, whitening, clip, states)
+    return affine_groups(model.predictor, whitening, clip, states)
 
 
 class AffineRows(NamedTuple):
@@ -118,8 +111,8 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> Clipp
     return ClippedGradient(prepare, total)
 
 
-class AffinePart(NamedTuple):
-    """Some of the rows in groups, columnwise: designs ``(groups, p, rows)``, zero where no row is present.
+class AffineGroups(NamedTuple):
+    """All rows in groups, columnwise: designs ``(groups, p, rows)``, zero where no row is present.
 
     Caps are ``(groups, rows)``; there are no offsets where all are zero. ``weights``, ``(groups, rows)``, are
     those of synthetic rows.
@@ -132,45 +125,41 @@ class AffinePart(NamedTuple):
     weights: jax.Array | None = None
 
 
-# All rows, in parts of one shape that lie in arrays of their own: they need not be cut out again.
-AffineParts = tuple[AffinePart, ...]
-
-
-def affine_blocks(predictor: Predictor, whitening: Whitening, clip: Clip, states: int) -> ClippedGradient:
+def affine_groups(predictor: Predictor, whitening: Whitening, clip: Clip, states: int) -> ClippedGradient:
     """All rows in each sum, for ``states`` states at a time, laid out for what will be stored."""
     score = jax.vmap(_slope(predictor))
 
-    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineParts:
+    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineGroups:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         present = present & usable
-        cut = _cut(design.shape[0], design.shape[1], states)
+        many = states > 1 and jax.default_backend() == "cpu"
+        cut = partial(_cut, groups=math.ceil(len(cap) * states / _GROUP_ELEMENTS) if many else 1)
         offset = offsets(predictor, columns)
-        whole = AffinePart(
-            jnp.swapaxes(cut(jnp.where(present[:, None], design, 0.0)), 2, 3),
+        return AffineGroups(
+            jnp.swapaxes(cut(jnp.where(present[:, None], design, 0.0)), 1, 2),
             cut(jnp.where(present, cap, 0.0)),
             None if offset is None else cut(offset),
             {name: cut(column) for name, column in read_by_slope(predictor, columns).items()},
         )
-        return tuple(jax.tree.map(itemgetter(i), whole) for i in range(cut.parts))
 
-    def total(u: Float[Array, " p"], rows: AffineParts) -> Float[Array, " p"]:
-        def of_part(part: AffinePart) -> jax.Array:
+    def total(u: Float[Array, " p"], rows: AffineGroups) -> Float[Array, " p"]:
+        def add(carry: jax.Array, part: AffineGroups) -> tuple[jax.Array, None]:
             eta = u @ part.design
             slope = score(eta if part.offset is None else eta + part.offset, part.columns)
-            return part.design @ times(held(slope, part.cap), part.weights)
-
-        def of_group(parts: AffineParts) -> jax.Array:
-            return reduce(jnp.add, map(of_part, parts))
-
-        if len(rows[0].design) == 1:
-            return of_group(jax.tree.map(itemgetter(0), rows))
-
-        def add(carry: jax.Array, parts: AffineParts) -> tuple[jax.Array, None]:
-            return carry + of_group(parts), None
+            return carry + part.design @ times(held(slope, part.cap), part.weights), None
 
         return jax.lax.scan(add, jnp.zeros_like(u), rows)[0]
 
     return ClippedGradient(prepare, total)
+
+
+def _cut(leaf: jax.Array, groups: int) -> jax.Array:
+    """``(N, …)`` as ``(groups, rows, …)``, filled up with zeros, or copies of the last row."""
+    size = -(-len(leaf) // groups)
+    filling = "constant" if jnp.issubdtype(leaf.dtype, jnp.floating) else "edge"
+    missing = groups * size - len(leaf)
+    filled = jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1), mode=filling)
+    return filled.reshape(groups, size, *leaf.shape[1:])
 
 
 def _slope(predictor: Predictor) -> Callable[[jax.Array, Columns], jax.Array]:
@@ -204,33 +193,6 @@ def offsets(predictor: Predictor, columns: Columns) -> jax.Array | None:
 def read_by_slope(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
     """The columns that the slope reads."""
     return {name: column for name, column in columns.items() if name in predictor.reads}
-
-
-class _Cut(NamedTuple):
-    """How rows are cut: ``(N, …)`` to ``(parts, groups, size, …)``."""
-
-    parts: int
-    groups: int
-    size: int
-
-    def __call__(self, leaf: jax.Array) -> jax.Array:
-        """The leaf, filled up with copies of its last row, or with zeros for floats."""
-        missing = self.parts * self.groups * self.size - leaf.shape[0]
-        filling = "constant" if jnp.issubdtype(leaf.dtype, jnp.floating) else "edge"
-        filled = jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1), mode=filling)
-        return filled.reshape(*self, *leaf.shape[1:])
-
-
-def _cut(count: int, dim: int, states: int) -> _Cut:
-    """One part where there is little to do, or elsewhere than on a CPU; else several parts for its cores.
-
-    Groups of parts come one after the other: predictors of many states would not stay in cache.
-    """
-    if jax.default_backend() != "cpu":
-        return _Cut(1, 1, count)
-    parts = _PARTS if count * states * (dim + _SLOPE_WORK) >= _LARGE_SUM else 1
-    groups = 1 if states == 1 else math.ceil(count * states / (_PARTS * _PART_ELEMENTS))
-    return _Cut(parts, groups, math.ceil(count / (parts * groups)))
 
 
 class GeneralRows(NamedTuple):
@@ -308,13 +270,11 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
     return ClippedGradient(prepare, total)
 
 
-def with_weights(rows: AffineParts | GeneralRows, weights: jax.Array) -> AffineParts | GeneralRows:
+def with_weights(rows: AffineGroups | GeneralRows, weights: jax.Array) -> AffineGroups | GeneralRows:
     """Public synthetic rows, each of which counts ``weights ≥ 0`` times after it was clipped, ``(N,)``.
 
     What one of them adds is bounded by ``w_i C`` only: no program of a schedule calls this.
     """
     if isinstance(rows, GeneralRows):
         return rows._replace(weights=weights)
-    groups, _, size = rows[0].design.shape
-    cut = _Cut(len(rows), groups, size)(weights)
-    return tuple(part._replace(weights=own) for part, own in zip(rows, cut, strict=True))
+    return rows._replace(weights=_cut(weights, len(rows.cap)))
