@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
 
-from private_mcmc.accounting.assumptions import RELATION
 from private_mcmc.accounting.curves import Points
-from private_mcmc.accounting.statement import Argument, Statement
+from private_mcmc.accounting.statement import RELATION, Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, check_count, check_positive

@@ -55,15 +55,7 @@ def invert(delta_at: Callable[[float], float], target: float) -> float:
     """Smallest ``ε ≥ 0`` (rounded up) with ``delta_at(ε) ≤ target`` for a non-increasing ``delta_at``."""
     if delta_at(0.0) <= target:
         return 0.0
-    low, high = 0.0, 1.0
-    while not delta_at(high) <= target:
-        low, high = high, 2 * high
-        if high > 1e9:
-            return math.inf
-    while high - low > 1e-10 * high:
-        middle = low + (high - low) / 2
-        low, high = (low, middle) if delta_at(middle) <= target else (middle, high)
-    return high
+    return gdp.crossing(lambda at: delta_at(at) <= target, apart=1e-10, most=1e9)[1]
 
 
 @dataclass(frozen=True)

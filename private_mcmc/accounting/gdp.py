@@ -7,6 +7,7 @@ Upper bounds are rounded outward: ``delta`` and ``epsilon`` are never below the 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import erf, erfcx, ndtr, ndtri
@@ -97,15 +98,7 @@ def epsilon(m: float, delta: float) -> float:
         return 0.0
     if target == 0 or m == math.inf:
         return math.inf
-    low, high = 0.0, 1.0 + m * m
-    while not _delta(m, high) <= target:
-        low, high = high, 2 * high
-        if high == math.inf:
-            return math.inf
-    while high - low > max(4 * _UNIT * high, _TINY):
-        middle = low + (high - low) / 2
-        low, high = (low, middle) if _delta(m, middle) <= target else (middle, high)
-    return high
+    return crossing(lambda at: _delta(m, at) <= target, 1.0 + m * m)[1]
 
 
 def budget(epsilon: float, delta: float) -> float:
@@ -115,14 +108,27 @@ def budget(epsilon: float, delta: float) -> float:
         return math.inf
     if target == 0:
         return 0.0
-    low, high = 0.0, 1.0
-    while _delta(high, at) <= target:
+    return crossing(lambda m: not _delta(m, at) <= target)[0]
+
+
+def crossing(
+    holds: Callable[[float], bool], high: float = 1.0, apart: float = 4 * _UNIT, most: float = 1e308
+) -> tuple[float, float]:
+    """Neighbours around the least number of which, and of all above it, ``holds``; of the first it does not.
+
+    ``high`` is tried first; they are ``apart`` of themselves; the second is ``inf`` where none up to ``most``
+    was found.
+    """
+    low = 0.0
+    while not holds(high):
         low, high = high, 2 * high
+        if high > most:
+            return low, math.inf
     # Between neighbouring floats, of which the smallest are further apart than that, nothing lies.
-    while high - low > max(4 * _UNIT * high, _TINY):
+    while high - low > max(apart * high, _TINY):
         middle = low + (high - low) / 2
-        low, high = (middle, high) if _delta(middle, at) <= target else (low, middle)
-    return low
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
 
 
 def of_pure(level: float) -> float:

@@ -8,10 +8,9 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, Literal
 
 from private_mcmc.accounting import bounds
-from private_mcmc.accounting.assumptions import RELATION, no_more_rows
 from private_mcmc.accounting.rounding import TINY, product_up, up
 from private_mcmc.accounting.sensitivity import Curvature, check_scheme, kept_rounding, sensitivity
-from private_mcmc.accounting.statement import Argument, Statement, of_unit
+from private_mcmc.accounting.statement import RELATION, Argument, Statement, no_more_rows, of_unit
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 from private_mcmc.schedule import Average, Batch, BatchScheme, Schedule

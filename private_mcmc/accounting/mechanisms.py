@@ -8,11 +8,10 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
-from private_mcmc.accounting.assumptions import RELATION, no_more_rows
 from private_mcmc.accounting.curves import Curve, Gaussian, Laplace, Pure
 from private_mcmc.accounting.pld import combine
 from private_mcmc.accounting.rounding import norm_up, product_up, root_down, root_up, sum_up
-from private_mcmc.accounting.statement import Argument, Statement, common_unit
+from private_mcmc.accounting.statement import RELATION, Argument, Statement, common_unit, no_more_rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.records import Record
 from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive

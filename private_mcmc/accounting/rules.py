@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 
 from private_mcmc.accounting import mechanisms
-from private_mcmc.accounting.assumptions import check_sentences
 from private_mcmc.accounting.conjugate import FAMILIES, posterior_conjugate
 from private_mcmc.accounting.langevin import average_again, langevin_again
-from private_mcmc.accounting.statement import Statement, of_unit, set_check
+from private_mcmc.accounting.statement import (
+    NOT_PRIVATE,
+    Argument,
+    Statement,
+    no_more_rows,
+    of_unit,
+    set_check,
+)
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Constants
 
@@ -92,19 +100,34 @@ def _check(statement: Statement) -> None:
             f"rule {name!r}: the constants are incomplete or contradict each other ({error})."
         ) from error
     wanted = again.argument
-    check_sentences(statement.adjacency, argument.constants, argument.assumptions, wanted.assumptions)
-    if argument.theorem != wanted.theorem:
-        raise DeclarationError(
-            f"the theorem is {wanted.theorem!r}, and not {argument.theorem!r}: it cannot be verified."
-        )
-    for what in ("rule", "constants"):
-        if getattr(argument, what) != getattr(wanted, what):
-            raise DeclarationError(f"rule {name!r}: its {what} are not those of such a statement.")
-    for what in ("adjacency", "unit", "parts"):
-        if getattr(statement, what) != getattr(again, what):
+    _check_words(statement, wanted)
+    for what in ("rule", "constants", "adjacency", "unit", "parts"):
+        found, due = (argument, wanted) if what in ("rule", "constants") else (statement, again)
+        if getattr(found, what) != getattr(due, what):
             raise DeclarationError(f"rule {name!r}: its {what} are not those of such a statement.")
     if not _same([each.to_dict() for each in statement.curves], [each.to_dict() for each in again.curves]):
         raise DeclarationError(f"rule {name!r}: the constants do not give these curves.")
+
+
+_AT_MOST = re.compile(re.escape(no_more_rows("#")).replace("\\#", r"(\d{1,15})"))
+
+
+def _check_words(statement: Statement, wanted: Argument) -> None:
+    """Raise ``DeclarationError`` unless theorem and assumptions are those ``wanted``.
+
+    Beside these a statement may say that its seed was given, and how many rows there are at most where the
+    adjacency hides that.
+    """
+    argument = statement.argument
+    lines = [line for line in argument.assumptions if line != NOT_PRIVATE]
+    bound = _AT_MOST.fullmatch(lines[-1]) if len(lines) == len(wanted.assumptions) + 1 else None
+    counts = {argument.constants[name] for name in ("num_rows", "n") if name in argument.constants}
+    hidden = statement.adjacency == "add_remove" and lines[-1] not in wanted.assumptions
+    if bound and hidden and counts <= {int(bound[1])}:
+        del lines[-1]
+    for said, due in zip_longest((argument.theorem, *lines), (wanted.theorem, *wanted.assumptions)):
+        if said != due:
+            raise DeclarationError(f"it says {said!r} in the place of {due!r}: it cannot be verified.")
 
 
 def _same(found: object, wanted: object) -> bool:

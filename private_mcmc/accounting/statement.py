@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from private_mcmc.accounting.assumptions import PERSONS, of_persons
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.pld import curve_of
 from private_mcmc.errors import DeclarationError
@@ -19,6 +18,29 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from private_mcmc.report import Report
+
+# A rule whose numbers do not show the adjacency that they are for quotes it, so that a record with another
+# adjacency written into it has another sentence.
+RELATION: Mapping[Adjacency, str] = {
+    "replace_one": "the numbers are for one row replaced by another; the number of rows is public",
+    "add_remove": "the numbers are for one row added or removed; the number of rows is private",
+    "zero_out": "the numbers are for one slot emptied: it keeps its place and adds exactly 0 to every sum",
+}
+NOT_PRIVATE = "NOT PRIVATE to anyone who knows the seed, which the caller gave"
+PERSONS = "what is called a row here is "
+
+
+def of_persons(unit: Unit) -> str:
+    """What makes a statement one of persons: its adjacency and every sentence of it speak of them."""
+    return (
+        f"{PERSONS}{unit}: further rows of a person are left out by a rule that sees that person's rows alone"
+    )
+
+
+def no_more_rows(rows: int | str) -> str:
+    """What constants that name a number of rows rest on where the adjacency hides that number."""
+    return f"no data set has more than n = {rows} rows"
+
 
 # The check of a record that ``Statement.verify`` asks: ``accounting.rules`` knows the rules, and sets it.
 _CHECKS: list[Callable[[Constants], object]] = []

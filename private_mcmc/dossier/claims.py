@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from private_mcmc.accounting import Statement, gdp
 from private_mcmc.accounting import verify as verify_statement
-from private_mcmc.accounting.assumptions import no_more_rows
+from private_mcmc.accounting.statement import no_more_rows
 from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source

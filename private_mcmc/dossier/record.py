@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.accounting.assumptions import NOT_PRIVATE
 from private_mcmc.accounting.risk import Risk, risk
+from private_mcmc.accounting.statement import NOT_PRIVATE
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.effects import Array

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from private_mcmc.accounting import Statement
-from private_mcmc.accounting.assumptions import NOT_PRIVATE
+from private_mcmc.accounting.statement import NOT_PRIVATE
 from private_mcmc.arguments import check_kind, construction_checked
 from private_mcmc.errors import (
     DeclarationError,
