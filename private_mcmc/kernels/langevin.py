@@ -6,7 +6,6 @@ A kernel states public numbers and makes the schedule that the step, preflight a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,7 +29,7 @@ class LangevinKernel(UnderNumPyro):
     """
 
     model: Model
-    step_size: float | tuple[float, ...] | Callable[[int], float]
+    step_size: float | tuple[float, ...]
     clip: float
     temper: float = 1.0
     preconditioner: Matrix | None = None
@@ -73,10 +72,8 @@ class LangevinKernel(UnderNumPyro):
         return Schedule(**fields | self._parts(num_rows))
 
     def _step_sizes(self, num_steps: int) -> float | tuple[float, ...]:
-        """The schedule's step sizes; a function is asked for those of ``k = 1, 2, …``."""
-        if not callable(self.step_size):
-            return self.step_size
-        return tuple(float(self.step_size(k)) for k in range(1, num_steps + 1))
+        """The schedule's step sizes, one for all steps or one for each."""
+        return self.step_size
 
     def _parts(self, num_rows: int) -> Record:
         """The fields of a schedule that a plain full-data Langevin step leaves at their defaults."""
@@ -96,8 +93,7 @@ class PrivateULA(LangevinKernel):
 
     Args:
         model: an ordinary NumPyro model.
-        step_size: ``γ > 0``, a tuple with one entry for each step, or a function of the step's number
-            ``k = 1, 2, …``; chosen without the rows.
+        step_size: ``γ > 0``, or a tuple with one entry for each step; chosen without the rows.
         clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``.
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``: ``None`` (identity), a diagonal or a full symmetric positive definite
@@ -158,20 +154,17 @@ class PrivateSGLD(PrivateULA):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scheme not in ("poisson", "fixed"):
-            raise DeclarationError(f"scheme={self.scheme!r}: 'poisson' or 'fixed'.")
         if self.scheme == "poisson" and (self.batch_size is None) == (self.rate is None):
             raise DeclarationError("scheme='poisson' takes one of batch_size= and rate=.")
-        if self.scheme == "fixed" and (self.batch_size is None or self.rate is not None):
+        if self.scheme != "poisson" and self.rate is not None:
             raise DeclarationError("scheme='fixed' takes batch_size= and no rate=.")
-        if self.batch_size is not None and not self.batch_size >= 1:
-            raise DeclarationError(f"batch_size={self.batch_size}: must be at least 1.")
+        self._parts(self.batch_size or 1)
 
     def _parts(self, num_rows: int) -> Record:
         if self.batch_size is not None and self.batch_size > num_rows:
             raise DeclarationError(f"batch_size={self.batch_size}: there are only {num_rows} rows.")
-        if self.scheme == "fixed":
-            return {"batch": Batch(scheme="fixed", size=self.batch_size)}
+        if self.scheme != "poisson":
+            return {"batch": Batch(scheme=self.scheme, size=self.batch_size)}
         rate = self.rate if self.batch_size is None else self.batch_size / num_rows
         return {"batch": Batch(scheme="poisson", rate=rate)}
 

@@ -80,10 +80,6 @@ class UnderNumPyro(MCMCKernel):  # type: ignore[misc]
     ) -> LangevinState:
         """One step."""
         model, columns, num_rows = self._read(model_args, model_kwargs)
-        if callable(self.step_size):
-            raise DeclarationError(
-                "step_size: under numpyro.infer.MCMC give a tuple, one entry for each step."
-            )
         schedule = self.schedule(
             adjacency="replace_one",
             num_rows=num_rows,
