@@ -75,15 +75,6 @@ def unplain(value: Any) -> Any:
     return value
 
 
-def taken(record: object, name: str, *kinds: type) -> Any:
-    """The field ``name`` of a record, if it is there and of one of these types."""
-    if not isinstance(record, Mapping):
-        raise DeclarationError("the record of a statement is not a table of names and values.")
-    if name not in record or not isinstance(record[name], kinds):
-        raise DeclarationError(f"the record of a statement: {name!r} is missing or of the wrong type.")
-    return record[name]
-
-
 # What no font draws, beside the categories Cf and Cc: joiners, fillers and selectors of variants (Unicode's
 # property Default_Ignorable_Code_Point).
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")

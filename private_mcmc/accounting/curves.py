@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from private_mcmc.accounting import gdp
-from private_mcmc.accounting.rounding import TINY, product_up, sum_up, up_last
+from private_mcmc.accounting.rounding import TINY, product_up, sum_up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -35,20 +35,9 @@ class Curve(ABC):
         """The smallest ``ε`` found with ``δ(ε) ≤ delta``; ``inf`` if there is none."""
         return invert(self.delta, gdp.check_delta(delta))
 
-    def rdp(self, alpha: float) -> float:
-        """Rényi divergence bound of order ``alpha > 1``: ``αm²/2`` of ``m``-GDP."""
-        return up_last(check_order(alpha) * self.gdp * self.gdp / 2) if self.gdp > 0 else 0.0
-
     def to_dict(self) -> Record:
         """``kind`` and the fields, in plain types."""
         return {"kind": self.kind} | {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-
-def check_order(alpha: float) -> float:
-    """Return ``alpha`` if it is a finite Rényi order above 1."""
-    if not 1 < alpha < math.inf:
-        raise DeclarationError(f"alpha={alpha}: a Rényi order is a finite number above 1.")
-    return float(alpha)
 
 
 def invert(delta_at: Callable[[float], float], target: float) -> float:
@@ -109,10 +98,6 @@ class Pure(Curve):
         if gdp.check_delta(delta) == 0:
             return self.level
         return min(self.level, invert(self.delta, delta))
-
-    def rdp(self, alpha: float) -> float:
-        """At most ``level``, and ``α level²/2`` (Bun, Steinke 2016)."""
-        return min(self.level, up_last(check_order(alpha) * self.level * self.level / 2))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from scipy.special import erfcx, ndtr
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Curve, Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.rounding import norm_up, product_up, root_up, sum_up, up_last
+from private_mcmc.accounting.rounding import norm_up, product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record
 
@@ -244,10 +244,6 @@ class Product(Curve):
     def epsilon(self, delta: float) -> float:
         """At ``δ = 0`` the sum of the pure levels."""
         return min(self._pure, super().epsilon(delta)) if gdp.check_delta(delta) > 0 else self._pure
-
-    def rdp(self, alpha: float) -> float:
-        """Rényi divergences add."""
-        return up_last(math.fsum(part.rdp(alpha) for part in self.parts))
 
     def to_dict(self) -> Record:
         """``kind`` and the parts, in plain types."""

@@ -140,10 +140,6 @@ class Statement:
         """The smallest certified ``ε`` at ``delta``; ``inf`` if there is none."""
         return min(curve.epsilon(delta) for curve in self.curves)
 
-    def rdp(self, alpha: float) -> float:
-        """Rényi divergence bound of order ``alpha > 1``; ``inf`` where none is certified."""
-        return min(curve.rdp(alpha) for curve in self.curves)
-
     @property
     def gdp(self) -> float | None:
         """``m`` of the smallest Gaussian curve; ``None`` where no Gaussian DP bound is certified."""

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from private_mcmc.data.apart import is_part
 from private_mcmc.domains import Rows
@@ -26,7 +26,7 @@ from private_mcmc.domains.columns import (
 )
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.decision import Declaration
-from private_mcmc.kernels.partitions import ONE_DEVICE, Blocks, Engine, Layout, Partition
+from private_mcmc.kernels.partitions import Blocks, Engine, Partition, row_slots
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
 from private_mcmc.target import Target
@@ -41,12 +41,12 @@ BLOCK = 2**17
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run wants its rows: on the devices of ``layout``, in blocks of so many, or at an engine.
+    """Where a run wants its rows: on the devices of ``mesh``, in blocks of so many, or at an engine.
 
     ``whole``: those of files are read into memory, unless blocks or an engine are asked for.
     """
 
-    layout: Layout = ONE_DEVICE
+    mesh: Mesh | None = None
     rows_on_device: int | None = None
     engine: Engine | None = None
     whole: bool = False
@@ -61,7 +61,7 @@ class Place:
             }
         if not asked and not any(on_host(column) for column in data.values()):
             return dict(data)
-        if self.layout.mesh is not None:
+        if self.mesh is not None:
             raise DeclarationError(
                 "devices=: rows are shared by devices, streamed to one, or held by an engine: load the "
                 "columns (np.asarray) for the first."
@@ -214,7 +214,7 @@ class Held:
     rows: dict[str, jax.Array] = field(default_factory=dict)
     present: jax.Array = field(default_factory=lambda: jnp.zeros(0, dtype=bool))
     partitions: tuple[Partition, ...] = ()
-    layout: Layout = ONE_DEVICE
+    mesh: Mesh | None = None
 
     def placed(self, key: jax.Array, declared: Declaration | Plan) -> Held:
         """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
@@ -226,7 +226,7 @@ class Held:
         in that of identifiers.
         """
         moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
-        if not moves or self.partitions or self.layout.mesh is not None:
+        if not moves or self.partitions or self.mesh is not None:
             return self
         with jax.enable_x64(True):
             rows, present = _permuted(key, self.rows, self.present)
@@ -234,32 +234,32 @@ class Held:
 
 
 def held_rows(rows: Rows, columns: Columns | HostColumns, n: int, place: Place) -> Held:
-    """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on a layout's devices.
+    """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on a mesh's devices.
 
-    There they are padded to the layout's slots. Without a column of presence all are present. Holes are
+    There they are padded to the mesh's slots. Without a column of presence all are present. Holes are
     zeros before anything else sees them. Over several devices each gets its share, and none ever holds all.
     """
-    host, layout = on_the_host(columns), place.layout
+    host, mesh = on_the_host(columns), place.mesh
     if host and place.engine is not None:
         return Held(partitions=place.engine.partitions(host, n))
     if host:
         return Held(partitions=(blocks_of(host, place.rows_on_device, n),))
     arrays = {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
     count = len(next(iter(arrays.values())))
-    slots = layout.slots(n)
+    slots = row_slots(mesh, n)
     flags = arrays.get(PRESENT, np.ones(count, dtype=bool))
     filled = {name: padded(blank(value, flags), slots) for name, value in arrays.items() if name != PRESENT}
     there = padded(holds_person(flags), slots)
     with jax.enable_x64(True):
-        if layout.mesh is None:
+        if mesh is None:
             spread: Callable[[np.ndarray], jax.Array] = jnp.asarray
         else:
-            by_row = NamedSharding(layout.mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
+            by_row = NamedSharding(mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
 
             spread = partial(jax.device_put, device=by_row)
 
         held = _projection(rows)({name: spread(value) for name, value in filled.items()})
-        return Held(held, spread(there), layout=layout)
+        return Held(held, spread(there), mesh=mesh)
 
 
 @jax.jit

@@ -27,7 +27,7 @@ from private_mcmc.inference.decision import Decision, Declaration, decide
 from private_mcmc.kernels import ChainRunner, Generator, Streams, chain_runner, langevin_program, public_key
 from private_mcmc.kernels.chain import path_runner
 from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.partitions import Devices, Engine, layout, partitioned_runner, spread
+from private_mcmc.kernels.partitions import Devices, Engine, mesh_of, partitioned_runner, spread
 from private_mcmc.kernels.step import Observable
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.planning.stages import of_rows
@@ -141,9 +141,9 @@ def runner_of(
             return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
 
         return partitioned_runner(langevin_program(reading, schedule), schedule, mapped, observable)
-    if held.layout.mesh is None and observable is None:
+    if held.mesh is None and observable is None:
         return path_runner(reading, schedule)
-    program = spread(langevin_program(reading, schedule), held.layout, schedule.num_rows)
+    program = spread(langevin_program(reading, schedule), held.mesh, schedule.num_rows)
     return chain_runner(program, schedule, observable)
 
 
@@ -228,7 +228,7 @@ class DeclaredRun:
     def place(self) -> Place:
         """Where the rows lie: on the devices that were given, or elsewhere."""
         given = self.execution
-        return Place(layout(given.devices), given.rows_on_device, given.engine)
+        return Place(mesh_of(given.devices), given.rows_on_device, given.engine)
 
     def decide(self, n: int | None = None) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""

@@ -31,7 +31,7 @@ from private_mcmc.inference.execute import (
     try_constraining,
 )
 from private_mcmc.kernels import ChainRunner, Streams
-from private_mcmc.kernels.partitions import Question, layout, summed
+from private_mcmc.kernels.partitions import Question, mesh_of, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,
@@ -105,7 +105,7 @@ class PlannedRun:
     def place(self) -> Place:
         """Rows over the devices that were given, or elsewhere; files whole unless blocks are asked for."""
         given = self.execution
-        return Place(layout(given.devices), given.rows_on_device, given.engine, whole=True)
+        return Place(mesh_of(given.devices), given.rows_on_device, given.engine, whole=True)
 
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""

@@ -204,58 +204,38 @@ class Blocks:
 Devices = int | Sequence[jax.Device] | None
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Rows over ``devices``, each of which holds all chains; none for a run on the default device.
+def mesh_of(devices: Devices = None) -> Mesh | None:
+    """Rows over the first so many of ``jax.devices()``, or over these; ``None``: on the default device.
 
-    The numbers a run draws do not depend on its layout: the same keys give the same chain, up to the
-    rounding of sums in another order, which the accountant's allowance covers for every order.
+    The numbers a run draws do not depend on it: the same keys give the same chain, up to the rounding of sums
+    in another order, which the accountant's allowance covers for every order.
     """
-
-    devices: tuple[jax.Device, ...] = ()
-
-    @cached_property
-    def mesh(self) -> Mesh | None:
-        """The mesh with the axis ``rows``, or ``None`` on the default device."""
-        return Mesh(np.asarray(self.devices), ("rows",)) if self.devices else None
-
-    def rows_here(self, num_rows: int) -> int:
-        """Row slots of one device."""
-        return -(-num_rows // max(1, len(self.devices)))
-
-    def slots(self, num_rows: int) -> int:
-        """Row slots of all devices: ``num_rows``, and what fills the last share up."""
-        return self.rows_here(num_rows) * max(1, len(self.devices))
-
-
-ONE_DEVICE = Layout()
-
-
-def layout(devices: Devices = None) -> Layout:
-    """Rows over the first so many of ``jax.devices()``, or over these; the default device if left out."""
     if devices is None:
-        return ONE_DEVICE
-    if isinstance(devices, int):
-        if not 1 <= devices <= len(jax.devices()):
-            raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
-        return Layout(tuple(jax.devices()[:devices]))
-    chosen = tuple(devices)
+        return None
+    if isinstance(devices, int) and not 1 <= devices <= len(jax.devices()):
+        raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
+    chosen = jax.devices()[:devices] if isinstance(devices, int) else list(devices)
     if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
         raise DeclarationError("devices: a number, or a sequence of jax.devices().")
-    return Layout(chosen)
+    return Mesh(np.asarray(chosen), ("rows",))
+
+
+def row_slots(mesh: Mesh | None, num_rows: int) -> int:
+    """Row slots of all devices: ``num_rows``, and what fills the last share up."""
+    return num_rows if mesh is None else -(-num_rows // mesh.size) * mesh.size
 
 
 _EVERYWHERE, _BY_ROW = PartitionSpec(), PartitionSpec("rows")  # type: ignore[no-untyped-call]
 
 
-def spread(program: LangevinProgram, layout: Layout, num_rows: int) -> LangevinProgram:
-    """The program with its rows over the devices of ``layout``: in a step only sums are communicated.
+def spread(program: LangevinProgram, mesh: Mesh | None, num_rows: int) -> LangevinProgram:
+    """The program with its rows over the devices of ``mesh``: in a step only sums are communicated.
 
-    ``prepare(columns, present)`` takes ``layout.rows_here(num_rows)`` rows for every device.
+    ``prepare(columns, present)`` takes as many rows for every device.
     """
-    if layout.mesh is None:
+    if mesh is None:
         return program
-    rows_here = layout.rows_here(num_rows)
+    rows_here = row_slots(mesh, num_rows) // mesh.size
 
     def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
         rows = program.prepare(columns, present)
@@ -270,7 +250,7 @@ def spread(program: LangevinProgram, layout: Layout, num_rows: int) -> LangevinP
         total: jax.Array = jax.lax.psum(program.data(u, k, batches, drawn, own, first), "rows")  # type: ignore[no-untyped-call]
         return total
 
-    shard = partial(jax.shard_map, mesh=layout.mesh, check_vma=False)
+    shard = partial(jax.shard_map, mesh=mesh, check_vma=False)
     everywhere = (*[_EVERYWHERE] * 4, _BY_ROW)
     return replace(
         program,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import mpmath
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,29 +46,6 @@ def test_laplace_delta_is_the_hockey_stick_divergence(level, epsilon):
         limit=400,
     )[0]
     assert Laplace(level).delta(epsilon) == pytest.approx(exact, abs=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", [0.2, 1.0, 4.0])
-@pytest.mark.parametrize("alpha", [1.1, 2.0, 7.5, 64.0])
-def test_renyi_divergences_of_pure_mechanisms(level, alpha):
-    mpmath.mp.dps = 50
-    e = mpmath.e**level
-    up, down = e / (1 + e), 1 / (1 + e)
-    response = mpmath.log(up**alpha * down ** (1 - alpha) + down**alpha * up ** (1 - alpha)) / (alpha - 1)
-    assert float(response) <= Pure(level).rdp(alpha) <= min(level, alpha * level**2 / 2) * (1 + 1e-12)
-    moment = mpmath.quad(
-        lambda x: mpmath.exp(-alpha * abs(x) + (alpha - 1) * abs(x - level)) / 2, [-80, 0, level, 80 + level]
-    )
-    shift = mpmath.log(moment) / (alpha - 1)
-    assert float(shift) <= Laplace(level).rdp(alpha) == Pure(level).rdp(alpha)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.floats(1e-8, 30.0), st.floats(1.0001, 1e4))
-def test_pure_renyi_bound_holds_at_extremes(level, alpha):
-    value = Pure(level).rdp(alpha)
-    assert 0 <= value <= min(level, alpha * level**2 / 2 * (1 + 1e-14))
 
 
 @settings(max_examples=40, deadline=None)
@@ -134,7 +110,6 @@ def test_approximate_points_pay_their_delta_once_each():
     assert curve.delta(50.0) == pytest.approx(3e-6, rel=1e-5)
     assert curve.delta(0.5) >= combine((Pure(0.2), Pure(0.3), Gaussian(0.5))).delta(0.5)
     assert Points(((0.2, 1e-3), (1.0, 1e-6))).delta(1.0) == pytest.approx(1e-6)
-    assert Points(((0.2, 1e-3),)).rdp(2.0) == math.inf
 
 
 def test_laplace_next_to_gaussian_uses_its_own_pair():
@@ -150,14 +125,12 @@ def test_laplace_next_to_gaussian_uses_its_own_pair():
     assert curve.delta(epsilon) < combine((Gaussian(0.5), Pure(2.0))).delta(epsilon)
 
 
-def test_bad_orders_and_levels_are_refused():
+def test_bad_levels_are_refused():
     for call in (
         lambda: Gaussian(math.nan),
         lambda: Pure(-1.0),
         lambda: Points(()),
         lambda: Points(((1.0, 2.0),)),
-        lambda: Gaussian(1.0).rdp(1.0),
-        lambda: Pure(1.0).rdp(math.nan),
     ):
         with pytest.raises(DeclarationError):
             call()

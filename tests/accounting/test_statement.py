@@ -57,7 +57,6 @@ def test_curves_are_monotone_and_consistent(name):
     if math.isfinite(epsilon):
         assert statement.delta(epsilon * (1 + 1e-9)) <= 1e-6 * (1 + 1e-9)
     assert statement.epsilon(1e-3) <= epsilon
-    assert statement.rdp(2.0) <= statement.rdp(4.0) * (1 + 1e-9)
 
 
 def test_gdp_is_the_smallest_gaussian_level_or_none():

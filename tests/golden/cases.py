@@ -53,7 +53,6 @@ def shown(statement: acc.Statement, without: frozenset[str] = frozenset()) -> Js
         "verified": lambda: bool(acc.verify(statement.to_dict())),
         "delta": lambda: {str(epsilon): statement.delta(epsilon) for epsilon in epsilons},
         "epsilon": lambda: {str(delta): plain(statement.epsilon(delta)) for delta in deltas},
-        "rdp": lambda: {str(alpha): plain(statement.rdp(alpha)) for alpha in (2.0, 16.0)},
         "gdp": lambda: statement.gdp,
         "summary": lambda: statement.summary().splitlines(),
     }

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from jax.sharding import Mesh
 
 from private_mcmc import Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.partitions import Layout, layout, spread
+from private_mcmc.kernels.partitions import mesh_of, row_slots, spread
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
 
@@ -45,7 +46,7 @@ CASES = {
 }  # fmt: skip
 
 
-def runner_and_rows(kernel, rows, release, where: Layout):
+def runner_and_rows(kernel, rows, release, where: Mesh | None):
     reading = read(kernel.model, rows, n=N)
     schedule = kernel.schedule(
         adjacency="add_remove", num_rows=N, dim=reading.dim, num_steps=5, num_chains=CHAINS, release=release
@@ -53,7 +54,7 @@ def runner_and_rows(kernel, rows, release, where: Layout):
     observable = jnp.square if isinstance(release, Average) else None
     program = spread(langevin_program(reading, schedule), where, N)
     runner = chain_runner(program, schedule, observable)
-    slots = where.slots(N)
+    slots = row_slots(where, N)
     rng = np.random.default_rng(0)
     # What lies beyond the rows must not matter.
     X, y = np.full((slots, 2), 99.0), np.full(slots, 99)
@@ -64,7 +65,7 @@ def runner_and_rows(kernel, rows, release, where: Layout):
         return runner, rows.project({"X": X, "y": y}), jnp.asarray(present)
 
 
-def run(kernel, rows, release, where: Layout):
+def run(kernel, rows, release, where: Mesh | None):
     runner, columns, present = runner_and_rows(kernel, rows, release, where)
     streams = Streams(*jax.random.split(jax.random.key(1), 3))
     found = runner.run(np.full(runner.schedule.dim, 0.3), columns, present, streams, lambda done: None)
@@ -86,7 +87,7 @@ def with_holes(devices: int | None, present) -> np.ndarray:
 
 
 def all_reduces_of_a_step() -> int:
-    runner, columns, present = runner_and_rows(*CASES["all rows"][:3], layout(devices=8))
+    runner, columns, present = runner_and_rows(*CASES["all rows"][:3], mesh_of(8))
     with jax.enable_x64(True):
         rows = runner.prepare(columns, present)
         u, total = jnp.zeros((CHAINS, 2)), jnp.zeros((CHAINS, 0))
@@ -96,8 +97,8 @@ def all_reduces_of_a_step() -> int:
 
 def same_chains(name: str) -> None:
     kernel, rows, release, options = CASES[name]
-    spread = layout(**{"devices": 8, **options})
-    one, many = (run(kernel, rows, release, where) for where in (Layout(), spread))
+    spread = mesh_of(**{"devices": 8, **options})
+    one, many = (run(kernel, rows, release, where) for where in (None, spread))
     np.testing.assert_allclose(many, one, rtol=1e-12, atol=1e-13, err_msg=name)
 
 

@@ -161,18 +161,6 @@ def test_sensitivities_of_averages(step, clip, steps, first):
     assert above(found, total / (steps - first + 1))
 
 
-@pytest.mark.slow
-@given(WIDE, st.floats(1.0000001, 1e6))
-def test_renyi_divergences_and_concentration_of_simple_curves(size, alpha):
-    square = mpf(size) ** 2
-    assert above(Gaussian(size).rdp(alpha), mpf(alpha) * square / 2)
-    with mpmath.workdps(800 if size < 1e-8 else 60):
-        level, a = mpf(min(size, 50.0)), mpf(alpha)
-        p, q = 1 / (1 + mpmath.exp(-level)), 1 / (1 + mpmath.exp(level))
-        exact = mpmath.log(p**a * q ** (1 - a) + q**a * p ** (1 - a)) / (a - 1)
-        assert above(Pure(float(level)).rdp(alpha), exact)
-
-
 @given(WIDE, st.floats(0, 1.0))
 def test_deltas_of_pure_and_laplace_curves(level, share):
     assume(level < 1e6)
@@ -247,13 +235,12 @@ def test_an_adaptive_budget_is_never_exceeded(levels, budget):
     assert sum(Fraction(stage.gdp) ** 2 for stage in stages) <= Fraction(budget) ** 2
 
 
-@given(st.lists(WIDE, min_size=2, max_size=4), st.floats(1.001, 1e3))
-def test_composition_of_like_and_unlike_curves(sizes, alpha):
+@given(st.lists(WIDE, min_size=2, max_size=4))
+def test_composition_of_like_and_unlike_curves(sizes):
     assume(max(sizes) < 1e100)
     together = combine(tuple(map(Gaussian, sizes)))
     assert above(together.m, mpmath.sqrt(sum(mpf(size) ** 2 for size in sizes)))
     mixed = combine((Pure(sizes[0]), Gaussian(sizes[1])))
-    assert above(mixed.rdp(alpha), mpf(Pure(sizes[0]).rdp(alpha)) + mpf(alpha) * mpf(sizes[1]) ** 2 / 2)
     assert above(mixed.gdp, mpmath.sqrt(mpf(gdp.of_pure(sizes[0])) ** 2 + mpf(sizes[1]) ** 2))
     pure = combine((Pure(sizes[0]), Laplace(sizes[1])))
     assert above(pure.epsilon(0.0), mpf(sizes[0]) + mpf(sizes[1]))
