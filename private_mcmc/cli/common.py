@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shutil
 import sys
@@ -27,8 +26,7 @@ from private_mcmc.target import Adjacency, Target, check_adjacency
 if TYPE_CHECKING:
     from private_mcmc.accounting import Statement
     from private_mcmc.inference.question import Question
-    from private_mcmc.planning.coefficients import MaxError
-    from private_mcmc.planning.conclusion import Prediction
+    from private_mcmc.planning.prediction import Prediction
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
@@ -55,8 +53,7 @@ OptionalDelta = Annotated[
     typer.Option("--delta", help="δ of the target; by default 1e-6, or less where rows are many"),
 ]
 MaxErrorOption = Annotated[
-    list[str] | None,
-    typer.Option(help="refuse a larger predicted error, in posterior sds; or as age=0.01, in its own unit"),
+    float | None, typer.Option(help="refuse a larger predicted error of posterior means, in posterior sds")
 ]
 ProfileOption = Annotated[
     list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")
@@ -214,22 +211,6 @@ def read_question(
     return asked if model is None else replace(asked, source=source)
 
 
-def read_max_error(given: Sequence[str] | None) -> MaxError | None:
-    """A number, or ``COEFFICIENT=NUMBER`` for some of them."""
-    from private_mcmc.data.fields import plain_number
-
-    if not given:
-        return None
-    pairs = [item.rpartition("=") for item in given]
-    limits = {name.strip(): plain_number(value) for name, _, value in pairs}
-    if any(math.isnan(limit) for limit in limits.values()) or ("" in limits and len(given) > 1):
-        raise DeclarationError(
-            f"--max-error {' '.join(given)}: one number, as 0.5, or COEFFICIENT=NUMBER, as age=0.01 and "
-            "'sex[male]=0.2', one in each --max-error."
-        )
-    return limits.get("", limits)
-
-
 def read_profile(text: str) -> dict[str, str]:
     """``age=60,sex=male`` by name."""
     found = {}
@@ -283,11 +264,11 @@ def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: boo
     """The error of the rest of a plan, as its cheap stages tell, of every coefficient."""
     from rich.console import Console
 
-    from private_mcmc.planning.coefficients import table
+    from private_mcmc.planning.prediction import coefficient_table
     from private_mcmc.report import Facts, Report, number
 
     told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")
-    each = (table(expected, units, "by what was released"),) if expected.coefficients else ()
+    each = (coefficient_table(expected, units, "by what was released"),) if expected.coefficients else ()
     page = Report("After the first stages, by what they released", (Facts((told,)), *each))
     page.show(Console(stderr=as_json))
 

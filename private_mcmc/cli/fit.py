@@ -25,7 +25,6 @@ from private_mcmc.cli.common import (
     echo,
     load_model,
     open_ledger,
-    read_max_error,
     read_profile,
     read_question,
     show_prediction,
@@ -69,7 +68,7 @@ class FitOptions(ChargedOptions):
             adjacency=self.relation,
             n=self.n,
             guarantee=checked_guarantee(self.guarantee),
-            max_error=read_max_error(self.max_error),
+            max_error=self.max_error,
             bounds_share=SHARE if self.bounds_share is None else self.bounds_share,
             progress_bar=shown,
         )
@@ -79,7 +78,7 @@ class FitOptions(ChargedOptions):
         from private_mcmc.inference.fitting import exceeds
         from private_mcmc.planning.prediction import predict_after
 
-        limit = read_max_error(self.max_error)
+        limit = self.max_error
 
         def look(plan: Plan, releases: History) -> bool:
             expected = predict_after(plan, releases)

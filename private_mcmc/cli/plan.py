@@ -22,7 +22,6 @@ from private_mcmc.cli.common import (
     PriorOption,
     SchemaOption,
     echo,
-    read_max_error,
     read_question,
     show,
 )
@@ -92,7 +91,7 @@ def plan(
         n=n,
         guarantee=wanted,
         model_args=asked.public(n),
-        max_error=read_max_error(max_error),
+        max_error=max_error,
         coefficients=asked.coefficients,
     )
     if as_json:

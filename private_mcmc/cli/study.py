@@ -179,7 +179,7 @@ def _differences(answers: Answers, people: Sequence[Profile]) -> list[Record]:
 def write_draws(study: Study, path: Path) -> None:
     """A line for each draw: its chain and iteration, then every coefficient, or every value of a site."""
     from private_mcmc.files import write_whole
-    from private_mcmc.planning.coefficients import elements
+    from private_mcmc.planning.prediction import elements
     from private_mcmc.report import as_csv
 
     columns = study.answers().by_name if study.formula else elements(study.arrays)

@@ -16,7 +16,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.deployment import not_protected
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, texts
-from private_mcmc.planning.coefficients import elements
+from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields
 from private_mcmc.release.ledger.export import as_epsilon
 from private_mcmc.release.sickness import SICK

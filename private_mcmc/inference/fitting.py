@@ -30,7 +30,6 @@ from private_mcmc.inference.raw_release import Keeper, RawRelease
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.planning import History, Plan, Prediction, plan
-from private_mcmc.planning.coefficients import MaxError, excess
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
 from private_mcmc.report.document import announce
@@ -199,7 +198,7 @@ def plan_fit(
     adjacency: Adjacency = "replace_one",
     n: int | None = None,
     guarantee: Guarantee = OF_FITS,
-    max_error: MaxError | None = None,
+    max_error: float | None = None,
     bounds_share: float = SHARE,
     progress_bar: bool = True,
 ) -> Planned:
@@ -236,7 +235,7 @@ def fit(
     priors: Sequence[str] = (),
     model: Model | None = None,
     guarantee: Guarantee = OF_FITS,
-    max_error: MaxError | None = None,
+    max_error: float | None = None,
     stop_if: Callable[[Prediction], bool] | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,
@@ -262,9 +261,8 @@ def fit(
         priors: such as ``"age ~ normal(0, 0.1)"``, on the user's scale.
         model: a NumPyro model in place of a formula; its arguments are fields of the schema.
         guarantee: what meets the target: the run alone, or the posterior as well.
-        max_error: refuse a larger predicted error of posterior means, in posterior sds; or of coefficients
-            by name in their own units, as ``{"age": 0.01}``. After the cheap stages, which predict better,
-            buy no more if it is larger then.
+        max_error: refuse a larger predicted error of posterior means, in posterior sds. After the cheap
+            stages, which predict better, buy no more if it is larger then.
         stop_if: decides that in place of ``max_error``, given the new prediction. A study that was stopped
             has no coefficients; the ledger has the rest of the budget again.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
@@ -322,9 +320,9 @@ def fit(
     return study
 
 
-def exceeds(prediction: Prediction, max_error: MaxError) -> bool:
-    """Whether a predicted error is larger than allowed."""
-    return not excess(prediction, max_error) <= 1
+def exceeds(prediction: Prediction, max_error: float) -> bool:
+    """Whether a predicted error is larger than allowed, or no number."""
+    return not prediction.rms <= max_error
 
 
 def resume(

@@ -28,7 +28,6 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.expected_score import ExpectedScore, expected_score, mixes_latents
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
-from private_mcmc.planning.conclusion import Lost
 from private_mcmc.planning.estimates import (
     ALLOWED,
     ScoreAverage,
@@ -39,6 +38,7 @@ from private_mcmc.planning.estimates import (
     score_average,
     settled_average,
 )
+from private_mcmc.planning.prediction import Lost
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, Fields, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT, HostColumn
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.planning import Plan, Prediction
-from private_mcmc.planning.coefficients import Named
+from private_mcmc.planning.prediction import Named
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Contribution, Family, Sums, SumsPlan, plan_sums
 from private_mcmc.report import at_most, number

@@ -32,7 +32,6 @@ from private_mcmc.planning.affine_releases import (
     WARM_UP,
     Releases,
 )
-from private_mcmc.planning.conclusion import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.estimates import (
     LARGEST_MULTIPLE,
     USUAL_MULTIPLE,
@@ -53,6 +52,7 @@ from private_mcmc.planning.influence import (
     Influence,
     counts_of_influence,
 )
+from private_mcmc.planning.prediction import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,

@@ -25,8 +25,8 @@ from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels.langevin import PrivateULA, as_matrix
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people, synthetic_rows
-from private_mcmc.planning.conclusion import Expected, Prediction
 from private_mcmc.planning.facts import prior_of
+from private_mcmc.planning.prediction import Expected, Prediction
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.preflight.estimate import outcomes_of, typed

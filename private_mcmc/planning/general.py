@@ -27,7 +27,6 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
-from private_mcmc.planning.conclusion import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
 from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
@@ -38,6 +37,7 @@ from private_mcmc.planning.influence import (
     people_counted,
     weighted_model,
 )
+from private_mcmc.planning.prediction import Conclusion, Known, Lost, Prediction, noise_of, remaining
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,

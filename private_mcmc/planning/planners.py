@@ -15,11 +15,9 @@ from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import has_factors, outcome_columns, synthetic_rows
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
-from private_mcmc.planning.coefficients import Coefficients, Named
-from private_mcmc.planning.conclusion import Policy, Prediction
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import RUN, GeneralPolicy
-from private_mcmc.planning.prediction import guess
+from private_mcmc.planning.prediction import Coefficients, Named, Policy, Prediction, guess
 from private_mcmc.planning.simulate import simulate, synthetic_table
 from private_mcmc.preflight.advice import largest_temper
 from private_mcmc.preflight.certificates import certificates, constants, meets

@@ -16,17 +16,6 @@ from private_mcmc.data.source import is_written
 from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel, read
-from private_mcmc.planning.coefficients import (
-    OF_A_BALL,
-    OF_SYNTHETIC,
-    MaxError,
-    Named,
-    check_max_error,
-    excess,
-    table,
-    too_little,
-)
-from private_mcmc.planning.conclusion import Policy, Prediction
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.planners import (
@@ -36,6 +25,7 @@ from private_mcmc.planning.planners import (
     planner,
     policy_statement,
 )
+from private_mcmc.planning.prediction import OF_SYNTHETIC, Named, Policy, Prediction, coefficient_table
 from private_mcmc.planning.simulate import measured
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
@@ -43,10 +33,21 @@ from private_mcmc.programs import make_room
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import telling
-from private_mcmc.target import OF_PLANS, Guarantee, Target, checked_guarantee, remarks_on_delta
+from private_mcmc.target import (
+    OF_PLANS,
+    Guarantee,
+    Target,
+    check_positive,
+    checked_guarantee,
+    remarks_on_delta,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_OF_A_BALL = " (of a Ball an intercept and numbers above 0; of centred ones: Ball(…, centred=True))"
+# More rows, or a larger ε, than seem enough; beyond so many times as much neither would do.
+_MARGIN, _LARGEST = 1.2, 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +166,8 @@ class Plan:
             words += "times those of the model's own, and errors are in its sds."
             notes = (*notes, Note(words))
         ball = any(isinstance(domain, Ball) and not domain.centred for _, domain in self.reading.rows.items)
-        of = OF_SYNTHETIC + OF_A_BALL * ball
-        each = (table(expected, units or {}, of),) if expected.coefficients else ()
+        of = OF_SYNTHETIC + _OF_A_BALL * ball
+        each = (coefficient_table(expected, units or {}, of),) if expected.coefficients else ()
         return Report("A plan", (Facts(tuple(items)), *each, *notes))
 
     def _repr_html_(self) -> str:
@@ -209,7 +210,7 @@ def plan(
     n: int,
     guarantee: Guarantee = OF_PLANS,
     model_args: PublicArguments | None = None,
-    max_error: MaxError | None = None,
+    max_error: float | None = None,
     coefficients: Named | None = None,
     release: Hidden | Literal["path"] = "path",
     progress_bar: bool = True,
@@ -230,8 +231,7 @@ def plan(
         n: the number of rows, or its public bound.
         guarantee: ``"posterior"`` or ``"run"``.
         model_args: the model's public arguments.
-        max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds; or of
-            coefficients by name in their own units, as ``{"w[0]": 0.1}``.
+        max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
         release: ``"path"``; ``"last"``, one draw; or ``Expectations(…)``, whose noise may be Laplace's.
@@ -254,6 +254,8 @@ def plan(
     """
     checked_guarantee(guarantee)
     check_kind("target", target, Target)
+    if max_error is not None:
+        check_positive("max_error", max_error)
     make_room()
     if release != "path":
         if max_error is not None or coefficients is not None:
@@ -263,13 +265,11 @@ def plan(
         temper, _ = certified_temper(reading, target, n, guarantee)
         return plan_declared(reading, rows, target, n, release, guarantee, temper, public)
     made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients)
-    if max_error is not None:
-        check_max_error(max_error, made.planner.read.names)
     with telling(progress_bar), measured() as expected:
         prediction = made.planner.predict(made.budget, n, made.temper)
         seconds = expected(n)
-    if max_error is not None and not excess(prediction, max_error) <= 1:
-        raise NotPrivate(too_little(target, n, prediction, max_error))
+    if max_error is not None and not prediction.rms <= max_error:
+        raise NotPrivate(_too_little(target, n, prediction.rms, max_error))
     return replace(made, prediction=prediction, seconds=seconds)
 
 
@@ -301,6 +301,18 @@ def without_prediction(
         certificate=certificate,
         prediction=Prediction(math.nan, math.nan, math.nan, math.nan),
         planner=makes,
+    )
+
+
+def _too_little(target: Target, n: int, error: float, max_error: float) -> str:
+    """A refusal's words: the noise of a mean falls as ``1/(εn)``, and a posterior sd as ``1/√n``."""
+    ratio = _MARGIN * error / max_error
+    what = f"the predicted error of posterior means is {number(error, 2)} posterior sds, above {max_error=:g}"
+    if not ratio <= _LARGEST:
+        return f"{what}. Neither more rows nor a larger ε would do: allow a larger error."
+    return (
+        f"{what}. It would take about {math.ceil(n * ratio**2):,} rows at ε = {at_most(target.epsilon, 6)}, "
+        f"or about ε = {at_most(target.epsilon * ratio, 2)} with these {n:,} rows."
     )
 
 

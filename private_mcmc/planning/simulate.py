@@ -22,8 +22,8 @@ from private_mcmc.kernels.synthetic import synthetic_path
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.affine import AffinePolicy
-from private_mcmc.planning.conclusion import Policy
 from private_mcmc.planning.influence import laid_out, losses
+from private_mcmc.planning.prediction import Policy
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,

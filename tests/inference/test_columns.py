@@ -150,7 +150,7 @@ def plan():
     reading = read(normal_mean, ROWS, n=N)
     return Plan(
         normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(), None,
-        Prediction(1.0, 0.0, 1.0, 0.0), planner=SimpleNamespace(public=None),
+        Prediction(1.0, 0.0, 1.0, 0.0), planner=SimpleNamespace(),
     )  # fmt: skip
 
 

@@ -17,12 +17,12 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
-from private_mcmc.planning.conclusion import Prediction
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
 from private_mcmc.planning.general import FIRST, RUN, SECOND, WARM_UP, GeneralPolicy, burn_in, widened
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.policy import Plan
+from private_mcmc.planning.prediction import Prediction
 from private_mcmc.planning.stages import CompletedStage, PathStage
 from private_mcmc.planning.synthetic import candidates
 from private_mcmc.planning.synthetic_outcomes import Likelihood
@@ -63,7 +63,7 @@ def planned(name: str) -> Plan:
         policy=policy,
         certificate=None,
         prediction=GUESS,
-        planner=SimpleNamespace(public=None),
+        planner=SimpleNamespace(),
     )
 
 
