@@ -9,11 +9,17 @@ options are checked.
 
 import contextlib
 import io
+import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
 import typer
 import yaml
@@ -123,6 +129,41 @@ def test_a_page_runs_as_shown(page, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
     assert run(page) >= 1
+
+
+@pytest.mark.long
+@pytest.mark.pages
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="needs R and its package posterior")
+def test_the_lines_for_r_run(tmp_path):
+    """From a codebook to R's own summary of the draws."""
+    (code,) = (code for kind, code in parts(ROOT / "docs" / "numpyro.md") if kind == "r")
+    rng = np.random.default_rng(0)
+    people = zip(
+        rng.integers(20, 90, 500),
+        rng.choice(["f", "m"], 500),
+        rng.choice(["true", "false"], 500),
+        strict=True,
+    )
+    (tmp_path / "people.csv").write_text(
+        "age,sex,death\n" + "".join(",".join(map(str, one)) + "\n" for one in people)
+    )
+    fields = [
+        {"name": "age", "type": "number", "constraints": {"minimum": 18, "maximum": 100}},
+        {"name": "sex", "constraints": {"enum": ["f", "m"]}},
+        {"name": "death", "type": "boolean"},
+    ]
+    (tmp_path / "codebook.json").write_text(json.dumps({"fields": fields}))
+    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["Rscript", "-"],
+        input=code,
+        cwd=tmp_path,
+        env=os.environ | {"PATH": search},
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rhat" in done.stdout and "sex[m]" in done.stdout
 
 
 def test_what_is_wrong_on_a_page_is_seen(tmp_path):
