@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from private_mcmc.accounting import composition, conjugate, langevin
+from private_mcmc.accounting import conjugate, langevin, mechanisms
 from private_mcmc.release import averages, moments, noise
 from private_mcmc.release.ledger import filter as ledger_filter
 from tests.auditing.mutants import Change, changed_module
@@ -93,10 +93,10 @@ SCENARIOS = {
     "second release not charged": Scenario(
         (
             Swap(
-                composition,
-                "composition_curves",
+                mechanisms,
+                "_together",
                 "tuple(dict.fromkeys(map(combine, product(*options))))",
-                "parts[0].curves",
+                "options[0]",
             ),
         ),
         replace_one(noised.composed_pair),
