@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import jax
@@ -92,44 +93,19 @@ def gamma(shape: float, rate: float) -> Callable[[Array], Array]:
     return lambda u: shape * u - rate * np.exp(u)
 
 
-def normal(t: Any) -> Any:
-    return dist.Normal(t, 1.0)
-
-
-def student(t: Any) -> Any:
-    return dist.StudentT(4.0, t, 1.0)
-
-
-def poisson(t: Any) -> Any:
-    return dist.Poisson(jnp.exp(t))
-
-
-def dispersed(t: Any) -> Any:
-    return dist.NegativeBinomial2(jnp.exp(t), 2.0)
-
-
-def binomial(t: Any) -> Any:
-    return dist.Binomial(10, logits=t)
-
-
-def inflated(t: Any) -> Any:
-    return dist.ZeroInflatedPoisson(0.3, jnp.exp(t))
-
-
-def ordered(t: Any) -> Any:
-    return dist.OrderedLogistic(t, jnp.array([-1.0, 1.0]))
-
-
-def probit(t: Any) -> Any:
-    return dist.Bernoulli(probs=ndtr(t))
-
-
-def waiting(t: Any) -> Any:
-    return dist.Exponential(jnp.exp(-t))
-
-
-def gamma_of_two(t: Any) -> Any:
-    return dist.Gamma(2.0, jnp.exp(t))
+# The law of one row's outcome, given its predictor.
+law = SimpleNamespace(
+    normal=lambda t: dist.Normal(t, 1.0),
+    student=lambda t: dist.StudentT(4.0, t, 1.0),
+    poisson=lambda t: dist.Poisson(jnp.exp(t)),
+    dispersed=lambda t: dist.NegativeBinomial2(jnp.exp(t), 2.0),
+    binomial=lambda t: dist.Binomial(10, logits=t),
+    inflated=lambda t: dist.ZeroInflatedPoisson(0.3, jnp.exp(t)),
+    ordered=lambda t: dist.OrderedLogistic(t, jnp.array([-1.0, 1.0])),
+    probit=lambda t: dist.Bernoulli(probs=ndtr(t)),
+    waiting=lambda t: dist.Exponential(jnp.exp(-t)),
+    gamma_of_two=lambda t: dist.Gamma(2.0, jnp.exp(t)),
+)
 
 
 def _of(domain: Any, dim: int = 2, **columns: Any) -> Rows:
@@ -147,7 +123,12 @@ CENSUS, REAL, COUNTS = _of(Binary(), 9), _of(Box(-1, 1), 3), _of(Counts(10))
 GROUPS = Rows(group=Categories(4), y=Binary())
 ANSWERS = Rows(person=Categories(10), item=Categories(5), y=Binary())
 OUTCOMES, COINS, DICE, WAITS = Rows(y=Box(-1, 1)), Rows(y=Binary()), Rows(y=Categories(3)), _of(Box(0.1, 5.0))
-TARGET, ODD = Target(3.0, 1e-6), (1, 0)
+TARGET, ODD, ENDS = Target(3.0, 1e-6), (1, 0), (1, -1)
+SQUARE, FIVE = Rows(x=Box(-1, 1), y=Box(-1, 1)), Rows(y=Counts(5))
+FEW: dict[str, Any] = {"n": 50, "target": Target(1.0, 1e-4)}
+THOUSAND: dict[str, Any] = {"n": 1000, "target": TARGET}
+UNPROVED = "no likelihood of one affine predictor with proved constants"
+FLAT = dist.ImproperUniform(dist.constraints.real, (), ())
 YES, NO, UNKNOWN = "private", "not private", "unknown"
 TEMPERED = Pair(2.0, logits, ODD, temper=0.16)
 ADULTS: dict[str, Any] = {"n": 32_561, "target": TARGET}
@@ -167,14 +148,7 @@ LOGISTIC = (
         Pair(2.0, lambda t: logits(1e3 * t), ODD),
         **ADULTS,
     ),
-    _entry(
-        "logistic_flat",
-        regression(logits, prior=dist.ImproperUniform(dist.constraints.real, (), ())),
-        CENSUS,
-        NO,
-        "improper",
-        **ADULTS,
-    ),
+    _entry("logistic_flat", regression(logits, prior=FLAT), CENSUS, NO, "improper", **ADULTS),
     # Designs of norm √2 under a prior of precision 25: 2√2/5-GDP. All other rows are balanced.
     _entry(
         "logistic_intercept",
@@ -182,8 +156,7 @@ LOGISTIC = (
         _of(Binary(), 3),
         YES,
         Pair(lambda t: beta(500, 500)(t) - 12.5 * t**2, logits, ODD, reach=(-1.5, 1.5)),
-        n=1000,
-        target=TARGET,
+        **THOUSAND,
     ),
     # Under a heavy-tailed prior one row's label decides the sign of a large weight; on the scale of asinh.
     _entry(
@@ -192,8 +165,7 @@ LOGISTIC = (
         _of(Binary(), 3),
         NO,
         Pair(lambda s: -np.log(np.cosh(s)), lambda s: logits(jnp.sinh(s)), ODD, reach=(-40.0, 40.0)),
-        n=1000,
-        target=TARGET,
+        **THOUSAND,
     ),
     # No theorem here covers a prior that is convex but not strongly.
     _entry(
@@ -207,98 +179,97 @@ LOGISTIC = (
 )
 LINEAR = (
     # A normal score grows without bound; clipped at 0.1 it is Huber's: 0.2-GDP; a prior of sd 1 hides no 2.
-    _entry("linear", regression(normal), REAL, NO, Pair(1.0, normal, (1, -1))),
-    _entry("linear_clipped", regression(normal), REAL, YES, Pair(1.0, normal, (1, -1), clip=0.1)),
+    _entry("linear", regression(law.normal), REAL, NO, Pair(1.0, law.normal, ENDS)),
+    _entry("linear_clipped", regression(law.normal), REAL, YES, Pair(1.0, law.normal, ENDS, clip=0.1)),
     # Gaussian posteriors of bounded rows differ by a small shift and a small change of scale.
-    _entry(
-        "heller_fetaya",
-        models.slope,
-        Rows(x=Box(-1, 1), y=Box(-1, 1)),
-        UNKNOWN,
-        Pair(0.1, normal, (1, -1), temper=0.5),
-        n=50,
-        target=Target(1.0, 1e-4),
-    ),
+    _entry("heller_fetaya", models.slope, SQUARE, UNKNOWN, Pair(0.1, law.normal, ENDS, temper=0.5), **FEW),
     _entry(
         "heller_fetaya_weak_prior",
         models.slope,
-        Rows(x=Box(-1, 1), y=Box(-1, 1)),
+        SQUARE,
         NO,
-        Pair(1.0, normal, (1, -1)),
-        n=50,
-        target=Target(1.0, 1e-4),
+        Pair(1.0, law.normal, ENDS),
+        **FEW,
         model_args={"sd": 1.0},
     ),
     # An outlier among inliers is told by the scale of the errors.
     _entry("linear_latent_scale", models.latent_scale, REAL, UNKNOWN, "no certificate", n=100),
     # Scores at most 1.25; a prior of precision 400 outweighs 100 rows that bend down by at most 1.25.
-    _entry("student", regression(student, 0.05), REAL, YES, Pair(0.05, student, (1, -1)), n=100),
-    _entry(
-        "laplace",
-        regression(lambda t: dist.Laplace(t, 1.0), 0.1),
-        REAL,
-        UNKNOWN,
-        "no likelihood of one affine predictor with proved constants",
-    ),
+    _entry("student", regression(law.student, 0.05), REAL, YES, Pair(0.05, law.student, ENDS), n=100),
+    _entry("laplace", regression(lambda t: dist.Laplace(t, 1.0), 0.1), REAL, UNKNOWN, UNPROVED),
     # All posteriors are normal with precision 1001; a row moves the gradient by at most 2: 0.0632-GDP.
     _entry(
         "mean",
-        one_number(normal, dist.Normal(0, 1)),
+        one_number(law.normal, dist.Normal(0, 1)),
         OUTCOMES,
         YES,
-        Pair(lambda t: -500 * t**2, normal, (1, -1), reach=(-0.4, 0.4)),
+        Pair(lambda t: -500 * t**2, law.normal, ENDS, reach=(-0.4, 0.4)),
         n=1000,
     ),
     _entry(
         "mean_unbounded",
-        one_number(normal, dist.Normal(0, 1)),
+        one_number(law.normal, dist.Normal(0, 1)),
         Rows(y=Real()),
         NO,
-        Pair(lambda t: -500 * t**2, normal, (1e3, -1e3), reach=(-3.0, 3.0)),
+        Pair(lambda t: -500 * t**2, law.normal, (1e3, -1e3), reach=(-3.0, 3.0)),
         n=1000,
     ),
     # The number of rows is public: 2/√1000 = 0.0632-GDP.
     _entry(
         "mean_flat",
-        one_number(normal, dist.ImproperUniform(dist.constraints.real, (), ())),
+        one_number(law.normal, FLAT),
         OUTCOMES,
         YES,
-        Pair(lambda t: -499.5 * t**2, normal, (1, -1), reach=(-0.4, 0.4)),
+        Pair(lambda t: -499.5 * t**2, law.normal, ENDS, reach=(-0.4, 0.4)),
         n=1000,
     ),
     _entry("mean_and_scale", models.mean_and_scale, OUTCOMES, UNKNOWN, "no certificate", n=100),
 )
 OTHERS = (
     # Scores without bound, and clipped at 0.1: 0.2-GDP.
-    _entry("poisson", regression(poisson), COUNTS, NO, Pair(1.0, poisson, (10, 0))),
-    _entry("poisson_clipped", regression(poisson), COUNTS, YES, Pair(1.0, poisson, (10, 0), clip=0.1)),
-    _entry("zero_inflated", regression(inflated), COUNTS, NO, Pair(1.0, inflated, (10, 0))),
-    _entry("exponential", regression(waiting), WAITS, NO, Pair(1.0, waiting, (5.0, 0.1))),
-    _entry("exponential_clipped", regression(waiting), WAITS, YES, Pair(1.0, waiting, (5.0, 0.1), clip=0.1)),
-    _entry("gamma", regression(gamma_of_two), WAITS, NO, Pair(1.0, gamma_of_two, (5.0, 0.1))),
+    _entry("poisson", regression(law.poisson), COUNTS, NO, Pair(1.0, law.poisson, (10, 0))),
     _entry(
-        "gamma_clipped", regression(gamma_of_two), WAITS, YES, Pair(1.0, gamma_of_two, (5.0, 0.1), clip=0.1)
+        "poisson_clipped", regression(law.poisson), COUNTS, YES, Pair(1.0, law.poisson, (10, 0), clip=0.1)
     ),
-    _entry("probit", regression(probit), _of(Binary()), NO, Pair(1.0, probit, ODD)),
-    _entry("probit_clipped", regression(probit), _of(Binary()), YES, Pair(1.0, probit, ODD, clip=0.1)),
+    _entry("zero_inflated", regression(law.inflated), COUNTS, NO, Pair(1.0, law.inflated, (10, 0))),
+    _entry("exponential", regression(law.waiting), WAITS, NO, Pair(1.0, law.waiting, (5.0, 0.1))),
+    _entry(
+        "exponential_clipped",
+        regression(law.waiting),
+        WAITS,
+        YES,
+        Pair(1.0, law.waiting, (5.0, 0.1), clip=0.1),
+    ),
+    _entry("gamma", regression(law.gamma_of_two), WAITS, NO, Pair(1.0, law.gamma_of_two, (5.0, 0.1))),
+    _entry(
+        "gamma_clipped",
+        regression(law.gamma_of_two),
+        WAITS,
+        YES,
+        Pair(1.0, law.gamma_of_two, (5.0, 0.1), clip=0.1),
+    ),
+    _entry("probit", regression(law.probit), _of(Binary()), NO, Pair(1.0, law.probit, ODD)),
+    _entry(
+        "probit_clipped", regression(law.probit), _of(Binary()), YES, Pair(1.0, law.probit, ODD, clip=0.1)
+    ),
     # Scores at most 10 times a temper: 2·10·0.02·0.5 and 2·10·0.01·1, 0.2-GDP.
     _entry(
         "negative_binomial",
-        regression(dispersed, 0.5),
+        regression(law.dispersed, 0.5),
         COUNTS,
         YES,
-        Pair(0.5, dispersed, (10, 0), temper=0.02),
+        Pair(0.5, law.dispersed, (10, 0), temper=0.02),
     ),
-    _entry("binomial", regression(binomial), COUNTS, YES, Pair(1.0, binomial, (10, 0), temper=0.01)),
+    _entry("binomial", regression(law.binomial), COUNTS, YES, Pair(1.0, law.binomial, (10, 0), temper=0.01)),
     _entry(
         "binomial_by_row",
         models.trials_by_row,
         _of(Counts(10), trials=Counts(10)),
         YES,
-        Pair(1.0, binomial, (10, 0), temper=0.01),
+        Pair(1.0, law.binomial, (10, 0), temper=0.01),
     ),
     # Convex rows with scores at most 1 under a prior of precision 100: 0.2-GDP.
-    _entry("ordered", regression(ordered, 0.1), _of(Categories(3)), YES, Pair(0.1, ordered, (0, 2))),
+    _entry("ordered", regression(law.ordered, 0.1), _of(Categories(3)), YES, Pair(0.1, law.ordered, (0, 2))),
     # Convex rows of gradient at most √2·0.07 under a prior of precision 1: 0.198-GDP.
     _entry("softmax_tempered", models.softmax, _of(Categories(3)), YES, "strongly log-concave", temper=0.07),
     _entry("softmax", models.softmax, _of(Categories(3)), UNKNOWN, "", model_args={"sd": 3.0}),
@@ -311,13 +282,7 @@ OTHERS = (
         "cutpoints and predictor of OrderedLogistic",
         n=100,
     ),
-    _entry(
-        "mixture_weight",
-        models.mixture_weight,
-        OUTCOMES,
-        UNKNOWN,
-        "no likelihood of one affine predictor with proved constants",
-    ),
+    _entry("mixture_weight", models.mixture_weight, OUTCOMES, UNKNOWN, UNPROVED),
     _entry("mixture_means", models.mixture_means, OUTCOMES, UNKNOWN, "no certificate", n=50),
     _entry("network", models.network, _of(Binary()), UNKNOWN, "no bound on one row's gradient"),
 )
@@ -355,23 +320,23 @@ CONJUGATE = (
     _entry(
         "gamma_poisson",
         one_number(dist.Poisson, dist.Gamma(5000.0, 1000.0)),
-        Rows(y=Counts(5)),
+        FIVE,
         YES,
-        Pair(gamma(5000, 1999), poisson, (5, 0), reach=(0.3, 1.5)),
+        Pair(gamma(5000, 1999), law.poisson, (5, 0), reach=(0.3, 1.5)),
         n=1000,
     ),
     _entry(
         "gamma_poisson_weak_prior",
         one_number(dist.Poisson, dist.Gamma(2.0, 1.0)),
-        Rows(y=Counts(5)),
+        FIVE,
         NO,
-        Pair(gamma(2, 1000), poisson, (5, 0), reach=(-34.0, 2.0)),
+        Pair(gamma(2, 1000), law.poisson, (5, 0), reach=(-34.0, 2.0)),
         n=1000,
     ),
     _entry(
         "binomial_rate",
         one_number(lambda p: dist.Binomial(5, probs=p), dist.Beta(2000.0, 2000.0)),
-        Rows(y=Counts(5)),
+        FIVE,
         YES,
         Pair(beta(2000, 2995), lambda t: dist.Binomial(5, logits=t), (5, 0), reach=(-2.0, 0.0)),
         n=200,
@@ -406,12 +371,7 @@ GROUPED = (
     ),
     # Three powers of x in [−1, 1], of norm √3, are 0.173-GDP: powers of a column are proved nothing of.
     _entry(
-        "cubic",
-        models.cubic,
-        Rows(x=Box(-1, 1), y=Binary()),
-        UNKNOWN,
-        "columns of their own",
-        temper=0.25,
+        "cubic", models.cubic, Rows(x=Box(-1, 1), y=Binary()), UNKNOWN, "columns of their own", temper=0.25
     ),
     # Two strengths enter with signs, of norm at most 2: 2·0.5·2·0.1 = 0.2-GDP.
     _entry(
