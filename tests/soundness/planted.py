@@ -1,6 +1,7 @@
 """Faults planted in the code that a driver really runs; each is undone when its block ends."""
 
 import contextlib
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting import bounds, mechanisms, sensitivity
+from private_mcmc.accounting import bounds, mechanisms
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute_plan
@@ -67,6 +68,8 @@ def _noise_for_two_steps(shape: tuple[int, int], key: jax.Array, k: jax.Array) -
     return _NOISE(shape, key, k // 2)
 
 
+# The file, and not the function of its name.
+sensitivity = importlib.import_module("private_mcmc.accounting.sensitivity")
 _GAP, _IN_METRIC = sensitivity.contraction_gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
 _LINE = TABLE[_LOGITS]["identity"]
