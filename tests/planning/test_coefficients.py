@@ -30,4 +30,4 @@ def test_errors_of_coefficients_are_the_plans_error_in_their_own_units():
 
 @pytest.mark.long
 def test_what_fills_a_ball_is_said_where_sds_depend_on_it():
-    assert "sds of centred ones are smaller" in planned()._repr_html_()
+    assert "of centred ones: Ball" in planned()._repr_html_()
