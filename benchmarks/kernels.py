@@ -27,7 +27,7 @@ TARGETS = {
     "clipped / unclipped gradient": -1.05,
     "NumPyro's potential gradient / private step": 1.5,
     "general clipped / unclipped gradient": -2.5,
-    "Poisson draw / clipped step of a given batch": -2.0,
+    "Poisson draw / the rest of its step": -2.0,
     "Poisson SGLD steps a second / BlackJAX SGLD with replacement": 1.0,
     "64 chains / 1 chain, cost of a chain's step": -1 / 3,
     "peak memory of the general path / the data": -2.0,

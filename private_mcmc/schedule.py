@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive, is_number
 
 Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
-BatchScheme = Literal["poisson", "fixed"]
 
 
 # The share of what one row moves that rounding after the sum of rows may move a step, if nothing is said.
@@ -40,34 +39,6 @@ class Average:
 
 
 Release = Literal["last", "path"] | tuple[int, ...] | Average
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """How the rows of one step are drawn.
-
-    ``poisson``: ``rate`` is the probability ``q`` of each row. ``fixed``: ``size`` rows without replacement.
-    Sums are scaled by the public factor ``1/q`` or ``num_rows/size``, never by the size that was drawn.
-    """
-
-    scheme: BatchScheme
-    rate: float | None = None
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.scheme not in get_args(BatchScheme):
-            raise DeclarationError(f"batch scheme {self.scheme!r}: 'poisson' or 'fixed'.")
-        if (self.rate is not None, self.size is not None) != (
-            self.scheme == "poisson",
-            self.scheme == "fixed",
-        ):
-            raise DeclarationError(
-                "a batch is 'poisson' with a rate, or 'fixed' with a size, and nothing else."
-            )
-        if self.rate is not None and not (is_number(self.rate) and 0 < self.rate <= 1):
-            raise DeclarationError(f"rate={self.rate}: must lie in (0, 1].")
-        if self.size is not None:
-            check_count("size", self.size)
 
 
 def norm_of_clips(clips: tuple[float, ...], preconditioner: Matrix | None) -> float:
@@ -98,7 +69,8 @@ class Schedule:
         temper: ``w``.
         preconditioner: ``M``: ``None`` (identity), a diagonal, or the rows of a matrix.
         noise: ``S/(2γ)``: ``None`` means ``M``; otherwise a diagonal or the rows of a matrix.
-        batch: ``None`` for all rows at every step.
+        rate: ``q``, with which each row is drawn at every step, independently; the sum counts ``1/q`` times,
+            whatever was drawn. ``None``: all rows at every step.
         within: half-width of the box around the origin, in whitened coordinates, that hidden states are kept
             in, where rounding is small; ``inf`` where that they stay in one is an assumption.
         rounding: the share of what one row moves that rounding after the sum of rows may move a step.
@@ -127,7 +99,7 @@ class Schedule:
     temper: float = 1.0
     preconditioner: Matrix | None = None
     noise: Matrix | None = None
-    batch: Batch | None = None
+    rate: float | None = None
     within: float = math.inf
     rounding: float = ROUNDING
     release: Release = "path"
@@ -142,6 +114,8 @@ class Schedule:
             check_positive(name, getattr(self, name))
         if not (is_number(self.within) and self.within > 0 and ROUNDING <= self.rounding < 1):
             raise DeclarationError("within, rounding: a positive number, and a share of at least 1e-9.")
+        if self.rate is not None and not (is_number(self.rate) and 0 < self.rate <= 1):
+            raise DeclarationError(f"rate={self.rate}: must lie in (0, 1].")
         steps = self.step_size if isinstance(self.step_size, tuple) else (self.step_size,)
         if isinstance(self.step_size, tuple) and len(steps) != self.num_steps:
             raise DeclarationError(f"step_size has {len(steps)} entries for num_steps={self.num_steps}.")
@@ -170,7 +144,7 @@ class Schedule:
             raise DeclarationError(f"clips: {self.dim} positive, finite numbers, one for each coordinate.")
         if self.preconditioner and isinstance(self.preconditioner[0], tuple):
             raise DeclarationError("clips: bounds for each coordinate need a diagonal preconditioner.")
-        if self.batch is not None or isinstance(self.release, Average):
+        if self.rate is not None or isinstance(self.release, Average):
             raise DeclarationError("clips: for all rows at every step, and releases of states only.")
         if not self.clip >= norm_of_clips(clips, self.preconditioner):
             raise DeclarationError("clips: the clip of the norm is at least that of their box.")

@@ -59,11 +59,6 @@ class SampledChain:
 
     def __post_init__(self) -> None:
         Sampled(self.pair, self.rate, self.row_shift, 1)
-        if self.pair == "fixed":
-            raise DeclarationError(
-                "batches of fixed size have no last-state bound: the slot of an absent row is refilled. "
-                "Use Poisson batches, or the path."
-            )
         if not (0 < self.noise < math.inf and self.steps >= 1 and self.diameter > 0):
             raise DeclarationError("a sampled chain needs noise > 0, steps ≥ 1 and diameter > 0.")
         if not 0 <= self.gap <= 1:

@@ -36,7 +36,7 @@ def curves(schedule: Schedule, known: Curvature) -> dict[str, Curve]:
     ``path`` and ``box path``: every state as if it were released and the batches known. ``sampled path``: the
     same with the batches hidden. ``hidden``: only the released states, the batches known.
     """
-    found = {} if schedule.batch is None else {"sampled path": sampled_path_curve(schedule)}
+    found = {} if schedule.rate is None else {"sampled path": sampled_path_curve(schedule)}
     if schedule.clips is not None:
         return found | {"box path": box_curve(schedule)}
     sizes = schedule.step_sizes[: last_released(schedule)]
@@ -103,23 +103,16 @@ def box_curve(schedule: Schedule) -> Gaussian:
 
 def sampled_path_curve(schedule: Schedule) -> Curve:
     """All states up to the last released one, with amplification by the sampling of batches."""
-    batch = schedule.batch
-    if batch is None:
+    if schedule.rate is None:
         raise DeclarationError("all rows are used in every step: no batch is sampled.")
     counts: Counter[float] = Counter()
     for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
         counts[row_ratio(schedule, size)] += count
-    rate = batch.rate if batch.rate is not None else (batch.size or 0) / schedule.num_rows
-    pair, chains = sampled_pair(schedule), schedule.num_chains
+    # Under Poisson batches ``zero_out`` has the pair of ``add_remove``.
+    pair = "replace_one" if schedule.adjacency == "replace_one" else "add_remove"
     steps = sorted(_coarsened(counts).items())
+    chains, rate = schedule.num_chains, schedule.rate
     return combine(tuple(Sampled(pair, rate, ratio, count * chains) for ratio, count in steps))
-
-
-def sampled_pair(schedule: Schedule) -> str:
-    """The dominating pair of one step: under Poisson batches ``zero_out`` has that of ``add_remove``."""
-    if schedule.batch is not None and schedule.batch.scheme == "fixed":
-        return "fixed"
-    return "replace_one" if schedule.adjacency == "replace_one" else "add_remove"
 
 
 def row_ratio(schedule: Schedule, step_size: float) -> float:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from private_mcmc.accounting import bounds
 from private_mcmc.accounting.rounding import TINY, product_up, up
-from private_mcmc.accounting.sensitivity import Curvature, check_scheme, kept_rounding, sensitivity
+from private_mcmc.accounting.sensitivity import Curvature, kept_rounding, sensitivity
 from private_mcmc.accounting.statement import RELATION, Argument, Statement, no_more_rows, of_unit
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
-from private_mcmc.schedule import Average, Batch, BatchScheme, Schedule
+from private_mcmc.schedule import Average, Schedule
 
 
 def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -> Statement:
@@ -22,8 +22,7 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     ``path``: ``m² = chains · Σ γ_k Δ²/2``. ``last`` and declared steps: less, where ``curvature`` proves that
     steps keep chains together; each stretch between releases starts again from distance 0. Minibatches: the
     composed loss of the sampled steps, beside the bound for known batches. Independent chains compose. An
-    average is refused (it needs noise of its own), as is a batch scheme for which nothing is proved under
-    this adjacency.
+    average is refused (it needs noise of its own).
 
     **Guarantee**: every curve, under ``schedule.adjacency``. **Assumptions**: quoted in its argument.
     """
@@ -48,25 +47,24 @@ def langevin_again(statement: Statement) -> Statement:
 def _constants(schedule: Schedule, known: Curvature) -> Record:
     """The whole schedule, but for what every statement has, and what is proved of its potentials."""
     given = {**vars(schedule), **vars(known)}
-    nested = {name: asdict(given[name]) for name in ("batch", "release") if is_dataclass(given[name])}
+    if isinstance(schedule.release, Average):
+        given["release"] = asdict(schedule.release)
     left = ("adjacency", "unit")
-    return {name: value for name, value in (given | nested).items() if value is not None and name not in left}
+    return {name: value for name, value in given.items() if value is not None and name not in left}
 
 
 def _run_of(statement: Statement) -> tuple[Schedule, Curvature, Record]:
     """The run that a statement speaks of, what is proved of its potentials, and the constants besides."""
     given: dict[str, Any] = dict(statement.argument.constants)
     known = Curvature(**{name: given.pop(name) for name in vars(Curvature())})
-    for name, kind in (("batch", Batch), ("release", Average)):
-        if isinstance(given.get(name), Mapping):
-            given[name] = kind(**given[name])
+    if isinstance(given.get("release"), Mapping):
+        given["release"] = Average(**given["release"])
     of_run = {name: given.pop(name) for name in Schedule.__dataclass_fields__ if name in given}
     return Schedule(adjacency=statement.adjacency, unit=statement.unit, **of_run), known, given
 
 
 def _check(schedule: Schedule, known: Curvature) -> None:
-    """Refuse batches for which nothing is proved, and boxes in which rounding moves more than is charged."""
-    check_scheme(schedule)
+    """Refuse boxes in which rounding moves more than is charged."""
     if not schedule.within < math.inf:
         return
     if schedule.release == "path":
@@ -154,7 +152,7 @@ def noised_average(
         RELATION[schedule.adjacency],
         *_of_chain(schedule),
     ]
-    lines += [] if schedule.batch is None else [_BATCHES[schedule.batch.scheme]]
+    lines += [] if schedule.rate is None else [_DRAWN]
     if any(slope > 0 and slope * distance < limit for slope, limit, _ in found):
         lines += [COUPLING, EVERY_POTENTIAL]
     constants = _constants(schedule, curvature) | {"distance": distance, "values": found, "norm": norm}
@@ -181,10 +179,7 @@ _CHAIN = (
     "the start is drawn from a law that does not depend on the data",
     "the chain's noise is exactly Gaussian, independent of the data and never reused",
 )
-_BATCHES: Mapping[BatchScheme, str] = {
-    "poisson": "each row enters a batch independently with the declared probability",
-    "fixed": "every batch is a uniformly drawn subset of the declared size, independent of the others",
-}
+_DRAWN = "each row enters a batch independently with the declared probability"
 # 9e-10, over the 2u√p by which float64 moves two steps apart: ``sensitivity.rounding_box``.
 _ROUNDED = "rounding after the sum moves a step by at most 1e-09 of its sensitivity, "
 _BOX = "|θ|_∞ + 4γ|∇U|_∞ ≤ 4.05e6 γΔ/√p in whitened coordinates"
@@ -222,16 +217,13 @@ def _of_bound(kind: str, schedule: Schedule, known: Curvature) -> tuple[str, tup
     if kind == "box path":
         theorem = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
         return theorem, ("every coordinate of a row's gradient is clipped apart, at its declared bound",)
-    if kind == "path" or schedule.batch is None:
+    if kind == "path":
         why = (
             "" if schedule.release == "path" else f", charged for hidden states too: {_why(schedule, known)}"
         )
         return _PATH + why, ()
     theorem = "Poisson-sampled Gaussian steps" + " under replacement" * (schedule.adjacency == "replace_one")
-    if schedule.batch.scheme == "fixed":
-        theorem = "Gaussian steps on batches without replacement (Balle, Barthe, Gaboardi 2018)"
-    drawn = _BATCHES[schedule.batch.scheme], "which rows were drawn stays hidden"
-    return f"{theorem}, composed by their privacy loss", drawn
+    return f"{theorem}, composed by their privacy loss", (_DRAWN, "which rows were drawn stays hidden")
 
 
 def _why(schedule: Schedule, known: Curvature) -> str:

@@ -7,8 +7,7 @@ exception is the pair of Poisson sampling under ``replace_one``, which is what t
 The pairs of one sampled step, in units of the noise's sd, with ``r`` the shift of one present row:
 
 - ``add_remove``: ``(1−q)N(0) + qN(r)`` against ``N(0)``, both orders (Poisson; also ``zero_out``);
-- ``replace_one``: ``(1−q)N(0) + qN(r)`` against ``(1−q)N(0) + qN(−r)`` (Poisson);
-- ``fixed``: ``δ(ε) = q δ_{2r}(log(1 + (e^ε − 1)/q))``, symmetrised (without replacement).
+- ``replace_one``: ``(1−q)N(0) + qN(r)`` against ``(1−q)N(0) + qN(−r)`` (Poisson).
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, ndtr
+from numpy.typing import NDArray
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Curve, Gaussian, Laplace, Points, Pure
@@ -31,7 +29,7 @@ from private_mcmc.records import Constants, Record
 
 Array = NDArray[np.float64]
 
-PAIRS = ("add_remove", "replace_one", "fixed")
+PAIRS = ("add_remove", "replace_one")
 _MOST_LOSSES = 400_000
 NOISE_PER_STEP = 1e-15
 
@@ -118,8 +116,6 @@ def single(step: Step, grid: float) -> Any:
         miss = step.rate if step.pair == "points" else 0.0
         point = common.DifferentialPrivacyParameters(step.size, miss)
         return pld.from_privacy_parameters(point, value_discretization_interval=grid)
-    if step.pair == "fixed":
-        return _from_fixed_profile(step, grid)
     relation = {
         "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
         "replace_one": NeighboringRelation.REPLACE_ONE,
@@ -132,52 +128,12 @@ def single(step: Step, grid: float) -> Any:
     )
 
 
-def _from_fixed_profile(step: Step, grid: float) -> Any:
-    """One symmetrised step without replacement: the profile is symmetrised first, then composed."""
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    whole = 2 * step.size
-    top = math.ceil((whole**2 / 2 + 9 * whole) / grid)
-    at = np.arange(-top, top + 1) * grid
-    deltas = np.minimum(1.0, fixed_profile(step.rate, whole, at) * (1 + 1e-13))
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, -top, top, deltas)
-    return pld.PrivacyLossDistribution(pmf)
-
-
-def fixed_profile(rate: float, whole: float, epsilon: ArrayLike) -> Array:
-    """``δ(ε)`` of one step without replacement at any real ``ε``; ``whole`` is ``2r/σ``.
-
-    ``q δ_{whole}(log(1 + (e^ε − 1)/q))`` for ``ε ≥ 0`` and ``1 − e^{−ε} + e^{−ε}δ(ε)`` at ``−ε``.
-
-    Source: Balle, Barthe, Gaboardi 2018 (subsampling without replacement, substitution).
-    """
-    at = np.abs(np.asarray(epsilon, dtype=np.float64))
-    # Of a rate so small that the quotient overflows, a larger one's: δ grows as this gets smaller.
-    odds = np.expm1(np.minimum(at, 30.0)) / max(rate, 1e-290)
-    inner = np.where(at > 30, at - math.log(rate), np.log1p(odds))
-    positive = np.exp(math.log(rate) + _log_gaussian_profile(whole, inner))
-    negative = -np.expm1(-at) + np.exp(-at) * positive
-    return np.minimum(1.0, np.where(np.asarray(epsilon) >= 0, positive, negative))
-
-
-def _log_gaussian_profile(m: float, epsilon: Array) -> Array:
-    """``log δ(ε)`` of ``m``-GDP for an array of ``ε ≥ 0``, without overflow."""
-    low, high = epsilon / m - m / 2, epsilon / m + m / 2
-    near, far = np.maximum(low, -1.0), np.minimum(low, -1.0)
-    lower_tail = erfcx(high / math.sqrt(2))
-    with np.errstate(divide="ignore"):
-        scaled = np.log(np.maximum(erfcx(near / math.sqrt(2)) - lower_tail, 0.0) / 2) - near**2 / 2
-        direct = np.log(np.maximum(ndtr(-far) - np.exp(-(far**2) / 2) * lower_tail / 2, 0.0))
-    return np.asarray(np.where(low > -1, scaled, direct), dtype=np.float64)
-
-
 @dataclass(frozen=True)
 class Sampled(Curve):
     """``steps`` subsampled Gaussian steps with one dominating pair; never above the un-amplified value.
 
     Attributes:
-        pair: ``"add_remove"``, ``"replace_one"`` (Poisson) or ``"fixed"`` (without replacement).
+        pair: ``"add_remove"`` or ``"replace_one"``.
         rate: ``q``.
         ratio: ``r/σ``, the shift of one present row over the noise's standard deviation.
         steps: how many such steps.

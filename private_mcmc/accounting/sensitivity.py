@@ -101,24 +101,9 @@ def row_sensitivity(clip: float, temper: float, adjacency: Adjacency) -> float:
     return product_up(2.0 if check_adjacency(adjacency) == "replace_one" else 1.0, temper, clip)
 
 
-def rows_summed(schedule: Schedule) -> int:
-    """The most rows that one gradient of the schedule can sum."""
-    batch = schedule.batch
-    if batch is None or batch.scheme == "poisson" or batch.size is None:
-        return schedule.num_rows
-    return min(schedule.num_rows, batch.size)
-
-
 def batch_factor(schedule: Schedule) -> float:
-    """The public factor of a minibatch sum: ``1/q`` or ``n/b``; 1 for the full sum."""
-    batch = schedule.batch
-    if batch is None:
-        return 1.0
-    if batch.rate is not None:
-        return 1.0 / batch.rate
-    if batch.size is None:
-        raise DeclarationError(f"batch scheme {batch.scheme!r}: needs a size or a rate.")
-    return schedule.num_rows / batch.size
+    """The public factor ``1/q`` of the sum over a minibatch, as the kernel has it; 1 for all rows."""
+    return 1.0 if schedule.rate is None else 1.0 / schedule.rate
 
 
 def rounding_allowance(schedule: Schedule) -> float:
@@ -127,7 +112,7 @@ def rounding_allowance(schedule: Schedule) -> float:
     Each sum of ``s`` terms of norm ``C`` is off by at most ``s C · s u/(1 − s u)`` in the norm the
     sum is accumulated in (Higham 2002, §4.2). A person's term is itself a sum of up to ``k`` rows: ``s k u``.
     """
-    count = rows_summed(schedule)
+    count = schedule.num_rows
     load = count * (1 if schedule.unit is None else schedule.unit.rows) * UNIT_ROUNDOFF
     if not load < 0.5:
         raise DeclarationError(f"num_rows={count}: float64 sums of so many rows carry no useful bound.")
@@ -279,20 +264,6 @@ def contraction_gap(step_size: float, strong_convexity: float, smoothness: float
     return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
 
 
-def check_scheme(schedule: Schedule) -> None:
-    """Refuse, by name, pairs of batch scheme and adjacency for which nothing is proved."""
-    batch = schedule.batch
-    if batch is None:
-        return
-    if batch.size is not None and batch.size > schedule.num_rows:
-        raise DeclarationError(f"batch size {batch.size} exceeds num_rows={schedule.num_rows}.")
-    if batch.scheme == "fixed" and schedule.adjacency == "add_remove":
-        raise DeclarationError(
-            f"{batch.scheme!r} batches under add_remove: another row refills the slot and b/n depends on the "
-            "private n. Use Poisson batches, or replace_one."
-        )
-
-
 def noise_sd(schedule: Schedule, step_size: float) -> float:
     """Least standard deviation of one step's noise in ``‖M^{-1/2}·‖``, rounded down."""
     return product_down(root_down(product_down(2.0, step_size, noise_ratio(schedule)[0])), 1 - 2.0**-50)
@@ -311,7 +282,7 @@ def kept_rounding(schedule: Schedule, known: Curvature) -> float:
     left to clips. The gradient of ``K`` itself is taken as exact.
     """
     size, root = min(schedule.step_sizes), root_up(float(schedule.dim))
-    rows = product_up(schedule.temper, batch_factor(schedule), rows_summed(schedule), schedule.clip)
+    rows = product_up(schedule.temper, batch_factor(schedule), schedule.num_rows, schedule.clip)
     # All rows may use the slack of their clip: together that is more than the rounding slack covers.
     rows = product_up(rows, 1 + CLIP_SLACK, 1 + 2.0**-50)
     reach = product_up(known.prior_smoothness, root, schedule.within)

@@ -348,8 +348,4 @@ def passes(statement: Statement) -> float:
     if statement.parts:
         return sum(map(passes, statement.parts))
     known = statement.argument.constants
-    steps, batch = known.get("num_steps", 1), known.get("batch")
-    share = 1.0
-    if isinstance(batch, Mapping):
-        share = batch["rate"] if batch["rate"] is not None else batch["size"] / known["num_rows"]
-    return float(steps * share)
+    return float(known.get("num_steps", 1) * known.get("rate", 1.0))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from private_mcmc.accounting.sensitivity import batch_factor
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.clipping import ClippedGradient, Columns, PreparedRows
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.schedule import Schedule
 
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.
 _LARGE_SHARE = 0.125
@@ -40,32 +40,7 @@ def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -
     return jnp.asarray(positions).astype(jnp.int32 if end < 2**31 else int)
 
 
-def distinct(key: jax.Array, size: int, bound: int) -> jax.Array:
-    """``size`` of the numbers below ``bound``, a uniform draw without replacement.
-
-    Repeated numbers are drawn again until none is left. The procedure treats all numbers alike, so that
-    every ordered choice of distinct numbers is equally probable.
-    """
-
-    def repeated(values: jax.Array) -> jax.Array:
-        order = jnp.argsort(values, stable=True)
-        ranked = values[order]
-        same = jnp.concatenate([jnp.zeros(1, dtype=bool), ranked[1:] == ranked[:-1]])
-        return jnp.zeros(size, dtype=bool).at[order].set(same)
-
-    def again(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        attempt, values, bad = carry
-        fresh = jax.random.randint(jax.random.fold_in(key, attempt), (size,), 0, bound)
-        values = jnp.where(bad, fresh, values)
-        return attempt + 1, values, repeated(values)
-
-    start = jnp.asarray(0), jnp.zeros(size, dtype=int), jnp.ones(size, dtype=bool)
-    values: jax.Array = jax.lax.while_loop(lambda carry: jnp.any(carry[2]), again, start)[1]
-    return values
-
-
 First = jax.Array | int | None
-Sum = Callable[[jax.Array, PreparedRows, "BatchDraw", First], jax.Array]
 
 
 class StepKeys(NamedTuple):
@@ -114,85 +89,69 @@ class BatchSum(NamedTuple):
 
 
 def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
-    """``f · Σ_{i in batch} clip_C(∇v_i)`` with the public ``f = 1/q`` or ``n/b``; ``f = 1`` for all rows.
+    """``f · Σ_{i in batch} clip_C(∇v_i)`` with the public ``f = 1/q``; ``f = 1`` for all rows.
 
     **Guarantee**: ``f`` never depends on the number of rows that were drawn or are present, so one row
     adds at most ``f·C``. Batches are drawn from all ``num_rows`` slots, and absent rows add zero.
     """
-    batch = schedule.batch
-    if batch is None:
+    if schedule.rate is None:
         return BatchSum(gradient.prepare, lambda u, rows, draw, first=None: gradient.total(u, rows))
-    total = _SCHEMES[batch.scheme](gradient, schedule, batch)
-    factor = batch_factor(schedule)
+    sum_of, factor = _SUMS["gathered" if drawn_size(schedule) else "masked"], batch_factor(schedule)
+    total = sum_of(gradient, schedule.num_rows, schedule.rate, drawn_size(schedule))
 
     def scaled(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         return factor * total(u, rows, draw, first)
 
-    return BatchSum(gradient.prepare, scaled, _drawn(schedule, batch))
+    return BatchSum(gradient.prepare, scaled, _drawn(schedule, schedule.rate))
 
 
-def _drawn(schedule: Schedule, batch: Batch) -> Callable[[jax.Array], jax.Array] | None:
+def _drawn(schedule: Schedule, rate: float) -> Callable[[jax.Array], jax.Array] | None:
     """What of the batches is independent of the rows and small beside them."""
     size, n, chains = drawn_size(schedule), schedule.num_rows, schedule.num_chains
     if size == 0:
         return None
 
-    def poisson(key: jax.Array) -> jax.Array:
+    def draw(key: jax.Array) -> jax.Array:
         chance = jax.random.uniform(key, (chains, size))
-        return jax.vmap(partial(successes, rate=float(batch.rate or 0.0), last=-1, end=n))(chance)
+        return jax.vmap(partial(successes, rate=rate, last=-1, end=n))(chance)
 
-    def fixed(key: jax.Array) -> jax.Array:
-        return jax.vmap(partial(distinct, size=size, bound=n))(jax.random.split(key, chains))
-
-    return poisson if batch.scheme == "poisson" else fixed
+    return draw
 
 
 def drawn_size(schedule: Schedule) -> int:
     """Numbers that can be drawn ahead for one batch of one chain; zero where they are not."""
-    batch, n = schedule.batch, schedule.num_rows
-    if batch is not None and batch.scheme == "poisson" and float(batch.rate or 0.0) <= _LARGE_SHARE:
-        mean = n * float(batch.rate or 0.0)
-        # Larger batches, one in several hundred, are drawn in several blocks.
-        return min(n, math.ceil(mean + 3 * math.sqrt(mean) + 4))
-    if batch is not None and batch.scheme == "fixed" and int(batch.size or 0) <= _LARGE_SHARE * n:
-        return int(batch.size or 0)
-    return 0
+    if schedule.rate is None or schedule.rate > _LARGE_SHARE:
+        return 0
+    mean = schedule.num_rows * schedule.rate
+    # Larger batches, one in several hundred, are drawn in several blocks.
+    return min(schedule.num_rows, math.ceil(mean + 3 * math.sqrt(mean) + 4))
 
 
-def _poisson(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
-    n, rate, size = schedule.num_rows, float(batch.rate or 0.0), drawn_size(schedule)
-
-    def masked(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
-        keep = jax.random.uniform(draw.key, (n,)) < rate
-        return gradient.total(u, _masked(rows, keep, first))
-
-    def gathered(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
-        def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-            number, last, total = carry
-            chance = jax.random.uniform(jax.random.fold_in(draw.key, number), (size,))
-            index = successes(chance, rate, last, n)
-            return number + 1, index[-1], total + gradient.total(u, _chosen(rows, index, n, first))
-
-        drawn = jnp.asarray(draw.drawn)
-        start = jnp.asarray(0), drawn[-1], gradient.total(u, _chosen(rows, drawn, n, first))
-        total: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, more, start)[2]
-        return total
-
-    return gathered if size else masked
-
-
-def _fixed(gradient: ClippedGradient, schedule: Schedule, batch: Batch) -> Sum:
-    n, size = schedule.num_rows, int(batch.size or 0)
-
+def _masked_sum(gradient: ClippedGradient, n: int, rate: float, size: int) -> Sum:
     def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
-        if draw.drawn is not None:
-            return gradient.total(u, _chosen(rows, draw.drawn, n, first))
-        return gradient.total(u, _masked(rows, jax.random.permutation(draw.key, n) < size, first))
+        return gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))
 
     return total
 
 
-_SCHEMES = {"poisson": _poisson, "fixed": _fixed}
+def _gathered_sum(gradient: ClippedGradient, n: int, rate: float, size: int) -> Sum:
+    def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
+        def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+            number, last, found = carry
+            chance = jax.random.uniform(jax.random.fold_in(draw.key, number), (size,))
+            index = successes(chance, rate, last, n)
+            return number + 1, index[-1], found + gradient.total(u, _chosen(rows, index, n, first))
+
+        drawn = jnp.asarray(draw.drawn)
+        start = jnp.asarray(0), drawn[-1], gradient.total(u, _chosen(rows, drawn, n, first))
+        found: jax.Array = jax.lax.while_loop(lambda carry: carry[1] < n, more, start)[2]
+        return found
+
+    return total
+
+
+Sum = Callable[[jax.Array, PreparedRows, BatchDraw, First], jax.Array]
+_SUMS: dict[str, Callable[..., Sum]] = {"masked": _masked_sum, "gathered": _gathered_sum}
 
 
 def _chosen(rows: PreparedRows, numbers: jax.Array, n: int, first: First) -> PreparedRows:

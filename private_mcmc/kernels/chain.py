@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
-from private_mcmc.accounting.sensitivity import rows_summed
 from private_mcmc.kernels.batches import StepKeys, drawn_size
 from private_mcmc.kernels.clipping import Columns, PreparedRows, Whitening, whitening
 from private_mcmc.kernels.step import (
@@ -249,7 +248,7 @@ def call_length(schedule: Schedule) -> int:
     There are more calls where that many steps would draw or keep too many numbers at once.
     """
     state, steps = schedule.num_chains * schedule.dim, whole_steps(schedule.num_steps)
-    work = rows_summed(schedule) * state + _STEP_WORK
+    work = schedule.num_rows * state + _STEP_WORK
     most = -(-steps // min(_MOST, max(_FEWEST, steps * work // _WORK)))
     most = min(most, _DRAWN_ELEMENTS // (state + schedule.num_chains * drawn_size(schedule)))
     if schedule.release == "path":

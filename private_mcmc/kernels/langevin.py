@@ -16,8 +16,8 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.under_numpyro import UnderNumPyro
 from private_mcmc.records import Model, PublicArguments, Record
-from private_mcmc.schedule import Batch, BatchScheme, Matrix, Release, Schedule, norm_of_clips
-from private_mcmc.target import Adjacency, Unit
+from private_mcmc.schedule import Matrix, Release, Schedule, norm_of_clips
+from private_mcmc.target import Adjacency, Unit, check_count
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class PrivateULA(LangevinKernel):
 class PrivateSGLD(PrivateULA):
     """Langevin steps on minibatches: ``θ' = θ − γM(∇K + w f Σ_{i in batch} clip_C(∇v_i)) + N(0, 2γM)``.
 
-    The factor is public, ``f = 1/q`` or ``n/b``, whatever the size of the batch that was drawn. Batches
+    The factor is public, ``f = 1/q``, whatever the size of the batch that was drawn. Batches
     are drawn anew at every step, for every chain apart, from a stream of keys of their own.
 
     **Guarantee**: none by itself; see :class:`PrivateULA`. Which rows were drawn is never released.
@@ -130,13 +130,11 @@ class PrivateSGLD(PrivateULA):
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``, public, or released and paid for.
         rows: as for :class:`PrivateULA`.
-        scheme: ``"poisson"``: every row with probability ``q``. ``"fixed"``: a uniform subset of
-            ``batch_size`` rows.
-        batch_size: ``b``; for ``"poisson"`` the expected size, ``q = b/n`` with the public ``n``.
-        rate: ``q`` of ``"poisson"``, instead of ``batch_size``.
+        batch_size: expected: every row is in a batch with probability ``q = batch_size/n``, ``n`` public.
+        rate: ``q`` itself, instead of ``batch_size``.
 
     Raises:
-        DeclarationError: for sizes and rates that do not go with the scheme.
+        DeclarationError: unless one of both is given.
 
     Example:
         >>> from private_mcmc.models import logistic
@@ -148,25 +146,20 @@ class PrivateSGLD(PrivateULA):
         True
     """
 
-    scheme: BatchScheme = "poisson"
     batch_size: int | None = None
     rate: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.scheme == "poisson" and (self.batch_size is None) == (self.rate is None):
-            raise DeclarationError("scheme='poisson' takes one of batch_size= and rate=.")
-        if self.scheme != "poisson" and self.rate is not None:
-            raise DeclarationError("scheme='fixed' takes batch_size= and no rate=.")
-        self._parts(self.batch_size or 1)
+        if (self.batch_size is None) == (self.rate is None):
+            raise DeclarationError("batch_size=…, rate=…: give one of them.")
+        if self.batch_size is not None:
+            check_count("batch_size", self.batch_size)
 
     def _parts(self, num_rows: int) -> Record:
         if self.batch_size is not None and self.batch_size > num_rows:
             raise DeclarationError(f"batch_size={self.batch_size}: there are only {num_rows} rows.")
-        if self.scheme != "poisson":
-            return {"batch": Batch(scheme=self.scheme, size=self.batch_size)}
-        rate = self.rate if self.batch_size is None else self.batch_size / num_rows
-        return {"batch": Batch(scheme="poisson", rate=rate)}
+        return {"rate": self.rate if self.batch_size is None else self.batch_size / num_rows}
 
 
 @construction_checked

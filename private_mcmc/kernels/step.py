@@ -143,7 +143,7 @@ def langevin_program(
     if numbers is None:
         check_magnitudes(schedule)
         numbers = StepNumbers.of(schedule)
-    states = None if schedule.batch is not None else schedule.num_chains
+    states = None if schedule.rate is not None else schedule.num_chains
     gradient = schedule_gradient(model, Whitening(numbers.root), schedule, states, numbers.clip)
     return step_program(model, schedule, batch_sum(gradient, schedule), numbers)
 
@@ -155,9 +155,10 @@ def check_magnitudes(schedule: Schedule) -> None:
         raise DeclarationError(
             f"clip, temper and step_size must lie in [{_LEAST:g}, {_MOST:g}]: choose other units."
         )
-    rate = 1.0 if schedule.batch is None or schedule.batch.rate is None else schedule.batch.rate
-    if not rate >= _RAREST:
-        raise DeclarationError(f"rate={rate}: at least 2^-30, below which rows would be drawn more often.")
+    if schedule.rate is not None and not schedule.rate >= _RAREST:
+        raise DeclarationError(
+            f"rate={schedule.rate}: at least 2^-30, below which rows would be drawn more often."
+        )
 
 
 def step_program(
@@ -169,7 +170,7 @@ def step_program(
     colour, keep = noise_colour(schedule), kept_in_box(schedule)
 
     def drawn(batches: jax.Array | None, k: jax.Array) -> jax.Array | None:
-        if schedule.batch is None or data_gradient.draw is None:
+        if data_gradient.draw is None:
             return None
         return data_gradient.draw(jax.random.fold_in(streams(batches)[0], k))
 
@@ -182,7 +183,7 @@ def step_program(
         first: First = None,
     ) -> Float[Array, "chains p"]:
         def one(state: Float[Array, " p"], chain: jax.Array, own: jax.Array | None) -> Float[Array, " p"]:
-            draw = None if schedule.batch is None else BatchDraw(streams(batches)[1], k, chain, own)
+            draw = None if schedule.rate is None else BatchDraw(streams(batches)[1], k, chain, own)
             return data_gradient.total(state, rows, draw, first)
 
         return jax.vmap(one)(u, jnp.arange(u.shape[0]), drawn)

@@ -93,7 +93,7 @@ class UnderNumPyro(MCMCKernel):  # type: ignore[misc]
 
         def one(z: jax.Array, i: jax.Array, key: jax.Array) -> jax.Array:
             u = program.whitening.from_parameter(z)[None]
-            keys = StepKeys(key) if schedule.batch is None else StepKeys(*jax.random.split(key))
+            keys = StepKeys(key) if schedule.rate is None else StepKeys(*jax.random.split(key))
             return program.whitening.to_parameter(program.step(u, i, keys, rows))[0].astype(z.dtype)
 
         now = state.z, state.i, state.rng_key

@@ -101,10 +101,4 @@ def reach_of_prior(row_model: Potential, schedule: Schedule) -> tuple[float, flo
 
 def _rows_of_a_step(schedule: Schedule) -> float:
     """Number of rows that one gradient can sum, times the public factor of a minibatch."""
-    batch = schedule.batch
-    if batch is None:
-        return float(schedule.num_rows)
-    count = schedule.num_rows if batch.size is None else min(schedule.num_rows, batch.size)
-    if batch.rate is not None:
-        return count / batch.rate
-    return float(count) * schedule.num_rows / count
+    return schedule.num_rows / (1.0 if schedule.rate is None else schedule.rate)

@@ -146,7 +146,7 @@ def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 3.8; Dalalyan, Karagulyan 2019 (``ρ``).
     """
-    if not isinstance(schedule.release, Average) or schedule.batch is not None or schedule.noise is not None:
+    if not isinstance(schedule.release, Average) or schedule.rate is not None or schedule.noise is not None:
         return math.inf
     if not (curvature.strong_convexity > 0 and curvature.smoothness < math.inf):
         return math.inf

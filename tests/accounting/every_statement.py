@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.conjugate import posterior_conjugate
-from private_mcmc.schedule import Average, Batch, Schedule
+from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Unit
 
 # A word of the theorem of each bound of a run.
@@ -17,7 +17,6 @@ BOUNDS = (
     "rows in a box",
     "shifted interpolation",
     "Poisson-sampled",
-    "without replacement",
 )
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0)
 
@@ -58,19 +57,11 @@ SCHEDULES = {
     "last, zero out": schedule(adjacency="zero_out", release="last"),
     "last, add remove": schedule(adjacency="add_remove", release="last"),
     "path, add remove": schedule(adjacency="add_remove"),
-    "poisson path": schedule(batch=Batch(scheme="poisson", rate=0.1), adjacency="add_remove"),
-    "poisson path, replaced": schedule(batch=Batch(scheme="poisson", rate=0.1), num_chains=2),
-    "poisson path, varying": schedule(
-        batch=Batch(scheme="poisson", rate=0.1), step_size=varying(8), num_steps=8
-    ),
-    "poisson last": schedule(
-        batch=Batch(scheme="poisson", rate=0.1), release="last", num_steps=500, adjacency="zero_out"
-    ),
-    "poisson last, replaced": schedule(
-        batch=Batch(scheme="poisson", rate=0.1), release="last", num_steps=300, num_chains=2
-    ),
-    "fixed path": schedule(batch=Batch(scheme="fixed", size=10)),
-    "fixed path, zero out": schedule(batch=Batch(scheme="fixed", size=10), adjacency="zero_out"),
+    "poisson path": schedule(rate=0.1, adjacency="add_remove"),
+    "poisson path, replaced": schedule(rate=0.1, num_chains=2),
+    "poisson path, varying": schedule(rate=0.1, step_size=varying(8), num_steps=8),
+    "poisson last": schedule(rate=0.1, release="last", num_steps=500, adjacency="zero_out"),
+    "poisson last, replaced": schedule(rate=0.1, release="last", num_steps=300, num_chains=2),
 }
 
 
@@ -102,7 +93,7 @@ PATIENT = Unit("patient", 5)
 def persons() -> dict[str, acc.Statement]:
     """Of persons with several rows: runs, averages, posteriors, and what is composed of them."""
     many = schedule(unit=PATIENT, num_rows=10**6, num_steps=8)
-    poisson = schedule(unit=PATIENT, batch=Batch(scheme="poisson", rate=0.1), adjacency="add_remove")
+    poisson = schedule(unit=PATIENT, rate=0.1, adjacency="add_remove")
     path = acc.langevin_statement(many).of("path")
     three = acc.langevin_statement(schedule(unit=Unit("patient", 3), release="last"), CONVEX).of("last")
     concave = acc.of_unit(acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one"), PATIENT)
@@ -138,13 +129,11 @@ def average(noise: str = "L1", values=None, proved=CONVEX, **changes) -> acc.Sta
 def averages() -> dict[str, acc.Statement]:
     """Every kind of noise, of bound on a value, and of batches."""
     kept = ((math.inf, 2.0, 2.0),)
-    poisson = Batch(scheme="poisson", rate=0.1)
     return {
         "average, Laplace": average(),
-        "average, Gaussian, Poisson": average("L2", batch=poisson, adjacency="add_remove"),
+        "average, Gaussian, Poisson": average("L2", rate=0.1, adjacency="add_remove"),
         "average, varying": average(adjacency="zero_out", step_size=varying()),
         "average, three chains": average(num_chains=3),
-        "average, fixed": average(batch=Batch(scheme="fixed", size=10)),
         "average, kept in a range": average(values=kept, proved=acc.Curvature()),
     }
 

@@ -16,8 +16,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
     "rule": tuple(RULES),
     "kind": ("gaussian", "pure", "laplace", "points", "sampled", "product"),
-    "scheme": ("poisson", "fixed", "cyclic"),
-    "pair": ("add_remove", "replace_one", "fixed"),
+    "pair": ("add_remove", "replace_one", "other"),
     "release": ("last", "path"),
     "norm": ("L1", "L2"),
 }

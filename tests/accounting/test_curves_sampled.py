@@ -9,13 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import norm
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Gaussian, Pure
-from private_mcmc.accounting.pld import Sampled, combine, fixed_profile
+from private_mcmc.accounting.pld import Sampled, combine
 from private_mcmc.errors import DeclarationError
 
 TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())
@@ -130,55 +128,8 @@ def test_doubling_the_shift_of_the_add_remove_pair_is_not_a_bound_under_replacem
     assert doubled == pytest.approx(case["larger_of_two_compositions"], abs=1e-5)
 
 
-def test_without_replacement_vector():
-    case = TRAPS["without_replacement_one_step"]
-    ratio = 1 / case["sigma_over_r"]
-    found = Sampled("fixed", case["q"], ratio, 1).delta(case["epsilon"])
-    assert found == pytest.approx(case["delta"], rel=1e-5)
-    assert found >= case["delta"] * (1 - 1e-6)
-    poisson = fixed_profile(case["q"], ratio, case["epsilon"])
-    assert poisson < found / 100
-
-
-def test_fixed_size_is_symmetrised_before_composing():
-    case = TRAPS["fixed_size_replace_one_must_symmetrise_per_step"]
-    found = Sampled("fixed", case["q"], 1 / case["sigma_over_r"], case["T"]).delta(0.0)
-    assert found >= case["true_delta_at_0"] > case["larger_of_two_compositions"]
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(st.floats(0.01, 1.0), st.floats(0.05, 3.0), st.floats(0.0, 6.0))
-def test_profile_without_replacement_is_a_symmetric_privacy_profile(q, m, epsilon):
-    at = float(fixed_profile(q, m, epsilon))
-    other = float(fixed_profile(q, m, -epsilon))
-    assert other == pytest.approx(1 - math.exp(-epsilon) + math.exp(-epsilon) * at, rel=1e-12)
-    assert 0 <= at <= gdp.delta(m, epsilon) * (1 + 1e-9)
-
-
 def hockey_stick(first, second, epsilon):
     return float(np.sum(np.maximum(first - math.exp(epsilon) * second, 0.0)) * (GRID[1] - GRID[0]))
-
-
-def batches_of(size, rows):
-    return list(itertools.combinations(range(rows), size))
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-def test_fixed_size_curve_bounds_every_configuration_of_four_rows(epsilon):
-    r, size, rows = 0.8, 2, 4
-    curve = Sampled("fixed", size / rows, r, 1)
-    worst = 0.0
-    for values in itertools.product((-r, r), repeat=rows - 1):
-        for mine, yours in ((r, -r), (-r, r)):
-            laws = [
-                sum(norm.pdf(GRID - sum(data[i] for i in batch)) for batch in batches_of(size, rows))
-                / math.comb(rows, size)
-                for data in ((*values, mine), (*values, yours))
-            ]
-            worst = max(worst, hockey_stick(*laws, epsilon))
-    assert worst <= curve.delta(epsilon) * (1 + 1e-6)
-    assert worst >= 0.3 * curve.delta(epsilon)
 
 
 def poisson_law(values, q):
@@ -221,21 +172,20 @@ def test_composition_with_other_mechanisms_goes_through_joint_losses():
 
 def test_a_gaussian_seen_through_losses_keeps_its_delta():
     """Rate 1 through the discretised route, against the closed form."""
-    for name, whole in (("add_remove", 1.0), ("fixed", 2.0)):
-        curve = Sampled(name, 1.0, 0.2, 25)
-        for epsilon in (0.1, 1.0, 3.0):
-            exact = gdp.delta(whole * 0.2 * 5, epsilon)
-            assert exact * (1 - 1e-12) <= curve._losses.delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
+    curve = Sampled("add_remove", 1.0, 0.2, 25)
+    for epsilon in (0.1, 1.0, 3.0):
+        exact = gdp.delta(0.2 * 5, epsilon)
+        assert exact * (1 - 1e-12) <= curve._losses.delta(epsilon) <= exact * (1 + 1e-3) + 1e-12
 
 
 @pytest.mark.parametrize(
     "call",
     [
         lambda: Sampled("swap", 0.1, 1.0, 1),
-        lambda: Sampled("fixed", math.nan, 1.0, 1),
-        lambda: Sampled("fixed", 0.0, 1.0, 1),
-        lambda: Sampled("fixed", 0.1, math.nan, 1),
-        lambda: Sampled("fixed", 0.1, 1.0, 0),
+        lambda: Sampled("add_remove", math.nan, 1.0, 1),
+        lambda: Sampled("add_remove", 0.0, 1.0, 1),
+        lambda: Sampled("add_remove", 0.1, math.nan, 1),
+        lambda: Sampled("add_remove", 0.1, 1.0, 0),
     ],
 )
 def test_bad_pairs_are_refused(call):
@@ -243,7 +193,7 @@ def test_bad_pairs_are_refused(call):
         call()
 
 
-@pytest.mark.parametrize("pair", ["add_remove", "replace_one", "fixed"])
+@pytest.mark.parametrize("pair", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("ratio", [0.0, 1e-320, 1e-170, 4e-20, 250.0, 1e154, 1e306])
 def test_steps_of_any_size_have_a_price(pair, ratio):
     """From steps that are all but free to those whose squares are beyond all floats."""

@@ -16,7 +16,7 @@ import pytest
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import bounds
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average, Batch, Schedule
+from private_mcmc.schedule import Average, Schedule
 from tests.accounting import oracle
 from tests.accounting.every_statement import statements
 from tests.accounting.oracle.verify import agrees
@@ -38,12 +38,6 @@ def drawn(seed: int) -> Iterator[dict[str, Any]]:
         return values[rng.integers(len(values))]
 
     rows, steps = int(rng.integers(1, 10**6)), int(one(1, 2, 7, 40, 150))
-    scheme = one("all", "all", "poisson", "fixed")
-    batch = {
-        "all": None,
-        "poisson": Batch(scheme="poisson", rate=float(one(1e-4, 0.01, 0.3, 1.0))),
-        "fixed": Batch(scheme="fixed", size=int(rng.integers(1, rows + 1))),
-    }[scheme]
     scale = float(np.exp(rng.uniform(-8, 1)))
     sizes = tuple((scale * rng.uniform(0.3, 1.0, steps)).tolist())
     dim = int(one(1, 2, 5))
@@ -59,7 +53,7 @@ def drawn(seed: int) -> Iterator[dict[str, Any]]:
         "clip": float(np.exp(rng.uniform(-4, 2))),
         "temper": float(one(1.0, 0.1)),
         "preconditioner": one(None, tuple(np.exp(rng.uniform(-2, 2, dim)).tolist())),
-        "batch": batch,
+        "rate": one(None, None, 1e-4, 0.01, 0.3, 1.0),
     }
     release = one("path", "last", "last", tuple(sorted({int(k) for k in rng.integers(1, steps + 1, 3)})))
     try:
@@ -121,9 +115,7 @@ def test_a_fault_in_the_accountant_is_seen_by_the_oracle_alone(name: str, monkey
     fields: dict[str, Any] = {"adjacency": "replace_one", "dim": 2, "step_size": 0.01, "clip": 1.0}
     runs = [
         Schedule(**fields, num_rows=10**6, num_steps=60, release="last"),
-        Schedule(
-            **fields, num_rows=10**6, num_steps=300, release="last", batch=Batch(scheme="poisson", rate=0.1)
-        ),
+        Schedule(**fields, num_rows=10**6, num_steps=300, release="last", rate=0.1),
     ]
     records = [acc.langevin_statement(run, known).to_dict() for run in runs]
     assert all(map(acc.verify, records))

@@ -30,7 +30,6 @@ SHORT = (
     "average, kept in a box",
     "poisson path, varying",
     "poisson last, replaced",
-    "fixed path, zero out",
     "laplace",
     "gaussian",
     "posterior, concave, zero_out",

@@ -28,24 +28,21 @@ from private_mcmc.model import read
 from private_mcmc.planning.planners import certified_temper
 from private_mcmc.release.ledger.filter import Filter
 from private_mcmc.report import Text
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.schedule import Schedule
 from private_mcmc.target import Unit
 from tests.dossier.studies import SCHEMA, books_in, path_of, study_of
 
 
-@pytest.mark.parametrize(
-    ("batch", "share"),
-    [(None, 1.0), (Batch(scheme="poisson", rate=0.25), 0.25), (Batch(scheme="fixed", size=20), 0.2)],
-)
-def test_passes_are_those_of_the_schedule(batch, share):
+@pytest.mark.parametrize("rate", [None, 0.25])
+def test_passes_are_those_of_the_schedule(rate):
     schedule = Schedule(
         adjacency="replace_one", num_rows=100, dim=1, step_size=0.1, num_steps=30, clip=1.0, num_chains=3,
-        release="path", batch=batch,
+        release="path", rate=rate,
     )  # fmt: skip
     chain = accounting.langevin_statement(schedule)
     query = accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=9.0, what="counts")
-    assert passes(chain) == passes(accounting.Statement.from_dict(chain.to_dict())) == 30 * share
-    if batch is None:
+    assert passes(chain) == passes(accounting.Statement.from_dict(chain.to_dict())) == 30 * (rate or 1)
+    if rate is None:
         both = accounting.adaptive(9.0, "replace_one", (query, chain))
         assert passes(both) == 31
 

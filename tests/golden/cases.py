@@ -163,7 +163,7 @@ def averages() -> Json:
                 adjacency=schedule.adjacency,
                 step_size=schedule.step_size,
                 num_steps=schedule.num_steps,
-                batch=schedule.batch,
+                rate=schedule.rate,
                 preconditioner=schedule.preconditioner,
                 release=Average(11),
             )

@@ -24,7 +24,7 @@ N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
 SEEDED = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
 KERNEL = PrivateULA(logistic, 0.02, 1.0)
-BATCHES = PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=5)
+BATCHES = PrivateSGLD(logistic, 0.02, 1.0, batch_size=5)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,6 @@ def sgld(**options):
 RUNS = {
     "poisson": (sgld(batch_size=8), "replace_one"),
     "poisson, last": (sgld(rate=0.2), "add_remove"),
-    "fixed": (sgld(scheme="fixed", batch_size=8), "replace_one"),
     "noise": (pmc.AnisotropicLangevin(logistic, 0.01, 0.5, noise=(1.0, 3.0)), "replace_one"),
 }
 

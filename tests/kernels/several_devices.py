@@ -41,7 +41,6 @@ CASES = {
     "all rows": (PrivateULA(logistic, 0.02, 1.0), CLASSES, "path", {}),
     "masked": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.5), CLASSES, Average(2), {}),
     "general": (PrivateSGLD(bent, 0.02, 1.0, rate=0.1), REALS, (2, 5), {"devices": 4}),
-    "fixed": (PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=4), CLASSES, "path", {}),
     "gathered": (PrivateSGLD(logistic, 0.02, 1.0, rate=0.1), CLASSES, "path", {}),
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ from private_mcmc.kernels import AnisotropicLangevin
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import boxed_gradient
 from private_mcmc.model import read
-from private_mcmc.schedule import Average, Batch, norm_of_clips
+from private_mcmc.schedule import Average, norm_of_clips
 
 CLIPS, METRIC, NOISE = (2.0, 0.3), (1.0, 4.0), (2.0, 0.6)
 ROWS = Rows(X=Box(np.full(2, -30.0), np.full(2, 30.0)), y=Box(-90.0, 90.0))
@@ -136,7 +136,7 @@ def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
         {"clips": (1.0, np.nan)},
         {"clips": (1.0, np.inf)},
         {"preconditioner": ((1.0, 0.1), (0.1, 1.0))},
-        {"batch": Batch(scheme="poisson", rate=0.1)},
+        {"rate": 0.1},
         {"release": Average()},
         {"clip": 1.0},
     ],

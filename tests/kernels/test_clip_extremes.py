@@ -18,7 +18,7 @@ from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.step import langevin_program
 from private_mcmc.model import read
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.schedule import Schedule
 
 P = 400
 
@@ -67,7 +67,7 @@ def test_numbers_beside_which_caps_and_sums_overflow_are_refused():
                 langevin_program(model, Schedule(**NUMBERS | {name: value}))
     # A row of rate 1e-17 was drawn with probability 2^-52, 22 times as often as was charged.
     with pytest.raises(DeclarationError, match="rows would be drawn more often"):
-        langevin_program(model, Schedule(**NUMBERS, batch=Batch(scheme="poisson", rate=1e-17)))
+        langevin_program(model, Schedule(**NUMBERS, rate=1e-17))
 
 
 @pytest.mark.slow

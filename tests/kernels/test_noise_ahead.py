@@ -15,7 +15,6 @@ N, ROWS = 200, Rows(y=Box(-50.0, 50.0))
 KERNELS = {
     "all rows": PrivateULA(normal_mean, 0.01, 100.0),
     "poisson": PrivateSGLD(normal_mean, 0.01, 100.0, rate=0.1),
-    "fixed": PrivateSGLD(normal_mean, 0.01, 100.0, scheme="fixed", batch_size=20),
 }
 STREAMS = Streams(*jax.random.split(jax.random.key(5), 3))
 

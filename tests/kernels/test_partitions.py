@@ -19,7 +19,6 @@ ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 KERNELS = {
     "all rows": PrivateULA(logistic, 0.02, 1.0),
     "poisson": PrivateSGLD(logistic, 0.02, 1.0, rate=0.1),
-    "fixed": PrivateSGLD(logistic, 0.02, 1.0, scheme="fixed", batch_size=5),
 }
 STREAMS = Streams(*jax.random.split(jax.random.key(1), 3))
 

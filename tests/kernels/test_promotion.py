@@ -28,8 +28,7 @@ KERNELS = {
     "diagonal metric": lambda m, p: PrivateULA(m, 0.01, 1.0, preconditioner=(0.5,) * p),
     "full metric": lambda m, p: PrivateULA(m, 0.01, 1.0, preconditioner=np.eye(p) + 0.1),
     "noise of its own": lambda m, p: AnisotropicLangevin(m, 0.01, 1.0, noise=(0.02, 0.03, 0.04)[:p]),
-    "Poisson": lambda m, p: PrivateSGLD(m, 0.01, 1.0, scheme="poisson", rate=0.5),
-    "fixed": lambda m, p: PrivateSGLD(m, 0.01, 1.0, scheme="fixed", batch_size=2),
+    "Poisson": lambda m, p: PrivateSGLD(m, 0.01, 1.0, rate=0.5),
 }
 
 
@@ -50,7 +49,7 @@ def test_a_step_promotes_nothing(model, name):
     program = langevin_program(reading, schedule)
 
     def step(u, columns, present, steps, batches):
-        keys = StepKeys(steps, None if schedule.batch is None else batches)
+        keys = StepKeys(steps, None if schedule.rate is None else batches)
         return program.step(u, jnp.asarray(1), keys, program.prepare(columns, present))
 
     with jax.enable_x64(True):

@@ -17,7 +17,7 @@ from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.synthetic import _advance, synthetic_path
 from private_mcmc.model import read
 from private_mcmc.planning import PathStage
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.schedule import Schedule
 from tests.examples_of_models import bent, logistic
 
 MODELS = {
@@ -88,7 +88,7 @@ def test_other_numbers_need_no_other_program(example):
     [
         {"release": "last"},
         {"step_size": (0.1,) * 130},
-        {"batch": Batch(scheme="poisson", rate=0.5)},
+        {"rate": 0.5},
         {"num_chains": 2},
     ],
 )

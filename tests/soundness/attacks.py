@@ -68,7 +68,7 @@ class ChainAttacks:
 
     def __init__(self, model: RowModel, schedule: Schedule, start: FloatArray) -> None:
         self._model, self._schedule, self._start = model, schedule, start
-        self._known = schedule.batch is None
+        self._known = schedule.rate is None
         self._of_paths = jax.jit(self._path_scores)
         self._of_losses = jax.jit(self._losses)
 
@@ -173,10 +173,7 @@ class ChainAttacks:
 
     def _share(self) -> float:
         """Probability that a row is in a step's batch, which is 1 where it is known to be."""
-        batch = self._schedule.batch
-        if batch is None or self._known:
-            return 1.0
-        return batch.rate if batch.rate is not None else (batch.size or 0) / self._schedule.num_rows
+        return 1.0 if self._schedule.rate is None or self._known else self._schedule.rate
 
     def _on_states(self, of_runs: Callable[[jax.Array], jax.Array]) -> Score:
         """A score of flat outputs from a function of states; what is not finite becomes finite."""

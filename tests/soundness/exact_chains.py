@@ -62,22 +62,17 @@ class Family:
         return max(1.0, step * (max(-self.low, self.high) + rows * self.bend) + 1.0)
 
 
-def batches(scheme: str, rows: Sequence[Row], step: int, rate: float, size: int) -> Mixture:
+def batches(scheme: str, rows: Sequence[Row], rate: float) -> Mixture:
     """The batches of one step and their probabilities, by enumeration; only present rows count."""
     slots = range(len(rows))
     if scheme == "full":
         drawn = [(1.0, tuple(slots))]
-    elif scheme == "fixed":
-        subsets = list(itertools.combinations(slots, size))
-        drawn = [(1 / len(subsets), subset) for subset in subsets]
     else:
         present = [slot for slot in slots if rows[slot] is not None]
         drawn = []
         for taken in itertools.product((False, True), repeat=len(present)):
             chance = math.prod(rate if used else 1 - rate for used in taken)
-            chosen = tuple(slot for slot, used in zip(present, taken, strict=True) if used)
-            kept = list(itertools.combinations(chosen, size)) if 0 < size < len(chosen) else [chosen]
-            drawn += [(chance / len(kept), subset) for subset in kept]
+            drawn.append((chance, tuple(slot for slot, used in zip(present, taken, strict=True) if used)))
     values = (
         (chance, tuple(sorted(rows[slot] for slot in taken if rows[slot] is not None)))
         for chance, taken in drawn
@@ -97,7 +92,6 @@ class Chain:
     steps: tuple[float, ...]
     scheme: str = "full"
     rate: float = 1.0
-    size: int = 0
     factor: float = 1.0
     start: float = 0.0
     finer: int = 1
@@ -128,7 +122,7 @@ class Chain:
                 * self.factor
                 * sum((family.row(points, value) for value in taken), np.zeros_like(points)),
             )
-            for chance, taken in batches(self.scheme, self.rows, step, self.rate, self.size)
+            for chance, taken in batches(self.scheme, self.rows, self.rate)
         ]
 
     def transition(self, points: Array, step: int) -> tuple[Array, Array]:

@@ -121,10 +121,10 @@ def _capped_in_all(columns: Any, codes: np.ndarray, persons: int, at_most: int) 
     return _GROUPED(columns, np.where(np.arange(len(codes)) < persons * at_most, codes, -1), persons, at_most)
 
 
-def _batches_of_rows(gradient: Any, schedule: Any, batch: Any) -> Any:
+def _batches_of_rows(gradient: Any, n: int, rate: float, size: int) -> Any:
     def total(u: jax.Array, rows: Any, draw: Any, first: Any) -> jax.Array:
         own = rows.columns[OWN_ROWS]
-        keep = jax.random.uniform(draw.key, own.shape) < batch.rate
+        keep = jax.random.uniform(draw.key, own.shape) < rate
         return gradient.total(u, rows._replace(columns={**rows.columns, OWN_ROWS: own & keep}))
 
     return total
@@ -210,6 +210,9 @@ FAULTS = (
     ),
     Fault("person: rows beyond the cap kept", lambda: ((row_declaration, "grouped", _split_at_the_cap),)),
     Fault("person: cap by global order", lambda: ((row_declaration, "grouped", _capped_in_all),)),
-    Fault("person: batches by rows", lambda: ((batches._SCHEMES, "poisson", _batches_of_rows),)),
+    Fault(
+        "person: batches by rows",
+        lambda: tuple((batches._SUMS, name, _batches_of_rows) for name in batches._SUMS),
+    ),
     Fault("rounding skipped", lambda: ((StateGrid, "round", lambda self, states: np.asarray(states)),)),
 )

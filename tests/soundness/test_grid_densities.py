@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.schedule import Batch, Schedule
+from private_mcmc.schedule import Schedule
 from tests.soundness.exact_chains import Chain, Family, cdf, hockey_sticks
 
 SLACK = 1e-11  # of the quadrature; everything else errs to the safe side
@@ -82,8 +82,8 @@ FAMILIES = (
     ),
 )
 SCHEMES = {
-    "replace_one": ("full", "poisson", "fixed"),
-    "zero_out": ("full", "poisson", "fixed"),
+    "replace_one": ("full", "poisson"),
+    "zero_out": ("full", "poisson"),
     "add_remove": ("full", "poisson"),
 }
 
@@ -135,13 +135,7 @@ def draw(seed: int, sampled: bool):
     steps = (size,) * count
     if not sampled and rng.random() < 0.4:
         steps = tuple(size * float(value) for value in rng.uniform(0.4, 1.0, count))
-    rate, cap = float(rng.choice([0.2, 0.5, 0.8])), 0
-    batch, factor, most = None, 1.0, slots
-    if scheme == "fixed":
-        cap = 1 if slots == 2 else 2
-        batch, factor, most = Batch(scheme=scheme, size=cap), slots / cap, cap
-    elif scheme == "poisson":
-        batch, factor = Batch(scheme="poisson", rate=rate), 1 / rate
+    rate = float(rng.choice([0.2, 0.5, 0.8])) if scheme == "poisson" else 1.0
     release = "last"
     if count > 1 and rng.random() < 0.2:
         release = (int(rng.integers(1, count)), count)
@@ -153,15 +147,15 @@ def draw(seed: int, sampled: bool):
         num_steps=count,
         clip=family.clip,
         num_chains=2 if release == "last" and rng.random() < 0.15 else 1,
-        batch=batch,
+        rate=rate if scheme == "poisson" else None,
         release=release,
     )
     start = float(rng.choice([0.0, 0.35]))
     pairs = [
-        tuple(Chain(family, rows, steps, scheme, rate, cap, factor, start) for rows in pair)
+        tuple(Chain(family, rows, steps, scheme, rate, 1 / rate, start) for rows in pair)
         for pair in adjacent(family, adjacency, slots)
     ]
-    return public, constants(family, most, factor), pairs
+    return public, constants(family, slots, 1 / rate), pairs
 
 
 def law(chain: Chain, public: Schedule):
@@ -263,9 +257,6 @@ def test_a_wrong_modulus_is_found_out():
 
 
 def test_a_wrong_pair_of_sampled_steps_is_found_out():
-    chains = [Chain(LINEAR, (value,), (0.2,) * 2, "poisson", 0.5, 0, 2.0) for value in (-0.6, 0.6)]
-    batch = Batch(scheme="poisson", rate=0.5)
-    assert not told_apart(*chains, acc.langevin_statement(one_row(num_steps=2, batch=batch)))
-    assert told_apart(
-        *chains, acc.langevin_statement(one_row(num_steps=2, batch=batch, adjacency="zero_out"))
-    )
+    chains = [Chain(LINEAR, (value,), (0.2,) * 2, "poisson", 0.5, 2.0) for value in (-0.6, 0.6)]
+    assert not told_apart(*chains, acc.langevin_statement(one_row(num_steps=2, rate=0.5)))
+    assert told_apart(*chains, acc.langevin_statement(one_row(num_steps=2, rate=0.5, adjacency="zero_out")))

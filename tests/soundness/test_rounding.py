@@ -28,7 +28,7 @@ from private_mcmc.accounting.rounding import (
     sum_up,
 )
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.schedule import Average, Batch, Schedule
+from private_mcmc.schedule import Average, Schedule
 
 
 def magnitudes(low: float, high: float) -> st.SearchStrategy[float]:
@@ -286,11 +286,6 @@ def test_no_numbers_however_extreme_bring_out_an_error_that_is_not_our_own(data)
     def one(*values):
         return data.draw(st.sampled_from(values))
 
-    batches = {
-        "poisson": Batch(scheme="poisson", rate=one(1e-300, 0.3, 1.0)),
-        "fixed": Batch(scheme="fixed", size=2),
-        "full": None,
-    }
     low, high = sorted((one(0.0, *SIZES), one(*SIZES)))
     proved = acc.Curvature(low, high, one(*SIZES), one(*SIZES))
     try:
@@ -301,7 +296,7 @@ def test_no_numbers_however_extreme_bring_out_an_error_that_is_not_our_own(data)
             step_size=one(one(*SIZES), tuple(one(*SIZES) for _ in range(3))),
             clip=one(*SIZES),
             temper=one(1.0, 1e-300),
-            batch=batches[one(*batches)],
+            rate=one(None, None, 1e-300, 0.3, 1.0),
             release=one("path", "last", Average(1)),
             preconditioner=one(None, (one(*SIZES),)),
             noise=one(None, (one(*SIZES),)),

@@ -15,7 +15,6 @@ from benchmarks.papers.sampled_last import (
     promising_splits,
     split,
 )
-from private_mcmc.errors import DeclarationError
 
 CHAIN = {
     "pair": "add_remove",
@@ -61,11 +60,6 @@ def test_a_contracting_chain_stops_costing_more():
     settled = tightest(longer, 1e-6).curve.epsilon(1e-6)
     assert settled < 0.65 * plain(longer).curve.epsilon(1e-6)
     assert settled == pytest.approx(tightest(chain, 1e-6).curve.epsilon(1e-6), rel=0.05)
-
-
-def test_fixed_size_batches_are_refused():
-    with pytest.raises(DeclarationError, match="Poisson"):
-        SampledChain(**{**CHAIN, "pair": "fixed"})
 
 
 def test_a_share_of_the_noise_costs_as_announced():

@@ -16,7 +16,7 @@ _MOST_STEPS = 2 * 10**7
 
 def check_together(c: Constants) -> None:
     """Refuse constants that are each fine and cannot be those of one run."""
-    steps, rows, batch = c["num_steps"], c["num_rows"], c.get("batch")
+    steps = c["num_steps"]
     if isinstance(c["step_size"], tuple) and len(c["step_size"]) != steps:
         raise ValueError("every step has a size")
     release = c["release"]["first"] if isinstance(c["release"], dict) else c["release"]
@@ -25,33 +25,11 @@ def check_together(c: Constants) -> None:
         raise ValueError("only steps of the run are released")
     if not c["strong_convexity"] <= c["smoothness"]:
         raise ValueError("strong convexity is at most the smoothness")
-    if batch is not None:
-        scheme, rate, size = batch["scheme"], batch["rate"], batch["size"]
-        if (rate is not None, size is not None) != (scheme == "poisson", scheme == "fixed") or rate == 0:
-            raise ValueError("a batch has the rate or the size that its scheme needs")
-        if size is not None and size > rows:
-            raise ValueError("batches have at most all rows")
 
 
 def two_rows(adjacency: str) -> int:
     """How often one row counts in the difference of two sums."""
     return 2 if adjacency == "replace_one" else 1
-
-
-def _factor(c: Constants) -> float:
-    batch = c.get("batch")
-    if batch is None:
-        return 1.0
-    return float(c["num_rows"] / batch["size"] if batch["rate"] is None else 1 / batch["rate"])
-
-
-def rows_summed(c: Constants) -> int:
-    """The most rows in one sum."""
-    batch = c.get("batch")
-    sizes = [c["num_rows"]]
-    if batch is not None and batch["size"] is not None:
-        sizes.append(batch["size"])
-    return int(min(sizes))
 
 
 def square(matrix: Any, dim: int) -> Any:
@@ -81,7 +59,7 @@ def noise_ratio(c: Constants) -> float:
 
 def exact_row(c: Constants) -> float:
     """``wC`` times the public factor of a batch: what one row adds to a gradient."""
-    return float(c["temper"] * c["clip"] * _factor(c))
+    return float(c["temper"] * c["clip"] / c.get("rate", 1))
 
 
 def rounding(c: Constants) -> float:
@@ -89,7 +67,7 @@ def rounding(c: Constants) -> float:
 
     ``k`` is the number of rows of a person.
     """
-    count = rows_summed(c)
+    count = c["num_rows"]
     load = count * c.get("rows_of_unit", 1) * 2.0**-53
     if not load < 0.5:
         raise ValueError("float64 sums of so many rows carry no useful bound")
@@ -98,9 +76,6 @@ def rounding(c: Constants) -> float:
 
 def changes(adjacency: str, c: Constants) -> tuple[float, float]:
     """Largest change of a step's gradient between adjacent data, and that of one present row."""
-    scheme = c["batch"]["scheme"] if "batch" in c else None
-    if scheme == "fixed" and adjacency == "add_remove":
-        raise ValueError("refused: the slot of a removed row is refilled")
     return two_rows(adjacency) * exact_row(c) + rounding(c), exact_row(c) + rounding(c)
 
 

@@ -18,7 +18,6 @@ from tests.accounting.oracle.constants import (
     exact_row,
     noise_ratio,
     rounding,
-    rows_summed,
     square,
     step_sizes,
     two_rows,
@@ -39,7 +38,7 @@ def langevin(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     if "clips" in c:
         return [_gaussian(c["num_chains"] * _box_square(adjacency, c), c)]
     found = [_gaussian(c["num_chains"] * _path_square(c, change), c)]
-    if "batch" in c:
+    if "rate" in c:
         found.append(_sampled_path(adjacency, c, row))
     if c["release"] != "path":
         found.append(_gaussian(c["num_chains"] * _hidden_square(c, change), c))
@@ -96,7 +95,7 @@ def _kept(c: Constants) -> float:
     ``B`` is what all rows sum to at their clips. Clips may take 1e-10 besides.
     """
     size, root, half = min(step_sizes(c)), math.sqrt(c["dim"]), c["within"]
-    rows = exact_row(c) * (1 + 1e-10) * rows_summed(c) + rounding(c) / 2
+    rows = exact_row(c) * (1 + 1e-10) * c["num_rows"] + rounding(c) / 2
     gradient = c["prior_slope"] + c["prior_smoothness"] * root * half + rows
     moved = 6 * size * gradient + root * (half + 17 * math.sqrt(2 * size * noise_ratio(c)))
     return float(2 * 2.0**-53 * moved / (size * (exact_row(c) + rounding(c)))) + 1e-10
@@ -114,7 +113,7 @@ def _box_square(adjacency: str, c: Constants) -> float:
     ``D_j = 2wC_j`` or ``wC_j``, and what float64 adds to the difference of two sums of ``n`` such terms.
     """
     clips, rows, dim = c["clips"], c["num_rows"], c["dim"]
-    if len(clips) != dim or "batch" in c:
+    if len(clips) != dim or "rate" in c:
         raise ValueError("one clip for every coordinate, and all rows")
     metric = np.diag(square(c.get("preconditioner"), dim)).tolist()
     noise = square(c.get("noise", metric), dim)
@@ -196,22 +195,13 @@ def _row_ratio(c: Constants, row: float, size: float) -> float:
     return math.sqrt(size / (2 * noise_ratio(c))) * row * (1 + _slack(c))
 
 
-def _pair(adjacency: str, c: Constants) -> tuple[str, float]:
-    batch = c["batch"]
-    if batch["scheme"] == "fixed":
-        return "fixed", batch["size"] / c["num_rows"]
-    if batch["scheme"] != "poisson":
-        raise ValueError("no amplification is proved for these batches")
-    return ("replace_one" if adjacency == "replace_one" else "add_remove"), batch["rate"]
-
-
 def _sampled(pair: str, rate: float, ratio: float, steps: int) -> Record:
     return {"kind": "sampled", "pair": pair, "rate": float(rate), "ratio": float(ratio), "steps": int(steps)}
 
 
 def _sampled_path(adjacency: str, c: Constants, row: float) -> Record:
     """All states, the batches hidden: every step at its own ratio, up to 2 % more where these are many."""
-    pair, rate = _pair(adjacency, c)
+    pair, rate = ("replace_one" if adjacency == "replace_one" else "add_remove"), c["rate"]
     needed: Counter[float] = Counter()
     for size, count in used_sizes(c).items():
         needed[_row_ratio(c, row, size)] += count

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateSGLD, PrivateULA
 from private_mcmc.release import Expectations
-from private_mcmc.schedule import BatchScheme, Release
+from private_mcmc.schedule import Release
 from private_mcmc.target import Adjacency, Target
 from tests.soundness.attacks import PairedMechanism, chain_mechanism
 from tests.soundness.sweep.noised import NOISED
@@ -85,10 +85,8 @@ def _with(**fields: Any) -> Callable[[ZooModel], LangevinKernel]:
     return lambda zoo: PrivateULA(zoo.model, step_size=zoo.step_size, clip=zoo.clip, **fields)
 
 
-def _batches(scheme: BatchScheme, **fields: Any) -> Callable[[ZooModel], LangevinKernel]:
-    return lambda zoo: PrivateSGLD(
-        zoo.model, step_size=zoo.step_size, clip=zoo.clip, scheme=scheme, batch_size=1, **fields
-    )
+def _batches(zoo: ZooModel) -> LangevinKernel:
+    return PrivateSGLD(zoo.model, step_size=zoo.step_size, clip=zoo.clip, batch_size=1)
 
 
 def _diagonal(zoo: ZooModel) -> LangevinKernel:
@@ -116,8 +114,6 @@ def _boxed(zoo: ZooModel) -> LangevinKernel:
     return AnisotropicLangevin(zoo.model, step_size=zoo.step_size, clips=clips, noise=clips)
 
 
-_FULL_SLOTS: tuple[Adjacency, ...] = ("replace_one", "zero_out")
-
 KERNELS = {
     "plain": SweptKernel(_with()),
     "tempered": SweptKernel(_with(temper=0.5)),
@@ -126,8 +122,7 @@ KERNELS = {
     "decreasing steps": SweptKernel(_decreasing),
     "anisotropic noise": SweptKernel(_anisotropic, averages=False),
     "coordinates clipped": SweptKernel(_boxed, averages=False),
-    "poisson batches": SweptKernel(_batches("poisson"), num_rows=3),
-    "fixed batches": SweptKernel(_batches("fixed"), _FULL_SLOTS, num_rows=3),
+    "poisson batches": SweptKernel(_batches, num_rows=3),
 }
 
 
@@ -157,9 +152,7 @@ def settings() -> Iterator[Setting]:
         for release, adjacency in product(swept.releases, swept.adjacencies):
             yield Setting(model, kernel, release, adjacency)
     for model, (kernel, swept) in product(PERSONS, KERNELS.items()):
-        if kernel in ("poisson batches", "fixed batches") or (
-            kernel == "plain" and "intercepts" not in model
-        ):
+        if kernel == "poisson batches" or (kernel == "plain" and "intercepts" not in model):
             for release, adjacency in product(("last", "path"), swept.adjacencies):
                 yield Setting(model, kernel, release, adjacency)
     # Laplace averages for every kernel, the other kinds for all rows and for Poisson batches.
