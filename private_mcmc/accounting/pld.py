@@ -19,15 +19,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.curves import Curve, Gaussian, Laplace, Points, Pure
 from private_mcmc.accounting.rounding import norm_up, product_up, root_up, sum_up
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constants, Record
-
-Array = NDArray[np.float64]
 
 PAIRS = ("add_remove", "replace_one")
 _MOST_LOSSES = 400_000
@@ -108,28 +105,36 @@ def single(step: Step, grid: float) -> Any:
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    if step.pair == "gaussian":
-        return pld.from_gaussian_mechanism(1 / step.size, value_discretization_interval=grid)
     if step.pair == "laplace":
         return pld.from_laplace_mechanism(1 / step.size, value_discretization_interval=grid)
     if step.pair in ("pure", "points"):
         miss = step.rate if step.pair == "points" else 0.0
         point = common.DifferentialPrivacyParameters(step.size, miss)
         return pld.from_privacy_parameters(point, value_discretization_interval=grid)
-    relation = {
-        "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace_one": NeighboringRelation.REPLACE_ONE,
-    }[step.pair]
+    kinds = NeighboringRelation
     return pld.from_gaussian_mechanism(
         1 / step.size,
         value_discretization_interval=grid,
         sampling_prob=step.rate,
-        neighboring_relation=relation,
+        neighboring_relation=kinds.REPLACE_ONE if step.pair == "replace_one" else kinds.ADD_OR_REMOVE_ONE,
     )
 
 
+class _Composed(Curve):
+    """A curve of composed losses: the less of them and of Gaussian DP."""
+
+    @cached_property
+    def _losses(self) -> Losses | None:
+        return losses(_loss_steps(self))
+
+    def delta(self, epsilon: float) -> float:
+        """From the composed privacy loss distribution, where there is one; never above the Gaussian one."""
+        best = gdp.delta(self.gdp, epsilon)
+        return best if self._losses is None else min(best, self._losses.delta(epsilon))
+
+
 @dataclass(frozen=True)
-class Sampled(Curve):
+class Sampled(_Composed):
     """``steps`` subsampled Gaussian steps with one dominating pair; never above the un-amplified value.
 
     Attributes:
@@ -160,18 +165,9 @@ class Sampled(Curve):
         whole = self.ratio if self.pair == "add_remove" else product_up(2.0, self.ratio)
         return product_up(whole, root_up(self.steps))
 
-    @cached_property
-    def _losses(self) -> Losses | None:
-        return losses(_loss_steps(self))
-
-    def delta(self, epsilon: float) -> float:
-        """From the composed privacy loss distribution."""
-        best = gdp.delta(self.gdp, epsilon)
-        return best if self._losses is None else min(best, self._losses.delta(epsilon))
-
 
 @dataclass(frozen=True)
-class Product(Curve):
+class Product(_Composed):
     """All of ``parts`` released, with independent randomness: their joint losses, or Gaussian DP."""
 
     parts: tuple[Curve, ...]
@@ -182,10 +178,6 @@ class Product(Curve):
         """``m²`` adds."""
         return norm_up(part.gdp for part in self.parts)
 
-    @cached_property
-    def _losses(self) -> Losses | None:
-        return losses(tuple(step for part in self.parts for step in _loss_steps(part)))
-
     @property
     def _pure(self) -> float:
         return sum_up(part.level if isinstance(part, Pure) else math.inf for part in self.parts)
@@ -194,8 +186,7 @@ class Product(Curve):
         """The less of both; 0 from the sum of the pure levels on."""
         if gdp.check_epsilon(epsilon) >= self._pure:
             return 0.0
-        best = gdp.delta(self.gdp, epsilon)
-        return best if self._losses is None else min(best, self._losses.delta(epsilon))
+        return super().delta(epsilon)
 
     def epsilon(self, delta: float) -> float:
         """At ``δ = 0`` the sum of the pure levels."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,24 +17,15 @@ from hypothesis import strategies as st
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, rounding_box
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.schedule import Average
+from tests.accounting import every_statement
 
 CASES = Path(__file__).parent.parent / "cases"
 TRAPS = json.loads((CASES / "traps.json").read_text())
 QUADRATIC = json.loads((CASES / "ula_quadratic.json").read_text())["cases"]
 
 
-def schedule(**changes) -> Schedule:
-    base = {
-        "adjacency": "replace_one",
-        "num_rows": 1,
-        "dim": 1,
-        "step_size": 0.01,
-        "num_steps": 100,
-        "clip": 1.0,
-        "release": "last",
-    }
-    return Schedule(**(base | changes))
+schedule = partial(every_statement.schedule, num_rows=1, dim=1, num_steps=100, release="last")
 
 
 def without_slack(statement: acc.Statement) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,19 +13,9 @@ from scipy.stats import norm
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import gdp
 from private_mcmc.accounting.pld import Sampled
-from private_mcmc.schedule import Schedule
+from tests.accounting import every_statement
 
-
-def schedule(**changes) -> Schedule:
-    base = {
-        "adjacency": "replace_one",
-        "num_rows": 100,
-        "dim": 1,
-        "step_size": 0.001,
-        "num_steps": 200,
-        "clip": 1.0,
-    }
-    return Schedule(**(base | changes))
+schedule = partial(every_statement.schedule, dim=1, step_size=0.001, num_steps=200)
 
 
 def sampled_part(statement: acc.Statement) -> Sampled:

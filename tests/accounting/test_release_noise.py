@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.mechanisms import second_moments_sensitivity
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.schedule import Average
+from tests.accounting import every_statement
 
 
 def test_laplace_is_pure_and_pays_its_grid():
@@ -93,17 +95,7 @@ def test_scales_that_are_no_scales_are_refused(bad):
             call()
 
 
-def average_schedule(**changes) -> Schedule:
-    base = {
-        "adjacency": "replace_one",
-        "num_rows": 1,
-        "dim": 1,
-        "step_size": 0.01,
-        "num_steps": 100,
-        "clip": 1.0,
-        "release": Average(1),
-    }
-    return Schedule(**(base | changes))
+average_schedule = partial(every_statement.schedule, num_rows=1, dim=1, num_steps=100, release=Average(1))
 
 
 @pytest.mark.parametrize(("first", "value"), [(1, 0.744744), (51, 1.053664)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +15,12 @@ from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves import Gaussian, Laplace
 from private_mcmc.accounting.pld import Sampled, combine
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Schedule
+from tests.accounting import every_statement
 
 TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())
 
 
-def schedule(**changes) -> Schedule:
-    base = {
-        "adjacency": "replace_one",
-        "num_rows": 1,
-        "dim": 2,
-        "step_size": 0.5,
-        "num_steps": 40,
-        "clip": 1.0,
-        "release": "last",
-    }
-    return Schedule(**(base | changes))
+schedule = partial(every_statement.schedule, num_rows=1, step_size=0.5, num_steps=40, release="last")
 
 
 def test_anisotropic_noise_does_not_use_the_euclidean_contraction():

@@ -1,16 +1,14 @@
 """Noise that is not proportional to the preconditioner: exact laws, and the price of the path."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from private_mcmc import accounting
 from private_mcmc.domains import Ball, Box, Rows
-from private_mcmc.kernels import AnisotropicLangevin, PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.model import read
+from private_mcmc.kernels import AnisotropicLangevin, PrivateULA
 from tests.examples_of_models import linear
+from tests.kernels.chains import run
 
 METRICS = {"identity": None, "diagonal": (2.0, 0.5), "full": ((1.0, 0.3), (0.3, 0.6))}
 NOISES = {"diagonal": (0.5, 3.0), "full": ((1.0, -0.7), (-0.7, 2.0))}
@@ -35,13 +33,8 @@ def test_the_stationary_law_solves_the_discrete_lyapunov_equation(rng, metric, n
     X = rng.uniform(-1, 1, (n, 2)) / np.sqrt(2)
     y = X @ np.array([1.0, -2.0])
     kernel = AnisotropicLangevin(linear, step, 1e3, preconditioner=METRICS[metric], noise=NOISES[noise])
-    schedule = schedule_of(kernel, n)
-    reading = read(linear, Rows(X=Ball(1.0, dim=2), y=Box(-5.0, 5.0)), n=n)
-    with jax.enable_x64(True):
-        columns = reading.rows.project({"X": X, "y": y})
-    runner = chain_runner(langevin_program(reading, schedule), schedule)
-    streams = Streams(jax.random.key(0), jax.random.key(1))
-    states = runner.run(np.zeros(2), columns, jnp.ones(n, bool), streams, lambda done: None).states[:, 0]
+    rows = Rows(X=Ball(1.0, dim=2), y=Box(-5.0, 5.0))
+    states = run(kernel, rows, {"X": X, "y": y}, num_steps=60, num_chains=20_000).states[:, 0]
     hessian = X.T @ X + np.eye(2)
     flow = np.eye(2) - step * dense(METRICS[metric]) @ hessian
     assert np.abs(np.linalg.eigvals(flow)).max() ** 60 < 1e-3

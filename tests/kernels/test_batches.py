@@ -13,13 +13,14 @@ from scipy import stats
 
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels import PrivateSGLD, StepKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateSGLD, StepKeys, Streams, langevin_program
 from private_mcmc.kernels.batches import BatchDraw, _chosen, batch_sum, successes
 from private_mcmc.kernels.clipping import ClippedGradient, whitening
 from private_mcmc.kernels.gradient import AffineRows, clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic, normal_mean
+from tests.kernels.chains import run
 
 LEVEL = 1e-6
 
@@ -191,38 +192,24 @@ def test_chains_and_steps_draw_their_own_batches():
     assert len(np.unique(np.round(drawn, 6))) == 10
 
 
+def with_keys(present, *keys):
+    """A path of three chains, with streams of these seeds."""
+    streams = Streams(*map(jax.random.key, keys))
+    kernel, rows, data = PrivateSGLD(normal_mean, 0.1, 1.0, rate=0.5), Rows(y=Box(-5.0, 5.0)), np.zeros(20)
+    changes = {"adjacency": "add_remove", "num_steps": 9, "num_chains": 3, "release": "path"}
+    return run(kernel, rows, {"y": data}, streams, present, **changes).states
+
+
 @pytest.mark.slow
 def test_noise_and_batches_come_from_disjoint_streams():
     """Changing the stream of batches leaves the noise as it was: with no present row, the step itself."""
-    rows, n = Rows(y=Box(-5.0, 5.0)), 20
-    reading = read(normal_mean, rows, n=n)
-    schedule = PrivateSGLD(normal_mean, 0.1, 1.0, rate=0.5).schedule(
-        adjacency="add_remove", num_rows=n, dim=1, num_steps=9, num_chains=3, release="path"
-    )
-    runner = chain_runner(langevin_program(reading, schedule), schedule)
-    with jax.enable_x64(True):
-        columns = rows.project({"y": np.zeros(n)})
-
-    def run(present, batches):
-        streams = Streams(jax.random.key(0), jax.random.key(1), jax.random.key(batches))
-        return runner.run(np.zeros(1), columns, jnp.full(n, present), streams, lambda done: None).states
-
-    np.testing.assert_array_equal(run(False, 2), run(False, 3))
-    assert not np.array_equal(run(True, 2), run(True, 3))
+    np.testing.assert_array_equal(with_keys(False, 0, 1, 2), with_keys(False, 0, 1, 3))
+    assert not np.array_equal(with_keys(True, 0, 1, 2), with_keys(True, 0, 1, 3))
 
 
 def test_batches_without_a_key_are_refused():
-    rows, n = Rows(y=Box(-5.0, 5.0)), 20
-    reading = read(normal_mean, rows, n=n)
-    schedule = PrivateSGLD(normal_mean, 0.1, 1.0, rate=0.5).schedule(
-        adjacency="add_remove", num_rows=n, dim=1, num_steps=9, num_chains=3, release="path"
-    )
-    runner = chain_runner(langevin_program(reading, schedule), schedule)
-    streams = Streams(jax.random.key(0), jax.random.key(1))
-    with jax.enable_x64(True):
-        columns = rows.project({"y": np.zeros(n)})
     with pytest.raises(DeclarationError, match="batches"):
-        runner.run(np.zeros(1), columns, jnp.ones(n, bool), streams, lambda done: None)
+        with_keys(True, 0, 1)
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,16 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains import Box, Rows
-from private_mcmc.kernels import PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.model import read
+from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import normal_mean
-
-N, ROWS = 9, Rows(y=Box(-5.0, 5.0))
-COMMON = dict(adjacency="replace_one", num_rows=N, dim=1, num_steps=40)
-
+from tests.kernels.chains import run
 
 DECREASING = tuple(0.09 / k**0.3 for k in range(1, 41))
-
-
-def schedule_of(kernel, num_chains=1, release="last"):
-    return kernel.schedule(**COMMON, num_chains=num_chains, release=release)
 
 
 @pytest.mark.parametrize("matrix", [2.0, "identity", [[1.0], [2.0, 3.0]], np.zeros((2, 2, 2))])
@@ -40,15 +30,11 @@ def test_a_kernel_is_frozen_and_hashable():
 @pytest.mark.long
 def test_the_chain_makes_the_declared_steps():
     """θ' = (1 − 10γ_k)θ + γ_k Σy + N(0, 2γ_k): exact mean and variance; failure probability below 1e-6."""
-    y, chains = np.linspace(-1.0, 1.0, N) + 0.3, 20_000
-    schedule = schedule_of(PrivateULA(normal_mean, DECREASING, 1e3), chains)
-    runner = chain_runner(langevin_program(read(normal_mean, ROWS, n=N), schedule), schedule)
-    with jax.enable_x64(True):
-        columns = ROWS.project({"y": y})
-    streams = Streams(jax.random.key(0), jax.random.key(1))
-    states = runner.run(np.zeros(1), columns, jnp.ones(N, bool), streams, lambda done: None).states[:, 0, 0]
+    y, chains = np.linspace(-1.0, 1.0, 9) + 0.3, 20_000
+    kernel = PrivateULA(normal_mean, DECREASING, 1e3)
+    states = run(kernel, Rows(y=Box(-5.0, 5.0)), {"y": y}, num_steps=40, num_chains=chains).states[:, 0, 0]
     mean = variance = 0.0
-    for size in schedule.step_sizes:
+    for size in DECREASING:
         mean, variance = (1 - 10 * size) * mean + size * y.sum(), (1 - 10 * size) ** 2 * variance + 2 * size
     assert abs(states.mean() - mean) < 5 * np.sqrt(variance / chains)
     assert abs(states.var() / variance - 1) < 5 * np.sqrt(2 / chains)

@@ -7,30 +7,10 @@ import pytest
 from numpyro.infer import MCMC, NUTS
 
 from private_mcmc.domains import Ball, Binary, Box, Rows
-from private_mcmc.kernels import PrivateULA, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.step import LangevinProgram
-from private_mcmc.model import read
+from private_mcmc.kernels import PrivateULA
 from private_mcmc.schedule import Average
 from tests.examples_of_models import logistic, normal_mean
-
-
-def final_states(model, rows, data, *, num_steps, num_chains=1, release="last", seed=0, **kernel):
-    n = len(next(iter(data.values())))
-    reading = read(model, rows, n=n)
-    schedule = PrivateULA(model, **kernel).schedule(
-        adjacency="replace_one",
-        num_rows=n,
-        dim=reading.dim,
-        num_steps=num_steps,
-        num_chains=num_chains,
-        release=release,
-    )
-    with jax.enable_x64(True):
-        columns, present = rows.project(data), jnp.ones(n, bool)
-    runner = chain_runner(langevin_program(reading, schedule), schedule)
-    start, steps = jax.random.split(jax.random.key(seed))
-    output = runner.run(np.zeros(reading.dim), columns, present, Streams(start, steps), lambda done: None)
-    return output.states
+from tests.kernels.chains import run
 
 
 @pytest.mark.long
@@ -40,16 +20,10 @@ def test_clipped_logistic_matches_nuts_on_the_huberised_density(rng):
     X = rng.uniform(-1, 1, (n, 2)) / np.sqrt(2)
     y = (rng.uniform(size=n) < 1 / (1 + np.exp(-3 * X[:, 0]))).astype(int)
     rows = Rows(X=Ball(1.0, dim=2), y=Binary())
-    states = final_states(
-        logistic,
-        rows,
-        {"X": X, "y": y},
-        num_steps=1500,
-        num_chains=400,
-        step_size=0.02,
-        clip=clip,
-        release=tuple(range(500, 1501, 50)),
-    ).reshape(-1, 2)
+    times = tuple(range(500, 1501, 50))
+    kernel = PrivateULA(logistic, step_size=0.02, clip=clip)
+    chains = run(kernel, rows, {"X": X, "y": y}, num_steps=1500, num_chains=400, release=times)
+    states = chains.states.reshape(-1, 2)
 
     with jax.enable_x64(True):
         reach = jnp.minimum(clip / jnp.linalg.norm(jnp.asarray(X), axis=1), 1 - 1e-12)
@@ -70,35 +44,16 @@ def test_clipped_logistic_matches_nuts_on_the_huberised_density(rng):
 
 
 @pytest.mark.long
-def test_declared_steps_are_the_states_of_the_path():
-    data = {"y": np.linspace(-1, 1, 9)}
-    rows = Rows(y=Box(-5.0, 5.0))
-    common = dict(num_steps=150, num_chains=3, step_size=0.1, clip=1.0)
-    path = final_states(normal_mean, rows, data, release="path", **common)
-    some = final_states(normal_mean, rows, data, release=(1, 70, 150), **common)
-    last = final_states(normal_mean, rows, data, release="last", **common)
+def test_declared_steps_and_averages_are_those_of_the_path():
+    def kept(release, observable=None):
+        kernel, data = PrivateULA(normal_mean, step_size=0.1, clip=1.0), {"y": np.linspace(-1, 1, 9)}
+        rows, changes = Rows(y=Box(-5.0, 5.0)), {"num_steps": 150, "num_chains": 3}
+        return run(kernel, rows, data, observable=observable, release=release, **changes)
+
+    path = kept("path").states
     assert path.shape == (3, 150, 1)
-    np.testing.assert_allclose(some, path[:, [0, 69, 149]], rtol=1e-12)
-    np.testing.assert_allclose(last, path[:, -1:], rtol=1e-12)
-
-
-@pytest.mark.long
-def test_an_average_is_the_mean_of_the_observable_over_kept_steps_and_chains():
-    n, rows = 9, Rows(y=Box(-5.0, 5.0))
-    reading = read(normal_mean, rows, n=n)
-    kernel = PrivateULA(normal_mean, step_size=0.1, clip=1.0)
-    common = dict(adjacency="replace_one", num_rows=n, dim=1, num_steps=150, num_chains=3)
-    streams = Streams(*jax.random.split(jax.random.key(0)))
-    with jax.enable_x64(True):
-        columns, present = rows.project({"y": np.linspace(-1, 1, n)}), jnp.ones(n, bool)
-
-    def run(release, observable=None):
-        schedule = kernel.schedule(release=release, **common)
-        program: LangevinProgram = langevin_program(reading, schedule)
-        runner = chain_runner(program, schedule, observable)
-        return runner.run(np.zeros(1), columns, present, streams, lambda done: None)
-
-    path = run("path").states
-    average = run(Average(first=31), lambda theta: jnp.stack([theta[0], theta[0] ** 2])).average
-    kept = path[:, 30:, 0]
-    np.testing.assert_allclose(average, [kept.mean(), (kept**2).mean()], rtol=1e-12)
+    np.testing.assert_allclose(kept((1, 70, 150)).states, path[:, [0, 69, 149]], rtol=1e-12)
+    np.testing.assert_allclose(kept("last").states, path[:, -1:], rtol=1e-12)
+    average = kept(Average(first=31), lambda theta: jnp.stack([theta[0], theta[0] ** 2])).average
+    late = path[:, 30:, 0]
+    np.testing.assert_allclose(average, [late.mean(), (late**2).mean()], rtol=1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import permutations
 from typing import Any
 
@@ -21,8 +20,8 @@ _LEAST = 1e-300
 def beta_binomial(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curve of ``posterior_beta_binomial``."""
     w, total = c["temper"], (c["n"] - 1) * c["trials"]
-    least, most = _cover(total)
-    family = (c["a"] + w * least, c["b"] + w * (total - most), w * c["trials"])
+    ones = np.arange(total + 1.0)
+    family = (c["a"] + w * ones, c["b"] + w * (total - ones), w * c["trials"])
     return _points(adjacency, c, [family], _beta_divergences)
 
 
@@ -30,8 +29,8 @@ def dirichlet_categorical(adjacency: str, c: Constants, parts: Parts) -> list[Re
     """The curve of ``posterior_dirichlet_categorical``."""
     alphas, w = c["concentration"], c["temper"]
     total = c["n"] - 1 if len(alphas) == 2 else 0
-    least, most = _cover(total)
-    pairs = [(a + w * least, b + w * (total - most), w) for a, b in permutations(alphas, 2)]
+    ones = np.arange(total + 1.0)
+    pairs = [(a + w * ones, b + w * (total - ones), w) for a, b in permutations(alphas, 2)]
     return _points(adjacency, c, pairs, _beta_divergences)
 
 
@@ -39,30 +38,6 @@ def gamma_poisson(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     """The curve of ``posterior_gamma_poisson``."""
     count = (np.array([c["shape"]]), c["temper"] * c["largest"])
     return _points(adjacency, c, [count], _gamma_divergences)
-
-
-def _cdf(law: Any, shape: Any, log_at: Any) -> Any:
-    """A Gamma or Beta distribution function: below ``e^{-60}`` a power, continued from there."""
-    power = law.cdf(math.exp(-60)) * np.exp(shape * np.minimum(log_at + 60, 0.0))
-    return np.where(log_at < -60, power, law.cdf(np.exp(log_at)))
-
-
-def _sf(law: Any, shape: Any, log_at: Any) -> Any:
-    return np.where(log_at < -60, 1 - _cdf(law, shape, log_at), law.sf(np.exp(log_at)))
-
-
-def _cover(total: int, each: int = 1_000) -> tuple[Array, Array]:
-    """Blocks of ``0, …, total``: single numbers, or where they are many growing by 2 % from both ends."""
-    if total < 4 * each:
-        single = np.arange(total + 1.0)
-        return single, single
-    starts, power = set(range(each)), 0
-    while each * 1.02**power < total // 2:
-        starts.add(int(each * 1.02**power))
-        power += 1
-    starts.add(total // 2)
-    firsts = sorted(starts | {total - start + 1 for start in starts if start > 0})
-    return np.array(firsts, dtype=np.float64), np.array([*(first - 1 for first in firsts[1:]), total], float)
 
 
 def _points(adjacency: str, c: Constants, families: list[tuple[Any, ...]], divergences: Any) -> list[Record]:
@@ -90,7 +65,7 @@ def _beta_divergences(a: Array, b: Array, move: float, epsilon: float | Array) -
         log_odds = (epsilon - sign * constant) / move
         near, far = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
         own, rest = (
-            np.where(log_odds > 0, _cdf(turned, turned.args[0], far), _sf(law, law.args[0], near))
+            np.where(log_odds > 0, turned.cdf(np.exp(far)), law.sf(np.exp(near)))
             for law, turned in zip((one, other), mirrored, strict=True)
         )
         found.append(_gap(own, rest, epsilon))
@@ -105,9 +80,9 @@ def _gamma_divergences(shapes: Array, move: float, epsilon: float | Array) -> Ar
     constant = upper.logpdf(1.0) - lower.logpdf(1.0)
     top, bottom = (epsilon - constant) / move, (-epsilon - constant) / move
     with np.errstate(over="ignore"):
-        more = [_sf(law, shape, top) for law, shape in ((upper, shapes + move), (lower, shapes))]
-        less = [_cdf(law, shape, bottom) for law, shape in ((lower, shapes), (upper, shapes + move))]
-    return np.maximum(_gap(more[0], more[1], epsilon), _gap(less[0], less[1], epsilon))
+        more = [law.sf(np.exp(top)) for law in (upper, lower)]
+        less = [law.cdf(np.exp(bottom)) for law in (lower, upper)]
+    return np.maximum(_gap(*more, epsilon), _gap(*less, epsilon))
 
 
 def _gap(own: Array, other: Array, epsilon: float | Array) -> Array:
