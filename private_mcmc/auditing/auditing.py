@@ -1,30 +1,159 @@
-"""The audit: run on two adjacent data sets, attack, compare lower bounds with the claim."""
+"""The audit: run on two adjacent data sets, attack, and compare lower bounds with the claim.
+
+A test guesses, from one output, which of the data sets it came from. With ``FP`` and ``FN`` its
+probabilities of error, an ``(ε, δ)``-DP mechanism has ``FP + e^ε FN ≥ 1 − δ`` and ``FN + e^ε FP ≥ 1 − δ``,
+and an ``m``-GDP one ``Φ^{-1}(1 − FP) − Φ^{-1}(FN) ≤ m``. Errors counted on independent outputs give upper
+confidence limits of ``FP`` and ``FN``, hence lower bounds on ``ε``, ``δ`` and ``m``. A score becomes a test:
+its threshold is chosen on one half of the outputs and its errors are counted on the other.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import betaincinv, expit, ndtri
 
 from private_mcmc.accounting import Statement
-from private_mcmc.auditing.chains import chain_mechanism
-from private_mcmc.auditing.confidence import (
-    FloatArray,
-    LowerBounds,
-    Scores,
-    lower_bounds,
-)
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score
+from private_mcmc.auditing.mechanism import DataSet, FloatArray, Mechanism, Pair, Score, chain_mechanism
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.records import Fields
 from private_mcmc.report import at_least, at_most, number
+
+
+class ErrorCounts(NamedTuple):
+    """Errors of a test, or of several at once (arrays), on outputs it was not chosen on.
+
+    Attributes:
+        false_positives: outputs on the first data set that the test takes for the second's.
+        false_negatives: outputs on the second that it takes for the first's.
+        negatives, positives: number of outputs on the first and on the second data set.
+    """
+
+    false_positives: npt.NDArray[np.int64]
+    false_negatives: npt.NDArray[np.int64]
+    negatives: int
+    positives: int
+
+    def limits(self, failure: float) -> tuple[FloatArray, FloatArray]:
+        """Upper limits of ``FP`` and ``FN`` that hold together with probability at least ``1 − failure``."""
+        return (
+            clopper_pearson_upper(self.false_positives, self.negatives, failure / 2),
+            clopper_pearson_upper(self.false_negatives, self.positives, failure / 2),
+        )
+
+
+def clopper_pearson_upper(errors: npt.ArrayLike, trials: int, failure: float) -> FloatArray:
+    """One-sided upper limit: the binomial probability exceeds it with probability at most ``failure``.
+
+    Source: Clopper, Pearson 1934; the quantile ``1 − failure`` of Beta(k + 1, n − k).
+    """
+    counts = np.asarray(errors, dtype=np.float64)
+    inside = np.minimum(counts, trials - 1)
+    # The complement keeps its digits where the limit is near 1; the margin covers betaincinv's error.
+    limit = 1.0 - betaincinv(trials - inside, inside + 1.0, failure)
+    return np.asarray(np.where(counts == trials, 1.0, np.minimum(1.0, limit * (1 + 1e-9))), dtype=np.float64)
+
+
+def epsilon_from_errors(false_positive: FloatArray, false_negative: FloatArray, delta: float) -> FloatArray:
+    """``max{0, ln((1−δ−FP)/FN), ln((1−δ−FN)/FP)}`` from upper limits of both errors.
+
+    Source: Heller, Fetaya 2023, (11)-(12).
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        one = np.log(np.maximum(1 - delta - false_positive, 0.0)) - np.log(false_negative)
+        two = np.log(np.maximum(1 - delta - false_negative, 0.0)) - np.log(false_positive)
+    return np.asarray(np.fmax(np.fmax(one, two), 0.0))
+
+
+def delta_from_errors(false_positive: FloatArray, false_negative: FloatArray, epsilon: float) -> FloatArray:
+    """``max{0, 1 − FN − e^ε FP, 1 − FP − e^ε FN}`` from upper limits of both errors."""
+    factor = np.exp(min(epsilon, 700.0))
+    one = 1 - false_negative - factor * false_positive
+    two = 1 - false_positive - factor * false_negative
+    return np.asarray(np.maximum(np.maximum(one, two), 0.0))
+
+
+def gdp_from_errors(false_positive: FloatArray, false_negative: FloatArray) -> FloatArray:
+    """``max{0, Φ^{-1}(1 − FP) − Φ^{-1}(FN)}`` from upper limits of both errors.
+
+    To be compared with a Gaussian DP claim only: a mechanism that is not Gaussian may have a large value here
+    at a small ``ε``. Source: Dong, Roth, Su 2022, Definition 2.6.
+    """
+    return np.asarray(np.maximum(-ndtri(false_positive) - ndtri(false_negative), 0.0))
+
+
+class Scores(NamedTuple):
+    """A score of every output, larger where the second data set is likelier; chosen and tested apart.
+
+    Attributes:
+        choose: scores on the (first, second) data set of the outputs that thresholds are chosen on.
+        test: scores of the outputs that errors are counted on, in the same order.
+    """
+
+    choose: tuple[FloatArray, FloatArray]
+    test: tuple[FloatArray, FloatArray]
+
+
+class LowerBounds(NamedTuple):
+    """Lower bounds of one attack, which hold together with the probability that was asked for.
+
+    Attributes:
+        epsilon, delta, gdp: on ``ε`` at the ``delta`` asked for, on ``δ`` at the ``epsilon``, and on ``m``.
+        gdp_estimate: ``|mean difference|/sd`` of the tested scores: ``m`` itself where the scores are
+            Gaussian of one variance, with no confidence attached.
+    """
+
+    epsilon: float
+    delta: float
+    gdp: float
+    gdp_estimate: float
+
+
+def lower_bounds(scores: Scores, *, delta: float, epsilon: float, failure: float) -> LowerBounds:
+    """Lower bounds on ``ε`` at ``delta``, on ``δ`` at ``epsilon`` and on ``m``, from one score.
+
+    Each has its own threshold, chosen where the same bound is largest on the outputs to choose on, and a
+    third of ``failure``. Which outputs are chosen on does not matter to the confidence; that they are not
+    the tested ones does.
+    """
+    share, (first, second) = failure / 3, scores.test
+    spread = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2))
+    return LowerBounds(
+        bound_at_best(scores, lambda counts: epsilon_from_errors(*counts.limits(share), delta)),
+        bound_at_best(scores, lambda counts: delta_from_errors(*counts.limits(share), epsilon)),
+        bound_at_best(scores, lambda counts: gdp_from_errors(*counts.limits(share))),
+        float(abs(second.mean() - first.mean()) / spread) if spread > 0 else 0.0,
+    )
+
+
+# Quantiles of either side on each tail, where thresholds are tried, and between them.
+_LEVELS = np.concatenate([tail := np.geomspace(1e-5, 0.5, 100), 1 - tail])
+
+
+def bound_at_best(scores: Scores, bound: Callable[[ErrorCounts], FloatArray]) -> float:
+    """``bound`` on the tested outputs, at the threshold where it is largest on the outputs to choose on."""
+    quantiles = np.unique(np.concatenate([np.quantile(side, _LEVELS) for side in scores.choose]))
+    thresholds = np.unique(np.concatenate([quantiles, quantiles[:-1] + np.diff(quantiles) / 2]))
+    values = bound(_errors_at(scores.choose, thresholds))
+    # Of several best ones the middle: far from where either side errs.
+    best = np.flatnonzero(values == values.max())
+    return float(bound(_errors_at(scores.test, thresholds[[best[len(best) // 2]]]))[0])
+
+
+def _errors_at(scores: tuple[FloatArray, FloatArray], thresholds: FloatArray) -> ErrorCounts:
+    """Errors of the tests "second if the score is above the threshold"."""
+    first, second = (np.sort(side) for side in scores)
+    above = len(first) - np.searchsorted(first, thresholds, side="right")
+    below = np.searchsorted(second, thresholds, side="right")
+    return ErrorCounts(above, below, len(first), len(second))
 
 
 @dataclass(frozen=True)
@@ -185,7 +314,16 @@ def audit_at(
 ) -> tuple[AuditResult, ...]:
     """One result for each ``(ε, δ)`` of ``points``, all from the same runs, each with ``failure``."""
     pair.differing(mechanism.statement.adjacency)
-    scored = _scored(mechanism, pair, *_outputs(mechanism, pair, num_runs, seed))
+    # What is not finite is an output like any other, and may tell the data sets apart.
+    first, second = (
+        np.clip(np.nan_to_num(mechanism.draw(data, num_runs, at), nan=1e15), -1e15, 1e15)
+        for data, at in zip(pair[:2], seed.spawn(2), strict=True)
+    )
+    half, scored = len(first) // 2, {}
+    learned = {"logistic density ratio": logistic(first[:half], second[:half])}
+    for name, score in {**mechanism.scores(pair), **learned}.items():
+        one, two = score(first), score(second)
+        scored[name] = Scores((one[:half], two[:half]), (one[half:], two[half:]))
     share = failure / len(scored)
 
     def at(epsilon: float, delta: float) -> AuditResult:
@@ -230,43 +368,16 @@ def _mechanism(given: LangevinKernel | Mechanism, declared: Fields) -> Mechanism
     return chain_mechanism(given, **declared)
 
 
-def _outputs(
-    mechanism: Mechanism, pair: Pair, num_runs: int, seed: np.random.SeedSequence
-) -> tuple[FloatArray, FloatArray]:
-    one, two = seed.spawn(2)
-    first = mechanism.draw(pair.first, num_runs, one)
-    second = mechanism.draw(pair.second, num_runs, two)
-    # What is not finite is an output like any other, and may tell the data sets apart.
-    first, second = (np.nan_to_num(side, nan=1e15, posinf=1e15, neginf=-1e15) for side in (first, second))
-    return np.clip(first, -1e15, 1e15), np.clip(second, -1e15, 1e15)
-
-
-def _scored(mechanism: Mechanism, pair: Pair, first: FloatArray, second: FloatArray) -> dict[str, Scores]:
-    half = len(first) // 2
-    learned = {name: fit(first[:half], second[:half]) for name, fit in LEARNED.items()}
-    scored = {}
-    for name, score in {**mechanism.scores(pair), **learned}.items():
-        one, two = score(first), score(second)
-        scored[name] = Scores((one[:half], two[:half]), (one[half:], two[half:]))
-    return scored
-
-
 _MOST_SQUARED = 40
-
-
-def linear(first: FloatArray, second: FloatArray) -> Score:
-    """The direction ``S^{-1}(x̄_2 − x̄_1)``, ``S`` the pooled covariance: best for Gaussians that share it."""
-    centre, scale = _standards(first, second)
-    one, two = (first - centre) / scale, (second - centre) / scale
-    pooled = (np.cov(one, rowvar=False) + np.cov(two, rowvar=False)).reshape(one.shape[1], -1) / 2
-    ridge = 1e-9 * np.eye(len(pooled))
-    direction = np.linalg.lstsq(pooled + ridge, two.mean(0) - one.mean(0), rcond=None)[0]
-    return lambda outputs: (outputs - centre) / scale @ direction
 
 
 def logistic(first: FloatArray, second: FloatArray) -> Score:
     """Log density ratio by logistic regression on the outputs and (up to 40 of them) their squares."""
-    centre, scale = _standards(first, second)
+    # Centres and spreads that resist heavy tails; of constant outputs the spread is 1.
+    both = np.concatenate([first, second])
+    low, centre, high = np.quantile(both, (0.1, 0.5, 0.9), axis=0)
+    spread = np.where(high > low, (high - low) / 2.5, both.std(axis=0))
+    scale = np.where(spread > 0, spread, 1.0)
 
     def features(outputs: FloatArray) -> FloatArray:
         # Bounded, so that one far output cannot decide the fit.
@@ -284,14 +395,3 @@ def logistic(first: FloatArray, second: FloatArray) -> Score:
 
     weights = minimize(loss, np.zeros(inputs.shape[1]), jac=True, method="L-BFGS-B").x
     return lambda outputs: features(outputs) @ weights
-
-
-LEARNED = {"linear direction": linear, "logistic density ratio": logistic}
-
-
-def _standards(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Centre and spread of every output, resistant to heavy tails; constant outputs have spread 1."""
-    both = np.concatenate([first, second])
-    low, middle, high = np.quantile(both, (0.1, 0.5, 0.9), axis=0)
-    spread = np.where(high > low, (high - low) / 2.5, both.std(axis=0))
-    return middle, np.where(spread > 0, spread, 1.0)

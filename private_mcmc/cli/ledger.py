@@ -65,7 +65,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Every charge: when, what for, how much, how it ended."""
-    from private_mcmc.release.ledger.export import charges_table, record
+    from private_mcmc.release.ledger_export import charges_table, record
     from private_mcmc.report import Report
 
     ledger = open_ledger(path, key)
@@ -91,7 +91,7 @@ def verify(
 
 def _show(ledger: Ledger, dataset: str | None, as_json: bool) -> None:
     """Where one data set stands, or each of them."""
-    from private_mcmc.release.ledger.export import report
+    from private_mcmc.release.ledger_export import report
 
     state = ledger.state()
     shown = state.datasets.values() if dataset is None else [state.dataset(dataset)]

@@ -33,7 +33,7 @@ class QueryOptions(ChargedOptions):
         """Plan, ask, charge, release, write the dossier, and show its answers."""
         from private_mcmc.dossier import new_dossier
         from private_mcmc.inference.bookkeeping import Bookkeeping
-        from private_mcmc.inference.query import Books, plan_query
+        from private_mcmc.inference.describe import Books, plan_query
 
         if not 0 < self.prob < 1:
             raise DeclarationError(f"--prob {self.prob}: must be between 0 and 1.")

@@ -20,7 +20,7 @@ from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, privacy_numbers, texts, warnings_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields
-from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger_state import Filter
 from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Target, Unit, check_adjacency
 

@@ -18,8 +18,8 @@ from private_mcmc.dossier.deployment import not_protected
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, texts
 from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields
-from private_mcmc.release.ledger.export import as_epsilon
-from private_mcmc.release.sickness import SICK
+from private_mcmc.release.ledger_export import as_epsilon
+from private_mcmc.release.released import SICK
 from private_mcmc.report import (
     Block,
     Code,

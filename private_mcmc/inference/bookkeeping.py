@@ -23,7 +23,7 @@ from private_mcmc.kernels import Provenance, RunKeys, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
-from private_mcmc.release.ledger.ledger import is_saved, note_copy, take
+from private_mcmc.release.ledger import is_saved, note_copy, take
 
 
 @construction_checked

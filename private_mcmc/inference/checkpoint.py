@@ -86,8 +86,8 @@ class Checkpoint:
         code, content = whole[:_CODE_BYTES], whole[_CODE_BYTES:]
         if not hmac.compare_digest(code, _code(key, content)):
             raise ReleaseError(
-                f"{path}: damaged, changed, or no checkpoint of a run that this ledger was charged for; it is "
-                "not resumed."
+                f"{path}: damaged, changed, or no checkpoint of a run that this ledger was charged for; it "
+                "is not resumed."
             )
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -98,7 +98,7 @@ class Checkpoint:
         return Saved(record["run"], record["charge"], provenance, streams, state)
 
     def save(self, run: Saved, key: bytes) -> None:
-        """Replace the file at once, by one authenticated under ``key``: after a crash there is one of both."""
+        """Replace the file at once, by one authenticated under ``key``: a crash leaves one of both."""
         state, content = run.state, io.BytesIO()
         record = {"run": run.run, "charge": run.charge, "provenance": run.provenance.to_dict()}
         keys = {

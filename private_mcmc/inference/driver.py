@@ -30,7 +30,7 @@ from private_mcmc.preflight import known_of_posterior
 from private_mcmc.programs import make_room
 from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations
-from private_mcmc.release.ledger.ledger import note_end
+from private_mcmc.release.ledger import note_end
 from private_mcmc.report.document import announce
 from private_mcmc.schedule import Release, check_steps
 from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count

@@ -31,7 +31,7 @@ from private_mcmc.planning.prediction import predict_after
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import ReleasedExpectations, ReleasedStates
-from private_mcmc.release.sickness import overshot, sickness
+from private_mcmc.release.released import overshot, sickness
 from private_mcmc.report import Report, json_types, number
 
 if TYPE_CHECKING:

@@ -116,10 +116,10 @@ def _check_persons(asked: Question, codes: Numbers, n: int | None, adjacency: Ad
         raise DataSchemaError(f"column {unit.name!r}: more identifiers than the declared n={n} persons.")
     if unit is None and adjacency == "replace_one" and (codes < 0).any():
         raise DataSchemaError(
-            f"column {asked.schema.person!r}: has rows without an identifier, which count for nothing. How many persons "
-            "there are is public under replace_one, and who has no identifier is not: give such rows "
-            "identifiers of their own, take add_remove with a public bound n=…, or leave person out if no "
-            "person has two rows."
+            f"column {asked.schema.person!r}: has rows without an identifier, which count for nothing. How "
+            "many persons there are is public under replace_one, and who has no identifier is not: give such "
+            "rows identifiers of their own, take add_remove with a public bound n=…, or leave person out if "
+            "no person has two rows."
         )
 
 

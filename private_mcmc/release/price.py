@@ -1,24 +1,326 @@
 """The price of a schedule: from what is declared and proved to a statement. No preflight is asked.
 
 With ``release="path"`` and an enforced clip nothing about the model enters. Hidden states rest on constants
-of prior and rows, and on a box in which float64 rounds little.
+of prior and rows, and on a box in which float64 rounds little. Of averages: with ``e`` the distance between
+those of coupled chains (in ``‖M^{-1/2}·‖``), a coordinate ``θ_i`` moves by at most ``√M_ii e``, and a value
+kept in ``[a, b]`` by ``b − a``; every value is measured in units of its own bound: centred, scaled, clamped.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from numpyro.distributions import biject_to, transforms
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Curvature, Statement
+from private_mcmc.accounting import (
+    Curvature,
+    Statement,
+    average_sensitivity,
+    noised_average,
+)
+from private_mcmc.accounting import gdp
 from private_mcmc.accounting.sensitivity import noise_ratio, noise_sd
+from private_mcmc.accounting.mechanisms import gaussian, laplace
+from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.chain_constants import curvature, reach_of_prior
 from private_mcmc.potential.potential import Potential
-from private_mcmc.release.averages import ExpectationsPlan, plan_expectations
-from private_mcmc.release.expectations import Expectations
-from private_mcmc.schedule import ROUNDING, Schedule
+from private_mcmc.potential.rowwise import rowwise
+from private_mcmc.potential.sites import Site
+from private_mcmc.release.expectations import Bounds, Expectations, What, monte_carlo_sd
+from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.schedule import ROUNDING, Average, Matrix, Schedule
 from private_mcmc.target import Target
+
+# Share of a value's own sensitivity that rounding may add: of the value, half, and of the running sums, half,
+# which sets the window.
+ROUNDING_SHARE = 2.0**-14
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One declared item: ``d`` values computed from the constrained sites.
+
+    Attributes:
+        name: as declared.
+        shape: shape of the value.
+        evaluate: from the flat unconstrained vector to the values, shape ``(d,)``.
+        first: where the values are coordinates of ``θ``, clamped or not, the first of them; else ``None``.
+        low, high: what they are clamped to; infinite if nothing.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    evaluate: Callable[[jax.Array], jax.Array]
+    first: int | None
+    low: float
+    high: float
+
+    @property
+    def size(self) -> int:
+        """Number of values ``d``."""
+        return math.prod(self.shape)
+
+    @property
+    def width(self) -> float:
+        """``b − a`` of what they are clamped to."""
+        return self.high - self.low
+
+    @property
+    def fallback(self) -> float:
+        """What NaN counts as: the lower end, or 0 where there is none."""
+        return self.low if self.low > -math.inf else 0.0
+
+
+def bind(model: Potential, name: str, what: What, bounds: Bounds | None) -> Function:
+    """A declared item as a function of the flat unconstrained vector, with what is known of it.
+
+    ``DeclarationError`` for an unknown site, or a function that nothing bounds.
+    """
+
+    def values(theta: jax.Array) -> jax.Array:
+        sites = model.constrain(theta)
+        if isinstance(what, str) and what not in sites:
+            raise DeclarationError(f"expectation of {what!r}: the model's sites are {sorted(sites)}.")
+        return jnp.asarray(sites[what] if isinstance(what, str) else what(sites))
+
+    result = jax.eval_shape(values, jnp.zeros(model.dim))
+    if not any(jnp.issubdtype(result.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise DeclarationError(f"expectation {name!r}: the function returns {result.dtype}, not numbers.")
+    first, low, high = None, -math.inf, math.inf
+    for site in model.sites:
+        if site.name == what:
+            first, low, high = _of_transform(site)
+    if result.dtype == jnp.bool_:
+        low, high = 0.0, 1.0
+    low, high = bounds or (low, high)
+    if first is None and not high - low < math.inf:
+        raise DeclarationError(
+            f"expectation {name!r}: nothing bounds how far a row moves it. Give bounds={{{name!r}: (a, b)}}, "
+            "to which values are clamped. Sites on the real line or on an interval need none."
+        )
+    shape = tuple(result.shape)
+
+    def evaluate(theta: jax.Array) -> jax.Array:
+        # Coordinates are read where they lie, whatever else the model computes.
+        found = values(theta) if first is None else theta[first : first + math.prod(shape)]
+        return jnp.ravel(found).astype(theta.dtype)
+
+    return Function(name, shape, rowwise(evaluate), first, low, high)
+
+
+def _of_transform(site: Site) -> tuple[int | None, float, float]:
+    """The first coordinate that a site's value is, by NumPyro's transform, or the interval it lies in."""
+    given: Any = None if site.constraint is None else biject_to(site.constraint)
+    while isinstance(given, transforms.IndependentTransform):
+        given = given.base_transform
+    if type(given) is transforms.IdentityTransform:
+        return site.slice.start, -math.inf, math.inf
+    parts = list(given.parts) if isinstance(given, transforms.ComposeTransform) else [given]
+    kinds = [type(part) for part in parts]
+    if kinds == [transforms.SigmoidTransform]:
+        return None, 0.0, 1.0
+    if kinds == [transforms.SigmoidTransform, transforms.AffineTransform]:
+        low, width = np.broadcast_arrays(parts[1].loc, parts[1].scale)
+        return None, float(np.min(low)), float(np.nextafter(np.max(low + width), np.inf))
+    return None, -math.inf, math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Movement:
+    """What one row can change.
+
+    Attributes:
+        units: each value's own sensitivity, shape ``(d,)``.
+        slopes: each value's Lipschitz constant in ``‖M^{-1/2}·‖``, shape ``(d,)``; ``inf`` if unknown.
+        l1, l2: joint sensitivities of the values divided by their units.
+    """
+
+    units: FloatArray
+    slopes: FloatArray
+    l1: float
+    l2: float
+
+
+def movement(functions: tuple[Function, ...], distance: float, metric: Matrix | None) -> Movement:
+    """Sensitivities of all values together, for averages that are ``distance`` apart.
+
+    Where values are coordinates, their joint L1 norm in their units is at most the root of the sum of all
+    ``|M_ij|/√(M_ii M_jj)``, the L2 norm that of its largest eigenvalue.
+    """
+    ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
+    # -1: no coordinate.
+    at = np.concatenate(
+        [np.full(f.size, -1) if f.first is None else f.first + np.arange(f.size) for f in functions]
+    )
+    shape = np.ones(int(at.max()) + 1) if metric is None else np.asarray(metric, dtype=np.float64)
+    scales = np.sqrt(shape if shape.ndim == 1 else np.diag(shape)) * UP_MATRIX
+    slopes = np.where(at >= 0, np.append(scales, math.inf)[at], math.inf)
+    moves = slopes * distance if distance > 0 else np.full(len(at), math.inf)
+    units = np.minimum(moves, ranges)
+    if not np.all(units < math.inf):
+        raise DeclarationError(
+            "nothing bounds how far one row moves this expectation: the chain has no proved contraction. "
+            "Give bounds=(a, b): the value is clamped to them."
+        )
+    free = at[moves <= ranges]
+    spread = np.equal.outer(free, free) if shape.ndim == 1 else shape[np.ix_(free, free)]
+    correlation = spread / (1.0 if shape.ndim == 1 else np.outer(scales[free], scales[free]) / UP_MATRIX**3)
+    total, count = float(np.abs(correlation).sum()), len(at) - len(free)
+    largest = float(np.linalg.eigvalsh(correlation)[-1]) * UP_MATRIX if len(free) else 0.0
+    l1, l2 = math.sqrt(total) + count, math.sqrt(min(total, largest) + count)
+    return Movement(units, slopes, l1 * UP_MATRIX, l2 * UP_MATRIX)
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """The ``d`` declared values in units of their own sensitivities.
+
+    Values are clamped to ``[−half, half]`` around their centres: the declared bounds, and a window so wide
+    that only a running sum of larger values could lose more than ``ROUNDING_SHARE`` of a unit to rounding.
+
+    Attributes:
+        functions: the declared items, in order.
+        centres, units, half: shape ``(d,)``; ``half`` in units.
+    """
+
+    functions: tuple[Function, ...]
+    centres: FloatArray
+    units: FloatArray
+    half: FloatArray
+
+    def __call__(self, theta: jax.Array) -> jax.Array:
+        """``(f(θ) − centre)/unit`` of shape ``(d,)``, clamped; NaN counts as ``a`` (as 0 without bounds)."""
+        parts = []
+        for function in self.functions:
+            value = function.evaluate(theta)
+            parts.append(jnp.where(jnp.isnan(value), function.fallback, value))
+        return jnp.clip((jnp.concatenate(parts) - self.centres) / self.units, -self.half, self.half)
+
+    def averages(self, given: npt.ArrayLike) -> FloatArray:
+        """Averages of this vector as a chain computed them, with what is not a number mapped."""
+        array = np.asarray(given, dtype=np.float64)
+        if array.shape != self.units.shape:
+            raise DeclarationError(f"averages of shape {array.shape}, {self.units.shape} were planned.")
+        lowest = np.concatenate([np.full(f.size, f.fallback) for f in self.functions])
+        mapped = np.where(np.isnan(array), (lowest - self.centres) / self.units, array)
+        return np.asarray(np.clip(mapped, -self.half, self.half))
+
+    def split(self, values: FloatArray) -> list[FloatArray]:
+        """A ``(d,)`` vector item by item, each in its own shape."""
+        cuts = np.cumsum([function.size for function in self.functions])[:-1]
+        parts = zip(np.split(values, cuts), self.functions, strict=True)
+        return [part.reshape(function.shape) for part, function in parts]
+
+
+def observed(functions: tuple[Function, ...], units: FloatArray, schedule: Schedule) -> Observed:
+    """The vector of ``functions`` in these units, fit for the running sums of ``schedule``."""
+    sizes = [f.size for f in functions]
+    middles = [(f.low + f.high) / 2 if f.width < math.inf else 0.0 for f in functions]
+    first = schedule.release.first if isinstance(schedule.release, Average) else 1
+    load = ((schedule.num_steps - first + 1) * schedule.num_chains + 16) * _UNIT
+    # A running sum of larger values would round by more than the share.
+    window = ROUNDING_SHARE / 2 * (1 - load) / (2 * load)
+    half = np.minimum(np.repeat([f.width for f in functions], sizes) / 2 / units, window)
+    return Observed(functions, np.repeat(middles, sizes), units, half)
+
+
+def plan_expectations(
+    expectations: Expectations, model: Potential, schedule: Schedule, curvature: Curvature, target: Target
+) -> ExpectationsPlan:
+    """Sensitivities, noise and cost of ``expectations`` under ``schedule``.
+
+    ``curvature`` holds constants proved for every data set of the domain, in the schedule's metric.
+    """
+    if not isinstance(schedule.release, Average):
+        raise DeclarationError(f"release={schedule.release!r}: expectations need a schedule of averages.")
+    if schedule.adjacency != target.adjacency:
+        raise DeclarationError(f"schedule under {schedule.adjacency!r}, target under {target.adjacency!r}.")
+    with jax.enable_x64(True):
+        functions = tuple(
+            bind(model, name, what, expectations.bounds.get(name)) for name, what in expectations.items
+        )
+    distance = average_sensitivity(schedule, curvature)
+    moved = movement(functions, distance, schedule.preconditioner)
+    size = len(moved.units)
+    what = f"averages of {', '.join(f.name for f in functions)}, each in units of its own sensitivity"
+    noise: LaplaceNoise | GaussianNoise
+    if expectations.noise == "laplace":
+        epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
+        joint = moved.l1 + size * ROUNDING_SHARE
+        noise = laplace_noise(epsilon, joint, size).confirmed()
+        spread = {"sensitivity": noise.sensitivity, "scale": noise.scale, "grid": noise.grid}
+        price = laplace(epsilon, adjacency=target.adjacency, dim=size, what=what, **spread)
+    else:
+        if not target.delta > 0:
+            raise DeclarationError(
+                "Gaussian noise never gives δ = 0: use noise='laplace' or a target with δ > 0."
+            )
+        joint = moved.l2 + math.sqrt(size) * ROUNDING_SHARE
+        noise = gaussian_noise(gdp.budget(target.epsilon, target.delta), joint, size).confirmed()
+        spread = {"sensitivity": noise.charged_sensitivity, "scale": noise.gaussian_scale}
+        price = gaussian(adjacency=target.adjacency, dim=size, what=what, **spread)
+    ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
+    statement = noised_average(
+        price,
+        schedule,
+        curvature,
+        distance=distance,
+        values=zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True),
+        norm="L1" if expectations.noise == "laplace" else "L2",
+        joint=joint,
+    )
+    sampling = np.minimum(moved.slopes * monte_carlo_sd(schedule, curvature), ranges / 2)
+    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement, sampling)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectationsPlan:
+    """Declared averages with their noise; every number in it is public.
+
+    Attributes:
+        observable: what runs inside the chain: the declared values in units of their own sensitivity.
+        noise: noise on the averages in their units.
+        statement: what the release costs.
+        monte_carlo: data-free bound on the sd of each average from its finite length; ``inf`` if unproved.
+    """
+
+    observable: Observed
+    noise: LaplaceNoise | GaussianNoise
+    statement: Statement
+    monte_carlo: FloatArray
+
+    @property
+    def units(self) -> FloatArray:
+        """Sensitivity of each value, shape ``(d,)``."""
+        return self.observable.units
+
+    @property
+    def noise_sd(self) -> FloatArray:
+        """Standard deviation of the noise on each value."""
+        return self.noise.sd * self.units
+
+    def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
+        """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
+
+        ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
+        """
+        seen = self.observable
+        values = self.noise.release(seen.averages(averages)) * seen.units + seen.centres
+        total = np.hypot(self.noise_sd, self.monte_carlo)
+        parts = zip(seen.functions, *map(seen.split, (values, self.noise_sd, total)), strict=True)
+        released = tuple(ReleasedValue(f.name, value, sd, error) for f, value, sd, error in parts)
+        return ReleasedExpectations(released, self.statement, dict(provenance))
 
 
 @dataclass(frozen=True, eq=False)

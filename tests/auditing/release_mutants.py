@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.accounting import conjugate, langevin, mechanisms
-from private_mcmc.release import averages, moments, noise
-from private_mcmc.release.ledger import filter as ledger_filter
+from private_mcmc.release import ledger_state as ledger_filter
+from private_mcmc.release import noise, price, sums
 from tests.auditing.mutants import Change, changed_module
 from tests.soundness.attacks import PairedMechanism
 from tests.soundness.sweep import noised, posteriors
@@ -112,7 +112,7 @@ SCENARIOS = {
         num_runs=3_000,
     ),
     "second moments of rows beyond the radius": Scenario(
-        (Swap(moments, "_into_ball", "norms > radius, radius / norms, 1.0", "norms > radius, 1.0, 1.0"),),
+        (Swap(sums, "_into_ball", "norms > radius, radius / norms, 1.0", "norms > radius, 1.0, 1.0"),),
         far_second_moments,
         num_runs=400,
     ),
@@ -125,7 +125,7 @@ SCENARIOS = {
                 "change = sensitivity(schedule)",
                 "change = sensitivity(schedule) / 2",
             )
-            for module in (averages, langevin)
+            for module in (price, langevin)
         ),
         swept("loud mean, plain, expectations, replace_one"),
         num_runs=1_000,

@@ -16,7 +16,6 @@ ROOTS = (
     "private_mcmc/inference/execute_plan.py",
     "private_mcmc/inference/bookkeeping.py",
     "private_mcmc/inference/columns.py",
-    "private_mcmc/inference/sums.py",
 )
 # Declarations, which say what runs and is priced as they say it; plans and models as they are read, which are
 # proposals; words and numbers for people, and what was released.
@@ -27,11 +26,10 @@ UNTRUSTED = (
     "private_mcmc/draws.py",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/kernels/under_numpyro.py",
-    "private_mcmc/release/ledger/export.py",
+    "private_mcmc/release/ledger_export.py",
     "private_mcmc/model/",
     "private_mcmc/release/expectations.py",
     "private_mcmc/release/released.py",
-    "private_mcmc/release/sickness.py",
     "private_mcmc/report/",
     "private_mcmc/planning/",
     "private_mcmc/preflight/",

@@ -18,8 +18,7 @@ from private_mcmc.data.apart import is_part
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.source import shown_source
 from private_mcmc.inference import fitting, reading
-from private_mcmc.inference.describe import description
-from private_mcmc.inference.query import Books, plan_query
+from private_mcmc.inference.describe import Books, description, plan_query
 from private_mcmc.inference.question import plan_bounds, question
 from private_mcmc.inference.reading import read_once
 from tests.examples_of_models import normal_mean

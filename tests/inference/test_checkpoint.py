@@ -17,7 +17,7 @@ from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState, Streams
 from private_mcmc.potential.potential import program_mark
-from private_mcmc.release.ledger.file import Transaction
+from private_mcmc.release.ledger_file import Transaction
 from tests.examples_of_models import logistic, normal_mean
 
 N = 30

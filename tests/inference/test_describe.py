@@ -11,9 +11,8 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.dossier import load_record, new_dossier, verify_dossier
 from private_mcmc.dossier.folder import RELEASE, finish, is_raw
-from private_mcmc.inference import sums
-from private_mcmc.inference.describe import description
-from private_mcmc.inference.query import Books, plan_query
+from private_mcmc.inference import execute_plan as sums
+from private_mcmc.inference.describe import Books, description, plan_query
 from private_mcmc.inference.raw_release import completed
 from private_mcmc.release import Family, plan_sums
 

@@ -12,7 +12,7 @@ import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT, ArrayColumn
 from private_mcmc.inference.columns import Held
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain
-from private_mcmc.release.ledger.file import data_mark
+from private_mcmc.release.ledger_file import data_mark
 from tests.examples_of_models import logistic
 
 N = 8

@@ -14,7 +14,7 @@ from private_mcmc.inference.checkpoint import Saver
 from private_mcmc.inference.fitting import Planned
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.inference.reading import read_columns
-from private_mcmc.release.ledger import ledger as ledger_module
+from private_mcmc.release import ledger as ledger_module
 from tests.examples_of_models import normal_mean
 
 ADJACENCIES = ("replace_one", "add_remove", "zero_out")

@@ -16,7 +16,7 @@ from private_mcmc.errors import OutputError
 from private_mcmc.inference.fitting import plan_fit, resume
 from private_mcmc.inference.question import question
 from private_mcmc.inference.raw_release import completed
-from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger_state import Filter
 
 pytestmark = pytest.mark.slow
 TARGET = pmc.Target(3.0, 1e-5)

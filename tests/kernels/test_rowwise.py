@@ -14,7 +14,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 import private_mcmc as pmc
 from private_mcmc import Ball, Binary, DoThisInstead, NotYetSupported, Rows
-from private_mcmc.inference.sums import _asked
+from private_mcmc.inference.execute_plan import _asked
 from private_mcmc.kernels import langevin_program
 from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.model import read

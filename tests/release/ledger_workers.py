@@ -5,7 +5,7 @@ import resource
 
 from private_mcmc.accounting import gaussian
 from private_mcmc.errors import BudgetExceeded, LedgerError
-from private_mcmc.release.ledger.ledger import Ledger
+from private_mcmc.release.ledger import Ledger
 
 
 def statement(m):

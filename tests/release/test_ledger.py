@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from private_mcmc.accounting import Gaussian, gaussian, gdp, of_unit
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
-from private_mcmc.release.ledger.export import record
-from private_mcmc.release.ledger.file import MAGIC, LedgerFile
-from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger_export import record
+from private_mcmc.release.ledger_file import MAGIC, LedgerFile
+from private_mcmc.release.ledger_state import Filter
 from private_mcmc.target import Target, Unit
 
 TARGET = Target(3.0, 1e-6)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from private_mcmc.accounting import Points, Statement, compose, gaussian, gdp, laplace
 from private_mcmc.errors import ReleaseError
-from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger_state import Filter
 from private_mcmc.target import Target
 
 targets = st.builds(Target, st.floats(0.01, 20), st.floats(1e-12, 0.1))

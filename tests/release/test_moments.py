@@ -11,8 +11,8 @@ from scipy import stats
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.release import moments
-from private_mcmc.release.moments import floored, plan_second_moments
+from private_mcmc.release import sums
+from private_mcmc.release.sums import floored, plan_second_moments
 
 
 def plan(gdp=0.5, radius=1.0, dim=3, num_rows=50, adjacency="replace_one"):
@@ -21,7 +21,7 @@ def plan(gdp=0.5, radius=1.0, dim=3, num_rows=50, adjacency="replace_one"):
 
 def coordinates(rows, radius):
     """What the noise is added to: the upper triangle, off-diagonal entries times √2."""
-    gram = moments._gram(rows, radius)
+    gram = sums._gram(rows, radius)
     upper = np.triu_indices(len(gram))
     return gram[upper] * np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
 
@@ -54,11 +54,11 @@ def test_the_rounding_allowance_covers_sums_of_many_rows():
     rows = random.normal(size=(30_000, 2))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     rows *= 10.0 ** random.uniform(-8, 0, size=(30_000, 1))
-    gram = moments._gram(rows, 1.0)
+    gram = sums._gram(rows, 1.0)
     errors = [
         abs(gram[i, j] - math.fsum((rows[:, i] * rows[:, j]).tolist())) for i in range(2) for j in range(2)
     ]
-    assert 0 < max(errors) < moments._rounding(1.0, 2, 30_000)
+    assert 0 < max(errors) < sums._rounding(1.0, 2, 30_000)
 
 
 def test_noise_is_symmetric_with_half_the_variance_off_the_diagonal():
@@ -109,7 +109,7 @@ def test_schema_errors_are_about_shapes_only():
 
 
 def test_flooring_keeps_what_is_above_and_lifts_what_is_below():
-    released = moments.SecondMoments(np.diag([4.0, -1.0]), 1.0, plan().statement)
+    released = sums.SecondMoments(np.diag([4.0, -1.0]), 1.0, plan().statement)
     np.testing.assert_allclose(floored(released.matrix, 0.5), np.diag([4.0, 0.5]), atol=1e-12)
     with pytest.raises(DeclarationError, match="positive"):
         floored(released.matrix, 0.0)

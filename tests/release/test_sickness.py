@@ -5,8 +5,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference.last_run import as_wide_as_prior
-from private_mcmc.release.released import ReleasedStates
-from private_mcmc.release.sickness import overshot, sickness
+from private_mcmc.release.released import ReleasedStates, overshot, sickness
 
 
 def walk(rho, draws=600, chains=1, dim=3, seed=0):

@@ -9,7 +9,7 @@ from scipy import stats
 
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import Contribution, Family, plan_second_moments, plan_sums
-from private_mcmc.release.ledger.file import data_mark
+from private_mcmc.release.ledger_file import data_mark
 from private_mcmc.target import Unit
 
 ADJACENCIES = ["replace_one", "add_remove", "zero_out"]

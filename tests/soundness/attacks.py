@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting.sensitivity import batch_factor
-from private_mcmc.auditing import chains
-from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Mechanism, Pair, Score, length, present_slots
+from private_mcmc.auditing import mechanism as chains
+from private_mcmc.auditing.mechanism import DataSet, FloatArray, Mechanism, Pair, Score, length, present_slots
 from private_mcmc.domains.columns import PRESENT, blank
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import PrivateMCMC

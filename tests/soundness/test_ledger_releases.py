@@ -14,9 +14,9 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.auditing import Mechanism, Pair, audit
-from private_mcmc.auditing.chains import keys
+from private_mcmc.auditing.mechanism import keys
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.release.ledger.state import LedgerState
+from private_mcmc.release.ledger_state import LedgerState
 from tests.soundness.sweep.zoo import mean
 
 # Chains of one run are cut apart: each is an output, charged its share of what the run is charged.

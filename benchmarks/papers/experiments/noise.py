@@ -23,7 +23,7 @@ from benchmarks.papers.experiments.networks import Network, lenet, perceptron
 from benchmarks.papers.experiments.noise_result import NoiseResult, NoiseSettings, NoiseShape, Trained
 from benchmarks.papers.experiments.store import ChunkStore
 from benchmarks.papers.gradient_noise import per_layer, proportional
-from private_mcmc.auditing.confidence import FloatArray
+from private_mcmc.auditing.mechanism import FloatArray
 from private_mcmc.errors import DeclarationError
 
 

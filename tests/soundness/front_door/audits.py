@@ -6,7 +6,7 @@ import numpy as np
 
 import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair
-from private_mcmc.auditing.chains import keys, unconstrained
+from private_mcmc.auditing.mechanism import keys, unconstrained
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateULA
 from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.soundness.attacks import ChainAttacks, chain_mechanism

@@ -11,7 +11,7 @@ import numpy as np
 
 import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair
-from private_mcmc.auditing.chains import keys, unconstrained
+from private_mcmc.auditing.mechanism import keys, unconstrained
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.kernels import PrivateULA

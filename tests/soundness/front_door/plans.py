@@ -11,7 +11,7 @@ import numpy as np
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.auditing import Mechanism, Pair
-from private_mcmc.auditing.chains import keys
+from private_mcmc.auditing.mechanism import keys
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
 from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction

@@ -9,7 +9,7 @@ import numpy as np
 
 import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair, audit
-from private_mcmc.auditing.chains import keys
+from private_mcmc.auditing.mechanism import keys
 
 # Probability that a check speaks against a library without faults.
 FAILURE = 1e-6

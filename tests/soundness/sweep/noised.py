@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Statement, gdp
-from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet, Pair
+from private_mcmc.accounting import Statement
+from private_mcmc.accounting import gdp
+from private_mcmc.auditing.mechanism import DataSet, FloatArray, Pair
 from private_mcmc.preflight.extreme_rows import PublicRow
 from private_mcmc.release import (
     Contribution,
@@ -26,7 +26,7 @@ from private_mcmc.release import (
     plan_second_moments,
     plan_sums,
 )
-from private_mcmc.release.ledger.filter import Filter
+from private_mcmc.release.ledger_state import Filter
 from private_mcmc.target import Adjacency, Target
 from tests.soundness.attacks import PairedMechanism, pair_of_rows
 

@@ -11,8 +11,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from private_mcmc.auditing.confidence import FloatArray
-from private_mcmc.auditing.mechanism import DataSet
+from private_mcmc.auditing.mechanism import DataSet, FloatArray
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.preflight.extreme_rows import PublicRow

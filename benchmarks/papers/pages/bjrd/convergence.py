@@ -11,7 +11,7 @@ from benchmarks.papers.bounds import bjrd
 from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting import gdp
-from private_mcmc.auditing.confidence import Scores, bound_at_best, epsilon_from_errors
+from private_mcmc.auditing.auditing import Scores, bound_at_best, epsilon_from_errors
 from private_mcmc.report import Facts, Heading, Line, Plot, Text, floats, number
 
 EPSILON, STEP, PRIOR, ROWS, STEPS = 1.0, 0.01, 1.0, 20, 100

@@ -13,7 +13,7 @@ from benchmarks.papers.experiments.figures import measured
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.accounting.pld import Sampled
-from private_mcmc.auditing.confidence import ErrorCounts, epsilon_from_errors
+from private_mcmc.auditing.auditing import ErrorCounts, epsilon_from_errors
 from private_mcmc.report import Block, Heading, Line, Note, Plot, Rule, Table, Text, floats, number
 
 DELTA = 1e-5
@@ -136,7 +136,7 @@ def attacks(full: bool) -> Section:
             most(250),
             "exact",
             f"4.89 takes {each} on each side; 500 on each prove {most(500):.3g}",
-            "`private_mcmc.auditing.confidence.epsilon_from_errors`",
+            "`private_mcmc.auditing.auditing.epsilon_from_errors`",
             "tests/auditing/test_confidence.py",
         ),
         Claim(

@@ -21,12 +21,12 @@ from private_mcmc.errors import (
     warn_of_what_was_paid,
 )
 from private_mcmc.records import as_seen
-from private_mcmc.release.ledger.export import refusal, report, what_fits
-from private_mcmc.release.ledger.file import Columns, Head, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger.filter import Filter
-from private_mcmc.release.ledger.state import (
+from private_mcmc.release.ledger_export import refusal, report, what_fits
+from private_mcmc.release.ledger_file import Columns, Head, LedgerFile, Transaction, data_mark
+from private_mcmc.release.ledger_state import (
     Balance,
     DataSet,
+    Filter,
     LedgerState,
     Outcome,
     Reservation,

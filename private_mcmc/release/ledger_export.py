@@ -7,8 +7,7 @@ from fractions import Fraction
 
 from private_mcmc.accounting import gdp
 from private_mcmc.records import Record
-from private_mcmc.release.ledger.filter import Filter
-from private_mcmc.release.ledger.state import Balance, DataSet, LedgerState, Reservation
+from private_mcmc.release.ledger_state import Balance, DataSet, Filter, LedgerState, Reservation
 from private_mcmc.report import Block, Heading, Report, Table, at_least, at_most
 from private_mcmc.report.blocks import Cell
 
