@@ -217,7 +217,7 @@ class Bookkeeping:
         return Job(books, streams, provenance, books.standing, saver, state)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bill:
     """What a run costs, in which words, in stages or not, and on which private columns.
 

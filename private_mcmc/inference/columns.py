@@ -207,7 +207,7 @@ def _checked_presence(present: object, count: int) -> np.ndarray:
     return flags
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Held:
     """All rows where a run wants them: mapped into their domains on devices, or in partitions elsewhere."""
 

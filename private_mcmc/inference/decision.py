@@ -18,7 +18,7 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.release import Expectations, ExpectationsPlan
-from private_mcmc.release.price import Price, price
+from private_mcmc.release.price import price
 from private_mcmc.report import at_most
 from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
@@ -65,27 +65,14 @@ class Declaration:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A run that may happen."""
+    """A run that may happen: what runs, its own statement, and how averages, if released, are noised."""
 
     declared: Declaration
     reading: RowModel
-    price: Price
+    schedule: Schedule
+    statement: Statement
+    expectations: ExpectationsPlan | None
     preflight: Callable[[], PreflightReport]
-
-    @property
-    def schedule(self) -> Schedule:
-        """What runs."""
-        return self.price.schedule
-
-    @property
-    def statement(self) -> Statement:
-        """The run's own."""
-        return self.price.statement
-
-    @property
-    def expectations(self) -> ExpectationsPlan | None:
-        """How averages are noised, where they are what is released."""
-        return self.price.expectations
 
     @property
     def observable(self) -> Observable | None:
@@ -146,7 +133,9 @@ def decide(declared: Declaration, n: int) -> Decision:
     priced = price(reading, schedule, declared.target, expectations)
     if not priced.statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(priced.statement, priced.schedule, declared.target), preflight())
-    return Decision(declared, reading, priced, preflight)
+    return Decision(
+        declared, reading, priced.schedule, priced.statement, priced.expectations, preflight
+    )
 
 
 def _posterior_refusal(report: PreflightReport) -> str:

@@ -33,7 +33,7 @@ from private_mcmc.inference.execute_plan import RowSums, row_sums
 from private_mcmc.inference.question import Question
 from private_mcmc.inference.reading import read_for, schema_of
 from private_mcmc.records import Fields
-from private_mcmc.release import Ledger, SumsPlan
+from private_mcmc.release import Filter, Ledger, SumsPlan
 from private_mcmc.report import json_types
 from private_mcmc.target import Adjacency, Target
 
@@ -66,23 +66,12 @@ class Books:
         if self.share is not None and not 0 < self.share <= 1:
             raise DeclarationError(f"share={self.share}: above 0, at most 1.")
 
-    def price(self, target: Target) -> float:
-        """The budget in Gaussian DP, for a target that is read where ``epsilon`` is given."""
-        if self.share is None:
-            return gdp.budget(target.epsilon, target.delta)
-        # A little less than a root of it, whose square may round up.
-        return float(np.sqrt(self.share * float(self._whole.limit))) * (1 - 1e-12)
-
     @property
-    def least_delta(self) -> float | None:
-        """The δ that numbers are told at: the ledger's for a share, or as given."""
-        return self.delta if self.share is None else self._whole.delta
-
-    @property
-    def _whole(self) -> Any:
+    def whole(self) -> Filter | None:
+        """The ledger's budget, where a share of it is taken."""
         ledger, dataset = self.charged.ledger, self.charged.dataset
-        if ledger is None or dataset is None:
-            raise DeclarationError("share=…: give a ledger.")
+        if self.share is None or ledger is None or dataset is None:
+            return None
         return ledger.balance(dataset).dataset.filter
 
 
@@ -163,12 +152,16 @@ def plan_query(
         DataSchemaError: for a table that does not fit its schema; fields are named, nothing else.
     """
     asked = Question(analysis.schema, analysis.fields, analysis.rows, _no_model, "")
+    whole = books.whole
     # Without one the ε of the target follows from what the share buys.
-    epsilon = 1.0 if books.epsilon is None else books.epsilon
-    columns, marks, count, target = read_for(table, asked, epsilon, books.least_delta, adjacency, n)
-    price = books.price(target)
+    epsilon, delta = (1.0, whole.delta) if whole else (books.epsilon or 0.0, books.delta)
+    columns, marks, count, target = read_for(table, asked, epsilon, delta, adjacency, n)
+    price = gdp.budget(target.epsilon, target.delta)
+    if whole is not None and books.share is not None:
+        # A little less than a root of it, whose square may round up.
+        price = float(np.sqrt(books.share * float(whole.limit))) * (1 - 1e-12)
     mechanism = analysis.mechanism(price, count, adjacency)
-    if books.epsilon is None:
+    if whole is not None:
         target = replace(target, epsilon=mechanism.statement.epsilon(target.delta))
     sums = row_sums(analysis.of_row, analysis.rows, mechanism, columns, target, analysis.random)
     return PlannedQuery(analysis, target, price, table, marks, sums, books)
@@ -260,9 +253,8 @@ def describe(
         ['count', 'mean', 'sd', 'quantile 0.25']
     """
     asked = description(schema_of(schema), fields, by, means, bins, sampling)
-    return _run(
-        table, asked, Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose)), adjacency, n
-    )
+    books = Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose))
+    return _run(table, asked, books, adjacency, n)
 
 
 def _run(table: object, asked: Analysis, books: Books, adjacency: Adjacency, n: int | None) -> Query:
@@ -330,9 +322,8 @@ def check(
         >>> pmc.check(study, "people.csv", by=["region"], epsilon=0.2).report().show()  # doctest: +SKIP
     """
     asked = Check.planned(studied(study), by)
-    return _run(
-        table, asked, Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose)), adjacency, n
-    )
+    books = Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose))
+    return _run(table, asked, books, adjacency, n)
 
 
 @clean_errors
@@ -371,6 +362,5 @@ def compare(
         >>> pmc.compare(one, other, "people.csv", epsilon=0.2).report().show()  # doctest: +SKIP
     """
     asked = Comparison.planned(studied(first), studied(second))
-    return _run(
-        table, asked, Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose)), adjacency, n
-    )
+    books = Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose))
+    return _run(table, asked, books, adjacency, n)

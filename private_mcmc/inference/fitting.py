@@ -118,8 +118,7 @@ class Planned:
         """Buy the bounds, each charged before it is computed, plan with what is left, and run."""
         outer = self.asked.schema
         columns = self.read(bounds.marked(outer))
-        for statement in bounds.statements:
-            books.pay(statement)
+        books.pay(bounds.mechanism.statement)
         asked = _of_bought(self.asked, bounds.buy(outer, columns))
         if keep is not None:  # planning takes long
             about = replace(self, asked=asked, bounds=None).about(books.ledger)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Statement
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
@@ -252,35 +251,30 @@ _WIDE = 1e3
 class BoundsPlan:
     """Noised histograms of the fields with ``bounds: private``, known before anything is spent.
 
-    Each field gets a histogram of its declared outer range, priced like every count, and the narrower range
-    is read off it: post-processing. One budget was fixed for bounds and plan together (fully adaptive
-    composition: the plan may depend on the bounds), and both are charged to the ledger at once.
+    Each field gets a histogram of its declared outer range, and the narrower range is read off it:
+    post-processing. One budget was fixed for bounds and plan together (fully adaptive composition: the plan
+    may depend on the bounds), and both are charged to the ledger at once.
 
-    **Guarantee**: a row falls into one cell of each histogram: replacing it moves one by at most ``√2``,
-    adding, removing or emptying it by 1 (``plan_sums``). **Cost**: ``share`` of the squared budget in all.
+    **Guarantee**: that of ``mechanism``: a row falls into one cell of each histogram. **Cost**: ``share`` of
+    the squared budget.
 
     Attributes:
         fields: with their outer ranges.
-        mechanisms: one for each field.
+        mechanism: of all histograms, a family each.
         whole: the target that bounds and plan meet together.
         rest: the target of what is left for the plan.
         share: of the squared budget that is spent on bounds.
     """
 
     fields: tuple[Field, ...]
-    mechanisms: tuple[SumsPlan, ...]
+    mechanism: SumsPlan
     whole: Target
     rest: Target
     share: float
 
     def beside(self, plan: Plan) -> Plan:
         """A plan for ``rest`` as part of ``whole``: one budget, and one statement of bounds and stages."""
-        return replace(plan, target=self.whole, before=self.statements)
-
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """What each histogram costs."""
-        return tuple(mechanism.statement for mechanism in self.mechanisms)
+        return replace(plan, target=self.whole, before=(self.mechanism.statement,))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -299,18 +293,17 @@ class BoundsPlan:
 
     def buy(self, schema: Schema, columns: Fields) -> Schema:
         """``schema`` with the bought ranges; ``columns``, read as ``marked``, are curator-side."""
-        bought = {}
-        for field, mechanism in zip(self.fields, self.mechanisms, strict=True):
-            cells = mechanism.families[0].cells
-            edges = _edges(field, cells)
+        cells = self.mechanism.families[0].cells
+        parts, edges = [], [_edges(field, cells) for field in self.fields]
+        for field, ends in zip(self.fields, edges, strict=True):
             values = _in_memory(columns[identifier(field.name)])
-            there = _in_memory(columns.get(PRESENT, np.ones(len(values)))) > 0
+            found = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, cells - 1)
             if indicator := _marked(field).indicator:
                 # A missing number, wherever it stands, has no place among the others.
-                there = there & (_in_memory(columns[identifier(indicator)]) == 0)
-            found = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, cells - 1)
-            (counts,) = mechanism.release((Contribution(found.astype(np.int64)),), there)
-            bought[field.name] = _narrowed(field, edges, counts)
+                found = np.where(_in_memory(columns[identifier(indicator)]) == 0, found, -1)
+            parts.append(Contribution(found.astype(np.int64)))
+        counts = self.mechanism.release(parts, _in_memory(columns.get(PRESENT, np.ones(len(values)))))
+        bought = {field.name: field for field in map(_narrowed, self.fields, edges, counts)}
         return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
 
 
@@ -345,15 +338,13 @@ def plan_bounds(
     fewest, most = _CELLS
     fine = _HIDDEN * n * each / (_CAUTION * math.sqrt(2))
     cells = min(max(2 ** math.floor(math.log2(max(fine, 1))), fewest), most)
-    mechanisms = tuple(
-        plan_sums(
-            each, (Family(field.name, cells),), num_rows=n, adjacency=target.adjacency, what="counts by cell"
-        )
-        for field in fields
+    families = [Family(field.name, cells) for field in fields]
+    mechanism = plan_sums(
+        budget * math.sqrt(share), families, num_rows=n, adjacency=target.adjacency, what="counts by cell"
     )
     # Slightly less, so that rounding upwards keeps everything within the budget.
     rest = accounting.gdp.epsilon(budget * math.sqrt(1 - share), target.delta) * (1 - 1e-6)
-    found = BoundsPlan(fields, mechanisms, target, replace(target, epsilon=rest), share)
+    found = BoundsPlan(fields, mechanism, target, replace(target, epsilon=rest), share)
     # The table is read so after the charge: what this schema refuses is refused now.
     found.marked(schema)
     return found

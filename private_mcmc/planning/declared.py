@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.accounting import Curvature, Statement, average_sensitivity, gdp
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels.langevin import PrivateULA, as_matrix
@@ -382,9 +382,7 @@ def _noise(
 ) -> Array:
     """The sd of the noise of every value, about."""
     moved = movement(functions, average_sensitivity(schedule, known), schedule.preconditioner)
-    if asked.noise == "laplace":
-        return np.asarray(math.sqrt(2.0) * moved.l1 * moved.units / (asked.epsilon or target.epsilon))
-    return np.asarray(moved.l2 * moved.units / gdp.budget(target.epsilon, target.delta))
+    return np.asarray(math.sqrt(2.0) * moved.l1 * moved.units / (asked.epsilon or target.epsilon))
 
 
 def _roots(matrices: Array) -> Array:

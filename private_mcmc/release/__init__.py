@@ -1,58 +1,27 @@
-"""Where values leave the curator's side, and nowhere else: noise, expectations, moments, grids, ledger."""
+"""Where values leave the curator's side, and nowhere else: noise, expectations, sums, grids, ledger."""
 
-from private_mcmc.release.expectations import Expectations
-from private_mcmc.release.ledger import Ledger
-from private_mcmc.release.ledger_state import Balance, Filter, Reservation
-from private_mcmc.release.noise import (
-    GaussianNoise,
-    LaplaceNoise,
-    StateGrid,
-    gaussian_noise,
-    laplace_noise,
-    state_grid,
-)
-from private_mcmc.release.price import ExpectationsPlan, plan_expectations
-from private_mcmc.release.released import (
-    ReleasedExpectations,
-    ReleasedStates,
-    ReleasedValue,
-)
-from private_mcmc.release.sums import (
-    Contribution,
-    Family,
-    SecondMoments,
-    SecondMomentsPlan,
-    Sums,
-    SumsPlan,
-    floored,
-    plan_second_moments,
-    plan_sums,
-)
-
-__all__ = [
-    "Balance",
-    "Contribution",
-    "Expectations",
-    "ExpectationsPlan",
-    "Family",
-    "Filter",
-    "GaussianNoise",
-    "LaplaceNoise",
-    "Ledger",
-    "ReleasedExpectations",
-    "ReleasedStates",
-    "ReleasedValue",
-    "Reservation",
-    "SecondMoments",
-    "SecondMomentsPlan",
-    "StateGrid",
-    "Sums",
-    "SumsPlan",
-    "floored",
-    "gaussian_noise",
-    "laplace_noise",
-    "plan_expectations",
-    "plan_second_moments",
-    "plan_sums",
-    "state_grid",
-]
+from private_mcmc.release.expectations import Expectations as Expectations
+from private_mcmc.release.ledger import Ledger as Ledger
+from private_mcmc.release.ledger_state import Balance as Balance
+from private_mcmc.release.ledger_state import Filter as Filter
+from private_mcmc.release.ledger_state import Reservation as Reservation
+from private_mcmc.release.noise import GaussianNoise as GaussianNoise
+from private_mcmc.release.noise import LaplaceNoise as LaplaceNoise
+from private_mcmc.release.noise import StateGrid as StateGrid
+from private_mcmc.release.noise import gaussian_noise as gaussian_noise
+from private_mcmc.release.noise import laplace_noise as laplace_noise
+from private_mcmc.release.noise import state_grid as state_grid
+from private_mcmc.release.price import ExpectationsPlan as ExpectationsPlan
+from private_mcmc.release.price import plan_expectations as plan_expectations
+from private_mcmc.release.released import ReleasedExpectations as ReleasedExpectations
+from private_mcmc.release.released import ReleasedStates as ReleasedStates
+from private_mcmc.release.released import ReleasedValue as ReleasedValue
+from private_mcmc.release.sums import Contribution as Contribution
+from private_mcmc.release.sums import Family as Family
+from private_mcmc.release.sums import SecondMoments as SecondMoments
+from private_mcmc.release.sums import SecondMomentsPlan as SecondMomentsPlan
+from private_mcmc.release.sums import Sums as Sums
+from private_mcmc.release.sums import SumsPlan as SumsPlan
+from private_mcmc.release.sums import floored as floored
+from private_mcmc.release.sums import plan_second_moments as plan_second_moments
+from private_mcmc.release.sums import plan_sums as plan_sums

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import jax
 from jax.typing import ArrayLike
@@ -14,7 +13,6 @@ from private_mcmc.accounting import Curvature
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Schedule
 
-NoiseName = Literal["laplace", "gaussian"]
 Bounds = tuple[float, float]
 Sites = Mapping[str, jax.Array]
 SiteFunction = Callable[[Sites], ArrayLike]
@@ -29,19 +27,17 @@ class Expectations:
     ``e_n`` of each other surely, so their averages differ by at most ``η = ℓ·mean e_n``, and by at most
     ``b − a`` when ``f`` is kept in ``[a, b]``; the smaller one sets the noise.
 
-    **Guarantee**: ``laplace``: pure ``ε``-DP, ``gaussian``: ``m``-GDP with ``m`` the largest that meets the
-    target. ``ℓ = 1`` of sites on the real line, clamped or not; sites on an interval have its range; any
-    other function is clamped to ``bounds``. Nothing is taken on trust.
+    **Guarantee**: pure ``ε``-DP, by Laplace noise. ``ℓ = 1`` of sites on the real line, clamped or not; sites
+    on an interval have its range; any other function is clamped to ``bounds``. Nothing is taken on trust.
     **Cost**: known from ``plan`` before anything is spent. One run, one mechanism: all expectations
     share it and their costs add.
     Source: Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7, with the synchronous coupling.
 
     Args:
         what: names of sites, functions of the dict of constrained sites, or dicts from a name to either.
-        epsilon: the price; ``None`` takes the target's. With ``gaussian`` noise leave it out.
+        epsilon: the price; ``None`` takes the target's.
         bounds: ``(a, b)``, or a dict by name: values are clamped to it, NaN counts as ``a``.
         burn_in: steps left out of the average; ``None`` leaves out a fifth. It makes ``η`` larger.
-        noise: ``"laplace"`` or ``"gaussian"``.
 
     Raises:
         DeclarationError: for an empty declaration, repeated names, or numbers out of range.
@@ -57,7 +53,6 @@ class Expectations:
     epsilon: float | None
     bounds: Mapping[str, Bounds]
     burn_in: int | None
-    noise: NoiseName
 
     def __init__(
         self,
@@ -65,17 +60,10 @@ class Expectations:
         epsilon: float | None = None,
         bounds: Bounds | Mapping[str, Bounds] | None = None,
         burn_in: int | None = None,
-        noise: NoiseName = "laplace",
     ) -> None:
         items = _named(what)
         if epsilon is not None and not 0 < epsilon < math.inf:
             raise DeclarationError(f"epsilon={epsilon}: must be positive and finite.")
-        if noise not in ("laplace", "gaussian"):
-            raise DeclarationError(f"noise={noise!r}: 'laplace' or 'gaussian'.")
-        if noise == "gaussian" and epsilon is not None:
-            raise DeclarationError(
-                "epsilon belongs to Laplace noise; Gaussian noise takes the target's (ε, δ)."
-            )
         if burn_in is not None and not burn_in >= 0:
             raise DeclarationError(f"burn_in={burn_in}: a number of steps is needed.")
         names = [name for name, _ in items]
@@ -87,13 +75,11 @@ class Expectations:
             raise DeclarationError(f"bounds for {unknown}: the declared expectations are {names}.")
         for name, pair in bounds.items():
             _check_bounds(name, pair)
-        values = {"items": items, "epsilon": epsilon, "bounds": dict(bounds), "burn_in": burn_in}
-        vars(self).update(values, noise=noise)
+        vars(self).update(items=items, epsilon=epsilon, bounds=dict(bounds), burn_in=burn_in)
 
     def with_burn_in(self, burn_in: int) -> Expectations:
         """The same with another burn-in."""
-        values = {"epsilon": self.epsilon, "bounds": self.bounds, "noise": self.noise}
-        return Expectations(dict(self.items), burn_in=burn_in, **values)  # type: ignore[arg-type]
+        return Expectations(dict(self.items), epsilon=self.epsilon, bounds=self.bounds, burn_in=burn_in)
 
     def average(self, num_steps: int) -> Average:
         """The schedule's release: averages over the steps after the burn-in.

@@ -8,9 +8,11 @@ import hmac
 import os
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import (
@@ -18,6 +20,7 @@ from private_mcmc.errors import (
     DeclarationError,
     LedgerError,
     ReleaseError,
+    clean_errors,
     warn_of_what_was_paid,
 )
 from private_mcmc.records import as_seen
@@ -128,6 +131,7 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
+    @clean_errors
     def declare(
         self, name: str, target: Target, *, data: Columns | None = None, unit: str | None = None
     ) -> Balance:
@@ -150,20 +154,11 @@ class Ledger:
             _check_apart(name, state.datasets)
             mark = None if data is None else data_mark(transaction.key, data)
             _refuse_second_name(state, mark)
-            transaction.append(
-                {
-                    "kind": "dataset",
-                    "name": name,
-                    "adjacency": target.adjacency,
-                    "filter": budget.to_dict(),
-                    "fingerprint": mark,
-                    "unit": unit,
-                    "time": _now(),
-                }
-            )
-            state = replay(transaction.entries)
+            entry = {"name": name, "adjacency": target.adjacency, "filter": budget.to_dict()}
+            state = _enter(transaction, "dataset", **entry, fingerprint=mark, unit=unit)
             return state.balance(state.dataset(name))
 
+    @clean_errors
     def reserve(
         self,
         dataset: str,
@@ -190,21 +185,9 @@ class Ledger:
             cost = _affordable(state, kept, statement, unit)
             self._recognise(transaction, state, kept, data)
             identity = uuid.uuid4().hex
-            transaction.append(
-                {
-                    "kind": "reserve",
-                    "id": identity,
-                    "dataset": dataset,
-                    "cost": str(cost),
-                    "statement": statement.to_dict(),
-                    "purpose": purpose,
-                    "model": model,
-                    "staged": staged,
-                    "unit": unit,
-                    "time": _now(),
-                }
-            )
-            made = replay(transaction.entries).reservations[identity]
+            entry = {"id": identity, "dataset": dataset, "cost": str(cost), "statement": statement.to_dict()}
+            said = {"purpose": purpose, "model": model, "staged": staged, "unit": unit}
+            made = _enter(transaction, "reserve", **entry, **said).reservations[identity]
         _UNUSED.add((os.getpid(), identity))
         return made
 
@@ -227,9 +210,9 @@ class Ledger:
                     f"the stage costs {kept.filter.describe(cost)}, and of what was set aside "
                     f"{kept.filter.describe(current.cost - current.charged, left=True)} is left."
                 )
-            entry = {"id": current.identity, "cost": str(cost), "statement": statement.to_dict()}
-            transaction.append({"kind": "stage", **entry, "time": _now()})
+            _enter(transaction, "stage", id=current.identity, cost=str(cost), statement=statement.to_dict())
 
+    @clean_errors
     def recognise(self, dataset: str, data: Columns | None) -> None:
         """Refuse data that ``dataset`` does not stand for; the first ones to come are kept in mind.
 
@@ -265,7 +248,7 @@ class Ledger:
             current = replay(transaction.entries).reservations.get(reservation.identity)
             if current is None or current.outcome != "reserved":
                 raise LedgerError(f"{self.path}: this reservation is not open.")
-            transaction.append({"kind": "settle", "id": current.identity, "outcome": outcome, "time": _now()})
+            _enter(transaction, "settle", id=current.identity, outcome=outcome)
 
     def know(self, charge: str, fingerprint: str) -> None:
         """Keep the fingerprint of a dossier of a charge, by which it is known from one that was changed.
@@ -278,36 +261,17 @@ class Ledger:
             if found is None:
                 raise LedgerError(f"{self.path}: there is no such charge.")
             if fingerprint not in found.dossiers:
-                transaction.append(
-                    {"kind": "dossier", "id": charge, "fingerprint": fingerprint, "time": _now()}
-                )
+                _enter(transaction, "dossier", id=charge, fingerprint=fingerprint)
 
-    @contextlib.contextmanager
-    def charge(
-        self,
-        dataset: str,
-        statement: Statement,
-        *,
-        purpose: str,
-        model: str = "",
-        data: Columns | None = None,
-        staged: bool = False,
-        unit: str | None = None,
-    ) -> Iterator[Reservation]:
-        """Reserve on entering; settle on leaving, as ``released`` or, after an exception, as ``kept``.
+    @clean_errors
+    def charge(self, dataset: str, statement: Statement, **said: Any) -> AbstractContextManager[Reservation]:
+        """:meth:`reserve` now; settle on leaving, as ``released`` or, after an exception, as ``kept``.
 
-        What stops a run whose release is out changes nothing of it.
-
-        A charge whose release could not be written where it was to be stays open.
-
-        What was run is not lost for a ledger that cannot be written any more, which gives a warning: the
-        charge was recorded before, and one that is not settled is spent as well.
+        What stops a run whose release is out changes nothing of it. A charge whose release could not be
+        written where it was to be stays open. What was run is not lost for a ledger that cannot be written
+        any more, which gives a warning: one that is not settled is spent as well.
         """
-        reservation = self.reserve(
-            dataset, statement, purpose=purpose, model=model, data=data, staged=staged, unit=unit
-        )
-        with self.settled(reservation):
-            yield reservation
+        return self.settled(self.reserve(dataset, statement, **said))
 
     def reopen(self, dataset: str, charge: str) -> Reservation:
         """An open charge of a run in stages, to pay for more of them from this process.
@@ -324,11 +288,11 @@ class Ledger:
         raise LedgerError(f"{self.path}: there is no such charge of stages that is open.")
 
     @contextlib.contextmanager
-    def settled(self, reservation: Reservation) -> Iterator[None]:
+    def settled(self, reservation: Reservation) -> Iterator[Reservation]:
         """Settle on leaving, as :meth:`charge` does; one that was settled meanwhile is left as it is."""
         name = reservation.identity
         try:
-            yield
+            yield reservation
         except BaseException:
             # The run's own error matters more than a ledger that cannot be written now: an unsettled
             # reservation is spent as well.
@@ -365,9 +329,6 @@ class Ledger:
         """What was spent on every data set and what is left, and every charge."""
         return report(self.state())
 
-    def _repr_html_(self) -> str:
-        return self.report()._repr_html_()
-
     def verify(self, head: str | None = None) -> Head:
         """Check the file, every charge against its statement, and that nothing after ``head`` is missing.
 
@@ -392,9 +353,7 @@ class Ledger:
         mark = data_mark(transaction.key, data)
         if dataset.fingerprint is None:
             _refuse_second_name(state, mark)
-            transaction.append(
-                {"kind": "fingerprint", "dataset": dataset.name, "fingerprint": mark, "time": _now()}
-            )
+            _enter(transaction, "fingerprint", dataset=dataset.name, fingerprint=mark)
         elif not hmac.compare_digest(mark, dataset.fingerprint):
             raise LedgerError(
                 f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
@@ -443,6 +402,8 @@ def _refuse_second_name(state: LedgerState, mark: str | None) -> None:
         )
 
 
-def _now() -> str:
-    """The time of an entry, UTC."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _enter(transaction: Transaction, kind: str, **fields: object) -> LedgerState:
+    """Append an entry at its time, UTC; what all entries add up to with it."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    transaction.append({"kind": kind, **fields, "time": now})
+    return replay(transaction.entries)

@@ -20,7 +20,6 @@ import json
 import os
 import secrets
 import stat
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -81,7 +80,6 @@ def _blocks(values: HostColumn | NumericColumn) -> Iterator[NumericColumn]:
 
 _FORMAT = "private_mcmc ledger 1"
 MAGIC = b'{"format": "private_mcmc ledger'
-_BUSY_SECONDS = 120.0
 # Of the mark's number of entries, and of a digest.
 _DIGITS, _HEX = 15, 64
 _MARK_BYTES = _DIGITS + 1 + _HEX + 1
@@ -159,15 +157,9 @@ class LedgerFile:
         """The file, open and locked."""
         if not self.path.is_file():
             raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
-        until = time.monotonic() + _BUSY_SECONDS
         descriptor = os.open(self.path, how | os.O_NONBLOCK)
         try:
-            while not _lock(descriptor, lock):
-                if time.monotonic() > until:
-                    raise LedgerError(
-                        f"{self.path}: other processes kept it locked for {_BUSY_SECONDS:.0f} s. {_NOTHING}"
-                    )
-                time.sleep(0.01)
+            fcntl.flock(descriptor, lock)  # for as long as others charge, which takes milliseconds
             here = os.fstat(descriptor)
             if not stat.S_ISREG(here.st_mode) or not os.path.samestat(here, os.stat(self.path)):
                 raise LedgerError(f"{self.path}: another file took its place meanwhile. {_NOTHING}")
@@ -287,14 +279,6 @@ class Transaction:
 
 
 _NOTHING = "Nothing was recorded, and nothing is begun without that."
-
-
-def _lock(descriptor: int, lock: int) -> bool:
-    try:
-        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(descriptor: int) -> bytes:

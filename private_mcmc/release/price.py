@@ -26,9 +26,8 @@ from private_mcmc.accounting import (
     average_sensitivity,
     noised_average,
 )
-from private_mcmc.accounting import gdp
 from private_mcmc.accounting.sensitivity import noise_ratio, noise_sd
-from private_mcmc.accounting.mechanisms import gaussian, laplace
+from private_mcmc.accounting.mechanisms import laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.chain_constants import curvature, reach_of_prior
@@ -36,7 +35,7 @@ from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.potential.sites import Site
 from private_mcmc.release.expectations import Bounds, Expectations, What, monte_carlo_sd
-from private_mcmc.release.noise import FloatArray, GaussianNoise, LaplaceNoise, gaussian_noise, laplace_noise
+from private_mcmc.release.noise import FloatArray, LaplaceNoise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
 from private_mcmc.schedule import ROUNDING, Average, Matrix, Schedule
 from private_mcmc.target import Target
@@ -143,20 +142,19 @@ class Movement:
     Attributes:
         units: each value's own sensitivity, shape ``(d,)``.
         slopes: each value's Lipschitz constant in ``‖M^{-1/2}·‖``, shape ``(d,)``; ``inf`` if unknown.
-        l1, l2: joint sensitivities of the values divided by their units.
+        l1: joint sensitivity of the values divided by their units.
     """
 
     units: FloatArray
     slopes: FloatArray
     l1: float
-    l2: float
 
 
 def movement(functions: tuple[Function, ...], distance: float, metric: Matrix | None) -> Movement:
     """Sensitivities of all values together, for averages that are ``distance`` apart.
 
     Where values are coordinates, their joint L1 norm in their units is at most the root of the sum of all
-    ``|M_ij|/√(M_ii M_jj)``, the L2 norm that of its largest eigenvalue.
+    ``|M_ij|/√(M_ii M_jj)``.
     """
     ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
     # -1: no coordinate.
@@ -176,10 +174,8 @@ def movement(functions: tuple[Function, ...], distance: float, metric: Matrix | 
     free = at[moves <= ranges]
     spread = np.equal.outer(free, free) if shape.ndim == 1 else shape[np.ix_(free, free)]
     correlation = spread / (1.0 if shape.ndim == 1 else np.outer(scales[free], scales[free]) / UP_MATRIX**3)
-    total, count = float(np.abs(correlation).sum()), len(at) - len(free)
-    largest = float(np.linalg.eigvalsh(correlation)[-1]) * UP_MATRIX if len(free) else 0.0
-    l1, l2 = math.sqrt(total) + count, math.sqrt(min(total, largest) + count)
-    return Movement(units, slopes, l1 * UP_MATRIX, l2 * UP_MATRIX)
+    l1 = math.sqrt(float(np.abs(correlation).sum())) + len(at) - len(free)
+    return Movement(units, slopes, l1 * UP_MATRIX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,30 +250,19 @@ def plan_expectations(
     moved = movement(functions, distance, schedule.preconditioner)
     size = len(moved.units)
     what = f"averages of {', '.join(f.name for f in functions)}, each in units of its own sensitivity"
-    noise: LaplaceNoise | GaussianNoise
-    if expectations.noise == "laplace":
-        epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
-        joint = moved.l1 + size * ROUNDING_SHARE
-        noise = laplace_noise(epsilon, joint, size).confirmed()
-        spread = {"sensitivity": noise.sensitivity, "scale": noise.scale, "grid": noise.grid}
-        price = laplace(epsilon, adjacency=target.adjacency, dim=size, what=what, **spread)
-    else:
-        if not target.delta > 0:
-            raise DeclarationError(
-                "Gaussian noise never gives δ = 0: use noise='laplace' or a target with δ > 0."
-            )
-        joint = moved.l2 + math.sqrt(size) * ROUNDING_SHARE
-        noise = gaussian_noise(gdp.budget(target.epsilon, target.delta), joint, size).confirmed()
-        spread = {"sensitivity": noise.charged_sensitivity, "scale": noise.gaussian_scale}
-        price = gaussian(adjacency=target.adjacency, dim=size, what=what, **spread)
+    epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
+    joint = moved.l1 + size * ROUNDING_SHARE
+    noise = laplace_noise(epsilon, joint, size).confirmed()
+    spread = {"sensitivity": noise.sensitivity, "scale": noise.scale, "grid": noise.grid}
+    cost = laplace(epsilon, adjacency=target.adjacency, dim=size, what=what, **spread)
     ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
     statement = noised_average(
-        price,
+        cost,
         schedule,
         curvature,
         distance=distance,
         values=zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True),
-        norm="L1" if expectations.noise == "laplace" else "L2",
+        norm="L1",
         joint=joint,
     )
     sampling = np.minimum(moved.slopes * monte_carlo_sd(schedule, curvature), ranges / 2)
@@ -296,7 +281,7 @@ class ExpectationsPlan:
     """
 
     observable: Observed
-    noise: LaplaceNoise | GaussianNoise
+    noise: LaplaceNoise
     statement: Statement
     monte_carlo: FloatArray
 

@@ -111,10 +111,9 @@ class ReleasedStates:
         """Index of the first state after warm-up."""
         return sum(step <= self.num_warmup for step in self.steps)
 
-    def get_samples(self, group_by_chain: bool = False, include_warmup: bool = False) -> Samples:
+    def get_samples(self, group_by_chain: bool = False) -> Samples:
         """Draws of every site: ``(draws, ...)``, or ``(chains, draws, ...)`` with ``group_by_chain``."""
-        first = 0 if include_warmup else self.first_draw
-        kept = {name: value[:, first:] for name, value in self.samples.items()}
+        kept = {name: value[:, self.first_draw :] for name, value in self.samples.items()}
         if group_by_chain:
             return kept
         return {name: value.reshape(-1, *value.shape[2:]) for name, value in kept.items()}
@@ -219,14 +218,6 @@ class ReleasedExpectations:
             f"{name!r} was not declared before the run; released were {[v.name for v in self.values]}. "
             "Another expectation needs another run, charged again."
         )
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON types, the statement included."""
-        return {
-            "expectations": {value.name: value.to_dict() for value in self.values},
-            "statement": self.statement.to_dict(),
-            "provenance": dict(self.provenance),
-        }
 
     def __repr__(self) -> str:
         lines = [str(value) for value in self.values]

@@ -225,9 +225,6 @@ class SecondMoments:
     noise_sd: float
     statement: Statement
 
-    def __repr__(self) -> str:
-        return f"SecondMoments(dim={len(self.matrix)}, noise_sd={self.noise_sd:.4g})\n{self.statement}"
-
 
 def floored(matrix: FloatArray, least: float) -> FloatArray:
     """A symmetric matrix with its eigenvalues raised to ``least > 0``: post-processing of a release."""

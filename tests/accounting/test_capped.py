@@ -50,7 +50,7 @@ def everything_else():
     for certificate in certificates(reading, known, n=N, temper=0.01, target=TARGET):
         yield certificate.argument.rule, certificate
     yield "moments", plan_second_moments(0.5, radius=1.0, dim=2, num_rows=N, adjacency="add_remove").statement
-    for release in ("path", "last", (10, 50), pmc.Expectations("w"), pmc.Expectations("w", noise="gaussian")):
+    for release in ("path", "last", (10, 50), pmc.Expectations("w")):
         yield f"driver, {release}", decided(release).statement
     yield "driver, Poisson", decided("path", PrivateSGLD(logistic, 0.001, 1.0, rate=0.1)).statement
 

@@ -90,7 +90,6 @@ def releases() -> Mapping[str, acc.Statement]:
     smooth = {"f": lambda sites: jnp.sin(sites["w"]).sum()}
     expectations = {
         "means, Laplace": pmc.Expectations("w", epsilon=0.5),
-        "means, Gaussian": pmc.Expectations("w", noise="gaussian"),
         "a bounded function": pmc.Expectations(smooth, bounds={"f": (-0.5, 0.5)}, epsilon=0.5),
     }
     found = {name: _decided(kernel, release) for name, release in expectations.items()}

@@ -46,6 +46,13 @@ def text_in(folder, content):
     return place
 
 
+def ledger(folder):
+    made = pmc.Ledger.create(folder / "books.db")
+    made.declare("a", TARGET, data={"y": COLUMN})
+    return made
+
+
+PRICE = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=0.1, scale=1.0)
 COLUMN = np.full(5, NUMBER)
 TABLE = {"age": [SENTINEL] * 5, "died": [SENTINEL] * 5}
 PEOPLE = f"age,died\n{SENTINEL},{SENTINEL}\n" * 3
@@ -64,6 +71,8 @@ ENTRIES = {
     "validate": lambda folder: ROWS.validate({"y": COLUMN}, n=4),
     "validate of words": lambda folder: ROWS.validate({"y": np.array([SENTINEL] * 4)}, n=4),
     "project": lambda folder: ROWS.project({"z": COLUMN}),
+    "a data set of a ledger": lambda folder: ledger(folder).declare("b", TARGET, data={"y": Broken()}),
+    "a charge": lambda folder: ledger(folder).charge("a", PRICE, purpose="", data={"z": COLUMN}),
     "a table for a schema": lambda folder: pmc.Schema.load(text_in(folder, PEOPLE + "[")),
 }
 

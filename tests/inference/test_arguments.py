@@ -93,12 +93,6 @@ def test_a_mistake_in_an_argument_is_said_in_words(mistake):
         make()
 
 
-def test_the_constructor_takes_no_more_arguments_than_a_reader_remembers():
-    taken = inspect.signature(pmc.PrivateMCMC).parameters
-    assert len(taken) <= 13  # NumPyro's progress_bar among them
-    assert driver(progress_bar=False)._execution.progress_bar is False
-
-
 def test_a_data_set_is_named_with_its_ledger():
     with pytest.raises(pmc.DeclarationError, match="ledger"):
         pmc.Bookkeeping(dataset="rows")

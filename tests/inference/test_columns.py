@@ -1,8 +1,6 @@
 """Whatever is passed as a column: the run is what it would be on plain floats, or nothing is charged."""
 
 import warnings
-from dataclasses import replace
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +10,6 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.model import read
-from private_mcmc.planning import Conclusion, PathStage, Plan, Prediction
 from tests.examples_of_models import normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
@@ -133,73 +129,28 @@ def deleted():
     return column
 
 
-class OnePath:
-    """A policy that buys one path."""
-
-    def next(self, history):
-        schedule = KERNEL.schedule(
-            adjacency="replace_one", num_rows=N, dim=1, num_steps=2, num_chains=1, release="path"
-        )
-        return PathStage("path", schedule, np.zeros(1)) if not history else None
-
-    def conclude(self, history):
-        return Conclusion(np.asarray(history[0].value), Prediction(1.0, 0.0, 1.0, 0.0))
-
-
-def plan():
-    reading = read(normal_mean, ROWS, n=N)
-    return Plan(
-        normal_mean, reading, ROWS, TARGET, N, {}, "run", 1.0, OnePath(), None,
-        Prediction(1.0, 0.0, 1.0, 0.0), planner=SimpleNamespace(),
-    )  # fmt: skip
-
-
-MODES = ("declared", "streamed", "saved", "planned")
+MODES = {"declared": None, "streamed": 2}
 
 
 @pytest.fixture(scope="module")
-def ledgers(tmp_path_factory):
-    """One for every kind of run: the same people have no second name in one ledger."""
-    books = tmp_path_factory.mktemp("books")
-    made = {mode: pmc.Ledger.create(books / mode) for mode in MODES}
-    for mode, ledger in made.items():
-        ledger.declare(mode, pmc.Target(1000.0, 1e-3))
-    return made
-
-
-@pytest.fixture(scope="module")
-def drivers(ledgers, tmp_path_factory):
-    """One driver of every kind, made once: declared, streamed, saved, planned."""
-    saved = tmp_path_factory.mktemp("saved") / "run"
-    seeded = pmc.Execution(generator="threefry2x32", unsafe_seed=True)
-    options = {
-        "declared": {},
-        "streamed": dict(execution=replace(seeded, rows_on_device=2)),
-        "saved": dict(
-            bookkeeping=pmc.Bookkeeping(ledgers["saved"], "saved", checkpoint=pmc.Checkpoint(saved))
-        ),
-    }
+def drivers(tmp_path_factory):
+    """One driver of every kind, and its ledger: the same people have no second name in one ledger."""
     found = {}
-    for name, more in options.items():
-        found[name] = pmc.PrivateMCMC(
+    for name, block in MODES.items():
+        ledger = pmc.Ledger.create(tmp_path_factory.mktemp("books") / name)
+        ledger.declare(name, pmc.Target(1000.0, 1e-3))
+        seeded = pmc.Execution(generator="threefry2x32", unsafe_seed=True, rows_on_device=block)
+        mcmc = pmc.PrivateMCMC(
             KERNEL, rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run",
-            progress_bar=False,
-            **(dict(execution=seeded, bookkeeping=pmc.Bookkeeping(ledgers[name], name)) | more),
+            progress_bar=False, execution=seeded, bookkeeping=pmc.Bookkeeping(ledger, name),
         )  # fmt: skip
-    found["planned"] = pmc.PrivateMCMC.from_plan(
-        plan(),
-        execution=seeded,
-        bookkeeping=pmc.Bookkeeping(ledgers["planned"], "planned"),
-        progress_bar=False,
-    )
-    return found, saved
+        found[name] = mcmc, ledger
+    return found
 
 
-def outcome(drivers, ledgers, mode, column):
+def outcome(drivers, mode, column):
     """The draws, or the refusal, after checking that charge and result go together."""
-    found, saved = drivers
-    mcmc, ledger = found[mode], ledgers[mode]
-    saved.unlink(missing_ok=True)
+    mcmc, ledger = drivers[mode]
     before = len(ledger.history(mode))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -215,21 +166,14 @@ def outcome(drivers, ledgers, mode, column):
     return mcmc.released.get_samples()["mu"]
 
 
-# Runs that are saved check columns as plain ones do, and plans compile anew every time: one of each sort.
-ONE_OF_EACH = (
-    "numpy ?", "numpy <f2", "numpy >f8", "memmap, big-endian", "Parquet", "Parquet, bool", "Arrow",
-    "JAX bool", "pandas Int64",
-)  # fmt: skip
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledgers, mode, tmp_path):
-    wanted = outcome(drivers, ledgers, mode, VALUES.copy())
+def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, mode, tmp_path):
+    wanted = outcome(drivers, mode, VALUES.copy())
     assert isinstance(wanted, np.ndarray)
     made = ARRAYS | IN_MEMORY
-    for name in made if mode in ("declared", "streamed") else ONE_OF_EACH:
-        found = outcome(drivers, ledgers, mode, made[name](tmp_path))
+    for name in made:
+        found = outcome(drivers, mode, made[name](tmp_path))
         if mode == "streamed" and name in IN_MEMORY:
             assert isinstance(found, pmc.DataSchemaError), name
         else:
@@ -239,6 +183,6 @@ def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, ledgers
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_no_column_of_numbers_is_refused_before_the_charge(drivers, ledgers, mode, tmp_path):
+def test_what_is_no_column_of_numbers_is_refused_before_the_charge(drivers, mode, tmp_path):
     for name, make in REFUSED.items():
-        assert isinstance(outcome(drivers, ledgers, mode, make(tmp_path)), pmc.DataSchemaError), name
+        assert isinstance(outcome(drivers, mode, make(tmp_path)), pmc.DataSchemaError), name

@@ -13,6 +13,17 @@ from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns, read_once
 
 
+def persons(at_most="1", who=None, died=None, *more):
+    """A schema of persons, each with at most so many rows."""
+    fields = [
+        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}, **(who or {})},
+        {"name": "died", "type": "boolean", **(died or {})},
+        *more,
+    ]
+    person = {"field": "who", "at_most": str(at_most)}
+    return pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+
+
 def test_an_empty_file_is_refused_in_words(tmp_path):
     (tmp_path / "people.csv").write_text("")
     schema = pmc.Schema.from_dict({"fields": [{"name": "y", "type": "boolean"}]})
@@ -22,12 +33,8 @@ def test_an_empty_file_is_refused_in_words(tmp_path):
 
 def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
     """In those of sorted identifiers every row between two of them would move for one person replaced."""
-    fields = [
-        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
-        {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}},
-        {"name": "died", "type": "boolean"},
-    ]
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
+    age = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}}
+    schema = persons(1, None, None, age)
     ages = np.repeat(np.arange(60), 2)
     table = {"who": [f"p{age}" for age in ages], "age": ages, "died": ages % 2 == 0}
     asked = question(schema, "died ~ age")
@@ -40,14 +47,7 @@ def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
 
 def test_the_number_of_persons_is_not_counted_in_the_table():
     """Whoever takes a person's place may have no rows: identifiers would be one fewer, and ``n`` is shown."""
-    fields = [
-        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
-        {"name": "died", "type": "boolean"},
-    ]
-    several, one = (
-        pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who", "at_most": k}}})
-        for k in (2, 1)
-    )
+    several, one = persons(2), persons(1)
     table = {"who": [f"p{index // 2}" for index in range(40)], "died": np.arange(40) % 2 == 0}
     with pytest.raises(pmc.DeclarationError, match="give their number"):
         pmc.fit(table, several, "died ~ 1", epsilon=1.0, progress_bar=False)
@@ -56,12 +56,8 @@ def test_the_number_of_persons_is_not_counted_in_the_table():
 
 
 def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
-    fields = [
-        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}},
-        {"name": "died", "type": "boolean", "private_mcmc": {"missing": "drop"}},
-    ]
-    person = {"field": "who", "at_most": "2"}
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+    dropped = {"private_mcmc": {"missing": "drop"}}
+    schema = persons(2, None, dropped)
     asked = question(schema, "died ~ 1")
     # The rows that are kept of more than at_most are chosen among those that do not drop out.
     table = {"who": ["a", "a", "a", "b", "c"], "died": ["", "1", "0", "", "1"]}
@@ -74,19 +70,14 @@ def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
     for last in ("1", ""):
         with pytest.raises(pmc.DataSchemaError, match="more identifiers than the declared n=2"):
             plan_fit({"who": ["a", "b", "c"], "died": ["1", "0", last]}, asked, epsilon=1.0, n=2)
-    one = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
     with pytest.raises(pmc.NotYetSupported, match="at_most"):
-        pmc.fit(table, one, "died ~ 1", epsilon=1.0)
+        pmc.fit(table, persons(1, None, dropped), "died ~ 1", epsilon=1.0)
 
 
 @pytest.mark.parametrize("nobody", ["", None, "NA"])
 def test_whether_somebody_has_an_identifier_is_not_told_by_the_number_of_persons(nobody):
     """That number is counted, and public, under ``replace_one``: a row of nobody made it one fewer."""
-    fields = [
-        {"name": "who", "type": "string", "missingValues": ["", "NA"], "private_mcmc": {"role": "person"}},
-        {"name": "died", "type": "boolean"},
-    ]
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "who"}}})
+    schema = persons(1, {"missingValues": ["", "NA"]})
     table = {"who": ["a", "b", nobody], "died": [True, False, True]}
     with pytest.raises(pmc.DataSchemaError, match="rows without an identifier") as refusal:
         pmc.fit(table, schema, "died ~ 1", epsilon=1.0, progress_bar=False)
@@ -96,9 +87,7 @@ def test_whether_somebody_has_an_identifier_is_not_told_by_the_number_of_persons
 @pytest.mark.parametrize("at_most", [1, 2])
 def test_one_long_identifier_takes_no_more_memory_than_itself(at_most):
     """In an array of text every row would have room for it: a single cell could end a run."""
-    fields = [{"name": "who", "private_mcmc": {"role": "person"}}, {"name": "died", "type": "boolean"}]
-    person = {"field": "who", "at_most": at_most}
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+    schema = persons(at_most)
     asked, people = question(schema, "died ~ 1"), 2000
     table = {"who": ["x" * 20_000, *map(str, range(1, people))], "died": [True] * people}
     tracemalloc.start()
@@ -114,9 +103,7 @@ def test_one_long_identifier_takes_no_more_memory_than_itself(at_most):
 @pytest.mark.parametrize("at_most", [1, 2])
 def test_a_table_that_nobody_is_in_is_one_where_the_number_of_rows_is_private(tmp_path, at_most):
     """Its neighbours have one person, and are read."""
-    fields = [{"name": "who", "private_mcmc": {"role": "person"}}, {"name": "died", "type": "boolean"}]
-    person = {"field": "who", "at_most": at_most}
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+    schema = persons(at_most)
     asked = question(schema, "died ~ 1")
     (tmp_path / "nobody.csv").write_text("who,died\n")
     for table in (tmp_path / "nobody.csv", {"who": [], "died": []}):

@@ -5,7 +5,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn
-from private_mcmc.inference import driver, fitting, sums
+from private_mcmc.inference import driver, execute_plan, fitting
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
@@ -49,7 +49,7 @@ def without_noise(monkeypatch):
     monkeypatch.setattr(GaussianNoise, "drawn", lambda self, values: np.asarray(values, float))
     monkeypatch.setattr(driver, "run_keys", lambda key, generator: run_keys(3, "threefry2x32"))
     monkeypatch.setattr("private_mcmc.kernels.keys.Provenance.check_releasable", lambda *_: None)
-    for module in (fitting, sums):
+    for module in (fitting, execute_plan):
         monkeypatch.setattr(module, "BLOCK", 128)
 
 

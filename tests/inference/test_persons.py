@@ -80,30 +80,16 @@ def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
     assert [[a == b for b in who] for a in who] == [[a == b for b in codes] for a in codes]
 
 
+FIVE = [
+    "5", "5.0", "5,0", "05,00", "'05", '="005"', "\u20195", "05", " 5", "+5", "５", "\ufeff5", "5\u200b",
+    "5\ufe0f", "\u0665", "5\x7f", 5, 5.0, b"5",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "spellings",
     [
-        [
-            "5",
-            "5.0",
-            "5,0",
-            "05,00",
-            "'05",
-            '="005"',
-            "\u20195",
-            "05",
-            " 5",
-            "+5",
-            "５",
-            "\ufeff5",
-            "5\u200b",
-            "5\ufe0f",
-            "\u0665",
-            "5\x7f",
-            5,
-            5.0,
-            b"5",
-        ],
+        FIVE,
         ["0", "00", "0.0", "-0.0", 0],
         ["Zoë", "Zoe\u0308", "Z\u00adoë ", "Zoe\u034f\u0308", "Zo\u3164ë"],
         ["12-345", "12\u2010345", "12\u2011345", "12\u2013345", "12\u2212345", "12－345"],
@@ -188,15 +174,6 @@ def test_what_a_person_keeps_depends_on_that_persons_rows_alone(data):
     after = persons_of(ROWS.grouped(both, 40))
     assert all(person in after for person in before)
     assert all(len(person) <= 3 for person in after)
-
-
-def test_shapes_are_those_of_the_declaration_whatever_the_rows():
-    found = [ROWS.grouped(people(count, 3), 20) for count in (1, 7, 20)]
-    assert {tuple(sorted((name, column.shape) for name, column in one.items())) for one in found} == {
-        (("X", (20, 3, 2)), (PRESENT, (20,)), (OWN_ROWS, (20, 3)), ("y", (20, 3)))
-    }
-    nobody = {"X": np.zeros((0, 2)), "y": np.zeros(0, int), "who": np.zeros(0, int)}
-    assert not ROWS.grouped(nobody, 20)[PRESENT].any()
 
 
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
@@ -323,18 +300,6 @@ def test_statements_of_rows_and_of_persons_never_compose():
             acc.adaptive(100.0, "replace_one", (person, other), person.unit)
     fewer = driver(pmc.Rows(**ROWS.columns, who=pmc.Person(2))).decide(20).statement
     assert acc.compose(person, fewer).unit == Unit("who", 3)
-
-
-def test_a_ledger_keeps_rows_and_persons_apart(tmp_path):
-    ledger = pmc.Ledger.create(tmp_path / "books.db")
-    ledger.declare("visits", pmc.Target(100.0, 1e-6), unit="who")
-    ledger.declare("rows", pmc.Target(100.0, 1e-6))
-    person, row = driver().decide(20).statement, driver(ROWS.single).decide(20).statement
-    for name, right, wrong in (("visits", person, row), ("rows", row, person)):
-        ledger.reserve(name, right, purpose="one")
-        with pytest.raises(pmc.LedgerError, match="never composes"):
-            ledger.reserve(name, wrong, purpose="another")
-    ledger.verify()
 
 
 # Runs.

@@ -52,12 +52,12 @@ def test_bounds_and_plan_together_are_one_statement_that_is_verified_and_meets_t
     target = pmc.Target(1.0, 1e-6, adjacency)
     bounds = plan_bounds(SCHEMA, NAMES, target, 20_000)
     budget = accounting.gdp.budget(1.0, 1e-6)
-    spent = math.fsum(statement.gdp**2 for statement in bounds.statements)
-    assert spent == pytest.approx(SHARE * budget**2, rel=1e-6) and len(bounds.statements) == 3
+    spent = bounds.mechanism.statement.gdp ** 2
+    assert spent == pytest.approx(SHARE * budget**2, rel=1e-6) and len(bounds.mechanism.families) == 3
     # What is left for the plan fits beside them, and hardly anything is wasted.
     rest = accounting.gdp.budget(bounds.rest.epsilon, bounds.rest.delta)
     stage = accounting.gaussian(adjacency=adjacency, sensitivity=1.0, scale=1 / rest * (1 + 1e-12))
-    whole = accounting.adaptive(budget, adjacency, (*bounds.statements, stage))
+    whole = accounting.adaptive(budget, adjacency, (bounds.mechanism.statement, stage))
     assert whole.verify() and whole.delta(1.0) <= 1e-6
     assert rest**2 + spent == pytest.approx(budget**2, rel=1e-4)
     assert bounds.whole == target and "ε = 1" in bounds.notes[0]

@@ -78,17 +78,6 @@ def test_a_second_run_is_another_mechanism(data):
 
 
 @pytest.mark.long
-def test_a_hidden_number_of_rows_is_padded_to_its_public_bound(data):
-    target = pmc.Target(8.0, 1e-6, adjacency="add_remove")
-    mcmc = driver(target=target, n=N + 25)
-    mcmc.run(**data)
-    assert mcmc.statement.adjacency == "add_remove"
-    assert mcmc.statement.gdp == pytest.approx(np.sqrt(20 * 0.02 / 2), rel=1e-6)
-    with pytest.raises(pmc.DataSchemaError, match="more rows"):
-        driver(target=target, n=N - 1).run(**data)
-
-
-@pytest.mark.long
 def test_expectations_are_priced_before_the_run_and_released_with_noise():
     y = np.full(N, 0.5)
     rows = pmc.Rows(y=pmc.Box(-1.0, 1.0))

@@ -110,7 +110,6 @@ def test_no_move_of_the_chain_exceeds_the_joint_bounds(seed, distance):
         scaled = np.abs(changes) / bound.units
         assert scaled.max() <= 1
         assert scaled.sum(axis=1).max() <= bound.l1
-        assert np.sqrt((scaled**2).sum(axis=1)).max() <= bound.l2
     assert movement(functions[:1], distance, None).l1 == pytest.approx(math.sqrt(3), rel=1e-8)
 
 
@@ -127,14 +126,8 @@ def several():
 def test_the_price_is_known_before_the_run_and_meets_the_target():
     laplace = planned(Expectations("w", epsilon=0.25))
     assert laplace.statement.epsilon(0.0) == pytest.approx(0.25)
-    normal = planned(Expectations("w", noise="gaussian"))
-    assert normal.statement.epsilon(1e-6) <= 1.0
-    assert normal.statement.epsilon(1e-6) == pytest.approx(1.0, rel=1e-3)
-    for plan in (laplace, normal):
-        assert plan.statement.verify()
-        np.testing.assert_allclose(plan.noise_sd, plan.noise.sd * plan.units)
-    with pytest.raises(DeclarationError, match="δ = 0"):
-        planned(Expectations("w", noise="gaussian"), target=Target(1.0, 0.0))
+    assert laplace.statement.verify()
+    np.testing.assert_allclose(laplace.noise_sd, laplace.noise.sd * laplace.units)
 
 
 @pytest.mark.slow
@@ -232,8 +225,6 @@ def test_the_monte_carlo_bound_is_exact_for_a_gaussian_chain(steps):
         ((3,), {}, "name or a function"),
         (("w",), {"epsilon": 0.0}, "epsilon"),
         (("w",), {"epsilon": math.nan}, "epsilon"),
-        (("w",), {"noise": "cauchy"}, "noise"),
-        (("w",), {"noise": "gaussian", "epsilon": 1.0}, "Laplace"),
         (("w",), {"bounds": (1.0, 1.0)}, "a < b"),
         (("w",), {"bounds": (0.0, math.inf)}, "finite"),
         (("w",), {"bounds": 3.0}, "pair"),
@@ -279,14 +270,12 @@ def test_what_was_not_declared_is_not_for_sale_afterwards():
 def test_what_is_released_carries_its_statement_and_its_seed_everywhere():
     plan = planned(Expectations("w"))
     released = plan.release(np.zeros(3), SECRET)
-    record = released.to_dict()
-    assert Statement.from_dict(record["statement"]) == plan.statement
-    assert record["provenance"] == SECRET
+    assert released.statement == plan.statement and released.provenance == SECRET
     assert "pure" in repr(released)
     assert "not private" not in repr(released)
     assert "not private" in repr(plan.release(np.zeros(3), {"source": "caller", "generator": "chacha20"}))
     unknown = planned(Expectations("p"), curvature=Curvature()).release(np.zeros(1), SECRET)
-    assert unknown.to_dict()["expectations"]["p"]["noise_sd"]
+    assert unknown["p"].to_dict()["noise_sd"]
 
 
 @pytest.mark.parametrize("bounds", [None, (-3.0, 3.0), (1e9, 1e9 + 4.0)])

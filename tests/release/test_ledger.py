@@ -285,14 +285,6 @@ def test_a_file_of_another_program_is_refused_and_stays_as_it_is(tmp_path):
     assert other.read_bytes() == content
 
 
-def test_a_cut_file_is_found(filled):
-    content = filled.path.read_bytes()
-    for kept in (0, 50, 100, 500, len(content) // 2, len(content) - 1, len(content) - 400):
-        filled.path.write_bytes(content[:kept])
-        with pytest.raises(LedgerError):
-            Ledger(filled.path).verify()
-
-
 def test_an_older_copy_is_found_with_a_head_kept_elsewhere(filled, tmp_path):
     shutil.copy(filled.path, tmp_path / "old")
     ledger = Ledger(tmp_path / "old")

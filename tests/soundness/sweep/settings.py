@@ -132,7 +132,6 @@ _BOUNDS = (-60.0, 60.0)
 
 AVERAGES: dict[str, Expectations] = {
     "expectations": Expectations(LOUD.site, burn_in=1),
-    "Gaussian expectations": Expectations(LOUD.site, burn_in=1, noise="gaussian"),
     "bounded expectations": Expectations(LOUD.site, burn_in=1, bounds=_BOUNDS),
     "mean and square": Expectations(
         LOUD.site, {"square": lambda sites: sites[LOUD.site] ** 2}, burn_in=1, bounds=_BOUNDS
