@@ -137,7 +137,7 @@ class BudgetExceeded(PrivateMCMCError):
 
 
 class LedgerError(PrivateMCMCError):
-    """The ledger file is missing, damaged, locked or of another data set.
+    """The ledger file is missing, damaged or of another data set.
 
     Example:
         >>> pmc.Ledger("missing.db")

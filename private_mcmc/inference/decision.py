@@ -133,9 +133,7 @@ def decide(declared: Declaration, n: int) -> Decision:
     priced = price(reading, schedule, declared.target, expectations)
     if not priced.statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(_run_refusal(priced.statement, priced.schedule, declared.target), preflight())
-    return Decision(
-        declared, reading, priced.schedule, priced.statement, priced.expectations, preflight
-    )
+    return Decision(declared, reading, priced.schedule, priced.statement, priced.expectations, preflight)
 
 
 def _posterior_refusal(report: PreflightReport) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked
@@ -124,7 +125,8 @@ class Planned:
             about = replace(self, asked=asked, bounds=None).about(books.ledger)
             first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
             first.hand_on(Outcome(self.plan.statement, None), books.standing)
-        made = plan_rest(self.plan, bounds.rest, asked, progress_bar)
+        whole = self.plan
+        made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, progress_bar=progress_bar)
         ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
         ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
         return ready.carried_out(books, progress_bar, keep, look)
@@ -161,18 +163,16 @@ class Planned:
         return driver, about
 
 
-def plan_rest(whole: Plan | RawRelease, rest: Target, asked: Question, progress_bar: bool) -> Plan:
-    """The plan in ranges that were bought, with what they left of the target."""
-    return plan(
-        asked.model,
-        asked.rows,
-        rest,
-        n=whole.n,
-        guarantee=whole.guarantee,
-        model_args=asked.public(whole.n),
-        coefficients=asked.coefficients,
-        progress_bar=progress_bar,
-    )
+def plan_asked(asked: Question, target: Target, n: int, guarantee: Guarantee, **options: Any) -> Plan:
+    """The plan of a question: for the target, or what bounds that were bought have left of it."""
+    coefficients, public = asked.coefficients, asked.public(n)
+    declared: dict[str, Any] = {
+        "n": n,
+        "guarantee": guarantee,
+        "model_args": public,
+        "coefficients": coefficients,
+    }
+    return plan(asked.model, asked.rows, target, **declared, **options)
 
 
 def _of_bought(asked: Question, bought: Schema) -> Question:
@@ -205,17 +205,7 @@ def plan_fit(
     columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n)
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
-    made = plan(
-        asked.model,
-        asked.rows,
-        own,
-        n=rows,
-        guarantee=guarantee,
-        model_args=asked.public(rows),
-        max_error=max_error,
-        coefficients=asked.coefficients,
-        progress_bar=progress_bar,
-    )
+    made = plan_asked(asked, own, rows, guarantee, max_error=max_error, progress_bar=progress_bar)
     made = made if bounds is None else bounds.beside(made)
     return Planned(asked, made, table, columns, marks, bounds)
 
@@ -369,7 +359,7 @@ def resume(
         if made is None:
             if not raw.about.formula and source != raw.about.model:
                 raise DeclarationError(f"{folder}: bounds were bought for another model than the file has.")
-            made = plan_rest(raw, raw.target if raw.rest is None else raw.rest, asked, progress_bar)
+            made = plan_asked(asked, raw.rest or raw.target, raw.n, raw.guarantee, progress_bar=progress_bar)
         history, following = raw.history(made)
         if following is None:
             raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")

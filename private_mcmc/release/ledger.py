@@ -93,7 +93,7 @@ class Ledger:
         key: the owner's secret key, if it was made with one.
 
     Raises:
-        LedgerError: if the file is missing, damaged, locked or made with another key.
+        LedgerError: if the file is missing, damaged or made with another key.
 
     Example:
         >>> ledger = pmc.Ledger.create("books.db")

@@ -9,8 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from private_mcmc.accounting import Statement, verify
-from private_mcmc.accounting import gdp
+from private_mcmc.accounting import Statement, gdp, verify
 from private_mcmc.errors import DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.records import Record
 from private_mcmc.release.ledger_file import Entry

@@ -26,9 +26,9 @@ from private_mcmc.accounting import (
     average_sensitivity,
     noised_average,
 )
-from private_mcmc.accounting.sensitivity import noise_ratio, noise_sd
 from private_mcmc.accounting.mechanisms import laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
+from private_mcmc.accounting.sensitivity import noise_ratio, noise_sd
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.chain_constants import curvature, reach_of_prior
 from private_mcmc.potential.potential import Potential

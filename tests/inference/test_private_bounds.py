@@ -1,6 +1,5 @@
 """Bounds that are bought: priced with the run in one statement, charged before a row is looked at."""
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -52,7 +51,7 @@ def test_bounds_and_plan_together_are_one_statement_that_is_verified_and_meets_t
     target = pmc.Target(1.0, 1e-6, adjacency)
     bounds = plan_bounds(SCHEMA, NAMES, target, 20_000)
     budget = accounting.gdp.budget(1.0, 1e-6)
-    spent = bounds.mechanism.statement.gdp ** 2
+    spent = bounds.mechanism.statement.gdp**2
     assert spent == pytest.approx(SHARE * budget**2, rel=1e-6) and len(bounds.mechanism.families) == 3
     # What is left for the plan fits beside them, and hardly anything is wasted.
     rest = accounting.gdp.budget(bounds.rest.epsilon, bounds.rest.delta)

@@ -173,7 +173,7 @@ def test_bounds_that_were_bought_are_on_disk_before_the_plan_is_made_and_are_not
 ):
     """A kill while the plan was made lost them."""
     place, schema = tmp_path / "study", schema_of(bounds="private")
-    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_rest")
+    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_asked")
     raw = json.loads((place / RELEASE).read_text())
     (charge,) = books.history("people")
     assert raw["prediction"] is None and len(charge.stages) == len(raw["before"]) == 1
@@ -259,7 +259,7 @@ def test_bounds_that_were_bought_for_one_model_are_not_used_by_another(table, bo
     """The study would show the first one's text, and what is proved of the second."""
     place, schema = tmp_path / "study", schema_of(bounds="private")
     asked = replace(question(schema, model=with_scale(1.0)), source="one")
-    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_rest", asked)
+    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_asked", asked)
     more = {"progress_bar": False, "look": lambda plan, releases: True}
     with pytest.raises(pmc.DeclarationError, match="another model"):
         resume(place, table, books, model=with_scale(9.0), source="another", **more)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from private_mcmc.accounting import Curvature, Statement, average_sensitivity
+from private_mcmc.accounting import Curvature, average_sensitivity
 from private_mcmc.domains import Binary, Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import read
