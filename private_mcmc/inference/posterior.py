@@ -11,7 +11,7 @@ steps say along them is noise alone.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,14 +31,12 @@ from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
 from private_mcmc.planning.estimates import (
     ALLOWED,
     ScoreAverage,
-    inverse_of,
     metric_of,
     prior_curvature,
     prior_slopes,
     score_average,
     settled_average,
 )
-from private_mcmc.planning.prediction import Lost
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, Fields, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -179,7 +177,6 @@ def _given(
         weights = steps.log_weights(met)
         average = settled_average(path.states, schedule, 1.0, prior, met.mean(axis=0))
         said = Said(average, shares, conclusion.prediction.bias)
-        said = said if conclusion.lost is None else said.whole(conclusion.lost)
     given, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, said.average.centre) if mixes_latents(reading) else None
@@ -334,13 +331,6 @@ class Said(NamedTuple):
     average: ScoreAverage
     shares: Array
     bias: float
-
-    def whole(self, lost: Lost) -> Said:
-        """Of all rows: with what the clip takes added to the score, and its covariance to the noise."""
-        noise = np.linalg.inv(self.average.precision) + lost.covariance
-        score = self.average.score + lost.mean
-        added = replace(self.average, score=score, precision=inverse_of(noise))
-        return Said(added, np.ones_like(self.shares), 0.0)
 
 
 class Likelihoods(NamedTuple):

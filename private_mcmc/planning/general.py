@@ -37,7 +37,7 @@ from private_mcmc.planning.influence import (
     people_counted,
     weighted_model,
 )
-from private_mcmc.planning.prediction import Conclusion, Known, Lost, Prediction, noise_of, remaining
+from private_mcmc.planning.prediction import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,

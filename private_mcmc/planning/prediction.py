@@ -135,13 +135,6 @@ def noise_of(run: PathStage, temper: float) -> Array:
     return inverse_of(metric_of(run.schedule)) * (2 / (run.schedule.total_time * weight**2))
 
 
-class Lost(NamedTuple):
-    """What a clip takes from the sum of rows' gradients: mean ``(p,)`` and covariance ``(p, p)``."""
-
-    mean: Array
-    covariance: Array
-
-
 @dataclass(frozen=True, eq=False)
 class Conclusion:
     """What the releases amount to: post-processing, free.
@@ -153,7 +146,6 @@ class Conclusion:
         located: whether the mean of the draws is an estimate from the path's mean score and the curvature.
         curvatures: of all rows' losses, near the last path, drawn as the noise of their release allows,
             ``(draws, p, p)``; none where no matrix was bought.
-        lost: what the last path's clip takes, where released counts say it.
     """
 
     draws: Array
@@ -161,7 +153,6 @@ class Conclusion:
     beyond: bool = False
     located: bool = False
     curvatures: Array | None = None
-    lost: Lost | None = None
 
 
 class Policy(Protocol):
