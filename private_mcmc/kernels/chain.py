@@ -231,25 +231,15 @@ def steps_of(program: LangevinProgram, schedule: Schedule, observable: Observabl
     return advance
 
 
-_BUFFER_ELEMENTS = 2**22
-_FEWEST = 64
-_MOST = 1024
-# A call that does about this many multiplications takes about a tenth of a second on a few cores.
-_WORK = 2**28
-# What a call draws ahead for its steps: a few megabytes.
-_DRAWN_ELEMENTS = 2**19
-# What a step costs besides its rows, in multiplications.
-_STEP_WORK = 2**14
+# States that a call keeps, and what it draws ahead for its steps: a few megabytes.
+_BUFFER_ELEMENTS, _DRAWN_ELEMENTS = 2**22, 2**19
+_CALLS = 64
 
 
 def call_length(schedule: Schedule) -> int:
-    """Steps of one call: some ten calls a second, neither a few dozen nor thousands in all.
-
-    There are more calls where that many steps would draw or keep too many numbers at once.
-    """
-    state, steps = schedule.num_chains * schedule.dim, whole_steps(schedule.num_steps)
-    work = schedule.num_rows * state + _STEP_WORK
-    most = -(-steps // min(_MOST, max(_FEWEST, steps * work // _WORK)))
+    """Steps of one call: some dozens of calls in all, more where one would draw or keep too many numbers."""
+    state = schedule.num_chains * schedule.dim
+    most = -(-whole_steps(schedule.num_steps) // _CALLS)
     most = min(most, _DRAWN_ELEMENTS // (state + schedule.num_chains * drawn_size(schedule)))
     if schedule.release == "path":
         most = min(most, _BUFFER_ELEMENTS // state)

@@ -124,12 +124,7 @@ class PrivateSGLD(PrivateULA):
     **Guarantee**: none by itself; see :class:`PrivateULA`. Which rows were drawn is never released.
 
     Args:
-        model: an ordinary NumPyro model.
-        step_size: ``γ > 0``, or a tuple with one entry for each step.
-        clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``.
-        temper: ``w > 0``, the weight of the likelihood.
-        preconditioner: ``M``, public, or released and paid for.
-        rows: as for :class:`PrivateULA`.
+        model, step_size, clip, temper, preconditioner, rows, model_args: as for :class:`PrivateULA`.
         batch_size: expected: every row is in a batch with probability ``q = batch_size/n``, ``n`` public.
         rate: ``q`` itself, instead of ``batch_size``.
 
@@ -179,12 +174,8 @@ class AnisotropicLangevin(LangevinKernel):
     sampled has no potential then: ``guarantee="run"``.
 
     Args:
-        model: an ordinary NumPyro model.
-        step_size: as for :class:`PrivateULA`.
-        clip: ``C > 0``, in the units of ``‖M^{1/2}·‖``; left out with ``clips``.
-        temper: ``w > 0``, the weight of the likelihood.
-        preconditioner: ``M``, public, or released and paid for.
-        rows: as for :class:`PrivateULA`.
+        model, step_size, temper, preconditioner, rows, model_args: as for :class:`PrivateULA`.
+        clip: as there; left out with ``clips``.
         noise: ``S/(2γ)``: a diagonal over the unconstrained coordinates or a full symmetric positive
             definite matrix; ``None`` means ``M``.
         clips: ``C_j > 0`` for each unconstrained coordinate; ``M`` is diagonal then. A full ``noise`` costs
