@@ -66,7 +66,7 @@ def drawing(problem: Problem, kernel: Any, count: int) -> Callable[..., jax.Arra
         lambda columns, present: AffineRows(present, {}, present),
         lambda u, rows: u + 1e-300 * jnp.sum(rows.present),
     )
-    estimate = batch_sum(nothing, problem.schedule(kernel))
+    estimate = batch_sum(nothing, problem.schedule(kernel, count))
     stream = chacha_key(2)
 
     def several(u: jax.Array, present: jax.Array) -> jax.Array:

@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 from numpyro.infer.util import potential_energy
 
 import private_mcmc as pmc
-from private_mcmc.kernels import StepKeys, langevin_program
+from private_mcmc.kernels import StepKeys, chain_runner, langevin_program
 from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.model import RowModel, read
 
@@ -78,22 +78,22 @@ class Problem:
         self.present = jnp.ones(n, dtype=bool)
         self.u = jnp.full(self.reading.dim, 0.1)
 
-    def schedule(self, kernel: Any, chains: int = 1) -> Any:
+    def schedule(self, kernel: Any, count: int, chains: int = 1) -> Any:
+        """A run of some dozens of calls of ``count`` steps."""
         return kernel.schedule(
-            adjacency="add_remove", num_rows=self.n, dim=self.reading.dim, num_steps=10**6,
+            adjacency="add_remove", num_rows=self.n, dim=self.reading.dim, num_steps=64 * count,
             num_chains=chains, release="last",
         )  # fmt: skip
 
     def steps(self, kernel: Any, count: int, chains: int = 1) -> tuple[Callable[..., jax.Array], Any]:
-        """``count`` compiled steps of a kernel, as runs take them, and the prepared rows they need."""
-        program = langevin_program(self.reading, self.schedule(kernel, chains))
-        keys = StepKeys(chacha_key(1), chacha_key(2))
-
-        def several(u: jax.Array, rows: Any) -> jax.Array:
-            drawn = program.ahead(keys, jnp.asarray(0), count)
-            return jax.lax.fori_loop(0, count, lambda k, u: program.step(u, k, drawn, rows), u)
-
-        return jax.jit(several), jax.jit(program.prepare)(self.columns, self.present)
+        """``count`` compiled steps of a kernel, a call of a run, and the prepared rows they need."""
+        schedule = self.schedule(kernel, count, chains)
+        runner = chain_runner(langevin_program(self.reading, schedule), schedule)
+        keys, total = StepKeys(chacha_key(1), chacha_key(2)), jnp.zeros((chains, 0))
+        return (
+            lambda u, rows: runner.advance(u, 0, count, total, keys, rows)[0],
+            runner.prepare(self.columns, self.present),
+        )
 
     def potential_gradient(self) -> Callable[..., jax.Array]:
         """NumPyro's own gradient of the unclipped potential, flat."""
