@@ -8,7 +8,8 @@ The map is a function of one row alone, so it never changes how many rows two da
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import InitVar, asdict, dataclass, field
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -194,3 +195,206 @@ class Counts(_Whole):
     @property
     def _largest(self) -> int:
         return self.max
+
+
+Bounds: TypeAlias = float | tuple["Bounds", ...]
+
+_SMALLEST, LARGEST = 1e-30, 1e30
+_HUGE = 1e32
+
+
+def working_dtype() -> np.dtype:
+    """The widest float of the current JAX mode: float64 under ``enable_x64``, float32 otherwise."""
+    return jax.dtypes.canonicalize_dtype(np.float64)
+
+
+class _Reals(Domain):
+    """Base of the domains of real numbers."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float64."""
+        return np.dtype(np.float64)
+
+
+@construction_checked
+@dataclass(frozen=True)
+class Ball(_Reals):
+    """Vectors of ``dim`` numbers with Euclidean norm at most ``radius``; longer ones are scaled down.
+
+    A row with a NaN or an infinity becomes the zero vector. ``dim`` is 1 for a column of single numbers
+    in a matrix; a column of plain numbers is a ``Box``. ``centred`` says of plans' synthetic rows alone that
+    they lie on both sides of 0, as standardised covariates do; otherwise they are an intercept and numbers
+    from 0 up.
+
+    Raises:
+        DeclarationError: unless ``1e-30 ≤ radius ≤ 1e30`` and ``dim ≥ 1``.
+
+    Example:
+        >>> print(pmc.Ball(1.0, dim=2).project([[3.0, 4.0], [0.1, np.nan]]).round(3))
+        [[0.6 0.8]
+         [0.  0. ]]
+    """
+
+    radius: float
+    dim: int
+    centred: bool | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", number("radius", self.radius))
+        if not _SMALLEST <= self.radius <= LARGEST:
+            raise DeclarationError(
+                f"Ball radius={self.radius}: choose units in which it is in [1e-30, 1e30]."
+            )
+        object.__setattr__(self, "dim", whole("Ball dim", self.dim, 1))
+
+    @property
+    def norm_bound(self) -> float:
+        """``radius``."""
+        return self.radius
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``±radius`` in every coordinate."""
+        return np.full(self.dim, -self.radius), np.full(self.dim, self.radius)
+
+    def project(self, column: ArrayLike) -> jax.Array:
+        """Scale rows longer than ``radius`` down, to a float64 norm that is at most ``radius``."""
+        working = working_dtype()
+        rows = jnp.asarray(column).astype(working)
+        finite = jnp.all(jnp.isfinite(rows), axis=-1, keepdims=True)
+        # Beyond this, XLA's reciprocals are subnormal and flushed to zero.
+        rows = jnp.clip(jnp.where(finite, rows, 0.0), -_HUGE, _HUGE)
+        # Dividing by the largest entry first keeps the squares from overflowing.
+        largest = jnp.max(jnp.abs(rows), axis=-1, keepdims=True)
+        safe = jnp.where(largest > 0, largest, 1.0)
+        length = safe * jnp.sqrt(jnp.sum(jnp.square(rows / safe), axis=-1, keepdims=True))
+        # The margins cover the rounding of the norm (in any order of summation) and of the scaling.
+        inside = self.radius * (1 - (self.dim + 16) * float(np.finfo(working).eps))
+        target = inside - self.radius * 2 * float(np.finfo(working).eps)
+        scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
+        return jnp.where(length <= inside, rows, scaled)
+
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+        """Half the rows on the sphere (some along an axis), half inside."""
+        vectors = random.normal(size=(n, self.dim))
+        axis = np.eye(self.dim)[random.integers(0, self.dim, n)] * np.sign(vectors[:, :1] + 0.5)
+        vectors = np.where(random.random((n, 1)) < 0.3, axis, vectors)
+        vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return self.project(vectors * self.radius * every_other(n, np.ones((n, 1)), random.random((n, 1))))
+
+
+@construction_checked
+@dataclass(frozen=True)
+class Box(_Reals):
+    """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
+
+    NaN becomes the point nearest to zero. ``lo`` and ``hi`` are numbers, with ``dim`` of vectors, or arrays.
+
+    Raises:
+        DeclarationError: unless the bounds are finite and ``lo ≤ hi``.
+
+    Example:
+        >>> print(pmc.Box(1, 10).project([4.5, 99.0, np.nan]))
+        [ 4.5 10.   1. ]
+    """
+
+    lo: Bounds
+    hi: Bounds
+    dim: InitVar[int | None] = None
+
+    def __post_init__(self, dim: int | None) -> None:
+        shape = () if dim is None else (whole("Box dim", dim, 1),)
+        try:
+            ends = (np.asarray(end, np.float64) for end in (self.lo, self.hi))
+            lo, hi, _ = np.broadcast_arrays(*ends, np.empty(shape))
+        except (TypeError, ValueError) as error:
+            raise DeclarationError(f"Box(lo, hi): numbers or arrays of one shape ({error}).") from error
+        if lo.size == 0 or not np.all(np.isfinite(lo) & np.isfinite(hi) & (lo <= hi)):
+            raise DeclarationError("Box(lo, hi): bounds must be finite with lo <= hi in every coordinate.")
+        if not np.all(np.maximum(np.abs(lo), np.abs(hi)) <= LARGEST):
+            raise DeclarationError("Box(lo, hi): choose units in which the bounds are at most 1e30.")
+        object.__setattr__(self, "lo", _freeze(lo))
+        object.__setattr__(self, "hi", _freeze(hi))
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """The box itself."""
+        return np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64)
+
+    def project(self, column: ArrayLike) -> jax.Array:
+        """Clip to the box, to bounds that the working type can hold."""
+        working = working_dtype()
+        lo, hi = _inside(*self.interval(), working)
+        values = jnp.asarray(column).astype(working)
+        nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(working)
+        return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
+
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+        """Half the rows at corners, half uniform."""
+        lo, hi = self.interval()
+        shape = (n, *self.event_shape)
+        share = every_other(n, random.integers(0, 2, shape), random.random(shape))
+        return self.project(lo * (1 - share) + hi * share)
+
+
+del Box.dim  # type: ignore[attr-defined]  # a Box holds its ends alone
+
+
+@construction_checked
+@dataclass(frozen=True)
+class Real(_Reals):
+    """Unbounded numbers (``dim=None``) or vectors of ``dim`` numbers; NaN and infinities become 0.
+
+    Nothing bounds such a column: a row that enters a predictor through it needs clipping.
+
+    Raises:
+        DeclarationError: unless ``dim`` is ``None`` or at least 1.
+
+    Example:
+        >>> print(pmc.Real().project([4.5, -np.inf, np.nan]))
+        [4.5 0.  0. ]
+    """
+
+    dim: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dim is not None:
+            object.__setattr__(self, "dim", whole("Real dim", self.dim, 1))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one row's value."""
+        return () if self.dim is None else (self.dim,)
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(−∞, ∞)``."""
+        return np.full(self.event_shape, -np.inf), np.full(self.event_shape, np.inf)
+
+    def project(self, column: ArrayLike) -> jax.Array:
+        """Replace what is not finite by 0."""
+        values = jnp.asarray(column).astype(working_dtype())
+        return jnp.where(jnp.isfinite(values), values, 0.0)
+
+    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+        """Normal rows of scales from 0.1 to 100."""
+        spread = 10.0 ** random.uniform(-1.0, 2.0, (n,) + (1,) * len(self.event_shape))
+        return self.project(random.normal(size=(n, *self.event_shape)) * spread)
+
+
+def _freeze(values: np.ndarray) -> Bounds:
+    if values.ndim == 0:
+        return float(values)
+    return tuple(_freeze(entry) for entry in values)
+
+
+def _inside(low: np.ndarray, high: np.ndarray, working: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds, rounded inwards to numbers of this type."""
+    least, most = low.astype(working), high.astype(working)
+    least = np.where(least < low, np.nextafter(least, working.type(np.inf)), least)
+    most = np.where(most > high, np.nextafter(most, working.type(-np.inf)), most)
+    # Compiled code may take subnormal numbers for 0, which lies outside.
+    tiny = np.finfo(working).tiny
+    least = np.where((least > 0) & (least < tiny), tiny, least)
+    most = np.where((most < 0) & (most > -tiny), -tiny, most)
+    if not np.all(least <= most):
+        raise DeclarationError(f"Box(lo, hi): no {working} lies between the bounds; widen them.")
+    return least, most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -11,15 +12,14 @@ import numpy as np
 
 from private_mcmc.arguments import construction_checked, habit
 from private_mcmc.domains.columns import PRESENT, numeric_column
-from private_mcmc.domains.declared import column_from_dict
-from private_mcmc.domains.domain import Binary, Categories, Counts, Domain
+from private_mcmc.domains.domain import Ball, Binary, Box, Categories, Counts, Domain, Real
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
-from private_mcmc.domains.real import Ball, Box, Real
 from private_mcmc.errors import DataSchemaError, DeclarationError, clean_errors
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
 
 _DOMAINS = (Ball, Box, Binary, Categories, Counts, Real)
+_COLUMNS: Mapping[str, type[Domain | Person]] = {kind.__name__.lower(): kind for kind in (*_DOMAINS, Person)}
 # Arguments of a run that are no columns.
 _RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the randomness"}
 
@@ -188,4 +188,19 @@ class Rows:
     @classmethod
     def from_dict(cls, record: Fields) -> Rows:
         """Inverse of ``to_dict``."""
-        return cls(**{name: column_from_dict(record[name]) for name in record})
+        return cls(**{name: domain_from_dict(record[name]) for name in record})
+
+
+def domain_from_dict(record: object) -> Domain | Person:
+    """A column as records have it: ``{"ball": {"radius": 1.0, "dim": 9}}``, ``{"person": {"at_most": 4}}``.
+
+    A bare name where there are no arguments. ``DeclarationError`` for an unknown name or wrong arguments.
+    """
+    entry = {record: {}} if isinstance(record, str) else record
+    one = list(entry.items()) if isinstance(entry, Mapping) else []
+    if len(one) != 1 or one[0][0] not in _COLUMNS or not isinstance(one[0][1], Mapping):
+        raise DeclarationError(f"row domain {record!r}: one of {', '.join(_COLUMNS)} with its arguments.")
+    try:
+        return _COLUMNS[one[0][0]](**one[0][1])
+    except TypeError as error:
+        raise DeclarationError(f"row domain {one[0][0]!r}: {error}.") from error

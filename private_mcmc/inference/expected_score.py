@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.model import RowModel
-from private_mcmc.model.likelihoods import find_link
 from private_mcmc.model.program import Output
+from private_mcmc.model.proposals import find_link
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.synthetic_outcomes import Likelihood, likelihood_of
 from private_mcmc.records import ON_FEW_ROWS, Record

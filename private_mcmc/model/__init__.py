@@ -2,11 +2,11 @@
 
 from private_mcmc.model.reading import read
 from private_mcmc.model.row_model import RowModel
+from private_mcmc.model.sites import Observation
 from private_mcmc.potential.families import LikelihoodFamily
 from private_mcmc.potential.potential import RowConstants
 from private_mcmc.potential.predictor import MultiPredictor, Predictor
-from private_mcmc.potential.prior import PriorConstants, SitePrior
-from private_mcmc.potential.sites import Observation, Site
+from private_mcmc.potential.prior import PriorConstants, Site, SitePrior
 
 __all__ = [
     "LikelihoodFamily",

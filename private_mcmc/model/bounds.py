@@ -20,11 +20,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.domains.domain import Domain
-from private_mcmc.domains.real import Ball
+from private_mcmc.domains.domain import Ball, Domain
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.flatten import row_shapes, trace
-from private_mcmc.model.program import Level, Program, Variable, affinity
+from private_mcmc.model.program import Level, Program, Variable, affinity, row_shapes, trace
 from private_mcmc.potential.families import Interval, up
 from private_mcmc.potential.predictor import MultiPredictor
 from private_mcmc.records import RUN_ONCE

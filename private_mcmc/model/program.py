@@ -1,19 +1,27 @@
-"""A traced function as a flat list of JAX's equations, which can be sliced, cut and run."""
+"""A traced function as a flat list of JAX's equations, which can be sliced, cut and run.
+
+Jaxprs nest (``jit``, ``remat``) and repeat equal subexpressions; here they are inlined and equal equations
+are merged, so that a variable is one intermediate result of the model. Primitives with their own derivative
+rules, loops and branches stay whole: what happens inside them is not looked into.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError
+from private_mcmc.potential.rowwise import abstract, own_primitives
 from private_mcmc.records import RUN_ONCE
 
 # ``jax.extend.core.Var`` and ``JaxprEqn``, whose operands here are variables only, with shapes and types.
@@ -160,63 +168,103 @@ class Program:
         """Number of elements of a variable."""
         return int(np.prod(self.shape(variable), dtype=np.int64))
 
-    def text(self, targets: Iterable[Variable], given: Mapping[Variable, str] | None = None) -> str:
-        """What computes ``targets``, whatever the names of the variables and the order of the equations.
 
-        ``given`` names variables that are taken as known.
-        """
-        targets = list(targets)
-        names = {variable: name for name, variable in self.inputs.items()} | dict(given or {})
-        lines: list[str] = []
-        for equation in _depth_first(self.slice(targets, given or ()), targets):
-            operands = [self._describe(variable, names) for variable in equation.invars]
-            for output in equation.outvars:
-                names.setdefault(output, f"%{len(lines)}")
-            outputs = [f"{names[output]}:{type_text(output.aval)}" for output in equation.outvars]
-            lines.append(f"{outputs} = {name_of(equation)} {operands} {_describe_params(equation.params)}")
-        return "\n".join([*lines, *(self._describe(variable, names) for variable in targets)])
-
-    def _describe(self, variable: Variable, names: Mapping[Variable, str]) -> str:
-        if variable in names:
-            return names[variable]
-        return f"{type_text(variable.aval)}={bytes_of(self.constants[variable])}"
+_INLINED = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
 
 
-def _depth_first(equations: Iterable[Equation], targets: Iterable[Variable]) -> list[Equation]:
-    """The equations in the order in which a walk back from the targets needs them."""
-    missing = {output: equation for equation in equations for output in equation.outvars}
-    ordered: list[Equation] = []
-    stack = list(targets)[::-1]
-    while stack:
-        equation = missing.get(stack[-1])
-        waiting = [] if equation is None else [v for v in equation.invars if v in missing]
-        if equation is None or not waiting:
-            stack.pop()
-        if equation is not None and not waiting:
-            ordered.append(equation)
-            for output in equation.outvars:
-                del missing[output]
-        stack += waiting[::-1]
-    return ordered
+def row_shapes(rows: Rows) -> dict[str, jax.ShapeDtypeStruct]:
+    """Arguments of ``trace`` for one row, without an axis of rows."""
+    return {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
 
 
-def _describe_params(params: Mapping[str, Any]) -> str:
-    # Functions print with memory addresses; their names and traced bodies are enough to tell them apart.
-    shown = {k: getattr(v, "__qualname__", k) if callable(v) else v for k, v in params.items()}
-    held = [bytes_of(value) for v in params.values() for value in getattr(v, "consts", ())]
-    return repr((sorted((k, v) for k, v in shown.items() if "_fun" not in k), held))
+def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Program:
+    """The program of ``function(**inputs)``, which returns a mapping of names to arrays.
+
+    ``inputs`` are arrays or ``ShapeDtypeStruct``; no value is used. Raises as ``own_primitives``.
+    """
+    names: list[Hashable] = []
+
+    def listed(given: Mapping[str, jax.Array]) -> list[jax.Array]:
+        outputs = function(**given)
+        names[:] = outputs.keys()
+        return list(outputs.values())
+
+    closed = own_primitives(listed, inputs)
+    builder = _Builder()
+    variables = [jex.Var(variable.aval) for variable in closed.jaxpr.invars]
+    results = builder.inline(closed.jaxpr, closed.consts, variables)
+    return Program(
+        inputs=dict(zip(sorted(inputs), variables, strict=True)),
+        outputs=dict(zip(names, results, strict=True)),
+        constants=builder.constants,
+        equations=tuple(builder.equations),
+    )
 
 
-def type_text(aval: Any) -> str:
-    """Type and shape, as text."""
-    return f"{aval.dtype}{tuple(aval.shape)}"
+class _Builder:
+    """Collects equations, merging equal ones."""
+
+    def __init__(self) -> None:
+        self.constants: dict[Variable, Any] = {}
+        self.equations: list[Equation] = []
+        self._seen: dict[Hashable, list[Variable]] = {}
+
+    def inline(
+        self, jaxpr: jex.Jaxpr, consts: Iterable[Any], arguments: Iterable[Variable]
+    ) -> list[Variable]:
+        """The results of a jaxpr of these arguments; its equations are added."""
+        scope: dict[jex.Var, Variable] = dict(zip(jaxpr.invars, arguments, strict=True))
+        for variable, value in zip(jaxpr.constvars, consts, strict=True):
+            scope[variable] = self._constant(value, variable.aval)
+
+        def look_up(atom: jex.Var | jex.Literal) -> Variable:
+            return self._constant(atom.val, atom.aval) if isinstance(atom, jex.Literal) else scope[atom]
+
+        for equation in jaxpr.eqns:
+            operands = [look_up(atom) for atom in equation.invars]
+            inner: Any = equation.params.get(_INLINED.get(equation.primitive.name, ""))
+            if inner is None:
+                results = self._add(equation, operands)
+            else:
+                plain, held = (inner.jaxpr, inner.consts) if hasattr(inner, "consts") else (inner, ())
+                results = self.inline(plain, held, operands)
+            scope.update(zip(equation.outvars, results, strict=True))
+        return [look_up(atom) for atom in jaxpr.outvars]
+
+    def _constant(self, value: Any, aval: Any) -> Variable:
+        # An array's bytes; of opaque types (keys), which one it is.
+        opaque = jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended)
+        content = id(value) if opaque else np.asarray(value).tobytes()
+        key = ("constant", aval.dtype, tuple(aval.shape), bool(getattr(aval, "weak_type", False)), content)
+        if key not in self._seen:
+            self._seen[key] = [jex.Var(aval)]
+            self.constants[self._seen[key][0]] = value
+        return self._seen[key][0]
+
+    def _add(self, equation: Equation, operands: list[Variable]) -> list[Variable]:
+        key = (equation.primitive, *operands, *sorted(equation.params.items()))
+        mergeable = _hashable(key) and not list(jex.jaxprs_in_params(equation.params))
+        if mergeable and key in self._seen:
+            return self._seen[key]
+        outputs = [jex.Var(variable.aval) for variable in equation.outvars]
+        self.equations.append(equation.replace(invars=operands, outvars=outputs))
+        if mergeable:
+            self._seen[key] = outputs
+        return outputs
 
 
-def bytes_of(value: Any) -> str:
-    """An array's bytes, as text; of opaque types (keys), which one it is."""
-    if jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended):
-        return f"opaque {id(value)}"
-    return np.asarray(value).tobytes().hex()
+def _hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 class Level(IntEnum):

@@ -17,15 +17,13 @@ import numpy as np
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
-from private_mcmc.model.flatten import trace
-from private_mcmc.model.integrated import integrated_loss, kinds_of, of_one_row, own_latents
-from private_mcmc.model.likelihoods import row_term
-from private_mcmc.model.priors import read_prior
-from private_mcmc.model.program import Output, Program
+from private_mcmc.model.integrated import Summed, integrated_loss, of_one_row, own_latents, summed_loss
+from private_mcmc.model.program import Output, Program, trace
+from private_mcmc.model.proposals import read_prior, row_term
 from private_mcmc.model.refusals import (
     COUNT,
     check_arguments,
-    is_accurate,
+    differing_terms,
     refuse_coarse_sums,
     refuse_coupled_rows,
     refuse_growing_latents,
@@ -34,16 +32,12 @@ from private_mcmc.model.refusals import (
     refuse_prior_on_count,
     refuse_prior_on_data,
     refuse_unknown_slopes,
-    same_program,
-    sum_error,
 )
 from private_mcmc.model.row_latents import (
     RowLatent,
-    Summed,
     columns_of,
     persons_latents,
     row_latents,
-    summed_loss,
     with_columns,
 )
 from private_mcmc.model.row_model import RowModel
@@ -117,7 +111,7 @@ def _of_rows(
         for finer in (0, 2)
     ]
     if any(latent.numbers for latent in latents):
-        refuse_coarse_sums([one.site for one in latents], "row", sum_error(rows, found.dim, *losses))
+        refuse_coarse_sums([one.site for one in latents], "row", rows, found.dim, *losses)
     return replace(found, term=RowTerm(losses[0], rows), model=model)
 
 
@@ -178,15 +172,12 @@ def _of_columns(
 def _stated(program: Program, few: Program, model_sites: ModelSites) -> list[str]:
     """Observed sites and factors that read latents alone, whatever the rows and how many.
 
-    That is proved, of their programs. They are terms of the prior, or constants (``handlers.condition``),
+    They are terms of the prior, or constants (``handlers.condition``),
     and no term of a row, which would count them once for every row.
     """
     names = [site.name for site in model_sites.observations]
-    stated = [
-        name
-        for name in names
-        if _reads(program, name) <= {"theta"} and same_program(program, few, Output("row", name))
-    ]
+    differing = {key.site for key in differing_terms(program, few, [Output("row", name) for name in names])}
+    stated = [name for name in names if name not in differing]
     if len(stated) == len(names):
         raise DoThisInstead(
             f"sites {stated} are observed, and no column of a row is in their densities: declare the "
@@ -210,7 +201,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     of_one = with_columns(persons.of(1, plate, None), latents)
     one = _of_rows(of_one, columns_of(rows.single, latents), n * unit.rows, public, latents)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        own = own_latents(latents, one.program, one.row_loss, kinds_of(rows.single, unit.rows))
+        own = own_latents(latents, one.program, one.row_loss)
         refuse_other_persons(
             own,
             one.sites,
@@ -222,14 +213,8 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         )
     loss = functools.partial(integrated_loss, own)
     if any(latent.numbers for latent in latents):
-        finer = functools.partial(integrated_loss, replace(own, kinds=None, finer=2))
-        error = sum_error(rows.persons, one.dim, loss, finer)
-        if own.kinds is not None and not is_accurate(error):
-            # The same points for everybody are too few: those of each person follow the person.
-            own = replace(own, kinds=None)
-            loss = functools.partial(integrated_loss, own)
-            error = sum_error(rows.persons, one.dim, loss, finer)
-        refuse_coarse_sums(own.names, "person", error)
+        finer = functools.partial(integrated_loss, replace(own, finer=2))
+        refuse_coarse_sums(own.names, "person", rows.persons, one.dim, loss, finer)
     each = replace(
         one, term=RowTerm(functools.partial(of_one_row, loss), rows.single), model=persons.of(1, plate)
     )

@@ -15,15 +15,14 @@ import numpy as np
 from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
-from private_mcmc.model.flatten import row_shapes, trace
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.program import Kind, Output, Program
+from private_mcmc.model.program import Kind, Output, Program, row_shapes, trace
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
 from private_mcmc.model.row_model import RowModel, work_of
-from private_mcmc.model.sites import ModelSites
+from private_mcmc.model.sites import ModelSites, Observation
 from private_mcmc.potential.families import UNKNOWN
+from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import abstract
-from private_mcmc.potential.sites import Observation, Site
 from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 
 Data: TypeAlias = Mapping[str, np.ndarray]
@@ -72,21 +71,15 @@ def refuse_coupled_rows(
     # (data sets, points, sites), and (data sets, points, rows, sites)
     whole, alone = map(np.asarray, every(thetas, data))
 
-    def differs(columns: Data, place: int) -> bool:
-        found = map(np.asarray, every(thetas, columns))
-        return bool(np.any(_differ(*found)[..., place]))
-
-    for place, key in enumerate(keys):
-        if np.any(_differ(whole, alone)[..., place]):
-            columns = _coupling(functools.partial(differs, place=place), data)
-            raise DoThisInstead(_mismatch(key.site, columns, rows, model_sites))
+    for place in np.flatnonzero(np.any(_differ(whole, alone), axis=(0, 1))).tolist():
+        raise DoThisInstead(_mismatch(model_sites.observations[place], rows, model_sites))
     numbers = n * sum(column[0, 0].size for column in data.values())
     if n != COUNT and numbers <= MOST_NUMBERS and n * work <= _MOST_WORK:
         which, point = np.arange(n) % COUNT, len(thetas) - 2
         repeated = {name: column[0, which] for name, column in data.items()}
         found = np.stack([np.sum(x) for x in at_n().evaluate(keys, theta=thetas[point], **repeated)])
         for index in np.flatnonzero(_differ(found, alone[0, point, which])):
-            raise DoThisInstead(_mismatch(keys[index].site, [], rows, model_sites))
+            raise DoThisInstead(_mismatch(model_sites.observations[index], rows, model_sites))
 
     for place, site in enumerate(model_sites.observations):
         if not np.any(np.all(np.isfinite(alone[..., place]), axis=2)):
@@ -128,31 +121,19 @@ def _possible(site: Observation) -> str:
     return "; ".join(said)
 
 
-def _coupling(differs: Callable[[Data], bool], data: Data) -> list[str]:
-    """Columns that couple rows even when all other columns are the same in every row.
-
-    Without one, those without which the coupling of several ends: a lag of a covariate couples nothing
-    where outcomes are the same.
-    """
-    level = {name: np.broadcast_to(column[:, :1], column.shape) for name, column in data.items()}
-    alone = [column for column, values in data.items() if differs({**level, column: values})]
-    return alone or [column for column in data if not differs({**data, column: level[column]})]
-
-
-def _mismatch(name: str, columns: list[str], rows: Rows, model_sites: ModelSites) -> str:
-    site = next(site for site in model_sites.observations if site.name == name)
+def _mismatch(site: Observation, rows: Rows, model_sites: ModelSites) -> str:
     fixed = sorted(plate for plate, size in model_sites.plates.items() if plate in site.plates and size > 1)
     causes = {
-        f"its rows are not inside a plate ({name!r} has none)": not site.plates,
+        f"its rows are not inside a plate ({site.name!r} has none)": not site.plates,
         f"plate {', '.join(fixed)} has a size that does not follow the number of rows": fixed,
-        f"the model mixes rows of column {', '.join(columns)} (centring, sorting, a lag)": columns,
         "it reads more than its own person's latents, u[person]: identifiers index latents, and no more": any(
             column.endswith(OF_A_PERSON) for column in rows.columns
         ),
+        "the model mixes rows (centring, sorting, a lag)": True,
         "its term depends on the number of rows (pass a public n through model_args)": True,
     }
     return (
-        f"site {name!r}: the sum of the rows' own log densities differs from that of the whole model. "
+        f"site {site.name!r}: the sum of the rows' own log densities differs from that of the whole model. "
         f"Likely: {'; '.join(cause for cause, seen in causes.items() if seen)}. Every row needs a term of "
         "its own: compute such columns beforehand from public facts, and put observed sites inside "
         "`numpyro.plate(…, X.shape[0])`."
@@ -301,21 +282,32 @@ def refuse_prior_on_data(program: Program, model_sites: ModelSites) -> None:
                 )
 
 
-def same_program(one: Program, many: Program, key: Output) -> bool:
-    """Whether a term is computed alike on one row and on many."""
-    return one.text([one.outputs[key]]) == many.text([many.outputs[key]])
+def differing_terms(one: Program, many: Program, keys: Sequence[Output]) -> list[Output]:
+    """Which of these, of latents alone, follow the rows, or have other values on one row than on many."""
+    free = [
+        key for key in keys if (one.reads([one.outputs[key]]) | many.reads([many.outputs[key]])) <= {"theta"}
+    ]
+    if not free:
+        return list(keys)
+    thetas = np.random.default_rng(0).normal(size=(3, *one.shape(one.inputs["theta"])))
+    values = (program.evaluate_each(free, theta=thetas) for program in (one, many))
+    same = {
+        key
+        for key, first, second in zip(free, *values, strict=True)
+        if np.allclose(first, second, rtol=1e-9, atol=1e-12, equal_nan=True)
+    }
+    return [key for key in keys if key not in same]
 
 
 def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, stated: list[str]) -> None:
-    """The prior is the same program for one row and for many, and so are sites with ``stated`` values."""
+    """The prior is the same for one row and for many, and so are sites with ``stated`` values."""
     kinds: tuple[Kind, ...] = ("value", "jacobian", "prior")
     keys = [Output(kind, site.name) for site in model_sites.latents for kind in kinds]
-    for key in [*keys, *(Output("row", name) for name in stated)]:
-        if not same_program(one, many, key):
-            raise DoThisInstead(
-                f"the prior of site {key.site!r} depends on the number of rows of the data; "
-                "pass a public number through model_args instead."
-            )
+    for key in differing_terms(one, many, [*keys, *(Output("row", name) for name in stated)]):
+        raise DoThisInstead(
+            f"the prior of site {key.site!r} depends on the number of rows of the data; "
+            "pass a public number through model_args instead."
+        )
 
 
 def refuse_other_persons(
@@ -389,8 +381,13 @@ def refuse_other_persons(
 _ACCURATE, _ROWS, _SIZES = 1e-3, 6, np.array([0.0, 0.5, -0.7, 1.0])
 
 
-def sum_error(rows: Rows, dim: int, loss: RowLoss, finer: RowLoss) -> float:
-    """How far sums over points are from those over many more, at synthetic rows and moderate parameters."""
+def refuse_coarse_sums(
+    sites: Sequence[str], whose: str, rows: Rows, dim: int, loss: RowLoss, finer: RowLoss
+) -> None:
+    """Compare sums over what latents may be with those over many more points, at moderate parameters.
+
+    ``NotYetSupported``, by name, where they are too far off at synthetic rows.
+    """
 
     def gap(theta: jax.Array, row: Row) -> jax.Array:
         return finer(theta, row) - loss(theta, row)
@@ -400,17 +397,8 @@ def sum_error(rows: Rows, dim: int, loss: RowLoss, finer: RowLoss) -> float:
         thetas = jnp.asarray(_SIZES[:, None] * np.cos(np.arange(dim)))
         every = jax.jit(jax.vmap(jax.vmap(gap, (None, 0)), (0, None)), compiler_options=RUN_ONCE)
         gaps = np.asarray(every(thetas, data))
-    return float(np.max(np.abs(gaps), initial=0.0, where=np.isfinite(gaps)))
-
-
-def is_accurate(error: float) -> bool:
-    """Whether a sum over what latents may be is taken for the integral."""
-    return error <= _ACCURATE
-
-
-def refuse_coarse_sums(sites: Sequence[str], whose: str, worst: float) -> None:
-    """``NotYetSupported``, by name, where sums over what latents may be are too far off."""
-    if not is_accurate(worst):
+    worst = float(np.max(np.abs(gaps), initial=0.0, where=np.isfinite(gaps)))
+    if worst > _ACCURATE:
         raise NotYetSupported(
             f"latents {list(sites)} of each {whose}: the sum over their values is off by {worst:.2g} of a "
             f"log likelihood at ends of the declared domain (at most {_ACCURATE} is taken): it is too narrow "

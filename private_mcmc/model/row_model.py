@@ -11,12 +11,11 @@ import jax
 import jax.extend.core as jex
 import numpy as np
 
-from private_mcmc.model.flatten import row_shapes
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.program import Equation, Program
+from private_mcmc.model.program import Equation, Program, row_shapes
+from private_mcmc.model.sites import Observation
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import abstract
-from private_mcmc.potential.sites import Observation
 from private_mcmc.records import Model, PublicArguments
 
 # Of a loop without a fixed end, so many turns.

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 
 from private_mcmc.errors import DoThisInstead, NotYetSupported, UnsupportedModel
-from private_mcmc.potential.sites import Observation, Site
+from private_mcmc.potential.prior import Site
 from private_mcmc.records import Record
 
 # What NumPyro's handlers are given of one site.
@@ -32,6 +32,25 @@ _WITHOUT_PARAMETERS = (dist.transforms.ExpTransform, dist.transforms.OrderedTran
 _WRAPPERS = (dist.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 # Densities that are continuous at 0, where NumPyro's supports are open.
 _FROM_ZERO = (dist.Exponential, dist.FoldedDistribution, dist.HalfCauchy, dist.HalfNormal)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """An observed site.
+
+    Attributes:
+        name: its name in the model.
+        family: name of the distribution class, without wrappers.
+        shape: shape of its value and distribution together, in one row.
+        plates: names of the plates around it.
+        whole: its values are whole numbers.
+    """
+
+    name: str
+    family: str
+    shape: tuple[int, ...]
+    plates: tuple[str, ...]
+    whole: bool
 
 
 @dataclass

@@ -35,7 +35,7 @@ from private_mcmc.model.sites import (
     parameters,
     unwrap,
 )
-from private_mcmc.potential.sites import Site
+from private_mcmc.potential.prior import Site
 from private_mcmc.records import Model, PublicArguments
 
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by

@@ -28,7 +28,7 @@ from private_mcmc.model.synthetic import people, synthetic_rows
 from private_mcmc.planning.facts import prior_of
 from private_mcmc.planning.prediction import Expected, Prediction
 from private_mcmc.planning.stages import Array
-from private_mcmc.potential.chain_constants import curvature
+from private_mcmc.potential.potential import curvature
 from private_mcmc.preflight.estimate import outcomes_of, typed
 from private_mcmc.records import RUN_ONCE, PublicArguments
 from private_mcmc.release.expectations import Expectations

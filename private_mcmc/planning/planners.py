@@ -19,8 +19,7 @@ from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import RUN, GeneralPolicy
 from private_mcmc.planning.prediction import Coefficients, Named, Policy, Prediction, guess
 from private_mcmc.planning.simulate import simulate, synthetic_table
-from private_mcmc.preflight.advice import largest_temper
-from private_mcmc.preflight.certificates import certificates, constants, meets
+from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
 from private_mcmc.records import PublicArguments, blas_of_one_thread
 from private_mcmc.report.document import say
 from private_mcmc.target import Adjacency, Guarantee, Target, Unit

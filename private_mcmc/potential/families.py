@@ -116,32 +116,22 @@ def times(a: float, b: float) -> float:
     return a * b if a == 1 or b == 1 else up(a * b)
 
 
-def total(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
-    """What is proved of ``Σ ψ_s(η)``, all of the same ``η``: slopes may cancel, so that no growth is."""
-    return _together(families, math.fsum, math.fsum)
+def together(families: Sequence[LikelihoodFamily], apart: bool) -> LikelihoodFamily:
+    """What is proved of ``Σ ψ_s(η_s)``, a function of the vector of all ``η_s``, or of one ``η`` of them all.
 
-
-def separate(families: Sequence[LikelihoodFamily]) -> LikelihoodFamily:
-    """What is proved of ``Σ ψ_s(η_s)`` as a function of the vector of all ``η_s``.
-
-    The gradient is the vector of scores, the Hessian block diagonal.
+    ``apart``, the gradient is the vector of scores, the Hessian block diagonal. Slopes of one ``η`` may
+    cancel, so that no growth is proved.
     """
-    return _together(families, lambda scores: math.hypot(*scores), max)
-
-
-def _together(
-    families: Sequence[LikelihoodFamily],
-    score: Callable[[list[float]], float],
-    curvature: Callable[[list[float]], float],
-) -> LikelihoodFamily:
     if len(families) == 1:
         return families[0]
+    scores = [family.score_bound for family in families]
+    bends = [family.curvature_bound for family in families]
     return LikelihoodFamily(
         name=" + ".join(dict.fromkeys(family.name for family in families)),
         link=" + ".join(dict.fromkeys(family.link for family in families)),
         convex=all(family.convex for family in families),
-        score_bound=up(score([family.score_bound for family in families])),
-        curvature_bound=up(curvature([family.curvature_bound for family in families])),
+        score_bound=up(math.hypot(*scores) if apart else math.fsum(scores)),
+        curvature_bound=up(max(bends, default=0.0) if apart else math.fsum(bends)),
         why="; ".join(dict.fromkeys(family.why for family in families)),
     )
 

@@ -26,8 +26,7 @@ from private_mcmc.potential.families import (
     LikelihoodFamily,
     Line,
     in_table,
-    separate,
-    total,
+    together,
 )
 from private_mcmc.records import Fields
 
@@ -89,7 +88,9 @@ class Term:
             return None
         count = math.prod(self.shape[:-1] if self.line.joint else self.shape)
         single = found.weighted(heaviest.highest)
-        return separate([total([single] * (math.prod(self.observed) // max(count, 1)))] * count)
+        return together(
+            [together([single] * (math.prod(self.observed) // max(count, 1)), False)] * count, True
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +125,8 @@ class Likelihood:
             before[1] <= after[0] for before, after in itertools.pairwise(places)
         )
         # Of predictors that several terms share in part, a sum is a bound as well.
-        each = [total(one) for one in families.values()]
-        return (separate(each) if apart else total(each)) if families else UNKNOWN
+        each = [together(one, False) for one in families.values()]
+        return together(each, apart) if families else UNKNOWN
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,19 +5,51 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import softplus
+from numpyro.distributions import constraints
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.potential.sites import Site
 
 Potential: TypeAlias = Callable[[jax.Array], jax.Array]
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A latent site.
+
+    Attributes:
+        name: its name in the model.
+        shape: shape of its value.
+        unconstrained_shape: shape on the unconstrained space.
+        slice: where it lies in the flat unconstrained vector.
+        support: name of the support, for example ``real``, ``positive``, ``simplex``.
+        constraint: NumPyro's object of the support, if its bounds are known numbers, else ``None``.
+        family: name of the distribution class, without wrappers.
+        plates: names of the plates around it.
+        improper: its density is known not to integrate.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    unconstrained_shape: tuple[int, ...]
+    slice: slice
+    support: str
+    constraint: constraints.Constraint | None
+    family: str
+    plates: tuple[str, ...]
+    improper: bool
+
+    @property
+    def coordinates(self) -> list[str]:
+        """A name for every unconstrained coordinate, as ``w[2]``."""
+        places = np.ndindex(self.unconstrained_shape)
+        return [f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places]
 
 
 @dataclass(frozen=True)
@@ -162,6 +194,10 @@ class PriorConstants:
         gaussian: ``(g, H)``: in place of ``rest``, ``g·u + ½uᵀHu`` runs, ``u`` the others' values.
         missing: what is said of the others where there is none.
         terms: observed sites that read latents alone; they are in ``rest``.
+        lower: ``(p,)``; ``−inf`` where nothing is proved.
+        upper: ``(p,)``; ``inf`` where nothing is proved.
+        hessian: the Hessian itself where it is constant, as its diagonal ``(p,)`` or ``(p, p)``.
+        others: the coordinates of the sites without lines.
 
     ``DeclarationError`` where sites overlap, or parameters are out of the range of a line.
     """
@@ -172,62 +208,38 @@ class PriorConstants:
     gaussian: tuple[np.ndarray, np.ndarray] | None = None
     missing: str = ""
     terms: tuple[str, ...] = ()
+    lower: np.ndarray = field(init=False)
+    upper: np.ndarray = field(init=False)
+    hessian: np.ndarray | None = field(init=False)
+    others: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = [site.slice for site in (*(part.site for part in self.own), *self._others)]
-        size = self.latents[-1].slice.stop
+        size, named = self.latents[-1].slice.stop, {part.site.name for part in self.own}
+        rest = [site.slice for site in self.latents if site.name not in named]
+        parts = [*(part.site.slice for part in self.own), *rest]
         if sorted(place for part in parts for place in range(size)[part]) != list(range(size)):
             raise DeclarationError("the sites of a prior: every coordinate is of one of them.")
-        self._bounds  # noqa: B018
-
-    @cached_property
-    def _others(self) -> list[Site]:
-        named = {part.site.name for part in self.own}
-        return [site for site in self.latents if site.name not in named]
-
-    @cached_property
-    def _where(self) -> np.ndarray:
-        """The coordinates of the others."""
-        size = self.latents[-1].slice.stop
-        return np.concatenate([np.zeros(0, int), *(np.arange(size)[site.slice] for site in self._others)])
-
-    @cached_property
-    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        size = self.latents[-1].slice.stop
+        others = np.concatenate([np.zeros(0, int), *(np.arange(size)[part] for part in rest)])
         lower, upper = np.full(size, -math.inf), np.full(size, math.inf)
         for part in self.own:
             lower[part.site.slice], upper[part.site.slice] = part.bounds()
+        whole: np.ndarray | None = np.diag(np.where(lower == upper, lower, 0.0))
+        whole = whole if np.array_equal(np.delete(lower, others), np.delete(upper, others)) else None
         if self.gaussian is not None:
-            lower[self._where], upper[self._where] = _extremes(self.gaussian[1], None)
-        return lower, upper
-
-    @cached_property
-    def lower(self) -> np.ndarray:
-        """``(p,)``; ``−inf`` where nothing is proved."""
-        return self._bounds[0]
-
-    @cached_property
-    def upper(self) -> np.ndarray:
-        """``(p,)``; ``inf`` where nothing is proved."""
-        return self._bounds[1]
-
-    @cached_property
-    def hessian(self) -> np.ndarray | None:
-        """The Hessian itself where it is constant, as its diagonal ``(p,)`` or ``(p, p)``."""
-        at = [place for part in self.own for place in np.arange(len(self.lower))[part.site.slice]]
-        if (self._others and self.gaussian is None) or not np.array_equal(self.lower[at], self.upper[at]):
-            return None
-        diagonal = np.where(np.isin(np.arange(len(self.lower)), at), self.lower, 0.0)
-        if self.gaussian is None:
-            return diagonal
-        full = np.diag(diagonal)
-        full[np.ix_(self._where, self._where)] = self.gaussian[1]
-        return np.diag(full).copy() if np.count_nonzero(full - np.diag(np.diag(full))) == 0 else full
+            lower[others], upper[others] = _extremes(self.gaussian[1], None)
+            if whole is not None:
+                whole[np.ix_(others, others)] = self.gaussian[1]
+        elif rest:
+            whole = None
+        if whole is not None and np.count_nonzero(whole - np.diag(np.diag(whole))) == 0:
+            whole = np.diag(whole).copy()
+        for name, value in (("lower", lower), ("upper", upper), ("hessian", whole), ("others", others)):
+            object.__setattr__(self, name, value)
 
     @property
     def factorised(self) -> bool:
         """The unconstrained sites are independent."""
-        return not self.terms and len(self._others) <= 1
+        return not self.terms and len(self.latents) - len(self.own) <= 1
 
     @property
     def improper(self) -> tuple[str, ...]:
@@ -260,11 +272,11 @@ class PriorConstants:
         parts = [part.potential(theta[part.site.slice]) for part in self.own]
         if self.gaussian is not None:
             slope, second = map(jnp.asarray, self.gaussian)
-            u = theta[self._where]
+            u = theta[self.others]
             parts.append(slope @ u + 0.5 * (u @ (second @ u)))
-        elif self._others:
+        elif len(self.latents) > len(self.own):
             # Of their own values alone.
-            parts.append(self.rest(jnp.zeros_like(theta).at[self._where].set(theta[self._where])))
+            parts.append(self.rest(jnp.zeros_like(theta).at[self.others].set(theta[self.others])))
         return jnp.sum(jnp.stack(parts))
 
     @property

@@ -1,24 +1,29 @@
-"""What is proved of one exact posterior draw, for every data set of the domain."""
+"""What is proved of one exact posterior draw and of a run, for every data set, and what would be."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from private_mcmc.accounting import (
     Statement,
+    average_sensitivity,
     capped,
+    gdp,
+    langevin_statement,
     of_unit,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
     row_sensitivity,
 )
 from private_mcmc.model import RowModel
-from private_mcmc.potential.chain_constants import largest_eigenvalue, never_clips
 from private_mcmc.potential.families import times
+from private_mcmc.potential.potential import curvature, largest_eigenvalue, never_clips
 from private_mcmc.preflight.conjugates import Conjugate, conjugate, conjugate_certificate
-from private_mcmc.schedule import Matrix
+from private_mcmc.report import at_most, number, rounded_down, rounded_up
+from private_mcmc.schedule import Average, Matrix, Schedule
 from private_mcmc.target import Target, check_positive
 
 # In the place of the gradient of rows that read no parameter.
@@ -26,6 +31,7 @@ _LEAST = 1e-300
 
 
 Subject = Literal["posterior", "Huberised posterior", "no posterior"]
+VerdictWord = Literal["private", "not private", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -131,3 +137,156 @@ def meets(statement: Statement, target: Target) -> bool:
 def _product(first: float, second: float) -> float:
     """Of two bounds; what is too small for a float is still not nothing."""
     return max(first * second, _LEAST) if second > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """The statement of a run by the given schedule, and what it means beside the posterior's verdict.
+
+    Attributes:
+        statement: the run's statement; ``None`` for an average, whose noise decides.
+        meets: whether it certifies the target.
+        text: what that means beside the posterior's verdict.
+    """
+
+    statement: Statement | None
+    meets: bool
+    text: str
+
+
+def run_part(
+    row_model: RowModel, schedule: Schedule, target: Target, verdict: VerdictWord, subject: Subject
+) -> RunPart:
+    """The run's own statement; a private posterior does not make a finite run private, nor the reverse.
+
+    Source: Heller, Fetaya 2023 (a private posterior, a run that is not); Bertazzi, Johnston, Roberts,
+    Durmus, Prop. 3.4 (the opposite case).
+    """
+    known = curvature(row_model, schedule)
+    if isinstance(schedule.release, Average):
+        moved = average_sensitivity(schedule, known)
+        size = f"at most {at_most(moved)}·ℓ" if math.isfinite(moved) else "by an amount that is not bounded"
+        text = f"an average of hidden states, moved by one row {size}: its noise decides its price"
+        return RunPart(None, math.isfinite(moved), text)
+    statement = langevin_statement(schedule, known)
+    fine = meets(statement, target)
+    return RunPart(statement, fine, _words(statement, target, verdict, fine, subject))
+
+
+def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
+    price = f"ε = {at_most(statement.epsilon(target.delta))} at δ = {at_most(target.delta)}"
+    if verdict == "private" and not fine:
+        return f"posterior private, this run not: it costs {price} (a finite run is a mechanism of its own)"
+    if not fine:
+        return f"this run does not meet the target either: {price}"
+    if verdict == "private":
+        return f"posterior private, and so is this run: {price}"
+    if subject == "no posterior":
+        return f"this run is private: {price}; no posterior belongs to its clipped rows"
+    known = "is not" if verdict == "not private" else "is not known to be"
+    return f"this run is private ({price}), the posterior {known}"
+
+
+# Of numbers that are said, and room for their rounding.
+_DIGITS, _LESS = 3, 1 - 1e-8
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One change that would certify the target, with its number.
+
+    ``change`` is a stable key (``temper``, ``clip``, ``prior precision``, ``time``, ``delta``), ``value`` the
+    computed number, ``text`` the sentence.
+    """
+
+    change: str
+    value: float | None
+    text: str
+    concerns: Literal["posterior", "run"] = "posterior"
+
+
+Certify = Callable[[float], tuple[Statement, ...]]
+
+
+def posterior_advice(
+    row_model: RowModel, known: Constants, certify: Certify, *, n: int, temper: float, target: Target
+) -> tuple[Advice, ...]:
+    """Changes of the model or its use after which a certificate meets the target.
+
+    ``certify`` gives the certificates at a temper. A clip and a prior meet it where ``2wnC ≤ m√μ_K``, or
+    where ``Δ ≤ m√μ`` with ``μ = μ_K`` less what rows that are not convex bend down.
+    """
+    found: list[Advice] = []
+    best = largest_temper(certify, temper, target)
+    if best is not None:
+        found.append(Advice("temper", best, f"temper to w ≤ {number(best)} (temper={number(best)})"))
+    m = gdp.budget(target.epsilon, target.delta)
+    if not m > 0:
+        return (*found, Advice("delta", None, "with δ > 0 strong log-concavity can certify the posterior"))
+    if known.subject == "no posterior":
+        if math.isfinite(known.gradient_free):
+            bound = number(rounded_up(known.gradient_free, _DIGITS))
+            text = f"drop the clip or raise it to {bound}, the proved bound of a row's gradient"
+            found.append(Advice("clip", None, f"{text}: there is then a posterior to certify"))
+        return tuple(found)
+    mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
+    bend = 0.0 if known.convex_rows else times(temper * n, known.curvature) * (1 + 1e-8)
+    if mu > 0 and row_model.predictor is not None:
+        largest = max(m * math.sqrt(mu) / (2 * temper * n), m * math.sqrt(max(mu - bend, 0.0)) / per_row)
+        clip = rounded_down(largest * _LESS, _DIGITS)
+        what = "the posterior of the Huberised likelihood is then certified"
+        found.append(Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}"))
+    bounded = known.gradient < math.inf
+    if bounded or mu == 0:
+        gradient = known.gradient if bounded else 1.0
+        ways = (2 * temper * n * gradient / m, 0.0), (per_row * gradient / m, bend)
+        needed = rounded_up(min(slope * slope + least for slope, least in ways) / _LESS, _DIGITS)
+        if bounded:
+            text = f"prior precision at least {number(needed)}{_weak_sites(row_model, needed)}"
+        else:
+            text = f"clip the rows (clip=C), and use a prior of precision at least {number(needed)}·C²"
+        found.append(Advice("prior precision", needed, text))
+    return tuple(item for item in found if item.value is None or 1e-290 < item.value < 1e290)
+
+
+def largest_temper(certify: Certify, temper: float, target: Target) -> float | None:
+    """The largest temper of few digits below ``temper`` with a certificate; ``None`` if none is found."""
+
+    def holds(value: float) -> bool:
+        return any(meets(statement, target) for statement in certify(value))
+
+    low, high = temper * 1e-6, temper
+    if not (low > 0 and holds(low)):
+        return None
+    while high / low > 1.002:
+        middle = math.sqrt(low) * math.sqrt(high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return rounded_down(low * _LESS, _DIGITS)
+
+
+def _weak_sites(row_model: RowModel, needed: float) -> str:
+    real = {site.name for site in row_model.sites if site.support == "real"}
+    weak = [site.name for site in row_model.prior.sites if not site.lower >= needed]
+    weakest = [name if name in real else f"the unconstrained value of {name}" for name in weak]
+    sd = number(rounded_down(needed**-0.5, _DIGITS)) if 1e-290 < needed < 1e290 else "0"
+    return f" on {', '.join(weakest)}: Normal with sd ≤ {sd}" if weakest else ""
+
+
+def run_advice(row_model: RowModel, known: Constants, temper: float, target: Target) -> tuple[Advice, ...]:
+    """Langevin time ``γT`` whose path meets the target, ``m² = γTΔ²/2``, whatever the posterior is."""
+    bounded = math.isfinite(known.gradient)
+    m = gdp.budget(target.epsilon, target.delta)
+    moved = row_sensitivity(known.gradient if bounded else 1.0, temper, target.adjacency)
+    time = 2 * (m / moved) ** 2 * _LESS if 1e-140 < moved < 1e140 else 0.0
+    if not 1e-290 < time < 1e290:
+        return ()
+    time, clip, what = rounded_down(time, _DIGITS), "", "of at most"
+    if not bounded:
+        clip, what = "clip each row's gradient at any C and ", "times C² of at most"
+        if row_model.predictor is None:
+            clip = "clip each row's gradient at any C, which leaves these rows no posterior, and "
+    text = (
+        f'{clip}rely on the run alone (guarantee="run"): the path of one chain meets the target for a '
+        f"Langevin time (step size × steps) {what} {number(time)}"
+    )
+    return (Advice("time", time, text, "run"),)

@@ -22,8 +22,17 @@ from private_mcmc.accounting import gdp
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
 from private_mcmc.model.refusals import synthetic_rows
-from private_mcmc.model.synthetic import Array, outcome_columns, people, prior_draws, scale_of
-from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, row_words, stacked
+from private_mcmc.model.synthetic import (
+    Array,
+    PublicRow,
+    extreme_rows,
+    outcome_columns,
+    people,
+    prior_draws,
+    row_words,
+    scale_of,
+    stacked,
+)
 from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
 from private_mcmc.report import at_most, json_types, number
 from private_mcmc.schedule import Matrix

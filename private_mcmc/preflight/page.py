@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import curve
-from private_mcmc.preflight.advice import Advice
-from private_mcmc.preflight.certificates import Subject
+from private_mcmc.model.synthetic import row_words
+from private_mcmc.preflight.certificates import Advice, RunPart, Subject, VerdictWord
 from private_mcmc.preflight.estimate import Estimate
-from private_mcmc.preflight.extreme_rows import row_words
 from private_mcmc.preflight.refutation import Refutation
-from private_mcmc.preflight.run_statement import RunPart, VerdictWord
 from private_mcmc.records import Record
 from private_mcmc.report import (
     Block,
@@ -116,9 +115,7 @@ class PreflightReport:
     @property
     def report(self) -> Report:
         """The report as plain blocks."""
-        parts = (verdicts, _advice, _run, _proved, _refuted, _estimated, _read)
-        blocks = tuple(block for part in parts for block in part(self))
-        return Report(f"Preflight of `{self.model_name}`", blocks)
+        return Report(f"Preflight of `{self.model_name}`", (*verdicts(self), *_details(self)))
 
     def show(self, console: Console | None = None) -> None:
         """Print on a terminal (or on a ``rich.console.Console``)."""
@@ -132,56 +129,87 @@ class PreflightReport:
         return self.report._repr_html_()
 
 
-def _advice(found: PreflightReport) -> list[Block]:
-    if not found.advice:
-        return []
-    rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
-    wanted = "the run" if found.verdict == "private" else "it"
-    if found.verdict != "private" and found.run is not None and found.run.meets:
-        wanted = "the posterior"
-    return [
-        Heading(f"What would make {wanted} private"),
-        Table(("any one of these changes", "value", "concerns"), rows),
-    ]
-
-
-def _run(found: PreflightReport) -> list[Block]:
-    if found.run is None:
-        return []
-    tone: Tone = "good" if found.run.meets else "bad"
-    blocks: list[Block] = [
-        Heading("This run"),
-        Note(found.run.text[0].upper() + found.run.text[1:] + ".", tone),
-    ]
-    if found.run.statement is not None:
-        blocks.append(_argument(found.run.statement, found))
-    return blocks
-
-
-def _proved(found: PreflightReport) -> list[Block]:
-    if not found.certificates:
-        return [Heading("Certificates"), Text("None of the theorems applies.")]
-    rows = tuple(
-        (
-            statement.argument.theorem,
-            None if statement.gdp is None else at_most(statement.gdp),
-            at_most(statement.epsilon(found.target.delta)),
-            at_most(statement.delta(found.target.epsilon)),
-            bool(statement.delta(found.target.epsilon) <= found.target.delta),
+def _details(found: PreflightReport) -> Iterator[Block]:
+    """What would help, what is proved, refuted, estimated, and what was read."""
+    target, run, refutation, estimate = found.target, found.run, found.refutation, found.estimate
+    if found.advice:
+        wanted = "the run" if found.verdict == "private" else "it"
+        if found.verdict != "private" and run is not None and run.meets:
+            wanted = "the posterior"
+        yield Heading(f"What would make {wanted} private")
+        rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
+        yield Table(("any one of these changes", "value", "concerns"), rows)
+    if run is not None:
+        yield Heading("This run")
+        yield Note(_sentence(run.text), "good" if run.meets else "bad")
+        if run.statement is not None:
+            yield _argument(run.statement, found)
+    yield Heading("Certificates")
+    if found.certificates:
+        yield Text("Upper bounds on what one exact draw reveals, for every data set in the row domain.")
+        at = (f"ε at δ = {at_most(target.delta)}", f"δ at ε = {at_most(target.epsilon)}")
+        lines = (
+            (
+                statement.argument.theorem,
+                None if statement.gdp is None else at_most(statement.gdp),
+                at_most(statement.epsilon(target.delta)),
+                at_most(statement.delta(target.epsilon)),
+                bool(statement.delta(target.epsilon) <= target.delta),
+            )
+            for statement in found.certificates
         )
-        for statement in found.certificates
+        yield Table(("theorem", "GDP", *at, "meets the target"), tuple(lines))
+        best = found.certificates[0]
+        yield _argument(best, found, "The best one")
+        if best.epsilon(max(target.delta, 1e-12)) < 200 and target.epsilon < 200:
+            yield curve(best, (target.epsilon, target.delta), TONES[found.verdict])
+    else:
+        yield Text("None of the theorems applies.")
+    if refutation is not None:
+        yield Heading("Refutation")
+        yield Text(_sentence(refutation.reason))
+        sets = (("D", refutation.first), ("D′", refutation.second))
+        counts = tuple((name, row_words(row), count) for name, each in sets for row, count in each)
+        yield Table(("data set", "row", "times"), counts, title="The synthetic data sets")
+        if (event := refutation.violation) is not None:
+            bound = math.exp(min(target.epsilon, 700.0)) * event.q_high + target.delta
+            chances = ("probability on D", event.p), ("probability on D′", event.q)
+            more = ("e^ε · probability on D′ + δ", bound), ("violated by", event.p_low - bound)
+            yield Facts((("event", refutation.event), *chances, *more))
+            yield Text("Both are integrals with an error bound, which is counted against the refutation.")
+    if estimate is not None:
+        yield Heading("Estimate")
+        yield Text(
+            "About what one exact draw reveals on synthetic data that the model draws, as if the posterior "
+            "were Normal. An estimate: it certifies nothing, and other data may reveal more."
+        )
+        about = (("about ε", at_most(estimate.epsilon, 3)), ("about GDP", at_most(estimate.gdp, 3)))
+        yield Facts((*about, ("by", estimate.change)))
+    yield from _read(found)
+
+
+def _read(found: PreflightReport) -> Iterator[Block]:
+    facts, latents = found.structure, []
+    for item in facts["latents"]:
+        lower, upper = item["lower"], item["upper"]
+        bend = number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
+        proved = math.isfinite(lower) or math.isfinite(upper)
+        latents.append((item["name"], item["family"], bend if proved else "not proved", item["why"]))
+    yield Heading("What was read of the model")
+    yield Facts(
+        (
+            ("rows", found.n),
+            ("latent dimension", facts["dim"]),
+            ("temper", found.temper),
+            ("clip", found.clip),
+            ("prior strong convexity μ", facts["prior_strong_convexity"]),
+            ("one row's gradient at most", facts["row_gradient"]),
+            ("observed", ", ".join(f"{item['name']} ({item['family']})" for item in facts["observed"])),
+            ("affine predictors of a row", facts["predictors"] or "none is proved"),
+            ("a row's likelihood", facts["likelihood"]),
+        )
     )
-    at = (f"ε at δ = {at_most(found.target.delta)}", f"δ at ε = {at_most(found.target.epsilon)}")
-    blocks: list[Block] = [
-        Heading("Certificates"),
-        Text("Upper bounds on what one exact draw reveals, for every data set in the row domain."),
-        Table(("theorem", "GDP", *at, "meets the target"), rows),
-        _argument(found.certificates[0], found, "The best one"),
-    ]
-    target, best = found.target, found.certificates[0]
-    if best.epsilon(max(target.delta, 1e-12)) < 200 and target.epsilon < 200:
-        blocks.append(curve(best, (target.epsilon, target.delta), TONES[found.verdict]))
-    return blocks
+    yield Table(("latent site", "family", "prior curvature", "why"), tuple(latents))
 
 
 def _argument(statement: Statement, found: PreflightReport, title: str = "") -> Facts:
@@ -196,74 +224,8 @@ def _argument(statement: Statement, found: PreflightReport, title: str = "") -> 
     return Facts((*items, ("with", ", ".join(constants))), title)
 
 
-def _refuted(found: PreflightReport) -> list[Block]:
-    refutation = found.refutation
-    if refutation is None:
-        return []
-    sets = (("D", refutation.first), ("D′", refutation.second))
-    rows = [
-        (name, row_words(row), count) for name, each in sets if each is not None for row, count in each.rows
-    ]
-    blocks: list[Block] = [
-        Heading("Refutation"),
-        Text(refutation.reason[0].upper() + refutation.reason[1:] + "."),
-        Table(("data set", "row", "times"), tuple(rows), title="The synthetic data sets"),
-    ]
-    if refutation.kind == "event":
-        bound = math.exp(min(found.target.epsilon, 700.0)) * refutation.q_high + found.target.delta
-        blocks += [
-            Facts(
-                (
-                    ("event", refutation.event),
-                    ("probability on D", refutation.p),
-                    ("probability on D′", refutation.q),
-                    ("e^ε · probability on D′ + δ", bound),
-                    ("violated by", refutation.p_low - bound),
-                )
-            ),
-            Text("Both are integrals with an error bound, which is counted against the refutation."),
-        ]
-    return blocks
-
-
-def _estimated(found: PreflightReport) -> list[Block]:
-    estimate = found.estimate
-    if estimate is None:
-        return []
-    about = (("about ε", at_most(estimate.epsilon, 3)), ("about GDP", at_most(estimate.gdp, 3)))
-    return [
-        Heading("Estimate"),
-        Text(
-            "About what one exact draw reveals on synthetic data that the model draws, as if the posterior "
-            "were Normal. An estimate: it certifies nothing, and other data may reveal more."
-        ),
-        Facts((*about, ("by", estimate.change))),
-    ]
-
-
-def _read(found: PreflightReport) -> list[Block]:
-    facts, latents = found.structure, []
-    for item in facts["latents"]:
-        lower, upper = item["lower"], item["upper"]
-        bend = number(lower) if lower == upper else f"{number(lower)} to {number(upper)}"
-        proved = math.isfinite(lower) or math.isfinite(upper)
-        latents.append((item["name"], item["family"], bend if proved else "not proved", item["why"]))
-    items = (
-        ("rows", found.n),
-        ("latent dimension", facts["dim"]),
-        ("temper", found.temper),
-        ("clip", found.clip),
-        ("prior strong convexity μ", facts["prior_strong_convexity"]),
-        ("one row's gradient at most", facts["row_gradient"]),
-        ("observed", ", ".join(f"{item['name']} ({item['family']})" for item in facts["observed"])),
-        ("affine predictors of a row", facts["predictors"] or "none is proved"),
-        ("a row's likelihood", facts["likelihood"]),
-    )
-    return [
-        Heading("What was read of the model"),
-        Facts(items),
-        Table(("latent site", "family", "prior curvature", "why"), tuple(latents)),
-    ]
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
 
 
 TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}
@@ -273,8 +235,7 @@ def verdicts(found: PreflightReport) -> list[Block]:
     """The answer; what is known of the run comes first where it differs from that of the posterior."""
     if found.run is None or not (found.run.meets and found.verdict != "private"):
         return [Verdict(found.verdict, _line(found), TONES[found.verdict], found.reasons)]
-    words = found.run.text[0].upper() + found.run.text[1:] + "."
-    ran = Verdict("the run is private", words, "good")
+    ran = Verdict("the run is private", _sentence(found.run.text), "good")
     alone = Verdict(f"the posterior alone: {found.verdict}", _line(found), "unsure", found.reasons)
     return [ran, alone]
 

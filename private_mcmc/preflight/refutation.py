@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import Literal
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.model import RowModel
+from private_mcmc.model.synthetic import PublicRow, extreme_rows, stacked
 from private_mcmc.preflight.events import Array, Curve, Violation, log_laws, mass_at, sinh_grid, violation
-from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, stacked
 from private_mcmc.records import RUN_ONCE, Record
 from private_mcmc.report import json_types, number
 from private_mcmc.target import Target
@@ -44,55 +44,51 @@ _ELEMENTWISE = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class DataSet:
-    """A public, synthetic data set: rows and how often each occurs."""
-
-    rows: tuple[tuple[PublicRow, int], ...]
-
-    @property
-    def size(self) -> int:
-        """Number of rows."""
-        return sum(count for _, count in self.rows)
-
-    def to_dict(self) -> list[Record]:
-        """Plain data."""
-        return [
-            {"row": {k: np.asarray(v).tolist() for k, v in row.items()}, "times": n} for row, n in self.rows
-        ]
+# A public, synthetic data set: rows and how often each occurs.
+DataSet: TypeAlias = tuple[tuple[PublicRow, int], ...]
 
 
 @dataclass(frozen=True)
 class Refutation:
     """A pair of adjacent, synthetic data sets of the domain, and an event that tells their posteriors apart.
 
-    ``kind="event"``: ``P[A|first] ≥ p_low > e^ε q_high + δ ≥ e^ε P[A|second] + δ``. ``kind="no posterior"``:
-    the posterior of ``first`` does not integrate, so there is nothing that could be private.
+    ``P[A|first] ≥ p_low > e^ε q_high + δ ≥ e^ε P[A|second] + δ``. Without a second one and an event, the
+    posterior of ``first`` does not integrate, so there is nothing that could be private.
 
     Attributes:
-        event: the event in words.
-        coordinate: the quantity that ``intervals`` are of.
-        intervals: the event, a union of intervals.
+        coordinate: the quantity that the event is of.
     """
 
-    kind: Literal["event", "no posterior"]
     reason: str
     first: DataSet
-    second: DataSet | None = None
-    event: str = ""
-    coordinate: str = ""
-    intervals: tuple[tuple[float, float], ...] = ()
-    p: float = 0.0
-    q: float = 0.0
-    p_low: float = 0.0
-    q_high: float = 0.0
+    coordinate: str
+    second: DataSet = ()
+    violation: Violation | None = None
+
+    @property
+    def event(self) -> str:
+        """The event in words: ``w[0] < −3``."""
+        parts, intervals = [], () if self.violation is None else self.violation.intervals
+        for low, high in intervals[:3]:
+            first = "" if low == -math.inf else f"{number(low)} < "
+            last = "" if high == math.inf else f" < {number(high)}"
+            inside = f"{first}{self.coordinate}{last}"
+            parts.append(inside if last or not first else f"{self.coordinate} > {number(low)}")
+        return " or ".join(parts) + (" or …" if len(intervals) > 3 else "")
 
     def to_dict(self) -> Record:
         """Plain data; infinite ends of intervals as ``None``."""
-        ends = [[None if abs(end) == float("inf") else end for end in pair] for pair in self.intervals]
-        second = None if self.second is None else self.second.to_dict()
-        sets = {"first": self.first.to_dict(), "second": second, "intervals": ends}
-        result: Record = json_types(vars(self) | sets)
+        plain: Record = {} if self.violation is None else dict(vars(self.violation))
+        ends = [[None if math.isinf(end) else end for end in pair] for pair in plain.pop("intervals", ())]
+        sets = {
+            name: [
+                {"row": {key: np.asarray(value).tolist() for key, value in row.items()}, "times": times}
+                for row, times in each
+            ]
+            for name, each in (("first", self.first), ("second", self.second))
+        }
+        words = {"reason": self.reason, "coordinate": self.coordinate, "event": self.event}
+        result: Record = json_types(words | sets | plain | {"intervals": ends})
         return result
 
 
@@ -127,7 +123,7 @@ class Line:
 
     def data_set(self, counts: Counts) -> DataSet:
         """The data set with these counts of the rows."""
-        return DataSet(tuple((row, count) for row, count in zip(self.rows, counts, strict=True) if count))
+        return tuple((row, count) for row, count in zip(self.rows, counts, strict=True) if count)
 
 
 def refute(row_model: RowModel, *, n: int, temper: float, target: Target) -> Refutation | None:
@@ -212,31 +208,9 @@ def _divergence(log_p: Array, log_q: Array, epsilon: float) -> float:
 
 
 def _refutation(line: Line, pair: tuple[Counts, Counts], event: Violation) -> Refutation:
-    words = _interval_words(line.coordinate, event.intervals)
-    return Refutation(
-        kind="event",
-        reason=f"on two adjacent data sets the event {words} has probability {number(event.p)} and "
-        f"{number(event.q)}",
-        first=line.data_set(pair[0]),
-        second=line.data_set(pair[1]),
-        event=words,
-        coordinate=line.coordinate,
-        intervals=event.intervals,
-        p=event.p,
-        q=event.q,
-        p_low=event.p_low,
-        q_high=event.q_high,
-    )
-
-
-def _interval_words(coordinate: str, intervals: tuple[tuple[float, float], ...]) -> str:
-    """The event in words: ``w[0] < −3``."""
-    parts = []
-    for low, high in intervals[:3]:
-        first = "" if low == -math.inf else f"{number(low)} < "
-        last = "" if high == math.inf else f" < {number(high)}"
-        parts.append(f"{first}{coordinate}{last}" if last or not first else f"{coordinate} > {number(low)}")
-    return " or ".join(parts) + (" or …" if len(intervals) > 3 else "")
+    found = Refutation("", line.data_set(pair[0]), line.coordinate, line.data_set(pair[1]), event)
+    reason = f"on two adjacent data sets the event {found.event} has probability "
+    return replace(found, reason=f"{reason}{number(event.p)} and {number(event.q)}")
 
 
 def _no_posterior(row_model: RowModel, line: Line, n: int) -> Refutation | None:
@@ -258,7 +232,7 @@ def _no_posterior(row_model: RowModel, line: Line, n: int) -> Refutation | None:
                     f"the prior of {improper[0]!r} is improper and on a data set of the domain the "
                     f"likelihood does not vanish as {line.coordinate} → {end}: there is no posterior"
                 )
-                return Refutation("no posterior", reason, DataSet(((row, n),)), coordinate=line.coordinate)
+                return Refutation(reason, ((row, n),), line.coordinate)
     return None
 
 

@@ -9,14 +9,22 @@ from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import Observation, RowModel, read
-from private_mcmc.preflight.advice import Advice, posterior_advice
-from private_mcmc.preflight.certificates import Constants, certificates, constants, meets
+from private_mcmc.preflight.certificates import (
+    Advice,
+    Constants,
+    VerdictWord,
+    certificates,
+    constants,
+    meets,
+    posterior_advice,
+    run_advice,
+    run_part,
+)
 from private_mcmc.preflight.estimate import Estimate, estimate
 from private_mcmc.preflight.page import PreflightReport
 from private_mcmc.preflight.refutation import Refutation, refute
-from private_mcmc.preflight.run_statement import VerdictWord, run_part, time_budget
 from private_mcmc.records import Model, PublicArguments, Record
-from private_mcmc.report import at_most, number
+from private_mcmc.report import at_most
 from private_mcmc.report.document import say, telling
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target, check_count, check_positive, remarks_on_delta
@@ -129,7 +137,7 @@ def examine(
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
-        advice += _run_instead(row_model, known, temper, target)
+        advice += run_advice(row_model, known, temper, target)
     return PreflightReport(
         model_name=model_name,
         verdict=verdict,
@@ -188,24 +196,6 @@ def _agreed(
     if temper not in (1.0, schedule.temper):
         raise DeclarationError(f"temper={temper}, but the schedule has temper={schedule.temper}.")
     return schedule.clip, schedule.temper
-
-
-def _run_instead(row_model: RowModel, known: Constants, temper: float, target: Target) -> tuple[Advice, ...]:
-    """The Langevin time whose path meets the target, whatever the posterior is."""
-    bounded = math.isfinite(known.gradient)
-    time = time_budget(known.gradient if bounded else 1.0, temper, target)
-    if time is None:
-        return ()
-    clip, what = "", "of at most"
-    if not bounded:
-        clip, what = "clip each row's gradient at any C and ", "times C² of at most"
-        if row_model.predictor is None:
-            clip = "clip each row's gradient at any C, which leaves these rows no posterior, and "
-    text = (
-        f'{clip}rely on the run alone (guarantee="run"): the path of one chain meets the target for a '
-        f"Langevin time (step size × steps) {what} {number(time)}"
-    )
-    return (Advice("time", time, text, "run"),)
 
 
 def _reasons(

@@ -30,10 +30,9 @@ from private_mcmc.accounting.mechanisms import laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.accounting.sensitivity import noise_ratio, noise_sd
 from private_mcmc.errors import DeclarationError
-from private_mcmc.potential.chain_constants import curvature, reach_of_prior
-from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.potential import Potential, curvature, reach_of_prior
+from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import rowwise
-from private_mcmc.potential.sites import Site
 from private_mcmc.release.expectations import Bounds, Expectations, What, monte_carlo_sd
 from private_mcmc.release.noise import FloatArray, LaplaceNoise, laplace_noise
 from private_mcmc.release.released import ReleasedExpectations, ReleasedValue

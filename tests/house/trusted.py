@@ -22,7 +22,6 @@ ROOTS = (
 UNTRUSTED = (
     "private_mcmc/accounting/risk.py",
     "private_mcmc/arguments.py",
-    "private_mcmc/domains/declared.py",
     "private_mcmc/draws.py",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/kernels/under_numpyro.py",

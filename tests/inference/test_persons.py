@@ -25,7 +25,7 @@ from private_mcmc.kernels.clipping import Whitening
 from private_mcmc.kernels.gradient import general_rows
 from private_mcmc.model import read
 from private_mcmc.model.refusals import synthetic_rows
-from private_mcmc.potential.chain_constants import curvature
+from private_mcmc.potential.potential import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import logistic
 from tests.soundness.front_door.setup import seeded

@@ -10,7 +10,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference.execute import no_value_checks
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.model.flatten import trace
+from private_mcmc.model.program import trace
 from private_mcmc.potential.rowwise import abstract
 from tests.examples_of_models import logistic, normal_mean
 

@@ -14,9 +14,8 @@ from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
-from private_mcmc.potential.chain_constants import curvature
 from private_mcmc.potential.families import TABLE, Interval
-from private_mcmc.potential.potential import RowTerm
+from private_mcmc.potential.potential import RowTerm, curvature
 from private_mcmc.potential.predictor import OUTCOME, Likelihood, MultiPredictor, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.prior import OwnPrior, PriorConstants
@@ -247,7 +246,7 @@ def test_a_prior_whose_sites_overlap_or_have_other_lines_has_no_constants():
 def test_what_is_proved_of_a_part_is_no_field_of_it(part, name):
     """Whoever made a part by hand, with other constants than those of what it runs, was believed."""
     reading = read(plain, Rows(x=Box(-1.0, 1.0), y=Box(-1.0, 1.0)), n=N)
-    with pytest.raises(TypeError, match=name):
+    with pytest.raises((TypeError, ValueError), match=name):
         dataclasses.replace(getattr(reading, part), **{name: getattr(getattr(reading, part), name)})
     steep = dataclasses.replace(
         reading.predictors, likelihood=Likelihood(unknown=lambda eta, row: 9 * eta[0])

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc.model.flatten import trace
-from private_mcmc.model.program import Level, affinity
+from private_mcmc.model.program import Level, affinity, trace
 from private_mcmc.potential.rowwise import abstract
 
 C, A, U = Level.CONSTANT, Level.AFFINE, Level.UNKNOWN
@@ -37,9 +36,6 @@ FUNCTIONS = {
     "largest": (lambda t, x, i: t.max(), U),
     "derivative hidden": (lambda t, x, i: jax.lax.stop_gradient(t) @ x, U),
     "rounded": (lambda t, x, i: t.astype(jnp.float32).sum(), U),
-    "short loop": (lambda t, x, i: jax.lax.fori_loop(0, 2, lambda k, s: s + t[k], 0.0), A),
-    "rows in a loop": (lambda t, x, i: jax.lax.map(lambda e: e * t[0], x).sum(), A),
-    "backwards": (lambda t, x, i: jax.lax.scan(lambda s, e: (s + e, s), 0.0, t, reverse=True)[1][0], A),
     "loop with a product": (lambda t, x, i: jax.lax.fori_loop(0, 2, lambda k, s: s * t[k], 1.0), U),
     "open loop": (
         lambda t, x, i: jax.lax.while_loop(lambda s: s[1] < 2, lambda s: (s[0] + 1, s[1] + 1), (t, 0))[0],

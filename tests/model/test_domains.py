@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, domain_from_dict
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows, domain_from_dict
 from private_mcmc.errors import DeclarationError
+from private_mcmc.model.synthetic import extreme_rows
 
 ANY_FLOAT = st.floats(width=64, allow_nan=True, allow_infinity=True)
 DOMAINS = [
@@ -176,3 +177,14 @@ def test_a_box_without_a_float32_inside_is_refused_in_that_mode():
 
 def test_a_box_of_a_length_is_that_of_as_many_ends():
     assert Box(-1, 2, dim=3) == Box([-1.0] * 3, [2.0] * 3) == domain_from_dict(Box(-1, 2, dim=3).to_dict())
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_extreme_rows_are_fixed_points_of_the_projection_and_all_different(domain):
+    rows = extreme_rows(Rows(a=domain, y=Binary()))
+    assert len({np.ravel(row["a"]).tobytes() + bytes([row["y"]]) for row in rows}) == len(rows)
+    with jax.enable_x64(True):
+        moved = np.asarray(domain.project(np.stack([np.asarray(row["a"]) for row in rows])))
+    # A point on a sphere may move inside by its own rounding.
+    np.testing.assert_allclose(moved, np.stack([row["a"] for row in rows]), rtol=1e-13)

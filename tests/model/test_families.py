@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.model import read
-from private_mcmc.model.flatten import trace
+from private_mcmc.model.program import trace
 from private_mcmc.model.tracing import discover, terms
 from private_mcmc.potential.rowwise import abstract
 from tests.model.zoo import CASES, DIM

@@ -1,6 +1,5 @@
 """Latents of persons are integrated out of their rows' terms; what cannot be is refused by name."""
 
-import dataclasses
 import functools
 
 import jax
@@ -15,7 +14,7 @@ from scipy.integrate import quad
 from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
-from private_mcmc.model.integrated import integrated_loss, kinds_of
+from private_mcmc.model.integrated import integrated_loss
 from private_mcmc.planning.facts import prior_of
 
 ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
@@ -94,50 +93,9 @@ def wide():
 def test_what_persons_share_is_computed_once_for_all_points(model, rows):
     """No vector of all parameters lies side by side for every point."""
     found, person = reading(model, rows), {name: column[0] for name, column in some(rows, 1).items()}
-    theta, own = jnp.linspace(-1.0, 1.0, found.dim), dataclasses.replace(found.own, kinds=None)
+    theta, own = jnp.linspace(-1.0, 1.0, found.dim), found.own
     shapes = [out.aval.shape for eq in _equations(own, theta, person) for out in eq.outvars]
     assert not any(len(shape) == 2 and shape[1] == found.dim for shape in shapes)
-
-
-def tail(kind, person, persons, y=None):
-    """Its rate is no number at some points of the grid."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
-    with numpyro.plate("persons", persons):
-        f = numpyro.sample("f", dist.Gamma(0.5, 0.5))
-    with numpyro.plate("rows", kind.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.exp(w[kind] + f[person])), obs=y)
-
-
-KINDS = Rows(kind=Categories(3), y=Binary(), person=Person(at_most=3))
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize(("model", "rows"), [(ability, ITEMS), (tail, KINDS)])
-def test_of_rows_that_can_be_few_things_each_is_looked_at_once(model, rows):
-    """Value and slope are those of the sum over a person's rows, of persons without some rows as well."""
-    found, people = reading(model, rows), some(rows, 12)
-    assert len(found.own.kinds["y"]) == 10 if model is ability else 6
-    there = people["rows of the person"]
-    there = there.at[:3].set(jnp.arange(there.shape[1]) < jnp.arange(3)[:, None])
-    people |= {"rows of the person": there}
-    theta = jnp.linspace(-1.0, 1.0, found.dim)
-    ours, theirs = (
-        jax.jit(jax.vmap(jax.value_and_grad(functools.partial(integrated_loss, own)), in_axes=(None, 0)))(
-            theta, people
-        )
-        for own in (found.own, dataclasses.replace(found.own, kinds=None))
-    )
-    assert all(np.all(np.isfinite(each)) for each in ours)
-    # Of a person without rows the other sum is no number where the model overflows, and is left out.
-    np.testing.assert_allclose(ours[1][0], 0.0, atol=1e-12)
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one[1:], other[1:], rtol=1e-4, atol=1e-4)
-
-
-def test_of_rows_that_can_be_many_things_each_is_looked_at():
-    assert reading(centred).own.kinds is None
-    many = Rows(item=Categories(60), y=Binary(), person=Person(at_most=5))
-    assert kinds_of(many.single, 5) is None
 
 
 def _equations(own, theta, person):
@@ -226,8 +184,8 @@ def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
     ("model", "kind", "why"),
     [
         (flat, DoThisInstead, "does not integrate to 1"),
-        (someone_elses, DoThisInstead, "mixes rows of column u of the person.*own person's latents"),
-        (the_last_ones, DoThisInstead, "mixes rows of column u of the person.*own person's latents"),
+        (someone_elses, DoThisInstead, "own person's latents"),
+        (the_last_ones, DoThisInstead, "own person's latents"),
         (without_a_plate, DoThisInstead, "one plate of the public number of persons, n=50"),
         (too_many, NotYetSupported, "3 latent numbers"),
         (upside_down, DoThisInstead, "prior of site 'w' depends on the rows .u of the person"),

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DoThisInstead
-from private_mcmc.model.flatten import trace
-from private_mcmc.model.program import name_of
+from private_mcmc.model.program import name_of, trace
 from private_mcmc.potential.rowwise import abstract
 
 
@@ -83,19 +82,6 @@ def test_a_program_that_talks_to_python_is_refused(leak):
 
     with pytest.raises(DoThisInstead, match="prints or calls back"):
         trace(talkative, x=vector())
-
-
-def test_the_text_of_a_result_does_not_depend_on_what_else_the_program_computes_first():
-    def first(a):
-        wide = jnp.broadcast_to(a, (1,))
-        return {"out": jnp.exp(2 * a) + jnp.broadcast_to(a, (1,)), "wide": wide}
-
-    def later(a):
-        return {"out": jnp.exp(2 * a) + jnp.broadcast_to(a, (1,)), "wide": jnp.broadcast_to(a, (7,))}
-
-    programs = [trace(function, a=abstract((), np.float32)) for function in (first, later)]
-    one, other = (program.text([program.outputs["out"]]) for program in programs)
-    assert one == other
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (of_a_dict, X_Y, "an argument for each column"),
         (levels_at_most, GROUPED, "A number of groups or levels is public"),
         (autoregression, Rows(y=Box(-1, 1)), "a whole series"),
-        (shifted, X_Y, "mixes rows of column x, y"),
+        (shifted, X_Y, "mixes rows"),
         (optimised, X_Y, "Give it a prior"),
         (answers_in_the_last, SERIES, "probabilities are those that it chooses between, each times its own"),
         (four_classes, SERIES, "the forward algorithm by jax.lax.scan, in a numpyro.factor of the row"),

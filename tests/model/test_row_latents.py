@@ -13,7 +13,6 @@ from scipy import stats
 from scipy.integrate import quad
 
 import private_mcmc as pmc
-from private_mcmc.dossier import verify_dossier
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
@@ -166,26 +165,6 @@ def test_a_flat_prior_elsewhere_hides_no_latent_of_a_row_and_a_flat_one_is_no_di
     flat_one = "e"
     with pytest.raises(DoThisInstead, match=r"'e'.*proper distribution"):
         read(model, COUNTS, n=10)
-
-
-@pytest.mark.long
-def test_a_run_with_latents_of_rows_is_released_saved_and_verified(tmp_path):
-    """Only what rows share leaves: no draw has a latent of a row."""
-    random = np.random.default_rng(0)
-    data = {"x": random.uniform(-1, 1, 200), "y": random.poisson(1.0, 200) * random.integers(0, 2, 200)}
-    mcmc = pmc.PrivateMCMC(
-        pmc.PrivateULA(inflated, step_size=1e-3, clip=1.0),
-        rows=COUNTS,
-        target=pmc.Target(8.0, 1e-6),
-        release="path",
-        guarantee="run",
-        num_steps=20,
-        progress_bar=False,
-    )
-    mcmc.run(**data)
-    assert set(mcmc.get_samples()) == {"w", "share"}
-    mcmc.save(tmp_path / "study")
-    assert verify_dossier(tmp_path / "study")
 
 
 @pytest.mark.long

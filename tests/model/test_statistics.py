@@ -50,13 +50,6 @@ def varying_intercepts(x, g, y):
     observed(dist.Bernoulli(logits=number("mean") + a[g] + number("slope") * x), y)
 
 
-@model("Bernoulli", np.sqrt(2), x=U, g=Categories(5), y=Y)
-def varying_slopes(x, g, y):
-    with numpyro.plate("groups", 5):
-        a, b = numpyro.sample("a", dist.Normal(0, 0.5)), numpyro.sample("b", dist.Normal(0, 0.5))
-    observed(dist.Bernoulli(logits=a[g] + b[g] * x), y)
-
-
 @model("Bernoulli", np.sqrt(1 + 0.25), g=Categories(5), y=Y)
 def non_centred_with_known_spread(g, y):
     mean = number("mean")
@@ -65,31 +58,16 @@ def non_centred_with_known_spread(g, y):
     observed(dist.Bernoulli(logits=a[g]), y)
 
 
-@model("Bernoulli", 1.0, g=Categories(5), y=Y)
-def dummy_coding(g, y):
-    observed(dist.Bernoulli(logits=jnp.concatenate([jnp.zeros(1), weights(4)])[g]), y)
-
-
 @model("Bernoulli", np.sqrt(2), person=Categories(20), item=Categories(10), y=Y)
 def rasch(person, item, y):
     ability, difficulty = weights(20, name="ability"), weights(10, name="difficulty")
     observed(dist.Bernoulli(logits=ability[person] - difficulty[item]), y)
 
 
-@model("Bernoulli", 2.0, x=U, y=Y)
-def polynomial_of_vander(x, y):
-    observed(dist.Bernoulli(logits=jnp.vander(x, 4) @ weights(4)), y)
-
-
 @model("Bernoulli", 2.0, a=U, b=U, y=Y)
 def interaction(a, b, y):
     design = jnp.column_stack([jnp.ones_like(a), a, b, a * b])
     observed(dist.Bernoulli(logits=design @ weights(4)), y)
-
-
-@model("Bernoulli", np.hypot(1, 40 / 15), age=Box(18, 90), y=Y)
-def standardised_with_public_numbers(age, y):
-    observed(dist.Bernoulli(logits=number("a") + number("b") * (age - 50.0) / 15.0), y)
 
 
 @model("unknown", np.sqrt(3), x=Box(0, 1), y=U)
@@ -109,12 +87,6 @@ def gaussian_process(t, y):
     at = jnp.linspace(0, 1, 10)
     covariance = jnp.exp(-0.5 * ((at[:, None] - at) / 0.3) ** 2) + 1e-6 * jnp.eye(10)
     observed(dist.Normal((jnp.linalg.cholesky(covariance) @ weights(10))[t], 0.5), y)
-
-
-@model("Bernoulli", 1.0, X=Ball(1.0, 3), y=Y)
-def mapped_over_rows(X, y):
-    w = weights(3)
-    observed(dist.Bernoulli(logits=jax.lax.map(lambda row: row @ w, X)), y)
 
 
 @model("Bernoulli", 1.0, X=Ball(1.0, 3), y=Y)
@@ -212,17 +184,6 @@ def test_what_is_missing_is_said_with_the_site_and_a_remedy(name, words):
     assert constants.gradient_bound == np.inf and not constants.convex
     for word in (*words, "clip"):
         assert word in constants.why
-
-
-@pytest.mark.slow
-def test_an_outcome_that_is_missing_adds_nothing():
-    def imputed(x, seen, y):
-        observed(dist.Bernoulli(logits=number("b") * x), y, obs_mask=seen == 1)
-
-    slope = jax.jit(jax.grad(read(imputed, Rows(x=U, seen=Y, y=Y), n=50).row_loss))
-    with jax.enable_x64(True):
-        there, missing = (float(slope(jnp.ones(1), {"x": 0.5, "seen": seen, "y": 1})[0]) for seen in (1, 0))
-    assert abs(missing) < 1e-12 < abs(there)
 
 
 def test_a_recursion_of_numpyro_that_holds_no_site_is_read():

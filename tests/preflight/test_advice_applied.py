@@ -13,8 +13,7 @@ from numpyro.infer.reparam import TransformReparam
 from numpyro.primitives import Messenger
 
 from private_mcmc.model import RowModel, read
-from private_mcmc.preflight.advice import Advice, posterior_advice
-from private_mcmc.preflight.certificates import certificates, constants, meets
+from private_mcmc.preflight.certificates import Advice, certificates, constants, meets, posterior_advice
 from tests.zoo import ZOO, Entry
 
 BY_NAME = {entry.name: entry for entry in ZOO}

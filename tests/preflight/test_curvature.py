@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.model import read
-from private_mcmc.potential.chain_constants import curvature, largest_eigenvalue
+from private_mcmc.potential.potential import curvature, largest_eigenvalue
 from private_mcmc.schedule import Schedule
 from tests.preflight import zoo_small as small
 

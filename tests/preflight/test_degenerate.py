@@ -16,9 +16,7 @@ from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.errors import PrivateMCMCError
 from private_mcmc.model import read
 from private_mcmc.preflight import PreflightReport, preflight
-from private_mcmc.preflight.advice import posterior_advice
-from private_mcmc.preflight.certificates import certificates, constants
-from private_mcmc.preflight.run_statement import time_budget
+from private_mcmc.preflight.certificates import certificates, constants, posterior_advice, run_advice
 from private_mcmc.target import Target
 
 COUNTS = (1, 2, 10**9)
@@ -127,4 +125,4 @@ def test_numbers_beyond_all_use_get_certificates_and_advice_or_words(
             row_model, known, lambda w, k=known: certificates(row_model, k, temper=w, **asked),
             temper=temper, **asked,
         )  # fmt: skip
-        time_budget(known.gradient, temper, asked["target"])
+        run_advice(row_model, known, temper, asked["target"])

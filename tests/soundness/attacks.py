@@ -27,7 +27,7 @@ from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import schedule_gradient
 from private_mcmc.model import RowModel
-from private_mcmc.preflight.extreme_rows import PublicRow, extreme_rows, stacked
+from private_mcmc.model.synthetic import PublicRow, extreme_rows, stacked
 from private_mcmc.release import Expectations
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target

@@ -17,8 +17,9 @@ from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Rows
 from private_mcmc.model import RowModel, Site
-from private_mcmc.model.flatten import trace
-from private_mcmc.model.row_latents import RowLatent, summed_loss
+from private_mcmc.model.integrated import summed_loss
+from private_mcmc.model.program import trace
+from private_mcmc.model.row_latents import RowLatent
 from private_mcmc.potential.rowwise import abstract
 
 Data = Mapping[str, Any]

@@ -24,7 +24,7 @@ from private_mcmc import accounting as acc
 from private_mcmc.accounting.sensitivity import sensitivity
 from private_mcmc.domains import Binary, Box, Counts, Rows
 from private_mcmc.model import RowModel, read
-from private_mcmc.potential.chain_constants import curvature
+from private_mcmc.potential.potential import curvature
 from private_mcmc.schedule import Average, Schedule
 
 N = 3

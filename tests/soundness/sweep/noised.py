@@ -14,7 +14,7 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement, gdp
 from private_mcmc.auditing.mechanism import DataSet, FloatArray, Pair
-from private_mcmc.preflight.extreme_rows import PublicRow
+from private_mcmc.model.synthetic import PublicRow
 from private_mcmc.release import (
     Contribution,
     Family,

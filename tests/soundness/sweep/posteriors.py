@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from private_mcmc.auditing.mechanism import DataSet, FloatArray
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.preflight.extreme_rows import PublicRow
+from private_mcmc.model.synthetic import PublicRow
 from private_mcmc.preflight.verdict import preflight
 from private_mcmc.target import Adjacency, Target
 from tests.soundness.attacks import PairedMechanism

@@ -1,4 +1,4 @@
-"""A row's term as it is proposed to kernels: which lines of the table its observed sites are of.
+"""A row's term and a prior as they are proposed to kernels: which lines of the tables their sites are of.
 
 What runs is the line's form of the predictor, whatever its parameter was made by; that the two are one
 function is looked at where the model is read, as all densities are (``model/refusals.py``).
@@ -26,8 +26,8 @@ from private_mcmc.model.bounds import (
     proposed_radius,
     proved_radius,
 )
-from private_mcmc.model.flatten import row_shapes, trace
-from private_mcmc.model.program import Level, Output, Program, Variable, affinity
+from private_mcmc.model.program import Level, Output, Program, Variable, affinity, row_shapes, trace
+from private_mcmc.model.sites import Observation
 from private_mcmc.potential.families import TABLE, Interval, Line
 from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.predictor import (
@@ -39,7 +39,9 @@ from private_mcmc.potential.predictor import (
     Row,
     Term,
 )
-from private_mcmc.potential.sites import Observation
+from private_mcmc.potential.prior import OF_ANY_SIGN, OwnPrior, PriorConstants, Site
+from private_mcmc.potential.prior import TABLE as PRIORS
+from private_mcmc.potential.rowwise import abstract
 
 _LINKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "exp": jnp.exp,
@@ -262,3 +264,72 @@ def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
         return np.broadcast_shapes(tuple(shape), tuple(full)) == tuple(full)
     except ValueError:
         return False
+
+
+def read_prior(program: Program, sites: Sequence[Site], terms: Sequence[str] = ()) -> PriorConstants:
+    """The prior of a program of one row. With ``terms`` of latents alone no site is independent of others."""
+    own = [] if terms else _with_lines(program, sites)
+    named = {part.site.name for part in own}
+    rest = [site for site in sites if site.name not in named]
+    targets = [program.outputs[key] for key in [*_densities(rest), *(Output("row", name) for name in terms)]]
+    where = np.concatenate(
+        [np.zeros(0, int), *(np.arange(site.slice.start, site.slice.stop) for site in rest)]
+    )
+    dim = program.shape(program.inputs["theta"])[0]
+
+    def potential(theta: jax.Array) -> jax.Array:
+        return -jnp.sum(jnp.stack(program.run(targets, {program.inputs["theta"]: theta})))
+
+    slope = jax.grad(lambda u: potential(jnp.zeros(dim, u.dtype).at[where].set(u)))
+    gaussian = _quadratic(slope, len(where)) if rest else None
+    names = ", ".join([*(site.name for site in rest), *terms])
+    missing = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
+    return PriorConstants(sites, own, potential, gaussian, missing, tuple(terms))
+
+
+def _with_lines(program: Program, sites: Sequence[Site]) -> list[OwnPrior]:
+    """The sites with a line of the table that depend on no other, whose parameters are public."""
+    uses = {site.name: program.uses(program.outputs[key] for key in _densities([site])) for site in sites}
+    values = {site.name: program.outputs[Output("value", site.name)] for site in sites}
+
+    def coupled(name: str, other: str) -> bool:
+        return name != other and (values[other] in uses[name] or values[name] in uses[other])
+
+    lines = [
+        (site, PRIORS[site.family, site.support])
+        for site in sites
+        if (site.family, site.support) in PRIORS and not any(coupled(site.name, other) for other in uses)
+    ]
+    keys = [Output("given", site.name, name) for site, line in lines for name in line.names]
+    known = [key for key in keys if key in program.outputs and not program.reads([program.outputs[key]])]
+    values_of = (value.astype(np.float64) for value in program.evaluate(known))
+    public = dict(zip(known, values_of, strict=True))
+    found = []
+    for site, line in lines:
+        given = [public.get(Output("given", site.name, name), np.nan) for name in line.names]
+        fits = [
+            np.all(np.isfinite(value)) and (name in OF_ANY_SIGN or np.all(value > 0))
+            for name, value in zip(line.names, given, strict=True)
+        ]
+        if all(fits):
+            found.append(OwnPrior(site, line, [np.broadcast_to(v, site.unconstrained_shape) for v in given]))
+    return found
+
+
+def _densities(sites: Sequence[Site]) -> list[Output]:
+    return [Output(kind, site.name) for kind in ("prior", "jacobian") for site in sites]
+
+
+def _quadratic(slope: Callable[[jax.Array], jax.Array], size: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Slope at zero and Hessian of a potential whose slope is proved affine, or ``None``.
+
+    Such a potential is quadratic: its second derivative anywhere is its second derivative everywhere.
+    """
+    first = trace(lambda u: {"slope": slope(u)}, u=abstract((size,), np.float64))
+    if affinity(first, "u")[first.outputs["slope"]] is Level.UNKNOWN:
+        return None
+    shape = abstract((size,), np.float64)
+    both = trace(lambda u: {"slope": slope(u), "second": jax.jacfwd(slope)(u)}, u=shape)
+    at_zero, second = both.evaluate(["slope", "second"], u=np.zeros(size))
+    even = np.allclose(second, second.T, rtol=1e-9, atol=1e-12)
+    return (at_zero, (second + second.T) / 2) if even and np.all(np.isfinite(second)) else None
