@@ -154,7 +154,6 @@ def _of_columns(
             prior=read_prior(program, one.latents, [name for name in stated if _reads(program, name)]),
             sites=tuple(one.latents),
             observations=tuple(observed),
-            names=tuple(name for site in one.latents for name in site.coordinates),
             constrain=functools.partial(_constrain, program, _data_free_outputs(program, one)),
             program=program,
             model=model,

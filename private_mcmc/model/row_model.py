@@ -39,7 +39,6 @@ class RowModel(Potential):
 
     Attributes:
         observations: the observed sites.
-        names: a name for every coordinate of ``θ``, for example ``w[2]``.
         program: the model on one abstract row in float64, for further proofs about its form; of persons,
             that of one of their rows.
         each: the reading of one of a person's rows by itself.
@@ -49,12 +48,16 @@ class RowModel(Potential):
     """
 
     observations: tuple[Observation, ...]
-    names: tuple[str, ...]
     program: Program = field(repr=False)
     model: Model = field(repr=False)
     each: RowModel | None = field(default=None, repr=False)
     own: OwnLatents | None = field(default=None, repr=False)
     public: PublicArguments = field(default_factory=dict, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for every coordinate of ``θ``, for example ``w[2]``."""
+        return tuple(name for site in self.sites for name in site.coordinates)
 
     @functools.cached_property
     def work(self) -> int:

@@ -94,8 +94,6 @@ def nearest_outcome(fn: dist.Distribution, value: jax.Array) -> jax.Array:
 def family_name(fn: dist.Distribution) -> str:
     """Class name of NumPyro's own distributions; others keep their module, so none is mistaken for one."""
     kind = type(fn)
-    if kind is dist.MixtureSameFamily and fn.component_distribution.event_dim == 0:
-        return f"MixtureSameFamily({family_name(unwrap(fn.component_distribution))})"
     if kind in _OF_A_BASE:
         return f"{kind.__name__}({family_name(unwrap(fn.base_dist))})"
     known = getattr(dist, kind.__name__, None) is kind
@@ -103,23 +101,15 @@ def family_name(fn: dist.Distribution) -> str:
 
 
 def parameters(fn: dist.Distribution) -> dict[str, ArrayLike]:
-    """The array parameters that an unwrapped distribution holds, by name."""
-    if type(fn) is dist.MixtureSameFamily:
-        inner = (
-            parameters(unwrap(fn.component_distribution)) if fn.component_distribution.event_dim == 0 else {}
-        )
-        weights = fn.mixing_distribution.probs
-        return {"weights": weights, **{f"component.{name}": value for name, value in inner.items()}}
-    held = _held(fn)
-    if type(fn) in _OF_A_BASE:
-        held |= {f"base.{name}": value for name, value in parameters(unwrap(fn.base_dist)).items()}
-    return held
-
-
-def _held(fn: dist.Distribution) -> dict[str, ArrayLike]:
+    """The array parameters that an unwrapped distribution, and its base, hold, by name."""
     names = {name for kind in type(fn).__mro__ for name in getattr(kind, "arg_constraints", {})}
     held = {name: fn.__dict__[name] for name in sorted(names) if name in fn.__dict__}
-    return {k: v for k, v in held.items() if isinstance(v, jax.Array | np.ndarray | float | int)}
+    found: dict[str, ArrayLike] = {
+        k: v for k, v in held.items() if isinstance(v, jax.Array | np.ndarray | float | int)
+    }
+    if type(fn) in _OF_A_BASE:
+        found |= {f"base.{name}": value for name, value in parameters(unwrap(fn.base_dist)).items()}
+    return found
 
 
 def masks(fn: dist.Distribution) -> list[ArrayLike]:
