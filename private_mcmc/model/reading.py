@@ -203,9 +203,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         own = own_latents(latents, one.program, one.row_loss)
         refuse_other_persons(
             own,
-            one.sites,
-            [site.name for site in one.observations],
-            one.constrain,
+            one,
             rows.single,
             n,
             lambda who, data, values: log_densities(persons.of(n, plate, who), {**data, **public}, values),

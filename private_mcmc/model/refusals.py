@@ -21,7 +21,6 @@ from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
 from private_mcmc.model.row_model import RowModel, work_of
 from private_mcmc.model.sites import ModelSites, Observation
 from private_mcmc.potential.families import UNKNOWN
-from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 
@@ -312,9 +311,7 @@ def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, 
 
 def refuse_other_persons(
     own: OwnLatents,
-    sites: Sequence[Site],
-    observed: Sequence[str],
-    constrain: Callable[[jax.Array], Mapping[str, jax.Array]],
+    one: RowModel,
     rows: Rows,
     n: int,
     densities: Callable[[jax.Array, Data, Mapping[str, jax.Array]], Mapping[str, jax.Array]],
@@ -322,59 +319,49 @@ def refuse_other_persons(
     """Compare NumPyro's own densities of the rows of ``n`` persons with those of each person by herself.
 
     ``densities`` are those of all sites, not summed, of rows whose persons have these numbers, at values of
-    the latents; rows have the ``observed`` ones. Only differences between points count.
+    the latents; ``one`` is the reading of a row. Only differences between points count.
     """
     random = np.random.default_rng(0)
-    numbers = sum(math.prod(one.event_shape) for _, one in rows.items)
+    numbers = sum(math.prod(domain.event_shape) for _, domain in rows.items)
     data = synthetic_rows(rows, max(3, min(n, MOST_NUMBERS // numbers)))
-    count = len(next(iter(data.values())))
-    who = random.permutation(n)[np.arange(count) % n]
-    theta = random.normal(size=own.program.shape(own.program.inputs["theta"]))
+    count, observed = len(next(iter(data.values()))), [site.name for site in one.observations]
+    whose, theta = random.permutation(n)[np.arange(count) % n], random.normal(size=one.dim)
     drawn = {
-        one.column: np.arange(n) % one.values
-        if one.values
-        else random.normal(size=(n, *one.domain.event_shape))
-        for one in own.latents
+        latent.column: np.arange(n) % latent.values
+        if latent.values
+        else random.normal(size=(n, *latent.domain.event_shape))
+        for latent in own.latents
     }
 
-    def gaps(who: jax.Array, drawn: Mapping[str, jax.Array], scale: jax.Array) -> dict[str, jax.Array]:
-        at, columns = scale * theta, dict(drawn)
-        for one in own.latents:
-            columns[one.column] = (drawn[one.column] * (1 if one.values else scale)).astype(one.domain.dtype)
-        shared = constrain(at)
-        values = {site.name: shared[site.name] for site in sites}
-        values |= {one.site: one.transform(columns[one.column]) for one in own.latents}
-        found = dict(densities(who, data, values))
-        of_persons = [found.pop(one.site).reshape(n, -1).sum(axis=1) for one in own.latents]
-        of_rows = [found[name] for name in observed]
+    def gaps(scale: jax.Array, who: jax.Array, columns: Row) -> tuple[jax.Array, jax.Array]:
+        columns, at = dict(columns), scale * theta
+        for latent in own.latents:
+            moved = columns[latent.column] * (1 if latent.values else scale)
+            columns[latent.column] = moved.astype(latent.domain.dtype)
+        values = {site.name: one.constrain(at)[site.name] for site in one.sites}
+        values |= {latent.site: latent.transform(columns[latent.column]) for latent in own.latents}
+        found = densities(who, data, values)
+        of_persons = sum(found[latent.site].reshape(n, -1).sum(axis=1) for latent in own.latents)
+        of_rows = sum(jnp.reshape(found[name], (count, -1)).sum(axis=1) for name in observed)
         mine = jax.tree.map(lambda column: column[who], columns)
         losses = jax.vmap(functools.partial(own.term, at))(mine, jax.tree.map(jnp.asarray, data))
-        each = jax.vmap(functools.partial(own.density, at))(columns)
-        return {
-            "persons": sum(of_persons) - each,
-            "rows": sum(jnp.reshape(value, (count, -1)).sum(axis=1) for value in of_rows) + losses,
-        }
+        return of_persons - jax.vmap(functools.partial(own.density, at))(columns), of_rows + losses
 
-    def at_points(who: jax.Array, **drawn: jax.Array) -> dict[str, jax.Array]:
-        return jax.vmap(functools.partial(gaps, who, drawn))(jnp.array([0.0, 0.5, 1.5]))
-
-    persons, of_rows = trace(at_points, who=who, **drawn).evaluate(["persons", "rows"], who=who, **drawn)
-    for found, names, problem in (
-        (
-            of_rows - of_rows[0],
-            observed,
-            "a row's term is no function of its own person's latents and of those that all share. Index the "
-            "latents of persons by the identifiers, as in u[person], and by nothing else.",
-        ),
-        (
-            persons,
-            own.names,
-            "its density is another one for a person with another number. Numbers are those of identifiers "
-            "in some order: what is known of a person is a column of the rows.",
-        ),
-    ):
-        if np.any(np.abs(found) > 1e-6 * (1 + np.abs(of_rows[0]).max())):
-            raise DoThisInstead(f"site {', '.join(map(repr, names))}: {problem}")
+    every = jax.jit(jax.vmap(gaps, (0, None, None)), compiler_options=RUN_ONCE)
+    persons, of_rows = map(np.asarray, every(jnp.array([0.0, 0.5, 1.5]), whose, drawn))
+    scale = 1e-6 * (1 + np.abs(of_rows[0]).max())
+    if np.any(np.abs(of_rows - of_rows[0]) > scale):
+        raise DoThisInstead(
+            f"site {', '.join(map(repr, observed))}: a row's term is no function of its own person's latents "
+            "and of those that all share. Index the latents of persons by the identifiers, as in u[person], "
+            "and by nothing else."
+        )
+    if np.any(np.abs(persons) > scale):
+        raise DoThisInstead(
+            f"site {', '.join(map(repr, own.names))}: its density is another one for a person with another "
+            "number. Numbers are those of identifiers in some order: what is known of a person is a column "
+            "of the rows."
+        )
 
 
 # Of a row's, or a person's, log likelihood.
