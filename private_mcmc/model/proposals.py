@@ -34,7 +34,6 @@ from private_mcmc.potential.predictor import (
     MULTIPLIER,
     OUTCOME,
     WEIGHT,
-    Likelihood,
     MultiPredictor,
     Row,
     Term,
@@ -150,8 +149,7 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         return jnp.concatenate([value.ravel() for value in values])
 
     of_terms = tuple((term, places[base]) for base, term, _ in terms)
-    likelihood = Likelihood(of_terms, rest) if terms else Likelihood(unknown=unknown)
-    predictors = MultiPredictor(eta, int(edges[-1]), dim, likelihood)
+    predictors = MultiPredictor(eta, int(edges[-1]), dim, of_terms, rest, None if terms else unknown)
     radius = known = proved_radius(predictors, rows)
     if not known < math.inf and predictors.size <= MOST_LINES:
         radius = proposed_radius(predictors.length, rows)
@@ -161,7 +159,7 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         radius=radius,
         proved=radius == known and all(each for _, _, each in terms),
         centred=shift is not None and not (np.any(shift.value) or np.any(shift.slope)),
-        reads=_read_by_slope(likelihood.loss, rows) if predictors.size == 1 else frozenset(),
+        reads=_read_by_slope(predictors.loss, rows) if predictors.size == 1 else frozenset(),
     )
     return RowTerm(predictors, rows, missing="" if terms else _missing(program, observations))
 

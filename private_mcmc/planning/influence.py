@@ -29,7 +29,6 @@ from private_mcmc.planning.estimates import NOISE
 from private_mcmc.planning.stages import Array, CountsStage, Row, Stage, of_rows
 from private_mcmc.planning.synthetic import Columns, with_outcomes
 from private_mcmc.potential.potential import RowTerm
-from private_mcmc.potential.predictor import Likelihood
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
 from private_mcmc.target import Adjacency, Unit
@@ -348,7 +347,7 @@ class Influence:
             return jnp.asarray(jax.lax.stop_gradient(weight * slope) * eta)
 
         several = self.predictor.only
-        several = replace(several, likelihood=Likelihood(unknown=loss), reads=several.reads | {SLOPE_CAP})
+        several = replace(several, unknown=loss, reads=several.reads | {SLOPE_CAP})
         return replace(self.model, term=RowTerm(several, self.model.rows))
 
     def slope_cap(self, root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:

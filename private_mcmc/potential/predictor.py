@@ -94,18 +94,38 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class Likelihood:
-    """A row's loss as a function of its predictors: terms of the table, or a function that nobody knows.
+class MultiPredictor:
+    """``v(θ, row) = ψ(η, row)`` with a vector ``η = A(row)·θ + o(row)`` of predictors.
+
+    ``ψ`` is a sum of terms of the table, or a function of which nothing is known.
 
     Attributes:
+        eta: ``(θ, row) ↦ η``, of which only value and slope at ``θ = 0`` are used.
+        size: ``k``, the number of predictors.
+        dim: ``p``.
         terms: each with the places of its own elements among all predictors.
-        rest: ``row ↦`` what no latent is in.
-        unknown: ``(η, row) ↦ ψ``, which runs in place of them.
+        rest: ``row ↦`` the part of ``ψ`` that no latent is in.
+        unknown: ``(η, row) ↦ ψ``, which runs in place of both.
+        radius: ``R``, at which kernels hold ``length(row)``, a bound of ``‖A(row)‖``; ``inf`` for none.
+        proved: no row of the domain is longer, and none is held at an end of its outcome or parameters.
+        centred: kernels leave ``o`` out, which is zero for every row.
+        reads: the columns that ``ψ`` reads; the design, as a rule the widest, is seldom one of them.
     """
 
+    eta: Callable[[jax.Array, Row], jax.Array]
+    size: int
+    dim: int
     terms: tuple[tuple[Term, slice], ...] = ()
     rest: Callable[[Row], jax.Array] = lambda row: jnp.zeros(())
     unknown: Callable[[jax.Array, Row], jax.Array] | None = None
+    radius: float = math.inf
+    proved: bool = False
+    centred: bool = False
+    reads: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.radius >= 0:
+            raise DeclarationError(f"radius={self.radius}: a length is at least 0.")
 
     def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
         """``ψ``."""
@@ -116,7 +136,7 @@ class Likelihood:
 
     @property
     def family(self) -> LikelihoodFamily:
-        """What is proved of ``ψ`` as a function of all predictors together."""
+        """What is proved of ``ψ`` as a function of the vector ``η``."""
         families: dict[tuple[int, int], list[LikelihoodFamily]] = {}
         for term, at in self.terms if self.unknown is None else ():
             families.setdefault((at.start, at.stop), []).append(term.family or UNKNOWN)
@@ -127,40 +147,6 @@ class Likelihood:
         # Of predictors that several terms share in part, a sum is a bound as well.
         each = [together(one, False) for one in families.values()]
         return together(each, apart) if families else UNKNOWN
-
-
-@dataclass(frozen=True, eq=False)
-class MultiPredictor:
-    """``v(θ, row) = ψ(η, row)`` with a vector ``η = A(row)·θ + o(row)`` of predictors.
-
-    Attributes:
-        eta: ``(θ, row) ↦ η``, of which only value and slope at ``θ = 0`` are used.
-        size: ``k``, the number of predictors.
-        dim: ``p``.
-        likelihood: ``ψ``.
-        radius: ``R``, at which kernels hold ``length(row)``, a bound of ``‖A(row)‖``; ``inf`` for none.
-        proved: no row of the domain is longer, and none is held at an end of its outcome or parameters.
-        centred: kernels leave ``o`` out, which is zero for every row.
-        reads: the columns that ``ψ`` reads; the design, as a rule the widest, is seldom one of them.
-    """
-
-    eta: Callable[[jax.Array, Row], jax.Array]
-    size: int
-    dim: int
-    likelihood: Likelihood
-    radius: float = math.inf
-    proved: bool = False
-    centred: bool = False
-    reads: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        if not self.radius >= 0:
-            raise DeclarationError(f"radius={self.radius}: a length is at least 0.")
-
-    @property
-    def family(self) -> LikelihoodFamily:
-        """What is proved of ``ψ`` as a function of the vector ``η``."""
-        return self.likelihood.family
 
     def design(self, row: Row) -> jax.Array:
         """``A``, shape ``(k, p)``."""
@@ -173,7 +159,7 @@ class MultiPredictor:
     def row_loss(self, theta: jax.Array, row: Row) -> jax.Array:
         """``v``: a derivative is linear in its direction, whatever ``eta`` does elsewhere."""
         offset, along = jax.jvp(lambda at: self.eta(at, row), (jnp.zeros_like(theta),), (theta,))
-        return self.likelihood.loss(offset + along, row)
+        return self.loss(offset + along, row)
 
     def length(self, row: Row) -> jax.Array:
         """A bound of the spectral norm of ``A``: ``‖A‖² ≤ max_i Σ_j |⟨a_i, a_j⟩|``; of one line its norm."""
@@ -202,7 +188,7 @@ class Predictor:
 
     def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
         """``ψ(η, row)``."""
-        return self.only.likelihood.loss(eta, row)
+        return self.only.loss(eta, row)
 
     @property
     def radius(self) -> float:

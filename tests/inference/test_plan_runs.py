@@ -11,7 +11,6 @@ from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
-from private_mcmc.potential.predictor import Likelihood
 from private_mcmc.release import Family, plan_second_moments, plan_sums
 from tests.examples_of_models import logistic
 from tests.release.test_no_path_to_secrets import MARKS, secrets_in
@@ -183,9 +182,7 @@ def test_a_path_may_follow_another_gradient_but_never_beyond_its_clip(planned, p
     several = planned.reading.predictors
     steep = replace(
         several,
-        likelihood=Likelihood(
-            unknown=lambda eta, row: 1e6 * row["scale"] * several.likelihood.loss(eta, row)
-        ),
+        unknown=lambda eta, row: 1e6 * row["scale"] * several.loss(eta, row),
         reads=several.reads | {"scale"},
     )
     reading = replace(planned.reading, term=replace(planned.reading.term, of=steep))

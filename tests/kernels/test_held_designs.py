@@ -16,7 +16,7 @@ from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.potential.families import TABLE, Interval
 from private_mcmc.potential.potential import RowTerm, curvature
-from private_mcmc.potential.predictor import OUTCOME, Likelihood, MultiPredictor, Term
+from private_mcmc.potential.predictor import OUTCOME, MultiPredictor, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.prior import OwnPrior, PriorConstants
 from private_mcmc.schedule import Schedule
@@ -183,7 +183,9 @@ def test_of_what_is_wrongly_proposed_bounds_hold_or_there_are_none(name):
     size = sum(max(1, *one.shape, 0) for one in terms) - (len(terms) - 1)
     places = [slice(first, first + max(1, *one.shape, 0)) for first, one in enumerate(terms)]
     other = (lambda eta, row: jnp.exp(eta[0])) if "another loss" in name else None
-    likelihood = Likelihood(tuple(zip(terms, places, strict=True)), unknown=other)
+    likelihood = MultiPredictor(
+        lambda theta, row: theta, size, size, tuple(zip(terms, places, strict=True)), unknown=other
+    )
     with jax.enable_x64(True):
         etas = jnp.linspace(-6, 6, 101)[:, None] * jnp.ones(size)
         try:
@@ -198,7 +200,7 @@ def test_of_what_is_wrongly_proposed_bounds_hold_or_there_are_none(name):
 @pytest.mark.parametrize("radius", [-1.0, np.nan])
 def test_a_radius_that_is_no_length_is_refused(radius):
     with pytest.raises(pmc.DeclarationError, match="length"):
-        MultiPredictor(lambda theta, row: theta, 1, 1, Likelihood(), radius)
+        MultiPredictor(lambda theta, row: theta, 1, 1, radius=radius)
 
 
 def plain(x, y=None):
@@ -248,8 +250,6 @@ def test_what_is_proved_of_a_part_is_no_field_of_it(part, name):
     reading = read(plain, Rows(x=Box(-1.0, 1.0), y=Box(-1.0, 1.0)), n=N)
     with pytest.raises((TypeError, ValueError), match=name):
         dataclasses.replace(getattr(reading, part), **{name: getattr(getattr(reading, part), name)})
-    steep = dataclasses.replace(
-        reading.predictors, likelihood=Likelihood(unknown=lambda eta, row: 9 * eta[0])
-    )
+    steep = dataclasses.replace(reading.predictors, unknown=lambda eta, row: 9 * eta[0])
     made = RowTerm(steep, reading.rows)
     assert made.constants.gradient_bound == np.inf and not made.constants.convex and made.share is None

@@ -20,7 +20,6 @@ from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.model import read
 from private_mcmc.planning.stages import of_rows
 from private_mcmc.potential.potential import Potential, RowTerm
-from private_mcmc.potential.predictor import Likelihood
 from private_mcmc.potential.prior import PriorConstants
 from private_mcmc.potential.rowwise import rowwise
 
@@ -89,9 +88,8 @@ def test_a_model_made_by_hand_is_refused_as_one_that_is_read_is(found, part, wor
         made = replace(found, term=loss)
     else:
         own = term.predictors
-        loss = own.likelihood.loss
         changed = {
-            "predictor": {"likelihood": Likelihood(unknown=lambda eta, row: loss(fault(eta), row))},
+            "predictor": {"unknown": lambda eta, row: own.loss(fault(eta), row)},
             "design": {"eta": lambda theta, row: own.eta(theta, {**row, "X": fault(row["X"])})},
         }[part]
         made = replace(found, term=replace(term, of=replace(own, **changed)))
