@@ -140,24 +140,17 @@ class Program:
                     values[output] = result
         return [values[variable] for variable in targets]
 
-    def evaluate(self, names: Iterable[Hashable], /, **inputs: ArrayLike) -> list[np.ndarray]:
-        """Outputs by name at these inputs, compiled in float64."""
-        return self._compiled(names, False, inputs)
-
-    def evaluate_each(self, names: Iterable[Hashable], /, **inputs: np.ndarray) -> list[np.ndarray]:
-        """Outputs by name, ``(points, …)``, at inputs that have such an axis, too."""
-        return self._compiled(names, True, inputs)
-
-    def _compiled(
-        self, names: Iterable[Hashable], mapped: bool, inputs: Mapping[str, ArrayLike]
+    def evaluate(
+        self, names: Iterable[Hashable], each: bool = False, /, **inputs: ArrayLike
     ) -> list[np.ndarray]:
+        """Outputs by name at these inputs, compiled in float64; ``each``: ``(points, …)`` of both."""
         targets = [self.outputs[name] for name in names]
 
         def at(given: Mapping[str, jax.Array]) -> list[Any]:
             return self.run(targets, {self.inputs[name]: value for name, value in given.items()})
 
         with jax.enable_x64(True):
-            run = jax.jit(jax.vmap(at) if mapped and inputs else at, compiler_options=RUN_ONCE)
+            run = jax.jit(jax.vmap(at) if each and inputs else at, compiler_options=RUN_ONCE)
             return [np.asarray(value) for value in run(dict(inputs))]
 
     def shape(self, variable: Variable) -> tuple[int, ...]:

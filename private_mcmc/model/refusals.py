@@ -289,7 +289,7 @@ def differing_terms(one: Program, many: Program, keys: Sequence[Output]) -> list
     if not free:
         return list(keys)
     thetas = np.random.default_rng(0).normal(size=(3, *one.shape(one.inputs["theta"])))
-    values = (program.evaluate_each(free, theta=thetas) for program in (one, many))
+    values = (program.evaluate(free, True, theta=thetas) for program in (one, many))
     same = {
         key
         for key, first, second in zip(free, *values, strict=True)

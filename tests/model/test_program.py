@@ -102,7 +102,7 @@ def test_what_a_primitive_s_name_does_not_say_is_left_to_jax(odd):
         program = trace(lambda a: {"constant": odd(jnp.asarray(array)), "value": odd(a)}, a=array)
         for name in ("constant", "value"):
             np.testing.assert_array_equal(program.evaluate([name], a=array)[0], expected)
-        np.testing.assert_array_equal(program.evaluate_each(["value"], a=array[None])[0][0], expected)
+        np.testing.assert_array_equal(program.evaluate(["value"], True, a=array[None])[0][0], expected)
 
 
 # What the rules of ``program.py`` read of a primitive, or need not know.

@@ -208,7 +208,7 @@ def _numbers(
         given = {"theta": thetas, **columns}
         shapes = {name: abstract(np.shape(value)[1:], value.dtype) for name, value in given.items()}
         program = trace(lambda theta, **row: dict(enumerate(function(theta, row))), **shapes)
-        found = program.evaluate_each([*program.outputs], **given)
+        found = program.evaluate([*program.outputs], True, **given)
     return [np.asarray(value, np.float64) for value in found]
 
 
