@@ -34,7 +34,7 @@ from private_mcmc.model.synthetic import (
     stacked,
 )
 from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
-from private_mcmc.report import at_most, json_types, number
+from private_mcmc.report import at_most, number
 from private_mcmc.schedule import Matrix
 from private_mcmc.target import Adjacency, Target
 
@@ -88,17 +88,6 @@ class Estimate:
         """The change of one row that moves the posterior most, by public values."""
         row = f"a row with {row_words(self.row)}"
         return row if self.other is None else f"{row} in place of one with {row_words(self.other)}"
-
-    def to_dict(self) -> Record:
-        """Plain data, marked as an estimate."""
-        rows = {"row": self.row, "other": self.other}
-        plain = {
-            name: None if row is None else {key: np.asarray(value).tolist() for key, value in row.items()}
-            for name, row in rows.items()
-        }
-        kind = "estimate on synthetic data, no bound"
-        result: Record = json_types({"kind": kind, "gdp": self.gdp, "epsilon": self.epsilon, **plain})
-        return result
 
 
 @dataclass(frozen=True, eq=False)

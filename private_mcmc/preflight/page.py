@@ -92,22 +92,15 @@ class PreflightReport:
 
     def to_dict(self) -> Record:
         """Plain JSON types; infinities as ``"inf"``."""
-
-        def record(part: object) -> object:
-            return part.to_dict() if hasattr(part, "to_dict") else part
-
-        run = None if self.run is None else vars(self.run) | {"statement": record(self.run.statement)}
-        fields = {
-            name: record(value) for name, value in vars(self).items() if name not in ("model_name", "unit")
-        }
+        ran = None if self.run is None or self.run.statement is None else self.run.statement.to_dict()
+        fields = {name: value for name, value in vars(self).items() if name not in ("model_name", "unit")}
         fields |= {
             "model": self.model_name,
             "epsilon": self.epsilon,
             "delta": self.target.delta,
             "target": vars(self.target) | ({} if self.unit is None else {"unit": vars(self.unit)}),
-            "certificates": [record(statement) for statement in self.certificates],
-            "advice": [vars(advice) for advice in self.advice],
-            "run": run,
+            "certificates": [statement.to_dict() for statement in self.certificates],
+            "run": None if self.run is None else vars(self.run) | {"statement": ran},
         }
         result: Record = json_types(fields)
         return result

@@ -22,8 +22,8 @@ import numpy as np
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import PublicRow, extreme_rows, stacked
 from private_mcmc.preflight.events import Array, Curve, Violation, log_laws, mass_at, sinh_grid, violation
-from private_mcmc.records import RUN_ONCE, Record
-from private_mcmc.report import json_types, number
+from private_mcmc.records import RUN_ONCE
+from private_mcmc.report import number
 from private_mcmc.target import Target
 
 # How often each row occurs in a data set.
@@ -75,21 +75,6 @@ class Refutation:
             inside = f"{first}{self.coordinate}{last}"
             parts.append(inside if last or not first else f"{self.coordinate} > {number(low)}")
         return " or ".join(parts) + (" or …" if len(intervals) > 3 else "")
-
-    def to_dict(self) -> Record:
-        """Plain data; infinite ends of intervals as ``None``."""
-        plain: Record = {} if self.violation is None else dict(vars(self.violation))
-        ends = [[None if math.isinf(end) else end for end in pair] for pair in plain.pop("intervals", ())]
-        sets = {
-            name: [
-                {"row": {key: np.asarray(value).tolist() for key, value in row.items()}, "times": times}
-                for row, times in each
-            ]
-            for name, each in (("first", self.first), ("second", self.second))
-        }
-        words = {"reason": self.reason, "coordinate": self.coordinate, "event": self.event}
-        result: Record = json_types(words | sets | plain | {"intervals": ends})
-        return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,10 +76,12 @@ class Report:
 
 
 def json_types(value: Any) -> Any:
-    """Dictionaries, lists, strings and finite numbers only, of dataclasses, tuples and scalars."""
+    """Dictionaries, lists, strings and finite numbers only, of dataclasses, tuples, arrays and scalars."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: json_types(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"kind": type(value).__name__.lower(), **fields}
+    if hasattr(value, "tolist"):
+        return json_types(value.tolist())
     if isinstance(value, dict):
         return {str(key): json_types(item) for key, item in value.items()}
     if isinstance(value, tuple | list):

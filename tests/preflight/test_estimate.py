@@ -164,7 +164,7 @@ def test_says_how_far_an_undecided_posterior_is_and_leaves_it_undecided(target, 
     plain = report.to_dict()
     assert plain["verdict"] == "unknown"
     assert plain["epsilon"] is None
-    assert plain["estimate"]["kind"] == "estimate on synthetic data, no bound"
+    assert plain["estimate"]["kind"] == "estimate"
     assert set(plain["estimate"]["row"]) == {"x", "y"}
     report.show()
     text = capsys.readouterr().out.replace("│", " ")
