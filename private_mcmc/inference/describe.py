@@ -28,11 +28,12 @@ from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import StudyRecord, privacy_numbers, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping
-from private_mcmc.inference.execute_plan import RowSums, row_sums
+from private_mcmc.inference.execute_plan import release_sums, row_sums
 from private_mcmc.inference.question import Question
 from private_mcmc.inference.reading import read_for, schema_of
 from private_mcmc.records import Fields
 from private_mcmc.release import Filter, Ledger, SumsPlan
+from private_mcmc.release.noise import FloatArray
 from private_mcmc.report import json_types
 from private_mcmc.target import Adjacency, Target
 
@@ -83,13 +84,9 @@ class PlannedQuery:
     gdp: float
     table: object
     marks: Marks
-    sums: RowSums
+    mechanism: SumsPlan
+    exact: FloatArray
     books: Books
-
-    @property
-    def mechanism(self) -> SumsPlan:
-        """What is released."""
-        return self.sums.mechanism
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -108,7 +105,8 @@ class PlannedQuery:
         whole = None if keep is None else lambda found, _: keep(replace(record, **found).to_dict())
         known, person = self.marks.known_by, self.analysis.schema.unit
         books = replace(self.books.charged, known_by=known, person=person, keep=whole)
-        found = self.sums.release(books, f"{record.subject}, claims {record.claims}")
+        words = f"{record.subject}, claims {record.claims}"
+        found = release_sums(self.mechanism, self.exact, books, words)
         made = replace(record, **found)
         books.know(made.ledger, made.fingerprint)
         return made
@@ -162,8 +160,8 @@ def plan_query(
     mechanism = analysis.mechanism(price, count, adjacency)
     if whole is not None:
         target = replace(target, epsilon=mechanism.statement.epsilon(target.delta))
-    sums = row_sums(analysis.of_row, analysis.rows, mechanism, columns, target, analysis.random)
-    return PlannedQuery(analysis, target, price, table, marks, sums, books)
+    exact = row_sums(analysis.of_row, analysis.rows, mechanism, columns, target, analysis.random)
+    return PlannedQuery(analysis, target, price, table, marks, mechanism, exact, books)
 
 
 def _no_model() -> None:

@@ -263,33 +263,26 @@ def outcome_of(plan: Plan, history: History, statement: Statement, provenance: M
 OfRow = Callable[[Fields], Any]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RowSums:
-    """The sums of all rows for a mechanism, exact, curator-side; nothing is spent."""
+def release_sums(mechanism: SumsPlan, exact: FloatArray, books: Bookkeeping, words: str) -> Record:
+    """Charge, add noise once, and hand that on before the charge is settled.
 
-    mechanism: SumsPlan
-    exact: FloatArray
-
-    def release(self, books: Bookkeeping, words: str) -> Record:
-        """Charge, add noise once, and hand that on before the charge is settled.
-
-        Returns the statement, the place in the ledger and the noised sums. ``words`` are the ledger's for
-        what runs.
-        """
-        self.mechanism.noise.confirmed()
-        statement = self.mechanism.statement.of(run_name())
-        with books.charge(statement, words, {}) as paid:
-            place = paid.standing
-            noised = self.mechanism.noised(self.exact)
-            found = {"statement": statement.to_dict(), "ledger": place, "released": tuple(noised.tolist())}
-            paid.hand_on(found, place)
-        return found
+    Returns the statement, the place in the ledger and the noised sums. ``words`` are the ledger's for what
+    runs.
+    """
+    mechanism.noise.confirmed()
+    statement = mechanism.statement.of(run_name())
+    with books.charge(statement, words, {}) as paid:
+        place = paid.standing
+        noised = mechanism.noised(exact)
+        found = {"statement": statement.to_dict(), "ledger": place, "released": tuple(noised.tolist())}
+        paid.hand_on(found, place)
+    return found
 
 
 def row_sums(
     of_row: OfRow, rows: Rows, mechanism: SumsPlan, columns: Fields, target: Target, random: bool
-) -> RowSums:
-    """What all rows add to every family: curator-side.
+) -> FloatArray:
+    """What all rows add to every family, exact: curator-side; nothing is spent.
 
     Rows are mapped into their domains and asked one by one, some of them at a time. Where the number of rows,
     or who has some, is hidden they lie in slots drawn at random, so that no row's own rounding follows from
@@ -320,7 +313,7 @@ def row_sums(
             )
             # Whole numbers of one unit, whose sums are exact.
             total += mechanism.sums([Contribution(*one) for one in found], counted)
-    return RowSums(mechanism, total)
+    return total
 
 
 def _asked(function: OfRow, slots: Rows, random: bool) -> Callable[..., Any]:

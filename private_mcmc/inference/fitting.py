@@ -172,7 +172,8 @@ def plan_asked(asked: Question, target: Target, n: int, guarantee: Guarantee, **
         "model_args": public,
         "coefficients": coefficients,
     }
-    return plan(asked.model, asked.rows, target, **declared, **options)
+    found: Plan = plan(asked.model, asked.rows, target, **declared, **options)
+    return found
 
 
 def _of_bought(asked: Question, bought: Schema) -> Question:
