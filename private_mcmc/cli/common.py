@@ -9,29 +9,23 @@ import shutil
 import sys
 import textwrap
 import tokenize
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from inspect import Parameter, Signature, signature
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
 from private_mcmc.files import check_writable, read_whole
 from private_mcmc.records import visible
-from private_mcmc.target import Adjacency, Target, check_adjacency
 
 if TYPE_CHECKING:
-    from private_mcmc.accounting import Statement
     from private_mcmc.inference.question import Question
-    from private_mcmc.planning.prediction import Prediction
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
 
-Given = TypeVar("Given", bound="ChargedOptions")
 
 SchemaOption = Annotated[Path, typer.Option(help="what a table's cells may be: see private-mcmc init")]
 NumRows = Annotated[int, typer.Option("--n", help="number of rows (its public bound under add_remove)")]
@@ -55,6 +49,7 @@ OptionalDelta = Annotated[
 MaxErrorOption = Annotated[
     float | None, typer.Option(help="refuse a larger predicted error of posterior means, in posterior sds")
 ]
+GuaranteeOption = Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")]
 ProfileOption = Annotated[
     list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")
 ]
@@ -75,79 +70,6 @@ KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the led
 
 
 _SECRET = 2**16
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChargedOptions:
-    """What every command that spends is told; the fields' names are the options'."""
-
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="ε of the target")] = None
-    delta: OptionalDelta = None
-    n: Annotated[
-        int | None,
-        typer.Option(
-            "--n", help="public: bound on the number of rows (add_remove), of slots (zero_out), of persons"
-        ),
-    ] = None
-    adjacency: AdjacencyOption = "replace_one"
-    ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None
-    dataset: Annotated[str | None, typer.Option(help="the ledger's name for the table")] = None
-    key: KeyOption = None
-    purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
-    as_json: JsonOption = False
-
-    @property
-    def relation(self) -> Adjacency:
-        """The adjacency, checked."""
-        return check_adjacency(self.adjacency)
-
-    def books(self) -> Ledger | None:
-        """The ledger, before any work; it must know the data set."""
-        if (self.ledger is None) != (self.dataset is None) or (self.key is not None and self.ledger is None):
-            raise DeclarationError("give --ledger and --dataset, both or neither; --key is that ledger's.")
-        if self.ledger is None or self.dataset is None:
-            return None
-        books = open_ledger(self.ledger, self.key)
-        books.balance(self.dataset)
-        return books
-
-    def confirm(self, target: Target, price: Statement, ledger: Ledger | None, unit: str) -> None:
-        """Say what is left and what this spends; go on only if that is confirmed."""
-        from private_mcmc.report import at_most
-
-        if ledger is not None and self.dataset is not None:
-            echo(f"The ledger has {ledger.room_for(self.dataset, price, unit or None)} left.", err=True)
-        if self.yes:
-            return
-        echo(f"This spends ε = {at_most(target.epsilon, 6)} at δ = {at_most(target.delta, 6)}.", err=True)
-        try:
-            agreed = ask("Go on? [y/N]").lower() in ("y", "yes")
-        except EOFError:
-            agreed = False
-        if not agreed:
-            raise DeclarationError("not confirmed: nothing was spent. Answer y, or give --yes in scripts.")
-
-
-def with_options(record: type[Given]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function whose first argument is a ``record``: its fields become options."""
-    hints, made = get_type_hints(record, include_extras=True), cast("Callable[..., Given]", record)
-    shared = {name: one.replace(annotation=hints[name]) for name, one in signature(record).parameters.items()}
-
-    def spread(function: Callable[..., None]) -> Callable[..., None]:
-        _, *own = signature(function, eval_str=True).parameters.values()
-        options = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in (*own, *shared.values())]
-        options.sort(key=lambda one: one.default is not Parameter.empty)
-
-        def command(**given: object) -> None:
-            function(made(**{name: given.pop(name) for name in shared}), **given)
-
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        command.__annotations__ = {one.name: one.annotation for one in options}
-        command.__signature__ = Signature(options)  # type: ignore[attr-defined]
-        return command
-
-    return spread
 
 
 def show(report: Report | PreflightReport, record: object, as_json: bool, html: Path | None = None) -> None:
@@ -258,19 +180,6 @@ def ask(words: str) -> str:
     if not line:
         raise EOFError("there is nobody to answer.")
     return line.strip()
-
-
-def show_prediction(expected: Prediction, units: Mapping[str, str], as_json: bool) -> None:
-    """The error of the rest of a plan, as its cheap stages tell, of every coefficient."""
-    from rich.console import Console
-
-    from private_mcmc.planning.prediction import coefficient_table
-    from private_mcmc.report import Facts, Report, number
-
-    told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")
-    each = (coefficient_table(expected, units, "by what was released"),) if expected.coefficients else ()
-    page = Report("After the first stages, by what they released", (Facts((told,)), *each))
-    page.show(Console(stderr=as_json))
 
 
 def tell(said: Sequence[str]) -> None:

@@ -19,18 +19,18 @@ from private_mcmc.programs import keep_programs
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 COMMANDS = {
-    "init": "private_mcmc.cli.init:init",
-    "describe": "private_mcmc.cli.query:describe",
-    "fit": "private_mcmc.cli.fit:fit",
+    "init": "private_mcmc.cli.before:init",
+    "describe": "private_mcmc.cli.spend:describe",
+    "fit": "private_mcmc.cli.spend:fit",
     "summary": "private_mcmc.cli.study:summary",
-    "check": "private_mcmc.cli.query:check",
-    "compare": "private_mcmc.cli.query:compare",
+    "check": "private_mcmc.cli.spend:check",
+    "compare": "private_mcmc.cli.spend:compare",
     "verify": "private_mcmc.cli.study:verify",
     "sign": "private_mcmc.cli.study:sign",
     "report": "private_mcmc.cli.study:report",
-    "preflight": "private_mcmc.cli.plan:preflight",
-    "plan": "private_mcmc.cli.plan:plan",
-    "resume": "private_mcmc.cli.fit:resume",
+    "preflight": "private_mcmc.cli.before:preflight",
+    "plan": "private_mcmc.cli.before:plan",
+    "resume": "private_mcmc.cli.spend:resume",
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.demo:demo",
 }

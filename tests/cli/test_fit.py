@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.fit import FitOptions
 from private_mcmc.cli.main import main
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import warnings_of
@@ -114,7 +113,7 @@ def test_five_commands_lead_from_a_codebook_to_odds_ratios_in_the_tables_units(f
     assert by_name["age"]["ratio"] == pytest.approx(np.exp(exact[1]), rel=0.03)
     assert by_name["sex[male]"]["ratio"] == pytest.approx(np.exp(exact[4]), rel=0.35)
     rate = 1 / (1 + np.exp(-np.array([1, 40, 13, 40, 0]) @ exact))
-    assert found["predictions"][0]["mean"] == pytest.approx(rate, abs=0.06)
+    assert found["predictions"][0]["estimate"] == pytest.approx(rate, abs=0.06)
     assert found["warnings"] == []
 
 
@@ -149,7 +148,7 @@ def test_commands_four_and_five_check_and_show_the_dossier(folder, study, monkey
 
 
 @pytest.mark.long
-def test_a_plan_is_made_without_the_table_and_a_fit_makes_the_same(folder, schema):
+def test_a_plan_made_without_the_table_is_the_one_that_runs(folder, schema):
     about = ("--schema", "schema.yaml", "--formula", "income ~ age", "--epsilon", "2")
     made = json.loads(command(folder, "plan", *about, "--n", "2000", "--json").stdout)
     asked = ("few.csv", *about, "--out", "planned")
@@ -174,7 +173,7 @@ def call(monkeypatch, folder, *arguments):
     [
         (("--epsilon", "1", "--out", "o"), "private-mcmc init few.csv"),
         (("--schema", "schema.yaml", "--epsilon", "1"), "give --out FOLDER"),
-        (("--schema", "schema.yaml", "--out", "o"), "give --epsilon"),
+        (("--schema", "schema.yaml", "--out", "o"), "and --epsilon"),
     ],
 )
 def test_what_a_fit_lacks_is_named(folder, schema, monkeypatch, capsys, words, message):
@@ -204,7 +203,7 @@ def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, pl
 
 @pytest.mark.slow
 def test_nothing_is_spent_before_it_is_confirmed(folder, planned, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(FitOptions, "planned", lambda *_: planned)
+    monkeypatch.setattr("private_mcmc.inference.fitting.plan_fit", lambda *_, **__: planned)
     for answer in ("", "perhaps\n"):
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
         asked = ("--schema", "schema.yaml", "--formula", "income ~ 1", "--epsilon", "1")

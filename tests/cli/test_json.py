@@ -64,6 +64,14 @@ def test_what_is_printed_is_json_and_nothing_else(folder, monkeypatch, capsys, n
 
 
 @pytest.mark.slow
+def test_what_summary_shows_goes_to_standard_output_as_csv(folder, monkeypatch, capsys):
+    """It went to a file whose name is a dash."""
+    monkeypatch.chdir(folder)
+    assert call(monkeypatch, *["summary", "study", "--contrast", "sex", "--csv", "-"]) == 0
+    assert capsys.readouterr().out.startswith("term,contrast,estimate") and not (folder / "-").exists()
+
+
+@pytest.mark.slow
 def test_init_tells_as_json_what_a_person_has_to_declare(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     arguments = ("people.csv", "--codebook", "schema.yaml", "--output", "made.yaml")

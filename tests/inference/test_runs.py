@@ -1,22 +1,22 @@
 """Runs that may happen: one schedule feeds every kernel and its statement, and only releases come out."""
 
 import json
+
 import arviz
 import jax
 import numpy as np
 import pytest
+from numpyro.infer import NUTS
+
 import private_mcmc as pmc
+from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.execute import no_value_checks
-from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels import PrivateULA, StepKeys, chain_runner, langevin_program
+from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.model.program import trace
 from private_mcmc.potential.rowwise import abstract
-from tests.examples_of_models import logistic, normal_mean
-from numpyro.infer import NUTS
-from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels import StepKeys, chain_runner, langevin_program
-from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.release.price import price
-from tests.examples_of_models import logistic
+from tests.examples_of_models import logistic, normal_mean
 
 N = 40
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())

@@ -4,23 +4,25 @@ Nor under whatever name the next one charges.
 """
 
 import contextlib
-import os
-import shutil
-import pytest
-from private_mcmc.errors import LedgerError
-from private_mcmc.release import Ledger
-from private_mcmc.target import Target
-from tests.release.ledger_workers import statement
 import multiprocessing
+import os
 import random
+import shutil
 import signal
 import tempfile
 import time
 from contextlib import ExitStack
 from multiprocessing import forkserver
 from pathlib import Path
+
+import pytest
+
+from private_mcmc.errors import LedgerError
+from private_mcmc.release import Ledger
+from private_mcmc.target import Target
 from tests.full_disk import files_at_most
 from tests.release import ledger_workers
+from tests.release.ledger_workers import statement
 
 # The calls by which a transaction changes the file, in their order.
 CALLS = ("ftruncate", "pwrite", "fsync", "pwrite", "fsync")

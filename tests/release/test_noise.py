@@ -4,14 +4,18 @@ OpenDP takes no seed; every statistical test here fails a correct library with p
 """
 
 import math
+
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy import stats
+
 from private_mcmc.accounting import gdp
 from private_mcmc.errors import DeclarationError
+from private_mcmc.release import StateGrid, state_grid
 from private_mcmc.release.noise import (
     GaussianNoise,
     LaplaceNoise,
@@ -19,9 +23,6 @@ from private_mcmc.release.noise import (
     laplace_noise,
     power_of_two_below,
 )
-from hypothesis import given
-from hypothesis.extra.numpy import arrays
-from private_mcmc.release import StateGrid, state_grid
 from private_mcmc.schedule import Schedule
 
 FAILURE = 1e-6
@@ -155,7 +156,6 @@ def test_power_of_two_below_is_one_and_is_below(value):
     power = power_of_two_below(value)
     assert math.frexp(power)[0] == 0.5
     assert power <= value < 2 * power
-
 
 
 def schedule(**changes):
