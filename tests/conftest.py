@@ -22,11 +22,11 @@ from tests.shapes import CHECKED
 # Array shapes in the kernels' types are checked in every call; before anything imports them.
 install_import_hook(CHECKED, "tests.shapes.checked")
 
-from private_mcmc.report import html  # noqa: E402
+from private_mcmc.report import document  # noqa: E402
 
 # Charts of the same numbers are drawn again in every study that is saved, and at every look at it.
 DRAWN = {}
-DRAW = html.svg
+DRAW = document.svg
 
 
 def drawn_once(*plot):
@@ -35,7 +35,7 @@ def drawn_once(*plot):
     return DRAWN[key]
 
 
-html.svg = drawn_once
+document.svg = drawn_once
 
 settings.register_profile("default", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("default")

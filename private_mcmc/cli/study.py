@@ -124,9 +124,6 @@ def summary(
     table: Annotated[
         Path | None, typer.Option("--csv", help="write what is shown as CSV; - for standard output")
     ] = None,
-    draws: Annotated[
-        Path | None, typer.Option(help="write the draws to this CSV file, as posterior::as_draws_df has them")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
@@ -135,8 +132,6 @@ def summary(
     from private_mcmc.report import Report, Text, as_csv, json_types, table_of
 
     found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
-    if draws is not None:
-        write_draws(found, draws)
     asked = any((contrast, slope, by, difference, probability, table, over, groups != "average"))
     if not asked and (until is None or profiles):
         show_answers(found, profiles, as_json, prob=prob, until=until)
@@ -174,26 +169,6 @@ def _differences(answers: Answers, people: Sequence[Profile]) -> list[Record]:
         raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
     frames = [answers.difference(people[0], other) for other in people[1:]]
     return [line for frame in frames for line in frame.to_dict("records")]
-
-
-def write_draws(study: Study, path: Path) -> None:
-    """A line for each draw: its chain and iteration, then every coefficient, or every value of a site."""
-    from private_mcmc.files import write_whole
-    from private_mcmc.planning.prediction import elements
-    from private_mcmc.report import as_csv
-
-    columns = study.answers().by_name if study.formula else elements(study.arrays)
-    count = len(next(iter(columns.values()))) // study.chains
-    lines = [
-        {
-            ".chain": index // count + 1,
-            ".iteration": index % count + 1,
-            ".draw": index + 1,
-            **dict(zip(columns, map(float, values), strict=True)),
-        }
-        for index, values in enumerate(zip(*columns.values(), strict=True))
-    ]
-    write_whole(path, as_csv(lines))
 
 
 def people_of(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[float]]:
@@ -313,7 +288,7 @@ def sign(
 ) -> None:
     """Sign a dossier that is consistent with `ssh-keygen -Y`: study.json.sig, beside the record."""
     from private_mcmc.dossier import verify_dossier
-    from private_mcmc.dossier.signature import sign as signed
+    from private_mcmc.dossier.verify import sign as signed
 
     if not (found := verify_dossier(dossier)):
         raise DeclarationError(f"{dossier}: {found.answer}: nothing was signed; see private-mcmc verify.")

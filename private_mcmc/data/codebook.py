@@ -62,31 +62,25 @@ def _field(record: Record, origin: str) -> Field:
     return field_from_dict({**record, "private_mcmc": ours})
 
 
-# Words of a dictionary's header, by what they tell; REDCap's export has the longer ones.
+# Words of a dictionary's header, by what they tell.
 _HEADERS: Mapping[str, tuple[str, ...]] = {
-    "name": ("name", "variable", "variable / field name", "variable name", "field", "field name", "column"),
+    "name": ("name", "variable", "variable name", "field", "field name", "column"),
     "title": ("title", "label", "field label", "variable label", "description"),
-    "type": ("type", "field type", "data type", "format"),
-    "form": ("text validation type or show slider number",),
+    "type": ("type", "field type", "data type"),
     "unit": ("unit", "units"),
-    "minimum": ("min", "minimum", "lower", "text validation min"),
-    "maximum": ("max", "maximum", "upper", "text validation max"),
-    "levels": (
-        *("values", "levels", "codes", "choices", "categories", "value labels", "enum"),
-        "choices, calculations, or slider labels",
-    ),
+    "minimum": ("min", "minimum", "lower"),
+    "maximum": ("max", "maximum", "upper"),
+    "levels": ("values", "levels", "codes", "choices", "categories", "value labels", "enum"),
     "missing": ("missing", "missing values", "missing codes", "missingvalues"),
 }
 # Types by the beginning of their words.
 _KINDS: Mapping[str, Type] = {
-    **dict.fromkeys(("yesno", "truefalse", "bool", "logical"), "boolean"),
+    **dict.fromkeys(("bool", "logical"), "boolean"),
     **dict.fromkeys(("int", "count", "year"), "integer"),
-    **dict.fromkeys(("num", "float", "double", "real", "dec", "cont", "slider"), "number"),
-    **dict.fromkeys(("date", "time"), "date"),
+    **dict.fromkeys(("num", "float", "double", "real", "dec", "cont"), "number"),
+    "date": "date",
 }
-# Of REDCap: fields that hold no value of their own.
-_NO_VALUES = ("descriptive", "calc", "file", "sql", "signature", "checkbox")
-_CHOICE = re.compile(r"\s*([^\s=,:|;][^=,:|;]*?)\s*[=,:]\s*(.+?)\s*")
+_CHOICE = re.compile(r"\s*([^\s=,:|;][^=,:|;]*?)\s*[=:]\s*(.+?)\s*")
 
 
 def _dictionary(path: Path) -> list[Record]:
@@ -101,7 +95,7 @@ def _dictionary(path: Path) -> list[Record]:
     if places["name"] is None or len(lines) < 2 or all(place is None for place in told):
         raise DeclarationError(
             f"{path}: a dictionary has a line for every variable, and columns such as name, label, type, "
-            "unit, min, max, values (0=no, 1=yes), or those of REDCap's export."
+            "unit, min, max, values (0=no, 1=yes)."
         )
 
     def cell(line: Sequence[str], what: str) -> str:
@@ -114,34 +108,27 @@ def _dictionary(path: Path) -> list[Record]:
 
 def _said(said: Mapping[str, str]) -> Record:
     """One line of a dictionary as a field's descriptor."""
-    kind = said["type"].lower()
-    # REDCap tells text from numbers by their validation.
-    words = said["form"].lower() if kind == "text" else kind
-    levels = [] if kind in ("slider", "calc") else _choices(said["levels"])
-    found = next((type for start, type in _KINDS.items() if words.startswith(start)), "string")
+    levels = _choices(said["levels"])
+    found = next((type for start, type in _KINDS.items() if said["type"].lower().startswith(start)), "string")
     ends = {word: said[word] for word in ("minimum", "maximum") if said[word]}
     if found == "string" and len(ends) == 2 and all(map(is_number, ends.values())):
         found = "number"
+    marks = [mark.strip() for mark in re.split(r"[,;|]", said["missing"]) if mark.strip()]
     record: Record = {"name": said["name"], "title": said["title"], "unit": said["unit"], "type": found}
-    record["missingValues"] = [
-        "",
-        *(mark.strip() for mark in re.split(r"[,;|]", said["missing"]) if mark.strip()),
-    ]
-    if kind in _NO_VALUES:
-        return {**record, "type": "string"}
+    record["missingValues"] = ["", *marks]
     if len(levels) >= 2:
         return {**record, "type": "string", "categories": levels}
     return {**record, "constraints": ends} if found not in ("string", "boolean") else record
 
 
 def _choices(text: str) -> list[Record]:
-    """``0=no, 1=yes``, or REDCap's ``0, No | 1, Yes``; nothing where it is neither."""
+    """``0=no, 1=yes``, or values alone; nothing where it is neither."""
     sign = next((sign for sign in ("|", ";") if sign in text), ",")
-    parts = [_CHOICE.fullmatch(part) for part in text.split(sign) if part.strip()]
-    if not parts or not all(parts):
-        bare = [part.strip() for part in text.split(sign) if part.strip()]
-        return [{"value": each, "label": each} for each in bare] if len(bare) > 1 and "=" not in text else []
-    return [{"value": part[1], "label": part[2]} for part in parts if part is not None]
+    words = [part.strip() for part in text.split(sign) if part.strip()]
+    parts = [_CHOICE.fullmatch(word) for word in words]
+    if all(parts):
+        return [{"value": part[1], "label": part[2]} for part in parts if part is not None]
+    return [{"value": each, "label": each} for each in words] if "=" not in text else []
 
 
 def _comma_separated(path: Path) -> list[list[str]]:

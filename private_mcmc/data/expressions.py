@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy.interpolate import BSpline, CubicSpline, PPoly
 from scipy.special import legendre
 
-from private_mcmc.data.fields import identifier, repeated
+from private_mcmc.data.fields import identifier
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 
@@ -239,11 +239,7 @@ def _bounds(node: ast.expr, ranges: Mapping[str, Bounds]) -> Bounds:
 
 
 # Options of each, the second argument first.
-_OPTIONS = {
-    "bs": ("df", "knots", "degree"),
-    "ns": ("df", "knots"),
-    "poly": ("degree",),
-}
+_OPTIONS = {"bs": ("df", "knots", "degree"), "ns": ("df", "knots"), "poly": ("degree",)}
 _MOST = 20
 # Of the declared range between two knots: in single precision nearer ones are one.
 _CLOSEST = 1e-4
@@ -251,40 +247,35 @@ _CLOSEST = 1e-4
 
 @dataclass(frozen=True)
 class _Call:
+    """``name(inner, options…)`` as it stands in a formula."""
+
     text: str
     name: str
     inner: str
     options: dict[str, object]
 
-    def count(self, option: str, usual: int | None, least: int) -> int | None:
+    def count(self, option: str, usual: int, least: int, most: int = _MOST) -> int:
         """A whole number."""
         value = self.options.get(option, usual)
-        if value is not None and not (
-            isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST
-        ):
-            raise self.wrong(f"{option} is a whole number from {least} to {_MOST}")
+        if type(value) is not int or not least <= value <= most:
+            raise self.wrong(f"{option} is a whole number from {least} to {most}")
         return value
 
     def inner_knots(self, bounds: Bounds, spare: int) -> list[float]:
         """Those that are stated, or ``df − spare`` at equal distances in the declared range."""
         low, high = bounds
-        given = self.options.get("knots")
-        if given is None:
-            df = self.count("df", None, max(spare, 1))
-            if df is None:
-                raise self.wrong("say how many columns, df=4, or where its knots are, knots=[30, 50]")
-            return [float(knot) for knot in np.linspace(low, high, df - spare + 2)[1:-1]]
+        if ("df" in self.options) == ("knots" in self.options):
+            raise self.wrong("say how many columns, df=4, or where its knots are, knots=[30, 50]")
         if "df" in self.options:
-            raise self.wrong("df or knots, not both")
+            even = np.linspace(low, high, self.count("df", 0, max(spare, 1)) - spare + 2)
+            return [float(knot) for knot in even[1:-1]]
+        given = self.options["knots"]
         if not isinstance(given, Sequence) or not all(type(knot) in (int, float) for knot in given):
             raise self.wrong("knots is a list of numbers, as knots=[30, 50]")
         knots = [float(knot) for knot in given]
-        apart = _CLOSEST * (high - low)
-        gaps = (b - a for a, b in zip([low, *knots], [*knots, high], strict=True))
-        if not (0 < len(knots) <= _MOST and all(gap >= apart for gap in gaps)):
-            raise self.wrong(
-                f"knots increase inside the declared range, {low:g} to {high:g}, at least {apart:g} apart"
-            )
+        gaps = np.diff([low, *knots, high])
+        if not (0 < len(knots) <= _MOST and (gaps >= _CLOSEST * (high - low)).all()):
+            raise self.wrong(f"knots increase inside the declared range, {low:g} to {high:g}, and are apart")
         return knots
 
     def wrong(self, why: str) -> DeclarationError:
@@ -336,35 +327,28 @@ def _parsed(text: str) -> _Call | None:
         return None
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OPTIONS):
         return None
-    names = _OPTIONS[node.func.id]
-    found = _Call(text.strip(), node.func.id, ast.unparse(node.args[0]) if node.args else "", {})
-    given = [
-        *zip(names, node.args[1:], strict=False),
-        *((word.arg or "", word.value) for word in node.keywords),
-    ]
-    words = [name for name, _ in given]
-    if repeated(words):
-        raise found.wrong(f"{repeated(words)[0]} is there twice")
-    if not node.args or len(node.args) > 1 + len(names) or set(words) - set(names):
-        raise found.wrong(f"takes a number and {', '.join(names)}, as in {node.func.id}(age, {names[0]}=3)")
-    return _Call(found.text, found.name, found.inner, {name: _option(found, node) for name, node in given})
-
-
-def _option(call: _Call, node: ast.expr) -> object:
-    """A constant, a list, or R's ``c(…)``."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "c":
-        node = ast.List(node.args, ast.Load())
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError):
-        raise call.wrong("its options are numbers, or lists of numbers") from None
+    name, names = node.func.id, _OPTIONS[node.func.id]
+    found = _Call(text.strip(), name, ast.unparse(node.args[0]) if node.args else "", {})
+    given = [*zip(names, node.args[1:], strict=False), *((str(one.arg), one.value) for one in node.keywords)]
+    for option, value in given:
+        # A list may be R's c(…).
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "c":
+            value = ast.List(value.args, ast.Load())
+        try:
+            found.options[option] = ast.literal_eval(value)
+        except (ValueError, TypeError, SyntaxError):
+            raise found.wrong("its options are numbers, or lists of numbers") from None
+    once = len(given) == len(found.options) and set(found.options) <= set(names)
+    if not (once and 1 <= len(node.args) <= 1 + len(names)):
+        raise found.wrong(f"takes a number and {', '.join(names)}, once, as in {name}(age, {names[0]}=3)")
+    return found
 
 
 _Made = tuple[PPoly, list[tuple[int, str]], str]
 
 
 def _b_splines(call: _Call, bounds: Bounds) -> _Made:
-    degree = call.count("degree", 3, 1) or 3
+    degree = call.count("degree", 3, 1)
     inner = call.inner_knots(bounds, degree)
     low, high = bounds
     knots = [low] * (degree + 1) + inner + [high] * (degree + 1)
@@ -385,9 +369,7 @@ def _natural(call: _Call, bounds: Bounds) -> _Made:
 
 
 def _polynomials(call: _Call, bounds: Bounds) -> _Made:
-    degree = call.count("degree", None, 1)
-    if degree is None or degree > 9:
-        raise call.wrong("say its degree, from 1 to 9, as in poly(age, 2)")
+    degree = call.count("degree", 0, 1, 9)
     low, high = bounds
     # In powers of x − low, the highest first.
     rows = [legendre(k)(np.poly1d([2 / (high - low), -1])).coeffs for k in range(1, degree + 1)]

@@ -34,7 +34,7 @@ _WANTED: Mapping[Kind, str] = {
 }
 
 
-_FEW_CODES, _MOST_SIGNS = 10, 1_000
+_MOST_SIGNS = 1_000
 
 
 class Parameter(NamedTuple):
@@ -111,7 +111,7 @@ class Family:
     def check(self, outcome: Field) -> None:
         """Raise unless the outcome's declaration fits."""
         if not self._fits(outcome):
-            raise _unfit(outcome, self, _WANTED[self.kind] + _codes(outcome, self.kind))
+            raise _unfit(outcome, self, _WANTED[self.kind])
         if outcome.indicator or (outcome.is_category and outcome.missing == "indicator"):
             raise _unfit(
                 outcome, self, "no indicator of missing values: missing is refuse, drop, middle, or a value"
@@ -140,17 +140,6 @@ class Family:
             return 0.0, 1.0
         low, high = outcome.range
         return ((low + high) / 2, (high - low) / 2) if centred else (0.0, max(abs(low), abs(high)))
-
-
-def _codes(outcome: Field, kind: Kind) -> str:
-    """How codes of levels are declared, where a whole number was declared."""
-    if kind not in ("two", "levels", "ordered") or outcome.type != "integer" or outcome.is_category:
-        return ""
-    low, high = outcome.range
-    if not 1 <= high - low <= _FEW_CODES:
-        return ""
-    codes = ", ".join(str(code) for code in range(int(low), int(high) + 1))
-    return f". If its numbers are codes, declare type: string, constraints: {{enum: [{codes}]}}"
 
 
 def _unfit(outcome: Field, family: Family, wanted: str) -> DeclarationError:
@@ -254,26 +243,6 @@ EVENTS: Mapping[str, Family] = {
         ("cox", _HAZARDS, (_STEPS,), _STEP, f"{_LATER}jnp.sum(jnp.exp(hazards) * {_INSIDE}, axis=-1)"),
     )
 }
-# Words of other programs that say the same.
-_WORDS = {
-    "bernoulli": "logistic logit binary",
-    "gaussian": "normal ols linear lm",
-    "negativebinomial": "negbinomial negative_binomial nb negbin nbinom",
-    "t": "student student_t studentt",
-    "categorical": "multinomial softmax",
-    "cumulative": "ordinal ordered polr",
-    "lognormal": "log_normal",
-    "zi_poisson": "zero_inflated_poisson zeroinflpoisson zip",
-    "zi_negativebinomial": "zero_inflated_negbinomial zero_inflated_negativebinomial zi_nb zinb",
-    "hurdle_poisson": "hurdle hurdlepoisson",
-    "cox": "coxph cox.ph piecewise_exponential",
-}
-_SAME = {word: name for name, words in _WORDS.items() for word in words.split()}
-_OWN_LINK: Mapping[Kind, str] = {
-    **dict.fromkeys(("two", "share", "levels", "ordered"), "logit"),
-    **dict.fromkeys(("count", "positive"), "log"),
-    "number": "identity",
-}
 _OTHERS = (
     "Others are models of your own: --show-model prints one to edit, and --model runs it. Times until an "
     "event that may be cut off are surv(time, event) ~ …."
@@ -281,15 +250,14 @@ _OTHERS = (
 
 
 def family(name: str) -> Family:
-    """A family by its name, or as in R with its own link: ``poisson()``, ``binomial(link = "logit")``."""
-    call = re.fullmatch(r"\s*([\w.\- ]+?)\s*(?:\(\s*(?:link\s*=)?\s*['\"]?(\w*)['\"]?\s*\))?\s*", str(name))
-    word, link = ("", "") if call is None else (call[1].lower(), call[2] or "")
-    found = {**EVENTS, **FAMILIES}.get(_SAME.get(word, word))
+    """A family by its name.
+
+    Raises:
+        DeclarationError: for another one; each has one link.
+    """
+    found = {**EVENTS, **FAMILIES}.get(str(name))
     if found is None:
         raise DeclarationError(f"family {name!r}: one of {', '.join({**FAMILIES, **EVENTS})}. {_OTHERS}")
-    own = {"binomial": "logit", "lognormal": "identity"}.get(found.name, _OWN_LINK[found.kind])
-    if link not in ("", own):
-        raise DeclarationError(f"family {name!r}: the link of {found.name} is {own}. {_OTHERS}")
     return found
 
 

@@ -261,31 +261,13 @@ _GROUP = re.compile(r"\(((?:[^()|]|\([^()|]*\))+)(\|{1,2})([^()|]+)\)")
 _ADDED = re.compile(r"(trials|weights)\(([^(),]+)(?:,\s*deff\s*=\s*([^(),]+))?\)")
 _SURV = re.compile(r"^[sS]urv\(([^(),]+),([^(),]+)(?:,\s*cuts\s*=\s*\[([^\[\]]*)\]\s*)?\)$")
 _OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
-# Habits of other programs, and what to write in their place.
+# What would be read as something else, and what to write in its place.
 _HABITS = (
-    (
-        r"\|\s*[\w.]+\s*[/:*]",
-        "groups in groups: make a column of both names in the table, declare its levels, and write "
-        "(1 | outer) + (1 | both)",
-    ),
-    (
-        r"\b(relevel|C)\([^()]*,|\b(Treatment|Sum|Poly|Helmert)\(|\bcontr\.\w+",
-        "levels are compared with the first one in the schema: write the field's name, and put the reference "
-        "first there",
-    ),
-    (r"[-+*:~]\s*$", "it ends with a sign, after which a term is missing"),
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
-    (r"\bcbind\(", "write successes | trials(n) ~ …"),
-    (r"~.*\bweights?\(|\bweighted\(", "weights stand beside the outcome: y | weights(w) ~ …"),
-    (r"\bcens\(", "a time that may be cut off is surv(time, event) ~ …, its event a field of two levels"),
+    (r"~.*\bweights?\(", "weights stand beside the outcome: y | weights(w) ~ …"),
     (
         r"(?:^|[~+])\s*([\w.]+)\s*(?:\*\*|\^)\s*(\d)",
         r"a power is I(\1 ** \2): between terms the sign would mean interactions, and of one alone nothing",
-    ),
-    (
-        r"\b(cut|ifelse|case_when|strata|where|(as\.)?factor|ordered|as\.\w+)\(|[<>]|==|\w\[",
-        "conditions, levels and types are declared: make one in the table, a column of its own, and declare "
-        "what it is in the schema (type, constraints.enum)",
     ),
 )
 

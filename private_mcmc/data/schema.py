@@ -53,36 +53,29 @@ _FIELD = {
 _OWN = dict.fromkeys(_OURS, "t")
 _OF_ALL = {"person": "m", "encoding": "t"}
 _PERSON = {"field": "", "at_most": "t"}
-_TAKES = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
-_MEANT = {
-    **dict.fromkeys(("min", "lower", "low"), "minimum"),
-    **dict.fromkeys(("max", "upper", "high"), "maximum"),
-    **dict.fromkeys(("levels", "values"), "enum"),
-    "na": "missingValues",
-    "label": "title",
+# Where words stand that are often written elsewhere, and other programs' words.
+_PLACES = {
+    **dict.fromkeys((*_OWN, *_OF_ALL), KEY),
+    **dict.fromkeys((*_LIMITS, "min", "max", "levels", "values"), "constraints"),
+    **{"na": "missingValues", "label": "title"},
 }
+_TAKES = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
 
 
-def _check(
-    where: str, record: Fields, words: Mapping[str, str], elsewhere: Mapping[str, str] | None = None
-) -> None:
+def _check(where: str, record: Fields, words: Mapping[str, str], others: bool = True) -> None:
     """Refuse a word whose value is of another kind than is read, and what would be read as nothing.
 
-    That is what is nearly one of the ``words``, or belongs ``elsewhere``; without that, any other word.
+    That is what is nearly one of the ``words``, or one of ours in the wrong place; without ``others`` any
+    word that is none of them.
     """
-    plain = {_plain(word): word for word in words}
     for word, value in record.items():
         if (kind := words.get(word)) is None:
-            if place := (elsewhere or {}).get(word):
-                raise DeclarationError(
-                    f"{where}: {word!r} belongs under {place}, as in {place}: {{{word}: …}}."
-                )
-            near = difflib.get_close_matches(_plain(str(word)), plain, n=1, cutoff=0.85)
-            meant = _MEANT.get(_plain(str(word)), plain[near[0]] if near else "")
-            if meant in words:
-                raise DeclarationError(f"{where}: {word!r} is no word of a Table Schema; write {meant!r}.")
-            if elsewhere is None:
-                raise DeclarationError(f"{where}: {word!r} is unknown; it takes {sorted(words)}.")
+            plain = {each.replace("_", "").lower(): each for each in words}
+            near = difflib.get_close_matches(str(word).replace("_", "").lower(), plain, n=1, cutoff=0.8)
+            if near or not others or word in _PLACES:
+                place = f"; it belongs under {_PLACES[word]}" if word in _PLACES else ""
+                meant = f"write {plain[near[0]]!r}" if near else f"there are {sorted(words)}"
+                raise DeclarationError(f"{where}: {word!r} is unknown{place}; {meant}.")
             continue
         texts = isinstance(value, str | int | float)
         items = isinstance(value, list | tuple) and all(
@@ -90,13 +83,6 @@ def _check(
         )
         if not {"t": texts, "l": items, "m": isinstance(value, Mapping)}.get(kind, True):
             raise DeclarationError(f"{where}: {word} {_TAKES[kind]}.")
-        for each in value if kind == "l" and word != "fields" else ():
-            if isinstance(each, Mapping):
-                _check(f"{where}: {word}", each, {"value": "t", "label": "t"}, {})
-
-
-def _plain(word: str) -> str:
-    return word.replace("_", "").replace("-", "").lower()
 
 
 def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
@@ -106,12 +92,11 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
         raise DeclarationError("schema: every field needs a name.")
     name = composed(name)
     limits = record.get("constraints", {})
-    _check(
-        f"field {name!r}", record, _FIELD, dict.fromkeys(_OWN, KEY) | dict.fromkeys(_LIMITS, "constraints")
-    )
-    _check(f"field {name!r}: constraints", limits, _LIMITS, {})
+    _check(f"field {name!r}", record, _FIELD)
+    known = dict.fromkeys(("required", "unique", "pattern", "minLength", "maxLength", "jsonSchema"), "")
+    _check(f"field {name!r}: constraints", limits, _LIMITS | known, others=False)
     ours = record.get(KEY, {})
-    _check(f"field {name!r}: {KEY}", ours, _OWN)
+    _check(f"field {name!r}: {KEY}", ours, _OWN, others=False)
     kind = str(record.get("type", "string"))
     kind = {"year": "integer", "datetime": "date", "any": "string"}.get(kind, kind)
     true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
@@ -298,11 +283,11 @@ class Schema:
         fields = record.get("fields") if isinstance(record, Mapping) else None
         if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
-        _check("schema", record, {"fields": "l", "missingValues": "l", KEY: "m"}, dict.fromkeys(_OF_ALL, KEY))
+        _check("schema", record, {"fields": "l", "missingValues": "l", KEY: "m"})
         marks, ours = record.get("missingValues", [""]), record.get(KEY, {})
-        _check(f"schema: {KEY}", ours, _OF_ALL)
+        _check(f"schema: {KEY}", ours, _OF_ALL, others=False)
         person = ours.get("person", {})
-        _check(f"schema: {KEY}: person", person, _PERSON)
+        _check(f"schema: {KEY}: person", person, _PERSON, others=False)
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)
         count = plain_number(str(person.get("at_most", "1")))

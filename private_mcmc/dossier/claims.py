@@ -16,7 +16,7 @@ from private_mcmc.accounting.statement import no_more_rows
 from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
-from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.folder import Query
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, privacy_numbers, texts, warnings_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields

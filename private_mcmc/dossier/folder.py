@@ -7,20 +7,29 @@ import fcntl
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from private_mcmc.dossier.page import page
-from private_mcmc.dossier.query import Query
-from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
-from private_mcmc.errors import OutputError, PrivateMCMCError
+from private_mcmc.analysis import read_analysis
+from private_mcmc.analysis.analysis import Analysis, Released
+from private_mcmc.data.schema import Schema
+from private_mcmc.dossier.page import columns_of, of_two, of_whom, page, protection, sections
+from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw, texts
+from private_mcmc.errors import DeclarationError, OutputError, PrivateMCMCError
 from private_mcmc.files import new_file, write_whole
-from private_mcmc.records import Fields
-from private_mcmc.report import Report
+from private_mcmc.planning.prediction import elements
+from private_mcmc.records import Fields, Record
+from private_mcmc.release import SumsPlan
+from private_mcmc.report import Facts, Report, as_csv
+from private_mcmc.target import check_adjacency
 
-PAGE, DRAWS, MODEL, SCHEMA = "dossier.html", "draws.nc", "model.py", "schema.yaml"
+if TYPE_CHECKING:
+    import pandas
+
+PAGE, DRAWS, MODEL, SCHEMA = "dossier.html", "draws.csv", "model.py", "schema.yaml"
 ANSWERS = "answers.csv"
 FILES = (PAGE, DRAWS, MODEL, SCHEMA, ANSWERS)
 # What a run has released, while the record is not complete.
@@ -132,7 +141,7 @@ def is_raw(folder: Path) -> bool:
 
 def contents(record: ReleaseRecord) -> dict[str, bytes]:
     """All files but the record, by name."""
-    found = {PAGE: page_of(record).to_html().encode()}
+    found = {PAGE: record.report().to_html().encode()}
     if record.schema:
         found[SCHEMA] = schema_text(record).encode()
     if isinstance(record, Query):
@@ -140,19 +149,10 @@ def contents(record: ReleaseRecord) -> dict[str, bytes]:
     if not isinstance(record, StudyRecord):
         return found
     if record.draws:
-        found[DRAWS] = netcdf(record)
+        found[DRAWS] = draws_csv(record).encode()
     if record.model:
         found[MODEL] = record.model.encode()
     return found
-
-
-def page_of(record: ReleaseRecord) -> Report:
-    """The page of a record of any kind."""
-    if isinstance(record, Query):
-        return record.report()
-    if not isinstance(record, StudyRecord):
-        raise TypeError(f"{type(record).__name__}: has no page")
-    return page(record)
 
 
 def load_record(folder: str | Path) -> Study | Query:
@@ -172,12 +172,24 @@ def schema_text(study: ReleaseRecord) -> str:
     return str(yaml.safe_dump(dict(study.schema), sort_keys=False, allow_unicode=True, width=100))
 
 
-def netcdf(study: StudyRecord) -> bytes:
-    """The draws for ArviZ, not packed: a reader sees how large they are before any memory is taken."""
-    with tempfile.TemporaryDirectory(prefix="private-mcmc-") as scratch:
-        place = Path(scratch) / DRAWS
-        study.draws_tree().to_netcdf(place, engine="h5netcdf")
-        return place.read_bytes()
+def draws_csv(study: StudyRecord) -> str:
+    """A line for each draw: its chain and iteration, then every coefficient, or every value of a site.
+
+    As ``posterior::as_draws_df`` has them in R; nine digits are more than any draw has.
+    """
+    columns = study.answers().by_name if study.formula else elements(study.arrays)
+    count = len(next(iter(columns.values()))) // study.chains
+    return as_csv(
+        [
+            {
+                ".chain": index // count + 1,
+                ".iteration": index % count + 1,
+                ".draw": index + 1,
+                **{name: f"{value:.9g}" for name, value in zip(columns, values, strict=True)},
+            }
+            for index, values in enumerate(zip(*columns.values(), strict=True))
+        ]
+    )
 
 
 def digest(content: bytes) -> str:
@@ -214,3 +226,90 @@ class Study(StudyRecord):
         with new_dossier(folder) as made:
             made.write(self)
         return Path(folder)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Query(ReleaseRecord):
+    """One release of noised sums. Every value in it is public or released.
+
+    Attributes: those of every record, and
+        kind: ``describe``, ``check`` or ``compare``.
+        question: what was asked, from which cells and their weights are made again.
+        gdp: what was paid: noise follows from it.
+        released: the noised sums.
+
+    Example:
+        >>> pmc.Query.load("nowhere")
+        Traceback (most recent call last):
+            ...
+        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit wrote.
+    """
+
+    kind: str
+    question: Fields
+    gdp: float
+    released: tuple[float, ...]
+
+    @property
+    def subject(self) -> str:
+        """The kind and the fields."""
+        return f"{self.kind} {self.analysis.title}"
+
+    @property
+    def claims(self) -> str:
+        """A mark of rows and question."""
+        text = json.dumps([self.rows, self.kind, self.question], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What was asked.
+
+        Raises:
+            DeclarationError: for a question that is none.
+        """
+        return read_analysis(self.kind, Schema.from_dict(texts(self.schema)), self.question)
+
+    @property
+    def mechanism(self) -> SumsPlan:
+        """What was released, by its price."""
+        return self.analysis.mechanism(self.gdp, self.n, check_adjacency(self.adjacency))
+
+    @property
+    def found(self) -> Released:
+        """The released sums by family."""
+        mechanism = self.mechanism
+        if len(self.released) != mechanism.noise.size:
+            raise DeclarationError(f"released: {len(self.released)} numbers, not {mechanism.noise.size}.")
+        return self.analysis.released(mechanism, self.released)
+
+    def report(self, prob: float = 0.9) -> Report:
+        """The dossier's page: a function of the record alone."""
+        asked = Facts((*of_whom(self), ("question", self.subject), *protection(self)))
+        return sections(
+            self,
+            f"{self.subject}, {self.table}",
+            self.analysis.blocks(self.found, prob),
+            [asked, columns_of(self.analysis.schema, self.analysis.fields)],
+            [of_two(self), *self.analysis.remarks],
+            "The schema's bounds and levels, the fields, cells and bins",
+        )
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
+    def lines(self, prob: float = 0.9) -> list[Record]:
+        """The answers as lines, all with the same columns."""
+        if not 0 < prob < 1:
+            raise DeclarationError(f"prob={prob}: must be between 0 and 1.")
+        return self.analysis.lines(self.found, prob)
+
+    def answers(self, prob: float = 0.9) -> pandas.DataFrame:
+        """The answers as a data frame, with the columns of ``answers.csv``; ``prob`` is of the intervals."""
+        import pandas
+
+        return pandas.DataFrame(self.lines(prob))
+
+    def to_csv(self, prob: float = 0.9) -> str:
+        """The answers as the text of a CSV file."""
+        return as_csv(self.lines(prob))

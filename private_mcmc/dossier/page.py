@@ -166,7 +166,7 @@ def _sites(study: StudyRecord, prob: float) -> list[Block]:
     if study.schema:
         blocks.append(Text("Parameters of a model of the user's own, in the units that it gives them."))
     if len(every) > len(rows):
-        blocks.append(Text(f"The first {len(rows)} of {len(every):,} values; `draws.nc` has all."))
+        blocks.append(Text(f"The first {len(rows)} of {len(every):,} values; `draws.csv` has all."))
     return blocks
 
 

@@ -29,7 +29,7 @@ from private_mcmc.dossier.shape import check_types, check_values, read_text
 from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
-from private_mcmc.report import at_most
+from private_mcmc.report import Report, at_most
 from private_mcmc.target import Target, remarks_on_delta
 
 if TYPE_CHECKING:
@@ -108,6 +108,13 @@ class ReleaseRecord(ABC):
     @abstractmethod
     def claims(self) -> str:
         """A mark of what the record says besides its statement, which the charge in a ledger has too."""
+
+    @abstractmethod
+    def report(self, prob: float = 0.9) -> Report:
+        """The dossier's page, a function of the record alone; ``prob`` is of the intervals."""
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

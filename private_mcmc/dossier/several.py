@@ -8,7 +8,7 @@ from private_mcmc.accounting import Statement, adaptive
 from private_mcmc.accounting.risk import argument, in_words, risk
 from private_mcmc.accounting.rounding import norm_up
 from private_mcmc.data.fields import KEY
-from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.folder import Query
 from private_mcmc.dossier.record import ReleaseRecord
 from private_mcmc.errors import DeclarationError
 from private_mcmc.report import Block, Heading, Note, Report, Table, Text, Verdict, at_most

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from private_mcmc.dossier.claims import Check, Skipped, checked, close, need, recomputed
 from private_mcmc.dossier.folder import (
@@ -22,15 +21,14 @@ from private_mcmc.dossier.folder import (
     MODEL,
     PAGE,
     SCHEMA,
+    Query,
+    Study,
     digest,
-    netcdf,
-    page_of,
+    draws_csv,
     schema_text,
 )
-from private_mcmc.dossier.query import Query
 from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
-from private_mcmc.dossier.signature import check_signature
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, OutputError
 from private_mcmc.files import RECORDED, read_whole
 from private_mcmc.records import Fields
 from private_mcmc.report import Report, Table, Verdict
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from private_mcmc.release import Ledger
 
 _SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
-_COPIES = "model.py, schema.yaml and answers.csv"
+_COPIES = "draws, model, schema and answers"
 _DRAWINGS = "drawings of the page"
 _LEDGER, _SIGNATURE = "the ledger", "a signature"
 _ALONE = (
@@ -126,11 +124,11 @@ def verify_dossier(
         raise DeclarationError(f"{folder}: no dossier; name the folder that fit wrote.")
     try:
         raw = read_raw(place)
-        kind: type[ReleaseRecord] = Query if "kind" in raw else StudyRecord
+        kind: type[ReleaseRecord] = Query if "kind" in raw else Study
         study = checked_record(kind, raw, place / RECORD)
     except DeclarationError as error:
         return DossierCheck(str(folder), (Check("the record", "differs", str(error)),))
-    made = cache(lambda: page_of(study).to_html())
+    made = cache(lambda: study.report().to_html())
     read = cache(lambda name: read_whole(place / name, RECORDED, links=False))
     anchors = {
         "the fingerprint on the signed page": (_SIGNATURE, lambda: _signed(study, fingerprint)),
@@ -147,7 +145,6 @@ def verify_dossier(
     ]
     copies: Iterable[tuple[str, Callable[[], str]]] = (
         (_COPIES, lambda: _copies(study, read)),
-        ("draws.nc against the record", lambda: _draws(study, read)),
         ("the page, made again", lambda: _page(study, read, made)),
         (_DRAWINGS, lambda: _drawings(study, read, made)),
     )
@@ -198,45 +195,13 @@ def _files(place: Path, raw: Fields, study: ReleaseRecord, read: Read) -> str:
 def _copies(study: ReleaseRecord, read: Read) -> str:
     if isinstance(study, Query):
         need(read(ANSWERS) == study.to_csv().encode(), f"{ANSWERS} is not what the record answers.")
+    if isinstance(study, StudyRecord) and study.draws:
+        need(read(DRAWS) == draws_csv(study).encode(), f"{DRAWS} is not what was released.")
     if isinstance(study, StudyRecord) and study.model:
         need(read(MODEL) == study.model.encode(), f"{MODEL} is not the model of the record.")
     if study.schema:
         need(read(SCHEMA) == schema_text(study).encode(), f"{SCHEMA} is not the schema of the record.")
     return "as in the record"
-
-
-def _draws(study: ReleaseRecord, read: Read) -> str:
-    """The file against one that is made again, part by part; nothing is read whose shape is another."""
-    if not isinstance(study, StudyRecord) or not study.draws:
-        raise Skipped("no draws were released")
-    import xarray
-
-    def opened(content: bytes) -> Any:
-        return xarray.open_datatree(io.BytesIO(content), engine="h5netcdf")
-
-    count = 0
-    with opened(read(DRAWS)) as there, opened(netcdf(study)) as here:
-        need(there.groups == here.groups, "other groups.")
-        for group in here.groups:
-            one, other = there[group].to_dataset(inherit=False), here[group].to_dataset(inherit=False)
-            same = set(one.variables) == set(other.variables) and _words(one) == _words(other)
-            need(same, f"{group}: other names, or other words.")
-            for name, wanted in other.variables.items():
-                found = one.variables[name]
-                # A few bytes that are packed may fill a memory; ours are not.
-                plain = found.encoding.get("chunksizes") is None and _words(found) == _words(wanted)
-                alike = (found.dims, found.shape, found.dtype) == (wanted.dims, wanted.shape, wanted.dtype)
-                need(plain and alike, f"{group}/{name}: of another shape.")
-                close = (found.values == wanted.values).all()
-                if wanted.dtype.kind == "f":
-                    close = np.allclose(found.values, wanted.values, rtol=1e-9, atol=0.0, equal_nan=True)
-                need(bool(close), f"{group}/{name} is not what was released.")
-                count += 1
-    return f"{count} arrays"
-
-
-def _words(part: Any) -> str:
-    return repr(sorted((name, np.asarray(value).tolist()) for name, value in part.attrs.items()))
 
 
 def _page(study: ReleaseRecord, read: Read, made: Callable[[], str]) -> str:
@@ -299,3 +264,59 @@ def _paid_for(statement: Fields) -> Fields:
     found = {name: value for name, value in statement.items() if name not in ("mechanism", "parts")}
     planned = statement["argument"]["rule"] == "adaptive"
     return found if planned else found | {"parts": [_paid_for(part) for part in statement["parts"]]}
+
+
+SIGNATURE = f"{RECORD}.sig"
+# What a signature is for: one made for another purpose does not count.
+_NAMESPACE = "private-mcmc"
+_SECONDS = 60.0
+
+
+def sign(folder: Path, key: Path) -> Path:
+    """Sign ``study.json``, and with its hashes every file, with a private key of OpenSSH (or its agent's).
+
+    Raises:
+        OutputError: where there is a signature already, or ``ssh-keygen`` makes none.
+    """
+    place = folder / SIGNATURE
+    if place.exists() or place.is_symlink():
+        raise OutputError(f"{place}: exists already; a signature is never overwritten.")
+    made = subprocess.run(
+        [_program(), "-Y", "sign", "-n", _NAMESPACE, "-f", str(key), str(folder / RECORD)], check=False
+    )
+    if made.returncode or not place.is_file():
+        raise OutputError(f"{place}: ssh-keygen made no signature with the key {key}.")
+    return place
+
+
+def check_signature(folder: Path, record: bytes, allowed: Path | None) -> str:
+    """By whom the record was signed, one of those in the file of ``allowed`` signers (ssh-keygen(1)).
+
+    Raises:
+        DeclarationError: unless it was.
+    """
+    if allowed is None:
+        raise Skipped("give --allowed-signers, a file as ssh-keygen(1) describes it")
+    place = folder / SIGNATURE
+    need(place.is_file() and not place.is_symlink(), f"there is no {SIGNATURE}.")
+    common = ["-n", _NAMESPACE, "-s", str(place), "-f", str(allowed)]
+    found = _asked("find-principals", common, b"")
+    signers = [] if found is None else found.splitlines()
+    need(bool(signers), f"{SIGNATURE} is of none of the allowed signers.")
+    by = [who for who in signers if _asked("verify", [*common, "-I", who], record) is not None]
+    need(bool(by), "the record is not what was signed, or by a key that is not allowed at this time.")
+    return f"signed by {by[0]}"
+
+
+def _asked(what: str, options: list[str], content: bytes) -> str | None:
+    """What ``ssh-keygen -Y`` prints; ``None`` where it refuses."""
+    command = [_program(), "-Y", what, *options]
+    done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=_SECONDS)
+    return None if done.returncode else done.stdout.decode(errors="replace")
+
+
+def _program() -> str:
+    found = shutil.which("ssh-keygen")
+    if found is None:
+        raise OutputError("ssh-keygen: not found; signatures need OpenSSH 8.2 or later.")
+    return found

@@ -24,7 +24,7 @@ from private_mcmc.analysis.studied import Studied
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import Marks, refuse_changed
-from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.folder import Query
 from private_mcmc.dossier.record import StudyRecord, privacy_numbers, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping

@@ -17,8 +17,7 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.data.schema import Schema
-from private_mcmc.dossier.folder import RELEASE, Study, held
-from private_mcmc.dossier.query import Query
+from private_mcmc.dossier.folder import RELEASE, Query, Study, held
 from private_mcmc.dossier.record import checked_record, texts
 from private_mcmc.errors import DeclarationError
 from private_mcmc.files import RECORDED, read_whole

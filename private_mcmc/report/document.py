@@ -1,4 +1,4 @@
-"""The report itself, a title and blocks: shown on a terminal by rich, as HTML or as JSON."""
+"""The report itself, a title and blocks: shown on a terminal by rich, as one page of HTML, or as JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from private_mcmc.files import write_whole
 from private_mcmc.records import visible
-from private_mcmc.report import html
 from private_mcmc.report.blocks import (
     Block,
     Code,
@@ -33,6 +34,7 @@ from private_mcmc.report.blocks import (
     cell,
     right_aligned,
 )
+from private_mcmc.report.drawing import svg
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -62,13 +64,13 @@ class Report:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """One self-contained HTML page, also written to ``path`` where given."""
-        text = html.page(self.title, self.blocks)
+        text = html_page(self.title, self.blocks)
         if path is not None:
             write_whole(path, text)
         return text
 
     def _repr_html_(self) -> str:
-        return html.fragment(self.title, self.blocks)
+        return html_fragment(self.title, self.blocks)
 
     def to_dict(self) -> dict[str, object]:
         """Plain data: every block with its ``kind``; infinities and NaN, which JSON lacks, as words."""
@@ -180,6 +182,49 @@ def _table(block: Table) -> RichTable:
 def _plot(plot: Plot) -> RichText:
     words = f": {plot.description}" if plot.description else " (drawn in the HTML report)"
     return _text(f"▚ {plot.title}{words}", "bright_black")
+
+
+_HERE = resources.files("private_mcmc.report")
+STYLE = "\n" + _HERE.joinpath("report.css").read_text("utf-8")
+# A chart that has no more places is small on paper.
+_SHORT = 12
+
+
+def html_page(title: str, blocks: tuple[Block, ...]) -> str:
+    """A complete HTML document."""
+    return str(_template().page(title, blocks))
+
+
+def html_fragment(title: str, blocks: tuple[Block, ...]) -> str:
+    """The report as one element with its style, to stand inside another page (a notebook)."""
+    return str(_template().fragment(title, blocks))
+
+
+@cache
+def _template() -> Any:
+    """The macros of ``report.html.jinja``, which escape whatever they are given."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def inline(text: str) -> Markup:
+        """Text between backticks in a fixed-width face."""
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
+
+    def drawn(plot: Plot, name: str, size: tuple[float, float]) -> Markup:
+        words = escape(visible(plot.description or plot.title))
+        tall = " tall" * (len(plot.y_ticks) > _SHORT)
+        tag = f'<svg class="{name}{tall}" role="img" aria-label="{words}"'
+        return Markup(svg(plot, size).replace("<svg", tag, 1))
+
+    def column_classes(table: Table) -> list[Markup]:
+        columns = range(len(table.columns))
+        return [Markup(' class="num"' if right_aligned(table, index) else "") for index in columns]
+
+    made = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    made.filters |= {"inline": inline, "cell": cell, "drawn": drawn, "visible": visible}
+    made.filters["column_classes"] = column_classes
+    made.globals["style"] = STYLE
+    return made.from_string(_HERE.joinpath("report.html.jinja").read_text("utf-8")).module
 
 
 # What drawing on a closed output raises; rich exits the process for a broken pipe.

@@ -52,8 +52,8 @@ def test_a_run_that_no_ledger_was_charged_for_is_not_verified_against_one(folder
     [
         ({"missing_values": ["-9"]}, "write 'missingValues'"),
         ({"units": "years"}, "write 'unit'"),
-        ({"na": ["-9"]}, "write 'missingValues'"),
-        ({"constraints": {"min": 18, "max": 95}}, "write 'm(in|ax)imum'"),
+        ({"na": ["-9"]}, "under missingValues"),
+        ({"constraints": {"min": 18, "max": 95}}, "'minimum'"),
         ({"constraints": {"minimum": "18 years", "maximum": 95}}, "without a unit"),
         ({"constraints": {"minimum": 95, "maximum": 18}}, "minimum 95 is not below constraints.maximum 18"),
         ({"type": "Integer"}, "one of number, integer"),

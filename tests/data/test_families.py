@@ -440,20 +440,12 @@ def test_an_event_over_a_time_is_predicted_as_a_cumulative_hazard_and_counts_as_
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("binomial(link='probit')", "the link of binomial is logit.*--show-model"),
-        ("gaussian('log')", "the link of gaussian is identity"),
         ("frailty", r"surv\(time, event\)"),
     ],
 )
 def test_a_familys_name_elsewhere_is_answered_with_its_name_here(name, message):
     with pytest.raises(pmc.DeclarationError, match=message):
         family(name)
-
-
-def test_a_familys_name_may_be_another_programs_word_for_it_with_its_own_link():
-    assert family("nb") is family("negbinomial") is family('negativebinomial(link = "log")')
-    assert family("poisson()") is family("poisson(log)") is family(" Poisson ")
-    assert family("student").name == "t" and family("cumulative('logit')").name == "cumulative"
 
 
 def test_an_offset_moves_the_usual_prior_of_the_intercept_out_of_its_way():

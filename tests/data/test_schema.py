@@ -76,12 +76,6 @@ idp,Deductible plan,integer,,0,1,"0=no, 1=yes",
 pay,,numeric,,,,,
 note,Remarks,text,,,,,
 """
-REDCAP = """Variable / Field Name,Field Type,Field Label,"Choices, Calculations, OR Slider Labels",\
-Text Validation Type OR Show Slider Number,Text Validation Min,Text Validation Max
-age,text,Age,,integer,0,120
-sex,radio,Sex,"1, male | 2, female",,,
-bmi,calc,BMI,[weight]/[height],,,
-"""
 
 
 def test_a_dictionary_gives_ranges_labels_and_missing_codes(tmp_path):
@@ -93,14 +87,6 @@ def test_a_dictionary_gives_ranges_labels_and_missing_codes(tmp_path):
     assert [(level.value, level.label) for level in fields["idp"].levels] == [("0", "no"), ("1", "yes")]
     assert (fields["pay"].type, fields["pay"].maximum) == ("number", None)
     assert fields["note"].role == "ignored"
-
-
-def test_an_export_of_redcap_is_a_dictionary(tmp_path):
-    (tmp_path / "c.csv").write_text(REDCAP)
-    fields = read_codebook(tmp_path / "c.csv").by_name
-    assert (fields["age"].type, fields["age"].maximum) == ("integer", 120)
-    assert [level.label for level in fields["sex"].levels] == ["male", "female"]
-    assert fields["bmi"].role == "ignored"
 
 
 def test_a_file_that_is_no_codebook_is_refused_with_what_is(tmp_path):

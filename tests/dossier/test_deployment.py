@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from private_mcmc import DeclarationError, OutputError, Target
-from private_mcmc.cli.study import report, sign, write_draws
+from private_mcmc.cli.study import report, sign
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.dossier.deployment import QUESTIONS, deployment, deployment_yaml, not_protected, read_about
-from private_mcmc.dossier.signature import check_signature
+from private_mcmc.dossier.verify import check_signature
 from tests.dossier.studies import study_of
 
 # Names of the registry's template (version of 2026), by section; it takes no others.
@@ -70,8 +70,7 @@ def test_whatever_people_say_stands_in_the_entry(tmp_path):
 @pytest.mark.parametrize("changes", [{}, {"formula": "", "family": ""}])
 def test_draws_go_to_a_table_for_r_in_their_chains(tmp_path, changes):
     study = study_of(chains=4, **changes)
-    write_draws(study, tmp_path / "draws.csv")
-    found = pandas.read_csv(tmp_path / "draws.csv")
+    found = pandas.read_csv(study.save(tmp_path / "study") / "draws.csv")
     assert found.groupby(".chain")[".iteration"].max().tolist() == [10] * 4
     expected = study.to_arviz().posterior["age"].values
     np.testing.assert_allclose(found["age"].to_numpy().reshape(4, 10), expected)

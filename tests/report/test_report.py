@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from private_mcmc import report
-from private_mcmc.report import Interval, Plot, drawing, html
-from private_mcmc.report.document import say, telling
+from private_mcmc.report import Interval, Plot, drawing
+from private_mcmc.report.document import html_fragment, say, telling
 from private_mcmc.report.drawing import LIGHT, figure
 
 PLOT = report.Plot(
@@ -78,7 +78,7 @@ def test_no_text_is_read_as_markup(text: str) -> None:
         report.Note(text),
     )
     hostile = "<img onerror=x>" + text
-    page = html.fragment(hostile, (*blocks, report.Verdict(hostile, hostile, "good", (hostile,))))
+    page = html_fragment(hostile, (*blocks, report.Verdict(hostile, hostile, "good", (hostile,))))
     assert "<img" not in page
     assert "[/red]" in shown(report.Report("", (report.Text("[/red]" + text.replace("`", "")),)))
 
