@@ -22,15 +22,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+from scipy.special import softmax
 
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
+from private_mcmc.model.synthetic import people
 from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
 from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
     CLIPS,
+    MIDDLES,
     InfluenceCounts,
     cell_of,
     counts_of_influence,
@@ -48,6 +51,7 @@ from private_mcmc.planning.stages import (
     Row,
     Stage,
     named,
+    of_rows,
 )
 from private_mcmc.planning.synthetic_outcomes import CENTRE, Likelihood
 from private_mcmc.potential.potential import RowTerm
@@ -55,11 +59,16 @@ from private_mcmc.release import SecondMomentsPlan, SumsPlan, floored
 from private_mcmc.schedule import Schedule
 
 REACH = "reach of rows"
-REACH_SHARE = 0.04  # of the squared budget
+REACH_SHARE = 0.08  # of the squared budget
 # Fewer persons than this for each sd of a count's noise, and it would hide most cells.
 _FEWEST = 40.0
-# What a clip takes from rows without a centre has this over √p of its length in common, as rows that are alike.
+# What a clip takes from rows has this over √p of its length in common, as for rows that are alike.
 _ALIGNED = 1.25
+# Beyond the last cell that surely holds rows each holds one of these shares of the one before, as likely as
+# the noise of the counts makes it, or less surely: tails are no geometric series.
+_FALLS, _BELIEVED = np.linspace(0.02, 0.98, 49), 0.5
+# Public rows that tell how far rows reach under the model.
+_PUBLIC_ROWS = 64
 
 
 def have_reach(facts: Facts) -> bool:
@@ -106,12 +115,56 @@ def _mechanism(facts: Facts) -> SumsPlan | None:
     return None if facts.num_rows < _FEWEST * found.noise.sd else found
 
 
-def reach_of(facts: Facts, completed: CompletedStage) -> InfluenceCounts | None:
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """Released counts of rows by the length of their gradient over the typical one.
+
+    Attributes:
+        counts: of all rows, or persons.
+        tail: about how many are in each cell.
+        lengths: of public rows under the model, over their root mean square, where it tells their outcomes.
+        weights: of these, their sum is 1.
+        aligned: the share of what the clip takes from lengths that moves the mean score.
+    """
+
+    counts: InfluenceCounts
+    tail: Array
+    lengths: Array
+    weights: Array
+    aligned: float
+
+    def share(self, clip: float) -> float:
+        """Of the curvature that the clip leaves."""
+        return self.counts.curvature_share(clip)
+
+    def bias(self, clip: float) -> float:
+        """Error of the clip in posterior sds: of unequal weights, and of what it takes beyond the model."""
+        centred = self.counts.num_rows * float(self.weights @ np.maximum(self.lengths - clip, 0.0))
+        excess = max(float(self.tail @ np.maximum(MIDDLES - clip, 0.0)) - centred, 0.0)
+        moved = self.aligned * excess / math.sqrt(self.counts.num_rows) / self.share(clip)
+        return math.hypot(self.counts.bias(clip), moved)
+
+
+def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
     """What the counts say, or ``None`` where noise hides most persons."""
-    skew = 0.0 if facts.likelihood.has_centre else min(1.0, _ALIGNED / math.sqrt(facts.dim))
     there = people_counted(completed.counts, facts.num_rows, facts.adjacency)
-    found = InfluenceCounts(completed.counts, facts.num_rows, skew, people=there)
-    return None if found.hidden else found
+    found = InfluenceCounts(completed.counts, facts.num_rows, 0.0, people=there)
+    if found.hidden:
+        return None
+    last, tail = found.occupied - 2, np.array(found.tail)
+    beyond = completed.counts.values[0, last + 1 :]
+    curves = tail[last] * _FALLS[:, None] ** np.arange(1, len(beyond) + 1)
+    off = np.square((beyond - curves) / completed.counts.noise_sd).sum(axis=1) / 2
+    tail[last + 1 :] = softmax(-_BELIEVED * off) @ curves
+    lengths, weights, stage = np.zeros(1), np.ones(1), completed.stage
+    if facts.likelihood.has_centre and isinstance(stage, CountsStage) and isinstance(stage.cell, partial):
+        with jax.enable_x64(True):
+            drawn = facts.reading.rows.project(people(facts.reading.rows, _PUBLIC_ROWS, 0))
+            each = of_rows(partial(facts.likelihood.lengths, *stage.cell.args), drawn)
+        lengths, weights = (np.ravel(one) for one in each)
+        weights = weights / _PUBLIC_ROWS
+        lengths = lengths / math.sqrt(float(weights @ lengths**2))
+    return Reach(found, tail, lengths, weights, min(1.0, _ALIGNED / math.sqrt(facts.dim)))
 
 
 @lru_cache(maxsize=8)
@@ -132,7 +185,7 @@ FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "informatio
 # Of the squared budget, for each: with a quarter errors were as large or larger in all of ten cells.
 WARM_UP_SHARE, _MOST_WARM_UPS = 0.1, 2
 # Another one follows where the first one's metric was made for less or more information than is there.
-_SAME_LEVEL = (0.5, 2.0)
+_SAME_LEVEL = (0.4, 2.5)
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.02
@@ -195,17 +248,18 @@ class GeneralPolicy:
         return self._run(metric, start, history, remaining(facts.budget, history))
 
     def _right(self, found: CompletedStage, history: History) -> bool:
-        """Whether the warm-up's metric was made for about as much information as was found where it led."""
+        """Whether in the warm-up's metric curvature was found to be about 1, where it led, in every direction."""
         least, most = _SAME_LEVEL
-        before, unsure = self._metric(history[: history.index(found)]), 2 * math.sqrt(self.facts.dim)
-        level, noise = float(np.trace(found.moments.matrix)), unsure * found.moments.noise_sd
-        return level + noise >= least * before.trace and level - noise <= most * before.trace
+        root, prior = self._metric(history[: history.index(found)]).root, self.facts.prior
+        values = np.linalg.eigvalsh(found.moments.matrix + root.T @ (root * prior.precision[:, None]))
+        noise = spectral_norm(found.moments.noise_sd, self.facts.dim)
+        return bool(values[0] + noise >= least and values[-1] - noise <= most)
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = named(history, RUN)[0]
         expected, reach = self._expected(history, run.path), self._reach(history)
-        longer = reach is not None and reach.mean_square > _LONGER**2
+        longer = reach is not None and reach.counts.mean_square > _LONGER**2
         return Conclusion(
             widened(run, self.facts, _CAUTION * expected.rms),
             expected,
@@ -230,7 +284,7 @@ class GeneralPolicy:
             curvatures = (inverse_of(metric.root @ metric.root.T) - precision)[None]
         else:
             curvatures = facts.temper * curvatures
-        share = 1.0 if reach is None else reach.curvature_share(self._clip(history, run))
+        share = 1.0 if reach is None else reach.share(self._clip(history, run))
         bias, noise = self._expected(history, run).bias, noise_of(run, facts.temper)
         return Known(run.start, precision, curvatures, share, bias, noise)
 
@@ -252,13 +306,13 @@ class GeneralPolicy:
     def _errors(self, history: History, clip: float, time: float) -> tuple[float, float]:
         """That of the clip, and of the noise of a run of ``time``, in posterior sds.
 
-        A centre is right at the run's start, which is off by what the warm-up's noise leaves of the way; by so
-        much of it as the clip takes of the curvature the mean score is off then.
+        A centre is right at the run's start, which the warm-up's noise leaves some way off; of that way the
+        mean score is off by as much as the clip takes of the curvature.
         """
         reach, noise = self._reach(history), math.sqrt(2 / time)
         if reach is None:
             return _UNSEEN, noise
-        share, bias = reach.curvature_share(clip), reach.bias(clip)
+        share, bias = reach.share(clip), reach.bias(clip)
         if self.facts.likelihood.has_centre:
             before = named(history, WARM_UP)[-1].path.schedule
             told = before.temper / self.facts.temper * before.total_time / 2
@@ -286,7 +340,7 @@ class GeneralPolicy:
             multiple = min(CLIPS, key=lambda clip: math.hypot(*self._errors(history, clip, unit / clip**2)))
         return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple)
 
-    def _reach(self, history: History) -> InfluenceCounts | None:
+    def _reach(self, history: History) -> Reach | None:
         counted = named(history, REACH)
         return reach_of(self.facts, counted[0]) if counted else None
 

@@ -117,8 +117,8 @@ _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 _QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
 
 
-# The derived column that carries a row's centre; evenly spaced logits of probabilities, at whose quantiles nodes
-# are put, of ever better approximations of its outcome's law; rounds of reweighting.
+# The derived column that carries a row's centre. Nodes are quantiles of ever better approximations of its
+# outcome's law, at probabilities with evenly spaced logits; rounds of reweighting.
 CENTRE = "_centre"
 _LEVELS = 1 / (1 + np.exp(-np.linspace(-14.0, 14.0, 129)))
 _ZOOMS, _ROUNDS = 3, 12
@@ -183,28 +183,35 @@ class Likelihood:
     ) -> dict[str, jax.Array]:
         """``a`` with ``E_θ h(∇v − a) = 0``, ``h`` the clip at ``C`` in the metric of ``root``; ``(p,)``.
 
-        Of all estimating functions with this bound whose mean is zero under the model, ``h(∇v − a)`` has the
-        most of the score in it (Hampel 1968; given covariates: Künsch, Stefanski, Carroll 1989). The row's own
-        outcome is not used.
+        Of all functions with this bound whose mean is zero under the model ``h(∇v − a)`` has the most of the
+        score in it (Hampel 1968; given covariates: Künsch, Stefanski, Carroll 1989). The row's own outcome is
+        not used.
         """
-        theta, ((name, values),) = jnp.asarray(theta), self.outcomes.items()
+        shares, scores = self._law(jnp.asarray(theta), row)
+        root = jnp.asarray(root)
+        white = scores @ root
+
+        def step(_: int, centre: jax.Array) -> jax.Array:
+            length = jnp.linalg.norm(white - centre @ root, axis=1)
+            kept = shares * jnp.minimum(1.0, clip / jnp.maximum(length, 1e-300))
+            return kept @ scores / jnp.sum(kept)
+
+        return {CENTRE: jax.lax.fori_loop(0, _ROUNDS, step, jnp.zeros(scores.shape[1]))}
+
+    def lengths(self, theta: ArrayLike, root: ArrayLike, row: Columns) -> tuple[jax.Array, jax.Array]:
+        """Of a row's gradients in the metric of ``root``, and their probabilities; both ``(k,)``."""
+        shares, scores = self._law(jnp.asarray(theta), row)
+        return jnp.linalg.norm(scores @ jnp.asarray(root), axis=1), shares
+
+    def _law(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
+        """Probabilities ``(k,)`` of outcomes given the row's covariates, and their scores ``(k, p)``."""
+        ((name, values),) = self.outcomes.items()
         for _ in range(_ZOOMS):
             values = _nodes(values, jnp.cumsum(self._shares(theta, row, name, values)))
         shares, score = self._shares(theta, row, name, values), jax.grad(self.reading.row_loss)
         scores = jnp.nan_to_num(jax.vmap(lambda value: score(theta, {**row, name: value}))(values))
         # Their mean is zero; what is left of it is the sum's error.
-        scores = scores - shares @ scores
-        white = scores @ jnp.asarray(root)
-
-        def weights(centre: jax.Array) -> jax.Array:
-            length = jnp.linalg.norm(white - centre @ root, axis=1)
-            kept = shares * jnp.minimum(1.0, clip / jnp.maximum(length, 1e-300))
-            return kept / jnp.sum(kept)
-
-        def step(_: int, centre: jax.Array) -> jax.Array:
-            return weights(centre) @ scores
-
-        return {CENTRE: jax.lax.fori_loop(0, _ROUNDS, step, jnp.zeros_like(theta))}
+        return shares, scores - shares @ scores
 
     def _shares(self, theta: jax.Array, row: Columns, name: str, values: jax.Array) -> jax.Array:
         """Probabilities of the cells around ``values``, which ascend."""
@@ -251,10 +258,11 @@ _LEAST = 1e-6
 class FactorLikelihood(Likelihood):
     """A row's term with another value of its whole-numbered columns in place of its own.
 
-    For a likelihood that is a ``numpyro.factor``: no density of an outcome is known. Of an event and the time
-    until it only the pair has a density, and of what cuts times off the model says nothing. So times stay the
-    rows' own, and of the event is asked that scores have mean zero, as they have under the model; information
-    is curvature, which needs no outcome.
+    For a likelihood that is a ``numpyro.factor``, where no density of an outcome is known, and for outcomes
+    of several numbers, which no grid is fine enough for. Of an event and the time until it only the pair has
+    a density, and of what cuts times off the model says nothing. So times stay the rows' own, and of the
+    event is asked that scores have mean zero, as they have under the model; information is curvature, which
+    needs no outcome.
     """
 
     @property
@@ -370,7 +378,8 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
     if reading.own is not None:
         columns = tuple(single.rows.columns)
         return OwnLatentsLikelihood(reading, outcomes, temper, times, own=reading.own, columns=columns)
-    of_factors = has_factors(single) and single.dim <= _MOST
+    one = len(outcomes) == 1 and next(iter(outcomes.values())).ndim == 1
+    of_factors = (has_factors(single) or not one) and single.dim <= _MOST
     each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)
     if reading.unit is None:
         return each

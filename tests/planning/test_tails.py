@@ -65,5 +65,5 @@ def test_the_clip_follows_the_tail_that_was_counted():
         (run,) = named(history, RUN)
         reach = reach_of(policy.facts, named(history, REACH)[0])
         clips.append(policy._clip(history, run.path))
-        shares.append(float(reach.persons @ np.maximum(MIDDLES - 3.2, 0)))
+        shares.append(float(reach.tail @ np.maximum(MIDDLES - 3.2, 0)))
     assert clips[1] > 1.3 * clips[0] and shares[1] > 2 * shares[0]
