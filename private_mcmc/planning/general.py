@@ -248,7 +248,7 @@ class GeneralPolicy:
         return self._run(metric, start, history, remaining(facts.budget, history))
 
     def _right(self, found: CompletedStage, history: History) -> bool:
-        """Whether in the warm-up's metric curvature was found to be about 1, where it led, in every direction."""
+        """Whether curvature was found to be about 1 in every direction of the warm-up's metric."""
         least, most = _SAME_LEVEL
         root, prior = self._metric(history[: history.index(found)]).root, self.facts.prior
         values = np.linalg.eigvalsh(found.moments.matrix + root.T @ (root * prior.precision[:, None]))

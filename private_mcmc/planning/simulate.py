@@ -34,7 +34,7 @@ from private_mcmc.planning.stages import (
     partial_parts,
 )
 from private_mcmc.planning.synthetic import Columns, with_outcomes
-from private_mcmc.records import RUN_ONCE
+from private_mcmc.records import RUN_ONCE, blas_of_one_thread
 from private_mcmc.release import SecondMoments, Sums
 
 SYNTHETIC_ROWS = 1024
@@ -51,7 +51,7 @@ def simulate(policy: Policy, rows: Columns, weights: Array, seed: int) -> Histor
     """What the stages of ``policy`` would release of ``rows``, which stand for ``weights`` rows each."""
     began, random = time.perf_counter(), np.random.default_rng(seed)
     history: History = ()
-    with jax.enable_x64(True):
+    with blas_of_one_thread(), jax.enable_x64(True):
         while (stage := policy.next(history)) is not None:
             value: SecondMoments | Sums | Array
             if isinstance(stage, MomentsStage):
