@@ -12,7 +12,6 @@ the model (:meth:`Likelihood.centre`). Privacy is by composition alone: no conve
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -300,16 +299,16 @@ class GeneralPolicy:
     def _expected(self, history: History, run: PathStage) -> Prediction:
         """From the counts where they say how far rows reach."""
         time = run.schedule.temper / self.facts.temper * run.schedule.total_time
-        bias, noise = self._errors(history, self._clip(history, run), time)
+        bias, noise = self._errors(history, self._reach(history), self._clip(history, run), time)
         return Prediction(math.hypot(bias, noise), bias, noise, max(run.schedule.step_sizes) / 4)
 
-    def _errors(self, history: History, clip: float, time: float) -> tuple[float, float]:
+    def _errors(self, history: History, reach: Reach | None, clip: float, time: float) -> tuple[float, float]:
         """That of the clip, and of the noise of a run of ``time``, in posterior sds.
 
         A centre is right at the run's start, which the warm-up's noise leaves some way off; of that way the
         mean score is off by as much as the clip takes of the curvature.
         """
-        reach, noise = self._reach(history), math.sqrt(2 / time)
+        noise = math.sqrt(2 / time)
         if reach is None:
             return _UNSEEN, noise
         share, bias = reach.share(clip), reach.bias(clip)
@@ -334,10 +333,14 @@ class GeneralPolicy:
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
 
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
-        multiple = _MULTIPLE
-        if self._reach(history) is not None:
+        multiple, reach = _MULTIPLE, self._reach(history)
+        if reach is not None:
             unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
-            multiple = min(CLIPS, key=lambda clip: math.hypot(*self._errors(history, clip, unit / clip**2)))
+
+            def error(clip: float) -> float:
+                return math.hypot(*self._errors(history, reach, clip, unit / clip**2))
+
+            multiple = min(CLIPS, key=error)
         return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple)
 
     def _reach(self, history: History) -> Reach | None:
@@ -349,17 +352,13 @@ class GeneralPolicy:
         metric = self.facts.metric
         for one in history:
             if one.stage.name in (FIRST, SECOND):
-                metric = self._updated(metric, one)
+                least = 0.5 * spectral_norm(one.moments.noise_sd, self.facts.dim)
+                found = floored(one.moments.matrix, max(least, 1e-9))
+                metric = next_metric(self.facts.prior, metric.root, found)
         return metric
 
-    def _updated(self, metric: Metric, completed: CompletedStage) -> Metric:
-        moments = completed.moments
-        least = 0.5 * spectral_norm(moments.noise_sd, self.facts.dim)
-        return next_metric(self.facts.prior, metric.root, floored(moments.matrix, max(least, 1e-9)))
-
     def _query(self, name: str, mechanism: SecondMomentsPlan, at: Array, metric: Metric) -> MomentsStage:
-        one = functools.partial(self.facts.likelihood.information, at, metric.root)
-        return MomentsStage(name, mechanism, one)
+        return MomentsStage(name, mechanism, partial(self.facts.likelihood.information, at, metric.root))
 
     def _path(
         self,
