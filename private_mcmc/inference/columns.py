@@ -196,15 +196,10 @@ def checked_columns(rows: Rows, data: Mapping[str, object], target: Target, n: i
     if count > n:
         raise DataSchemaError(f"there are more rows than the declared n={n} leaves room for.")
     if PRESENT in data:
-        columns[PRESENT] = _checked_presence(data[PRESENT], count)
+        columns[PRESENT] = flags = numeric_column(PRESENT, data[PRESENT])
+        if flags.shape != (count,):
+            raise DataSchemaError(f"{PRESENT}=…: shape {flags.shape}; one flag for every slot, ({count},).")
     return columns
-
-
-def _checked_presence(present: object, count: int) -> np.ndarray:
-    flags = numeric_column(PRESENT, present)
-    if flags.shape != (count,):
-        raise DataSchemaError(f"{PRESENT}=…: shape {flags.shape}; one flag for every slot, ({count},).")
-    return flags
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -148,7 +148,7 @@ def plan_query(
         DeclarationError: for declarations that do not fit one another.
         DataSchemaError: for a table that does not fit its schema; fields are named, nothing else.
     """
-    asked = Question(analysis.schema, analysis.fields, analysis.rows, _no_model, "")
+    asked = Question(analysis.schema, analysis.fields, analysis.rows, lambda: None, "")  # no model is run
     whole = books.whole
     # Without one the ε of the target follows from what the share buys.
     epsilon, delta = (1.0, whole.delta) if whole else (books.epsilon or 0.0, books.delta)
@@ -162,10 +162,6 @@ def plan_query(
         target = replace(target, epsilon=mechanism.statement.epsilon(target.delta))
     exact = row_sums(analysis.of_row, analysis.rows, mechanism, columns, target, analysis.random)
     return PlannedQuery(analysis, target, price, table, marks, mechanism, exact, books)
-
-
-def _no_model() -> None:
-    """No model is run."""
 
 
 def description(

@@ -128,7 +128,7 @@ class PrivateMCMC(LastRun):
         check_kind("bookkeeping", books, Bookkeeping)
         if books.checkpoint is not None and isinstance(run, PlannedRun):
             raise DeclarationError("checkpoint=…: a plan is resumed from what its stages released.")
-        self._run, self._execution, self._books, self._place = run, execution, books, run.place
+        self._run, self._execution, self._books = run, execution, books
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -249,9 +249,10 @@ class PrivateMCMC(LastRun):
 
     def _bill(self, args: tuple[object, ...], named: Mapping[str, object], present: object) -> Bill:
         """What a run on these columns costs, once they are checked and what is needed for it is there."""
-        columns, n = checked(self._run.declared, args, named, present, self._place)
+        run, planned = self._run, isinstance(self._run, PlannedRun)
+        columns, n = checked(run.declared, args, named, present, self._execution.place(whole=planned))
         check_arithmetic()
-        self._n, run = n, self._run
+        self._n = n
         words, price = charged_words(run, n), run.price(n)
         if isinstance(run, PlannedRun):
             return Bill(price, words, columns, staged=True)

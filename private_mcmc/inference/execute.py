@@ -80,6 +80,10 @@ class Execution:
         if not (self.devices is None or isinstance(self.devices, int | Sequence)):
             raise DeclarationError("devices: a number, or a sequence of jax.devices().")
 
+    def place(self, whole: bool = False) -> Place:
+        """Where the rows lie: on devices, or elsewhere; ``whole``: files in memory unless blocks are asked."""
+        return Place(mesh_of(self.devices), self.rows_on_device, self.engine, whole)
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -224,12 +228,6 @@ class DeclaredRun:
     _decided: dict[int, Decision] = field(default_factory=dict)
     _runners: dict[tuple[int, bool], ChainRunner] = field(default_factory=dict)
 
-    @property
-    def place(self) -> Place:
-        """Where the rows lie: on the devices that were given, or elsewhere."""
-        given = self.execution
-        return Place(mesh_of(given.devices), given.rows_on_device, given.engine)
-
     def decide(self, n: int | None = None) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""
         rows = self.declared.n if n is None else n
@@ -259,7 +257,7 @@ class DeclaredRun:
         decision, streams = self.decide(n), trial_streams(generator)
         schedule = decision.schedule
         start = checked_start(self.execution.init_params, schedule)
-        held = held_rows(decision.reading.rows, columns, n, self.place)
+        held = held_rows(decision.reading.rows, columns, n, self.execution.place())
         made = n, bool(held.partitions)
         if made not in self._runners:
             self._runners[made] = runner_of(

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -28,7 +28,6 @@ from private_mcmc.inference.columns import (
     Columns,
     Held,
     HostColumns,
-    Place,
     checked_columns,
     held_rows,
     without_rows,
@@ -50,7 +49,7 @@ from private_mcmc.inference.execute import (
     try_constraining,
 )
 from private_mcmc.kernels import ChainRunner, Streams
-from private_mcmc.kernels.partitions import Blocks, Question, mesh_of, summed
+from private_mcmc.kernels.partitions import Blocks, Question, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,
@@ -66,7 +65,6 @@ from private_mcmc.records import Fields, Record
 from private_mcmc.release import Contribution, ReleasedStates, StateGrid, SumsPlan, state_grid
 from private_mcmc.release.noise import FloatArray, gaussian_noise
 from private_mcmc.report.document import progress
-from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
 
@@ -122,12 +120,6 @@ class PlannedRun:
         if self.execution.init_params is not None:
             raise DeclarationError("init_params=: a plan chooses where its paths start.")
 
-    @cached_property
-    def place(self) -> Place:
-        """Rows over the devices that were given, or elsewhere; files whole unless blocks are asked for."""
-        given = self.execution
-        return Place(mesh_of(given.devices), given.rows_on_device, given.engine, whole=True)
-
     def decide(self, n: int | None = None) -> Decision:
         """Refuse: nothing is left to decide."""
         raise DeclarationError("a plan was decided when it was made: see plan.statement.")
@@ -145,7 +137,7 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        held = held_rows(plan.reading.rows, columns, n, self.place)
+        held = held_rows(plan.reading.rows, columns, n, self.execution.place(whole=True))
         held.placed(trial_streams(generator).start, plan)
         if isinstance(first, PathStage):
             start = checked_start(first.start, first.schedule)
@@ -170,7 +162,8 @@ class PlannedRun:
         parts: tuple[Statement, ...] = self.bought[0] or plan.before
         stage: Stage | None = first
         while stage is not None:
-            if self._stops(history, stage):
+            look = self.look
+            if look is not None and is_look(plan, history, stage) and look(plan, history):
                 statement = marked(plan.statement_of(parts), job.provenance)
                 source = job.provenance.to_dict()
                 keep(Outcome(statement, None, history=history, provenance=source, ended="stopped"))
@@ -190,11 +183,6 @@ class PlannedRun:
         keep(replace(reached, ended="released"))
 
         keep(outcome_of(plan, history, statement, job.provenance.to_dict()))
-
-    def _stops(self, history: History, stage: Stage) -> bool:
-        """Whether to buy no more, by what the cheap stages released."""
-        asked = self.look is not None and is_look(self.declared, history, stage)
-        return asked and self.look is not None and self.look(self.declared, history)
 
     def _path(self, stage: PathStage, held: Held, key: jax.Array) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``; ``key`` is of its noise alone."""
@@ -228,15 +216,10 @@ def _runner(plan: Plan, stage: PathStage, held: Held) -> ChainRunner:
     return runner_of(plan.reading.rows, reading, schedule, held, derived=stage.derived)
 
 
-def _schedules(history: History) -> list[Schedule]:
-    """Of the paths among the stages."""
-    return [stage.schedule for stage in (one.stage for one in history) if isinstance(stage, PathStage)]
-
-
 def outcome_of(plan: Plan, history: History, statement: Statement, provenance: Mapping[str, str]) -> Outcome:
     """The policy's draws and the states of all paths, on the grid that all of them lie on: the finest."""
     conclusion = plan.policy.conclude(history)
-    grids = [state_grid(schedule) for schedule in _schedules(history)]
+    grids = [state_grid(one.stage.schedule) for one in history if isinstance(one.stage, PathStage)]
     grid = min(grids, key=lambda one: one.step, default=StateGrid(2.0**-40))
 
     def released(states: Array, num_warmup: int = 0) -> ReleasedStates:

@@ -182,13 +182,10 @@ class RawRelease:
                     f"{self.place}: its stages are not those that this library and machine choose again; "
                     "what they released is in it."
                 )
-            history = (*history, CompletedStage(stage, _value(stage, values)))
+            value = values if isinstance(stage, PathStage) else stage.released(values)
+            history = (*history, CompletedStage(stage, value))
             stage = plan.policy.next(history)
         return history, stage
-
-
-def _value(stage: Stage, values: Any) -> Any:
-    return values if isinstance(stage, PathStage) else stage.released(values)
 
 
 def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:

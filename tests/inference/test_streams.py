@@ -60,7 +60,7 @@ def mapped(data, folder):
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     mcmc = pmc.PrivateMCMC(PrivateULA(logistic, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
                            release="last", num_steps=1, guarantee="run")  # fmt: skip
-    columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, mcmc._run.place)
+    columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, mcmc._execution.place())
     assert all(isinstance(column, HostColumn) for column in columns.values())
 
 
