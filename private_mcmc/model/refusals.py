@@ -55,7 +55,7 @@ def refuse_coupled_rows(
     keys = [Output("row", site.name) for site in model_sites.observations]
     thetas = np.random.default_rng(0).normal(size=(len(_SCALES), model_sites.dim)) * _SCALES
     work = work_of(one.equations)
-    sets = [synthetic_rows(rows, COUNT, seed) for seed in range(_DATA_SETS if work < _DEAR else 1)]
+    sets = [rows_at_ends(rows, COUNT, seed) for seed in range(_DATA_SETS if work < _DEAR else 1)]
     data = {name: np.stack([each[name] for each in sets]) for name in sets[0]}
 
     def summed(program: Program, theta: jax.Array, columns: Mapping[str, jax.Array]) -> jax.Array:
@@ -144,7 +144,7 @@ _FAR, _FAR_OF_LATENTS = 10.0, 3.0
 _LATENTS = (OF_A_ROW, OF_A_PERSON)
 
 
-def synthetic_rows(rows: Rows, count: int, seed: int = 0) -> dict[str, np.ndarray]:
+def rows_at_ends(rows: Rows, count: int, seed: int = 0) -> dict[str, np.ndarray]:
     """``count ≥ 3`` rows, the same at every call: every other one has each number at an end of its interval.
 
     Each number is at either end in one of them.
@@ -199,7 +199,7 @@ def refuse_other_densities(found: RowModel) -> None:
     moderate, where no density clamps.
     """
     program, several = found.program, found.predictors
-    data = synthetic_rows(found.rows, _ROWS)
+    data = rows_at_ends(found.rows, _ROWS)
     turns = np.cos(np.outer(0.7 + 0.37 * np.arange(_ROWS), np.arange(1.0, found.dim + 1)))
     reach = several.radius if several is not None and several.radius < math.inf else 1.0
     lines = turns / (np.linalg.norm(turns, axis=1, keepdims=True) * max(reach, 1.0))
@@ -323,7 +323,7 @@ def refuse_other_persons(
     """
     random = np.random.default_rng(0)
     numbers = sum(math.prod(domain.event_shape) for _, domain in rows.items)
-    data = synthetic_rows(rows, max(3, min(n, MOST_NUMBERS // numbers)))
+    data = rows_at_ends(rows, max(3, min(n, MOST_NUMBERS // numbers)))
     count, observed = len(next(iter(data.values()))), [site.name for site in one.observations]
     whose, theta = random.permutation(n)[np.arange(count) % n], random.normal(size=one.dim)
     drawn = {
@@ -380,7 +380,7 @@ def refuse_coarse_sums(
         return finer(theta, row) - loss(theta, row)
 
     with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, synthetic_rows(rows, _ROWS))
+        data = jax.tree.map(jnp.asarray, rows_at_ends(rows, _ROWS))
         thetas = jnp.asarray(_SIZES[:, None] * np.cos(np.arange(dim)))
         every = jax.jit(jax.vmap(jax.vmap(gap, (None, 0)), (0, None)), compiler_options=RUN_ONCE)
         gaps = np.asarray(every(thetas, data))

@@ -21,7 +21,7 @@ import numpy as np
 from private_mcmc.accounting import gdp
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import RowModel
-from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.model.synthetic import (
     Array,
     PublicRow,
@@ -269,7 +269,7 @@ def _pool(row_model: RowModel, batch: int, most: int) -> Columns:
     extreme = typed(row_model, stacked(extreme_rows(row_model.rows)))
     least = len(next(iter(extreme.values())))
     count = -(-max(most, least + 4) // batch) * batch - least
-    random = synthetic_rows(row_model.rows, count, 7)
+    random = rows_at_ends(row_model.rows, count, 7)
     return {name: np.concatenate([extreme[name], random[name]]) for name in extreme}
 
 

@@ -24,7 +24,7 @@ from private_mcmc.kernels import PrivateULA, chain_runner, langevin_program
 from private_mcmc.kernels.clipping import Whitening
 from private_mcmc.kernels.gradient import general_rows
 from private_mcmc.model import read
-from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.potential.potential import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import logistic
@@ -216,7 +216,7 @@ def test_the_log_density_of_persons_is_numpyros_on_their_rows(name):
 def test_a_row_that_a_person_lacks_adds_exactly_nothing():
     reading = read(logistic, ROWS, n=4)
     with jax.enable_x64(True):
-        full = {name: jnp.asarray(column) for name, column in synthetic_rows(reading.rows, 4).items()}
+        full = {name: jnp.asarray(column) for name, column in rows_at_ends(reading.rows, 4).items()}
         own = jnp.asarray([[1, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 0]])
         other = {
             name: jnp.where(own.reshape(4, 3, *(1,) * (c.ndim - 2)) > 0, c, 0) for name, c in full.items()

@@ -10,7 +10,7 @@ from private_mcmc.accounting.sensitivity import CLIP_SLACK
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
-from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.model.refusals import rows_at_ends
 from tests.soundness.sweep.zoo import ZOO
 
 PERSONS, CLIP = 12, 0.7
@@ -23,7 +23,7 @@ def terms(name, at_most, metric=None):
     reading = read(zoo.model, pmc.Rows(**zoo.rows.columns, who=pmc.Person(at_most)), n=PERSONS)
     gradient = clipped_gradient(reading, whitening(metric, zoo.dim), CLIP, 1)
     with jax.enable_x64(True):
-        columns = reading.rows.project(synthetic_rows(reading.rows, PERSONS))
+        columns = reading.rows.project(rows_at_ends(reading.rows, PERSONS))
 
         def at(u):
             def of(present):

@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc import models
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import read
-from private_mcmc.model.refusals import synthetic_rows
+from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.planning.stages import of_rows
 from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, event_times, likelihood_of
 from private_mcmc.target import Unit
@@ -28,7 +28,7 @@ def test_the_information_of_a_person_is_the_sum_of_that_of_its_rows():
     assert isinstance(found, PersonLikelihood) and not found.few
     single = Likelihood(found.reading, found.outcomes, 0.5)
     with jax.enable_x64(True):
-        rows = {name: jnp.asarray(column) for name, column in synthetic_rows(ZOO_MODEL.rows, 3).items()}
+        rows = {name: jnp.asarray(column) for name, column in rows_at_ends(ZOO_MODEL.rows, 3).items()}
         at, root = jnp.asarray([[0.3, -0.2], [1.0, 0.4]]), jnp.eye(2)
         person = jax.jit(found.information)(at, root, {**rows, OWN_ROWS: jnp.asarray([1, 0, 1])})
         each = jax.jit(jax.vmap(single.information, (None, None, 0)))(at, root, rows)
