@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
@@ -47,16 +46,6 @@ def padded(values: npt.NDArray[Scalar], slots: int) -> npt.NDArray[Scalar]:
 
 _KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 _TYPES = tuple(np.dtype(kind) for kind in _KINDS)
-_SHORT = (jax.dtypes.bfloat16,)
-_WORDS = {
-    "O": "objects",
-    "U": "text",
-    "S": "text",
-    "T": "text",
-    "M": "dates",
-    "m": "durations",
-    "c": "complex numbers",
-}
 _WHAT = "booleans, integers, or floats of 16, 32 or 64 bits"
 
 
@@ -72,21 +61,11 @@ def check_type(name: str, dtype: object) -> None:
     by a cast what is meant.
     """
     if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and native(dtype) in _TYPES):
-        held = _held(dtype)
-        instead = "cast it, for example by column.astype(np.float64)"
-        if held in ("text", "objects", "dates"):
-            instead += "; words and dates become numbers by a schema, as in pmc.fit"
+        # A type's own name could tell the longest text in a column.
         raise DataSchemaError(
-            f"column {name!r} is not numeric: it holds {held}. Columns are {_WHAT}; {instead}."
+            f"column {name!r} is not numeric: columns are {_WHAT}; cast it, for example by "
+            "column.astype(np.float64). Words and dates become numbers by a schema, as in pmc.fit."
         )
-
-
-def _held(dtype: object) -> str:
-    """What a type is of; its own name could tell the longest text in a column."""
-    kind = str(getattr(dtype, "kind", ""))
-    return (
-        f"numbers of type {dtype}" if kind in "biuf" or dtype in _SHORT else _WORDS.get(kind, "other things")
-    )
 
 
 def check_unmasked(name: str, column: object) -> None:

@@ -14,7 +14,6 @@ from scipy.integrate import quad
 from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
-from private_mcmc.model.integrated import integrated_loss
 from private_mcmc.planning.facts import prior_of
 
 ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
@@ -86,20 +85,6 @@ def own_rows(person, index):
 def wide():
     with jax.enable_x64(True):
         yield
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize(("model", "rows"), [(ability, ITEMS), (classes, ROWS)])
-def test_what_persons_share_is_computed_once_for_all_points(model, rows):
-    """No vector of all parameters lies side by side for every point."""
-    found, person = reading(model, rows), {name: column[0] for name, column in some(rows, 1).items()}
-    theta, own = jnp.linspace(-1.0, 1.0, found.dim), found.own
-    shapes = [out.aval.shape for eq in _equations(own, theta, person) for out in eq.outvars]
-    assert not any(len(shape) == 2 and shape[1] == found.dim for shape in shapes)
-
-
-def _equations(own, theta, person):
-    return jax.make_jaxpr(functools.partial(integrated_loss, own))(theta, person).eqns
 
 
 @pytest.mark.long

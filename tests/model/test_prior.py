@@ -167,23 +167,6 @@ def test_the_metric_enters_as_it_should(rng):
     assert bounded.in_metric((3.0, 1.0)) == (0.0, pytest.approx(3.0))
 
 
-@pytest.mark.long
-def test_parametrisations_of_one_normal_have_one_hessian():
-    covariance = np.array([[2.0, 0.5], [0.5, 1.0]])
-
-    def prior():
-        numpyro.sample("a", dist.MultivariateNormal(0.0, covariance))
-        numpyro.sample("b", dist.MultivariateNormal(0.0, precision_matrix=np.linalg.inv(covariance)))
-        numpyro.sample("c", dist.MultivariateNormal(0.0, scale_tril=np.linalg.cholesky(covariance)))
-        numpyro.sample("zero sum", dist.ZeroSumNormal(2.0, (3,)))
-
-    hessian = of(prior).hessian
-    for start in (0, 2, 4):
-        block = hessian[start : start + 2, start : start + 2]
-        np.testing.assert_allclose(block, np.linalg.inv(covariance), atol=1e-6)
-    np.testing.assert_allclose(hessian[6:8, 6:8], np.eye(2) / 4, atol=1e-6)
-
-
 @pytest.mark.slow
 def test_a_hierarchy_is_not_strongly_convex():
     def centred():

@@ -125,32 +125,6 @@ def test_a_change_of_scale_moves_from_the_prior_to_the_rows(model):
     np.testing.assert_allclose(found.prior.hessian, np.ones(3))
 
 
-@pytest.mark.long
-def test_the_predictor_reproduces_the_loss_and_its_gradient():
-    def model(X, g, y=None):
-        w, b = weights(), numpyro.sample("b", dist.Normal(0, 1))
-        with numpyro.plate("groups", 4):
-            a = numpyro.sample("a", dist.Normal(0, 1))
-        with plate(X):
-            numpyro.sample("y", dist.Bernoulli(logits=b + X @ w + a[g] + 0.3 * X[:, 0]), obs=y)
-
-    row_model = read(model, GROUPED, n=5)
-    predictor = row_model.predictor
-    assert row_model.names == ("w[0]", "w[1]", "w[2]", "b", "a[0]", "a[1]", "a[2]", "a[3]")
-    assert predictor.radius == pytest.approx(np.sqrt(3))
-    with jax.enable_x64(True):
-        rows = GROUPED.synthetic(0, 40)
-        theta = jax.random.normal(jax.random.key(1), (row_model.dim,))
-        designs, offsets = jax.vmap(predictor.design)(rows), jax.vmap(predictor.offset)(rows)
-        np.testing.assert_allclose(offsets, 0.3 * rows["X"][:, 0], rtol=1e-6)
-        scores = jax.vmap(jax.grad(predictor.loss))(designs @ theta + offsets, rows)
-        slopes = jax.vmap(jax.grad(row_model.row_loss), (None, 0))(theta, rows)
-        np.testing.assert_allclose(scores[:, None] * designs, slopes, rtol=1e-5, atol=1e-6)
-        lengths = np.linalg.norm(designs, axis=1)
-    assert lengths.max() <= predictor.radius * (1 + 1e-6)
-    assert lengths.max() >= 0.999 * predictor.radius
-
-
 @pytest.mark.slow
 def test_constrained_values_and_deterministics_that_read_no_row():
     def model(X, y=None):

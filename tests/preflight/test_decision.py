@@ -77,34 +77,6 @@ def test_the_refuting_data_sets_are_adjacent_and_in_the_domain(adult) -> None:
         assert row["y"] in (0, 1)
 
 
-@pytest.mark.slow
-def test_unbounded_columns_are_refuted_with_the_bound_that_would_help() -> None:
-    report = preflight(small.logistic, small.UNBOUNDED_ROWS, TARGET, **ADULT)
-    assert report.verdict == "not private"
-    assert report.certificates == ()
-    assert report.structure["unbounded_columns"] == ["X"]
-    assert advised(report, "clip") == 0.161
-
-
-@pytest.mark.slow
-def test_an_improper_prior_leaves_a_data_set_without_a_posterior() -> None:
-    report = preflight(small.flat_logistic, small.ADULT_ROWS, TARGET, **ADULT)
-    assert report.verdict == "not private"
-    assert report.refutation.violation is None and not report.refutation.second
-    # (2wR/m)² with m = 0.6469 at (3, 1e-6), rounded up.
-    assert advised(report, "prior precision") == pytest.approx(
-        (2 / accounting.gdp.budget(3, 1e-6)) ** 2, rel=0.02
-    )
-
-
-@pytest.mark.long
-def test_between_certificate_and_refutation_the_answer_is_unknown() -> None:
-    report = preflight(small.logistic, small.ADULT_ROWS, TARGET, temper=0.25, **ADULT)
-    assert report.verdict == "unknown"
-    assert report.refutation is None
-    assert report.advice
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("adjacency", "gdp"), [("replace_one", 4.0), ("zero_out", 2.0), ("add_remove", 2.0)])
 def test_the_adjacency_decides_the_sensitivity(adjacency: str, gdp: float) -> None:
@@ -124,13 +96,6 @@ def test_normal_rows_need_a_clip_and_then_speak_of_the_huberised_posterior() -> 
     assert clipped.verdict == "private"
     assert clipped.subject == "Huberised posterior"
     assert "Huberised" in " ".join(clipped.reasons)
-
-
-@pytest.mark.long
-def test_rows_that_meet_an_intercept_are_refuted_along_it() -> None:
-    report = preflight(small.logistic_with_intercept, small.ADULT_ROWS, TARGET, **ADULT)
-    assert report.verdict == "not private"
-    assert "b" in report.refutation.coordinate
 
 
 @pytest.mark.slow

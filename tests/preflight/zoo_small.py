@@ -16,13 +16,6 @@ def logistic(X, y=None, sd=2.0):
         numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
-def logistic_with_intercept(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    b = numpyro.sample("b", dist.Normal(0, 3))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + b), obs=y)
-
-
 def flat_logistic(X, y=None):
     w = numpyro.sample("w", dist.ImproperUniform(constraints.real, (), (X.shape[1],)))
     with numpyro.plate("rows", X.shape[0]):
