@@ -1,8 +1,15 @@
-"""Only models that are conjugate are called so, and their certificates are those of the family."""
+"""Only models that are conjugate are called so, and their certificates are those of the family.
+
+Of each that looks conjugate and is not a pair contradicts such a certificate.
+"""
 
 from __future__ import annotations
 
+import math
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
@@ -10,11 +17,12 @@ import pytest
 from private_mcmc.accounting import conjugate
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.model import read
+from private_mcmc.preflight import preflight
 from private_mcmc.preflight.certificates import constants
 from private_mcmc.preflight.conjugates import conjugate_certificate
 from private_mcmc.target import Target
 
-TARGET = Target(0.5, 1e-3)
+TARGET, WIDER = Target(0.5, 1e-3), Target(1.0, 1e-3)
 N = 30
 
 
@@ -146,3 +154,140 @@ def test_rows_alone_certify_a_normal_mean_under_a_flat_prior() -> None:
     # Noise precision 4, temper ½: sensitivity ½·4·3, precision ½·30·4.
     assert found.gdp == pytest.approx(6 / 60**0.5)
     assert certificates(flat_mean, Rows(y=Box(0, 3)), Target(0.5, 1e-3, "zero_out")) == ()
+
+
+def offset_by_row(x, y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(mu + 100 * x, 10.0), obs=y)
+
+
+def log_normal(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.LogNormal(mu, 10.0), obs=y)
+
+
+def counted_nine_times(y=None):
+    p = numpyro.sample("p", dist.Beta(30, 30))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(p).expand([y.shape[0], 9]).to_event(1), obs=y[:, None])
+
+
+def nine_coins_at_once(y=None):
+    p = numpyro.sample("p", dist.Beta(30, 30).expand([9]).to_event(1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(jnp.broadcast_to(p, (y.shape[0], 9))).to_event(1), obs=y[:, None])
+
+
+def inverse_rate(y=None):
+    t = numpyro.sample("t", dist.Gamma(50.0, 1e-9))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Poisson(1 / t), obs=y)
+
+
+def flat_prior(y=None):
+    t = numpyro.sample("t", dist.ImproperUniform(dist.constraints.real, (), ()))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(probs=0.45 + 0.1 * jax.nn.sigmoid(t)), obs=y)
+
+
+def divergence(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
+    """Hockey-stick divergence of two log densities on one regular grid."""
+    p, q = (np.exp(log - log.max()) for log in (first, second))
+    return float(np.maximum(p / p.sum() - math.exp(epsilon) * q / q.sum(), 0).sum())
+
+
+def normal_log(theta: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+    return -(theta**2) / 2 - ((residuals[:, None] - theta) ** 2).sum(axis=0) / 200
+
+
+THETA = np.linspace(-12, 12, 40_001)
+LOGS = {
+    "offset": [normal_log(THETA, np.array([0.0] * 19 + [end])) for end in (101.0, -101.0)],
+    "log_normal": [normal_log(THETA, np.array([0.0] * 19 + [end])) for end in (math.log(1e-30), 0.0)],
+    "nine": [
+        (29 + 9 * k) * np.log(s) + (29 + 9 * (20 - k)) * np.log1p(-s)
+        for s in [np.linspace(1e-4, 1 - 1e-4, 40_001)]
+        for k in (10, 11)
+    ],
+    "inverse": [(50 - k) * u - 1e-9 * np.exp(u) - 60 * np.exp(-u) for u in [THETA * 4] for k in (49, 50)],
+}
+CASES = {
+    "offset": (offset_by_row, Rows(x=Box(-1, 1), y=Box(-1, 1)), 20),
+    "log_normal": (log_normal, Rows(y=Box(1e-30, 1.0)), 20),
+    "nine": (counted_nine_times, Rows(y=Binary()), 20),
+    "inverse": (inverse_rate, Rows(y=Counts(1)), 60),
+}
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("name", CASES)
+def test_no_certificate_lies_below_the_divergence_of_an_explicit_pair(name):
+    model, rows, n = CASES[name]
+    report = preflight(model, rows, WIDER, n=n)
+    for epsilon in (0.01, 0.1, 0.3, 1.0):
+        exact = max(divergence(*LOGS[name], epsilon), divergence(*LOGS[name][::-1], epsilon))
+        assert all(exact <= statement.delta(epsilon) + 1e-9 for statement in report.certificates)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("model", [counted_nine_times, nine_coins_at_once])
+def test_a_value_broadcast_against_its_distribution_is_not_one_observation(model):
+    report = preflight(model, Rows(y=Binary()), WIDER, n=20)
+    assert all(statement.argument.rule != "posterior.beta_binomial" for statement in report.certificates)
+
+
+@pytest.mark.slow
+def test_a_bounded_likelihood_certifies_nothing_without_a_proper_prior():
+    report = preflight(flat_prior, Rows(y=Binary()), WIDER, n=20)
+    assert report.verdict != "private" and report.certificates == ()
+
+
+def kept_logits(y=None):
+    """A density that reads logits of other probabilities than the distribution shows."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    outcome = dist.Categorical(probs=p)
+    outcome.logits = 8 * jnp.log(p)
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", outcome, obs=y)
+
+
+def kept_logits_of_few_rows(x, y=None):
+    """The same, of rows in an interval that no comparison at points meets."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    outcome = dist.Categorical(probs=p)
+    outcome.logits = jnp.where((x > 0.4321) & (x < 0.4322), 200.0, 1.0)[:, None] * jnp.log(p)
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", outcome, obs=y)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("shape", [(3,), (1, 3)])
+def test_rows_that_hold_logits_of_their_own_are_seen_wherever_they_lie(shape):
+    def plain(x, y=None):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        outcome = dist.Categorical(probs=jnp.broadcast_to(p, shape))
+        assert outcome.logits.shape == shape  # which it remembers from here on
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", outcome, obs=y)
+
+    rows = Rows(x=Box(0, 1), y=Categories(3))
+    assert "conjugate" in str(preflight(plain, rows, WIDER, n=50).certificates)
+    assert "conjugate" not in str(preflight(kept_logits_of_few_rows, rows, WIDER, n=50).certificates)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("kind", [dist.Dirichlet, dist.CategoricalProbs])
+def test_a_density_that_is_replaced_in_its_class_is_no_conjugate_one(kind, monkeypatch):
+    def plain(y=None):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Categorical(probs=p), obs=y)
+
+    rows = Rows(y=Categories(3))
+    assert "conjugate" in str(preflight(plain, rows, WIDER, n=50).certificates)
+    assert "conjugate" not in str(preflight(kept_logits, rows, WIDER, n=50).certificates)
+    usual = kind.log_prob
+    monkeypatch.setattr(kind, "log_prob", lambda self, value: 8 * usual(self, value))
+    assert "conjugate" not in str(preflight(plain, rows, WIDER, n=50).certificates)

@@ -13,7 +13,10 @@ from scipy.special import expit
 
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
+from private_mcmc.model import read
+from private_mcmc.models import groups, groups_rows
 from private_mcmc.preflight import preflight
+from private_mcmc.preflight.refutation import lines
 from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Target
 from tests.preflight import zoo_small as small
@@ -75,6 +78,12 @@ def test_the_refuting_data_sets_are_adjacent_and_in_the_domain(adult) -> None:
     for row, _ in (*first, *second):
         assert np.linalg.norm(row["X"]) <= 1.0
         assert row["y"] in (0, 1)
+
+
+def test_of_directions_that_push_alike_those_with_several_rows_are_searched() -> None:
+    """Two directions with one row each were taken for the worst: groups were refuted no more."""
+    found = [line.rows for line in lines(read(groups, groups_rows(3, 8), n=50))]
+    assert found and all(len(rows) > 1 for rows in found)
 
 
 @pytest.mark.some(1)
