@@ -53,7 +53,7 @@ class Axis:
 
     center: float
     scale: float
-    end: float
+    end: float = 3.5
 
     def edges(self) -> Array:
         """Ends of panels to begin with."""
@@ -71,17 +71,10 @@ class Axis:
         return np.where(np.isnan(values), -np.inf, values).reshape(-1, *t.shape)
 
 
-def sinh_grid(center: float, scale: float) -> tuple[Array, Array]:
-    """``center + scale·sinh(t)``, ``t`` evenly spaced, and the logs of the points' weights."""
-    weight = np.log(np.cosh(_T)) + math.log(scale) + math.log(_T[1] - _T[0])
-    return center + scale * np.sinh(_T), weight
-
-
-def log_laws(laws: Curve, grid: tuple[Array, Array]) -> Array:
-    """Log probabilities of the grid's cells under every law; ``−∞`` where a density is not a number."""
+def log_laws(laws: Curve, axis: Axis) -> Array:
+    """Log probabilities of cells of an axis under every law; ``−∞`` where a density is not a number."""
     with np.errstate(invalid="ignore", over="ignore"):
-        logs = grid[1] + laws(grid[0])
-        logs = np.where(np.isnan(logs), -np.inf, logs)
+        logs = axis.logs(laws, _T)
         top = logs.max(axis=1, keepdims=True)
         total: Array = logs - top - np.log(np.exp(logs - top).sum(axis=1, keepdims=True))
     return total
@@ -91,16 +84,16 @@ def mass_at(laws: Curve) -> tuple[float, float] | None:
     """Mean and spread of the even mixture of some laws, by sums over a grid that follows the mass."""
     center, scale = 0.0, 3.0
     for _ in range(40):
-        grid = sinh_grid(center, scale)
-        logs = log_laws(laws, grid)
+        axis = Axis(center, scale)
+        points, logs = axis.theta(_T), log_laws(laws, axis)
         if not np.all(np.isfinite(logs.max(axis=1))):
             return None
         mass = np.exp(logs).mean(axis=0)
         if mass[0] + mass[-1] > 1e-3:
             scale *= 8
             continue
-        mean = float(mass @ grid[0])
-        spread = math.sqrt(max(float(mass @ (grid[0] - mean) ** 2), (0.02 * scale) ** 2))
+        mean = float(mass @ points)
+        spread = math.sqrt(max(float(mass @ (points - mean) ** 2), (0.02 * scale) ** 2))
         settled = abs(mean - center) < 0.05 * scale and abs(spread / scale - 1) < 0.05
         center, scale = mean, spread
         if settled:

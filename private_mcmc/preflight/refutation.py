@@ -21,7 +21,7 @@ import numpy as np
 
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import PublicRow, extreme_rows, stacked
-from private_mcmc.preflight.events import Array, Curve, Violation, log_laws, mass_at, sinh_grid, violation
+from private_mcmc.preflight.events import Array, Axis, Curve, Violation, log_laws, mass_at, violation
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.report import number
 from private_mcmc.target import Target
@@ -146,7 +146,7 @@ def _search(line: Line, n: int, temper: float, target: Target) -> Refutation | N
         place = mass_at(laws)
         if place is None:
             continue
-        logs = dict(zip(sets, log_laws(laws, sinh_grid(*place)), strict=True))
+        logs = dict(zip(sets, log_laws(laws, Axis(*place)), strict=True))
         rough = {pair: _divergence(logs[pair[0]], logs[pair[1]], target.epsilon) for pair in pairs}
         # What the grid does not tell apart is equal: the order of the pairs then decides.
         worst = sorted(pairs, key=lambda pair: -float(f"{rough[pair]:.2g}"))[:_MOST_TRIED]
