@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 
 from private_mcmc.errors import DeclarationError
 
-Potential: TypeAlias = Callable[[jax.Array], jax.Array]
+Function: TypeAlias = Callable[[jax.Array], jax.Array]
 Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
 
 
@@ -204,7 +204,7 @@ class PriorConstants:
 
     latents: Sequence[Site]
     own: Sequence[OwnPrior]
-    rest: Potential = field(repr=False)
+    rest: Function = field(repr=False)
     gaussian: tuple[np.ndarray, np.ndarray] | None = None
     missing: str = ""
     terms: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ class PriorConstants:
         return tuple(site.name for site in self.latents if site.improper)
 
     @property
-    def forms(self) -> dict[str, Potential]:
+    def forms(self) -> dict[str, Function]:
         """By site, what runs in place of NumPyro's potential: that of which the bounds are proved."""
         return {part.site.name: part.potential for part in self.own}
 
