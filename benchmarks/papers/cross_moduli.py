@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from private_mcmc.accounting.rounding import FloatArray, product_up
-from private_mcmc.accounting.sensitivity import contraction_gap
+from private_mcmc.accounting.steps import contraction_gap
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import check_positive
 

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from private_mcmc.accounting.rounding import FloatArray
-from private_mcmc.accounting.sensitivity import dense
+from private_mcmc.accounting.steps import dense
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Matrix
 

@@ -20,12 +20,12 @@ from private_mcmc.accounting.mechanisms import (
     posterior_strongly_log_concave as posterior_strongly_log_concave,
 )
 from private_mcmc.accounting.rules import verify as verify
-from private_mcmc.accounting.sensitivity import Curvature as Curvature
-from private_mcmc.accounting.sensitivity import gradient_limit as gradient_limit
-from private_mcmc.accounting.sensitivity import kept_rounding as kept_rounding
-from private_mcmc.accounting.sensitivity import rounding_box as rounding_box
-from private_mcmc.accounting.sensitivity import row_sensitivity as row_sensitivity
-from private_mcmc.accounting.sensitivity import sensitivity as sensitivity
 from private_mcmc.accounting.statement import Argument as Argument
 from private_mcmc.accounting.statement import Statement as Statement
 from private_mcmc.accounting.statement import of_unit as of_unit
+from private_mcmc.accounting.steps import Curvature as Curvature
+from private_mcmc.accounting.steps import gradient_limit as gradient_limit
+from private_mcmc.accounting.steps import kept_rounding as kept_rounding
+from private_mcmc.accounting.steps import rounding_box as rounding_box
+from private_mcmc.accounting.steps import row_sensitivity as row_sensitivity
+from private_mcmc.accounting.steps import sensitivity as sensitivity

@@ -12,7 +12,7 @@ import numpy as np
 from private_mcmc.accounting.curves import Curve, Gaussian
 from private_mcmc.accounting.pld import Sampled, combine
 from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
-from private_mcmc.accounting.sensitivity import (
+from private_mcmc.accounting.steps import (
     Curvature,
     coordinate_changes,
     dense,

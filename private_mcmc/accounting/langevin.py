@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from private_mcmc.accounting import bounds
 from private_mcmc.accounting.rounding import TINY, product_up, up
-from private_mcmc.accounting.sensitivity import Curvature, kept_rounding, sensitivity
 from private_mcmc.accounting.statement import RELATION, Argument, Statement, no_more_rows, of_unit
+from private_mcmc.accounting.steps import Curvature, kept_rounding, sensitivity
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 from private_mcmc.schedule import Average, Schedule
@@ -180,7 +180,7 @@ _CHAIN = (
     "the chain's noise is exactly Gaussian, independent of the data and never reused",
 )
 _DRAWN = "each row enters a batch independently with the declared probability"
-# 9e-10, over the 2u√p by which float64 moves two steps apart: ``sensitivity.rounding_box``.
+# 9e-10, over the 2u√p by which float64 moves two steps apart: ``steps.rounding_box``.
 _ROUNDED = "rounding after the sum moves a step by at most 1e-09 of its sensitivity, "
 _BOX = "|θ|_∞ + 4γ|∇U|_∞ ≤ 4.05e6 γΔ/√p in whitened coordinates"
 _PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from private_mcmc.accounting.sensitivity import batch_factor
+from private_mcmc.accounting.steps import batch_factor
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.clipping import ClippedGradient, Columns, PreparedRows
 from private_mcmc.schedule import Schedule

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Bool, Float
 
-from private_mcmc.accounting.sensitivity import CLIP_SLACK
+from private_mcmc.accounting.steps import CLIP_SLACK
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.schedule import Matrix
 

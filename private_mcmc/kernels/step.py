@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from private_mcmc.accounting import gradient_limit
-from private_mcmc.accounting.sensitivity import whitened_noise
+from private_mcmc.accounting.steps import whitened_noise
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.batches import BatchDraw, BatchSum, First, StepKeys, batch_sum, streams
 from private_mcmc.kernels.clipping import PreparedRows, Whitening, whitening

@@ -28,7 +28,7 @@ from private_mcmc.accounting import (
 )
 from private_mcmc.accounting.mechanisms import laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
-from private_mcmc.accounting.sensitivity import noise_ratio, noise_sd
+from private_mcmc.accounting.steps import noise_ratio, noise_sd
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.potential import Potential, curvature, reach_of_prior
 from private_mcmc.potential.prior import Site

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.sensitivity import ROUNDING_SLACK, rounding_box
+from private_mcmc.accounting.steps import ROUNDING_SLACK, rounding_box
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average
 from tests.accounting import every_statement

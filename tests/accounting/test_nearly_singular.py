@@ -6,7 +6,7 @@ import jax
 import mpmath
 import numpy as np
 
-from private_mcmc.accounting.sensitivity import noise_ratio, whitened_noise
+from private_mcmc.accounting.steps import noise_ratio, whitened_noise
 from private_mcmc.kernels.step import noise_colour
 from private_mcmc.schedule import Matrix, Schedule, norm_of_clips
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import math
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting import bounds
+from private_mcmc.accounting import bounds, steps
 from private_mcmc.errors import DeclarationError
 from private_mcmc.schedule import Average, Schedule
 from tests.accounting import oracle
@@ -91,11 +90,9 @@ def test_both_derivations_agree_on_thousands_of_runs(start: int) -> None:
     assert check(range(start, start + 500)) > 500
 
 
-# The file, and not the function of its name.
-sensitivity = importlib.import_module("private_mcmc.accounting.sensitivity")
 FAULTS = {
     "half the sensitivity": (bounds, "sensitivity", lambda true: lambda run: true(run) / 2),
-    "twice the contraction": (sensitivity, "contraction_gap", lambda true: lambda *a: min(1.0, 2 * true(*a))),
+    "twice the contraction": (steps, "contraction_gap", lambda true: lambda *a: min(1.0, 2 * true(*a))),
     "noise too large": (bounds, "noise_ratio", lambda true: lambda run: (true(run)[0] * 1.01, True)),
     "time that a row's push fades in": (bounds, "time_that_counts", lambda true: lambda *a: true(*a) * 0.99),
     "a row's ratio without its rounding": (

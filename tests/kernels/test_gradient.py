@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc.accounting.sensitivity import CLIP_SLACK
+from private_mcmc.accounting.steps import CLIP_SLACK
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient, general_rows

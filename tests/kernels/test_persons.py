@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.sensitivity import CLIP_SLACK
+from private_mcmc.accounting.steps import CLIP_SLACK
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read

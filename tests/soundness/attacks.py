@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.accounting.sensitivity import batch_factor
+from private_mcmc.accounting.steps import batch_factor
 from private_mcmc.auditing import mechanism as chains
 from private_mcmc.auditing.mechanism import DataSet, FloatArray, Mechanism, Pair, Score, length, present_slots
 from private_mcmc.domains.columns import PRESENT, blank

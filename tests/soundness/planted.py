@@ -1,7 +1,6 @@
 """Faults planted in the code that a driver really runs; each is undone when its block ends."""
 
 import contextlib
-import importlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting import bounds, mechanisms
+from private_mcmc.accounting import bounds, mechanisms, steps
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute_plan
@@ -68,9 +67,7 @@ def _noise_for_two_steps(shape: tuple[int, int], key: jax.Array, k: jax.Array) -
     return _NOISE(shape, key, k // 2)
 
 
-# The file, and not the function of its name.
-sensitivity = importlib.import_module("private_mcmc.accounting.sensitivity")
-_GAP, _IN_METRIC = sensitivity.contraction_gap, PriorConstants.in_metric
+_GAP, _IN_METRIC = steps.contraction_gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
 _LINE = TABLE[_LOGITS]["identity"]
 
@@ -185,9 +182,7 @@ FAULTS = (
         "family: logits squashed once more",
         lambda: ((TABLE, _LOGITS, _SQUASHED),),
     ),
-    Fault(
-        "modulus: twice the contraction", lambda: ((sensitivity, "contraction_gap", lambda *a: 2 * _GAP(*a)),)
-    ),
+    Fault("modulus: twice the contraction", lambda: ((steps, "contraction_gap", lambda *a: 2 * _GAP(*a)),)),
     Fault(
         "person: a quarter of the norm clipped",
         _changed(

@@ -21,7 +21,7 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.sensitivity import sensitivity
+from private_mcmc.accounting.steps import sensitivity
 from private_mcmc.domains import Binary, Box, Counts, Rows
 from private_mcmc.model import RowModel, read
 from private_mcmc.potential.potential import curvature

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.sensitivity import sensitivity
+from private_mcmc.accounting.steps import sensitivity
 from private_mcmc.kernels import langevin_program
 from private_mcmc.kernels.batches import StepKeys
 
