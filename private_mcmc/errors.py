@@ -57,14 +57,8 @@ class UnsupportedModel(PrivateMCMCError, ValueError):
     """The model cannot be used as it is; the subclasses say which kind of "cannot" it is.
 
     Example:
-        >>> import numpyro, numpyro.distributions as dist
-        >>> def model(y=None):
-        ...     numpyro.sample("mean", dist.Normal(0, 1))
-        >>> try:
-        ...     pmc.preflight(model, pmc.Rows(y=pmc.Box(-1, 1)), pmc.Target(1.0, 1e-6), n=100)
-        ... except pmc.UnsupportedModel as error:
-        ...     print(error)
-        the model has no observed site: declare the observed column in Rows and pass it as `obs=`.
+        >>> issubclass(pmc.UnsupportedModel, pmc.PrivateMCMCError)
+        True
     """
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from private_mcmc.accounting.curves import Curve, Gaussian
@@ -255,12 +254,7 @@ class Statement:
         shown = ", ".join(f"{key}={_short(value)}" for key, value in self.argument.constants.items())
         if shown:
             lines.append(f"  with {shown}")
-        # Parts that read the same may differ in what is not shown.
-        for shown_part, same in groupby(part._lines(delta) for part in self.parts):
-            count = len(list(same))
-            times = [f"{count} times"] if count > 1 else []
-            lines += [f"  | {line}" for line in times + shown_part]
-        return lines
+        return lines + [f"  | {line}" for part in self.parts for line in part._lines(delta)]
 
     def __str__(self) -> str:
         return self.summary()

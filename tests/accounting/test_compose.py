@@ -1,8 +1,9 @@
-"""Composition: candidate by candidate, one adjacency, one statement for each run."""
+"""Composition: candidate by candidate, one adjacency, one statement for each run; budgets are the claim."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.curves import Gaussian, Pure
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, NotPrivate
 from tests.accounting.every_statement import CONVEX, schedule
 
 
@@ -120,3 +121,38 @@ def test_composed_statement_keeps_its_parts_and_prints_them():
     total = acc.compose(a, b)
     assert total.parts == (a, b)
     assert "Gopi" in str(total) and "mean" in str(total)
+
+
+def stage(m, adjacency="replace_one"):
+    return acc.gaussian(adjacency=adjacency, sensitivity=m, scale=1.0)
+
+
+def test_the_claim_is_the_budget_even_when_less_was_spent():
+    assert acc.adaptive(1.0, "replace_one", (stage(0.3), stage(0.4))).gdp == 1.0
+
+
+def test_overspending_is_refused():
+    with pytest.raises(NotPrivate, match="more than the budget"):
+        acc.adaptive(1.0, "replace_one", (stage(0.8), stage(0.7)))
+
+
+def test_stages_that_are_not_gaussian_or_of_another_adjacency_are_refused():
+    pure = acc.laplace(0.1, adjacency="replace_one", sensitivity=1.0, scale=10.0)
+    with pytest.raises(NotPrivate, match="no finite Gaussian"):
+        acc.adaptive(1.0, "replace_one", (pure,))
+    with pytest.raises(DeclarationError, match="do not compose"):
+        acc.adaptive(1.0, "replace_one", (stage(0.1, "add_remove"),))
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, math.inf, math.nan])
+def test_a_budget_that_is_not_a_positive_number_is_refused(budget):
+    with pytest.raises(DeclarationError, match="budget"):
+        acc.adaptive(budget, "replace_one", (stage(0.1),))
+
+
+def test_verification_survives_json_and_finds_tampering():
+    record = json.loads(json.dumps(acc.adaptive(1.0, "replace_one", (stage(0.3), stage(0.4))).to_dict()))
+    assert acc.Statement.from_dict(record).verify()
+    record["argument"]["constants"]["budget"] = 0.4
+    record["curves"][0]["m"] = 0.4
+    assert not acc.Statement.from_dict(record).verify()

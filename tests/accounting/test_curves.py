@@ -68,21 +68,10 @@ def test_pure_levels_add_at_delta_zero_and_compose_better_above():
     assert many.delta(1.0) < 1e-13
 
 
-def test_randomised_response_composes_as_a_binomial():
-    level, count, epsilon = 0.4, 6, 1.0
+@pytest.mark.parametrize(("level", "count"), [(0.4, 6), (0.1, 100)])
+def test_pure_mechanisms_compose_as_a_binomial(level, count):
     up = 1 / (1 + math.exp(-level))
-    exact = sum(
-        math.comb(count, k)
-        * max(0.0, up**k * (1 - up) ** (count - k) - math.exp(epsilon) * up ** (count - k) * (1 - up) ** k)
-        for k in range(count + 1)
-    )
-    assert exact <= combine((Pure(level),) * count).delta(epsilon) <= exact * 1.02
-
-
-def test_a_hundred_pure_mechanisms_compose_as_a_binomial():
-    level, count = 0.1, 100
-    up = 1 / (1 + math.exp(-level))
-    for epsilon in (1.0, 3.0, 5.0):
+    for epsilon in (1.0, 2.0, 5.0):
         exact = sum(
             math.comb(count, k)
             * up**k
@@ -93,16 +82,6 @@ def test_a_hundred_pure_mechanisms_compose_as_a_binomial():
         )
         found = combine((Pure(level),) * count).delta(epsilon)
         assert exact * (1 - 1e-9) <= found <= exact * 1.05 + 1e-12
-
-
-def test_many_pure_mechanisms_still_compose_soundly():
-    levels = [0.05 * (1 + k / 20) for k in range(20)]
-    curve = combine(tuple(Pure(level) for level in levels))
-    assert curve.delta(sum(levels)) <= 1e-6
-    assert curve.delta(curve.epsilon(0.0)) == 0
-    variance = sum(level**2 for level in levels)
-    assert curve.epsilon(1e-6) >= 0.3 * math.sqrt(variance)
-    assert curve.epsilon(1e-6) <= sum(levels)
 
 
 def test_approximate_points_pay_their_delta_once_each():

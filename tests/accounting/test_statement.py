@@ -38,13 +38,6 @@ def test_statement_prints_its_numbers_theorem_assumptions_and_constants(name):
     assert len(text) < 20_000
 
 
-def test_equal_parts_in_a_row_are_printed_once_with_their_number():
-    part, other = ALL["path"], ALL["laplace"]
-    text = str(acc.compose(part, part, part, other))
-    assert "| 3 times" in text
-    assert text.count(part.argument.theorem) == text.count(other.argument.theorem) == 1
-
-
 @pytest.mark.some(2)
 @pytest.mark.parametrize("name", ALL)
 def test_curves_are_monotone_and_consistent(name):
