@@ -22,6 +22,7 @@ from private_mcmc.records import visible
 
 if TYPE_CHECKING:
     from private_mcmc.inference.question import Question
+    from private_mcmc.inference.ray_engine import Ray
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
@@ -66,6 +67,10 @@ HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="write an HTML report to this file", callback=_writable)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(help="rows in the memory of Ray's workers: ray,4 or ray://head:10001,16 (how many)"),
+]
 KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the ledger owner's secret key")]
 
 
@@ -131,6 +136,18 @@ def read_question(
     function, source = (None, "") if model is None else load_model(model)
     asked = question(Schema.load(schema), formula, family=family, priors=priors, model=function)
     return asked if model is None else replace(asked, source=source)
+
+
+def read_engine(given: str | None) -> Ray | None:
+    """``ray``, or an address, with how many workers."""
+    from private_mcmc.inference.ray_engine import Ray
+
+    if given is None:
+        return None
+    address, comma, workers = given.partition(",")
+    if not address.startswith("ray") or (comma and not workers.isdigit()):
+        raise DeclarationError(f"--engine {given}: ray,WORKERS on this machine, or ray://HOST:PORT,WORKERS.")
+    return Ray(workers=int(workers or 2), address=None if address == "ray" else address)
 
 
 def read_profile(text: str) -> dict[str, str]:

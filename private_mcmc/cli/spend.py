@@ -14,6 +14,7 @@ import typer
 
 from private_mcmc.cli.common import (
     AdjacencyOption,
+    EngineOption,
     FamilyOption,
     FormulaOption,
     GuaranteeOption,
@@ -29,6 +30,7 @@ from private_mcmc.cli.common import (
     echo,
     load_model,
     open_ledger,
+    read_engine,
     read_profile,
     read_question,
     split_names,
@@ -77,6 +79,7 @@ class ChargedOptions:
     key: KeyOption = None
     purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
+    engine: EngineOption = None
     as_json: JsonOption = False
 
     @property
@@ -189,6 +192,7 @@ def fit(
             max_error=max_error,
             bounds_share=SHARE if bounds_share is None else bounds_share,
             progress_bar=shown,
+            engine=read_engine(options.engine),
         )
         made, remarks = planned.plan, planned.warnings(books)
         made.report(asked.units).show(Console(stderr=options.as_json))
@@ -249,6 +253,7 @@ def resume(
     ledger: Annotated[Path, typer.Option(help="that was charged")],
     key: KeyOption = None,
     model: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, of a fit without a formula")] = None,
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Go on with a fit that was killed: bounds and stages that it has bought are not bought again."""
@@ -259,7 +264,14 @@ def resume(
     books, keep = open_ledger(ledger, key), partial(kept_in, study)
     shown = not as_json and sys.stderr.isatty()
     made = clean_errors(resumed)(
-        study, table, books, model=program, source=source, progress_bar=shown, keep=keep
+        study,
+        table,
+        books,
+        model=program,
+        source=source,
+        progress_bar=shown,
+        keep=keep,
+        engine=read_engine(engine),
     )
     finish(study, made)
     tell(made.warnings)
@@ -288,7 +300,7 @@ class QueryOptions(ChargedOptions):
         charged = Bookkeeping(opened, self.dataset, self.purpose)
         books = Books(self.epsilon, self.delta, self.share, charged)
         with new_dossier(self.out) as dossier:
-            planned = plan_query(table, analysis, books, self.relation, self.n)
+            planned = plan_query(table, analysis, books, self.relation, self.n, read_engine(self.engine))
             tell(planned.warnings)
             tell(planned.expected)
             self.confirm(planned.target, planned.mechanism.statement, opened, analysis.schema.unit)

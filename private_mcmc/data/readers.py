@@ -65,7 +65,15 @@ def source_of(table: Any, encoding: str = "") -> Source:
 
     Libraries warn of cells: whether they do is not heard.
     """
-    found = _source_of(table, encoding)
+    return _quiet(_source_of(table, encoding))
+
+
+def source_of_files(files: TableFiles, first: int, last: int) -> Source:
+    """The rows ``first … last − 1`` of files."""
+    return _quiet(_of_table(files, first, last))
+
+
+def _quiet(found: Source) -> Source:
     return replace(found, chunks=lambda names: _unheard(found.chunks(names)))
 
 
@@ -91,18 +99,22 @@ def _source_of(table: Any, encoding: str) -> Source:
         )
     if ending in SPREADSHEETS:
         raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
-    if path.is_dir() or is_pattern(path):
-        return _of_table(Parquet(path))
+    with _in_words(path):
+        if (files := files_at(path)) is not None:
+            return _of_table(files)
     if not path.is_file():
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
     with _in_words(path):
-        if ending in PARQUET:
-            return _of_table(Parquet(path))
-        if ending in ARROW:
-            return _of_table(Arrow(path))
         if ending in STATISTICAL:
             return _of_statistical(path, STATISTICAL[ending], encoding)
     return _of_csv(path, encoding)
+
+
+def files_at(path: Path) -> TableFiles | None:
+    """Parquet, a folder or a pattern of it, or Arrow; ``None`` for anything else."""
+    if path.is_dir() or is_pattern(path) or (path.is_file() and path.suffix.lower() in PARQUET):
+        return Parquet(path)
+    return Arrow(path) if path.is_file() and path.suffix.lower() in ARROW else None
 
 
 def as_text(value: Any) -> str | None:
@@ -230,9 +242,9 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
     return _of_frames(path, facts.column_names, frames, facts.readstat_variable_types.get)
 
 
-def _of_table(files: TableFiles) -> Source:
-    """Of Parquet or Arrow files."""
-    batches = partial(files.batches, size=_CHUNK)
+def _of_table(files: TableFiles, first: int = 0, last: int | None = None) -> Source:
+    """Of Parquet or Arrow files, or some of their rows."""
+    batches = partial(files.batches, size=_CHUNK, first=first, last=last)
     return _of_frames(files.path, tuple(files.types), batches, files.types.get)
 
 

@@ -17,7 +17,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -37,12 +37,12 @@ from private_mcmc.data.fields import (
     plain_number,
     truth_of,
 )
-from private_mcmc.data.readers import STATISTICAL, Chunk, Source, source_of
+from private_mcmc.data.readers import STATISTICAL, Chunk, Source, files_at, source_of, source_of_files
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, SpooledColumn, without_cells
 from private_mcmc.domains.persons import check_wide, spelling
-from private_mcmc.domains.table_files import files_of
-from private_mcmc.errors import DataSchemaError, PrivateMCMCError
+from private_mcmc.domains.table_files import FileColumn, TableFiles, files_of
+from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
 from private_mcmc.records import Fields, as_seen
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -141,23 +141,62 @@ def read_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, Ar
 
     Where a field drops rows, a column ``present`` tells which rows count.
     """
-    parts = [*_encoded_parts(table, schema, names)]
+    parts = [*_encoded_parts(source_of(table, schema.encoding), schema, names)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def spooled_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, HostColumn]:
     """As :func:`read_table`, of a table that may be larger than memory."""
     spools: defaultdict[str, Spool] = defaultdict(Spool)
-    for part in _encoded_parts(table, schema, names):
+    for part in _encoded_parts(source_of(table, schema.encoding), schema, names):
         for name, values in part.items():
             spools[name].append(values)
     return {name: SpooledColumn.of(spool) for name, spool in spools.items()}
 
 
-def _encoded_parts(table: Any, schema: Schema, names: Sequence[str]) -> Iterator[dict[str, Array]]:
+@dataclass(frozen=True, eq=False)
+class CodedColumn(FileColumn):
+    """A column of :func:`read_table` that is read, and coded, by whoever holds its rows.
+
+    Attributes:
+        by: what its cells may be.
+        fields: of which it is made.
+        first: the first of the files' rows that is one of the column's.
+    """
+
+    files: TableFiles
+    by: Schema
+    fields: tuple[str, ...]
+    name: str
+    first: int = 0
+
+    def part(self, first: int, last: int) -> CodedColumn:
+        """The rows ``first … last − 1`` of the column."""
+        return replace(self, shape=(last - first,), first=self.first + first)
+
+    def _batches(self, size: int) -> Iterator[Array]:
+        source = source_of_files(self.files, self.first, self.first + self.shape[0])
+        for part in _encoded_parts(source, self.by, self.fields):
+            yield part[self.name]
+
+
+def coded_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, CodedColumn]:
+    """As :func:`read_table`, of files of which nothing is read before a part of them is wanted."""
+    files = files_at(Path(table)) if isinstance(table, str | Path) else None
+    if files is None:
+        raise DeclarationError("engine: workers read Parquet, a folder of it, or Arrow; no other table.")
+    _check_names(source_of_files(files, 0, 0), list(names))
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        for column in encoded(schema[name], ())[0]:
+            found[column].append(name)
+    shape, kind = (files.num_rows,), np.dtype(np.float64)
+    return {name: CodedColumn(shape, kind, files, schema, tuple(of), name) for name, of in found.items()}
+
+
+def _encoded_parts(source: Source, schema: Schema, names: Sequence[str]) -> Iterator[dict[str, Array]]:
     """Some rows after others, beginning with none; refused at the end if a cell has no fate."""
     fields = [schema[name] for name in names]
-    source = source_of(table, schema.encoding)
     _check_names(source, list(names))
     refused: set[str] = set()
     # Of no row as well the columns there would be: whether there is one may be private.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -36,23 +37,16 @@ class Table:
 Opener = Callable[[Path], AbstractContextManager[Table]]
 
 
-@dataclass(frozen=True, eq=False)
-class TableColumn(HostColumn):
-    """A column of files, or several side by side, as float64; missing values are NaN.
+class FileColumn(HostColumn):
+    """A column of files: whoever sees them under the same paths reads its own part of the rows."""
 
-    ``counts``: the rows of each file; ``first``: the first of the files' rows that is one of the column's.
-    A file's path tells names that it does not have, as in ``year=2020/part.parquet``.
-    """
-
-    files: tuple[Written, ...]
-    counts: tuple[int, ...]
-    names: tuple[str, ...]
-    opened: Opener
-    first: int = 0
-
-    def part(self, first: int, last: int) -> TableColumn:
+    @abstractmethod
+    def part(self, first: int, last: int) -> FileColumn:
         """The rows ``first … last − 1`` of the column."""
-        return replace(self, shape=(last - first, *self.shape[1:]), first=self.first + first)
+
+    @abstractmethod
+    def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
+        """The rows in order, as they come."""
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
         """Consecutive rows, whatever the groups of rows in the files, which are checked before and after."""
@@ -66,15 +60,27 @@ class TableColumn(HostColumn):
         if rest := [part for part in waiting if len(part)]:
             yield np.concatenate(rest)
 
+
+@dataclass(frozen=True, eq=False)
+class TableColumn(FileColumn):
+    """A column of files, or several side by side, as float64; missing values are NaN.
+
+    ``first``: the first of the files' rows that is one of the column's. A file's path tells names that it
+    does not have, as in ``year=2020/part.parquet``.
+    """
+
+    files: TableFiles
+    names: tuple[str, ...]
+    first: int = 0
+
+    def part(self, first: int, last: int) -> TableColumn:
+        """The rows ``first … last − 1`` of the column."""
+        return replace(self, shape=(last - first, *self.shape[1:]), first=self.first + first)
+
     def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
-        begin, end, here = self.first, self.first + self.shape[0], 0
-        for file, count in zip(self.files, self.counts, strict=True):
-            first, last = max(begin - here, 0), min(end - here, count)
-            here += count
-            if first < last:
-                for batch in _batches(file, self.opened, self.names, size, first, last):
-                    parts = [_numbers(batch[name]) for name in self.names]
-                    yield np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
+        for batch in self.files.batches(self.names, size, self.first, self.first + self.shape[0]):
+            parts = [_numbers(batch[name]) for name in self.names]
+            yield np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
 
 
 def _batches(
@@ -162,10 +168,21 @@ class TableFiles:
             )
         self._files, self._counts = tuple(files), tuple(counts)
 
-    def batches(self, names: Sequence[str], size: int) -> Iterator[Record]:
-        """All rows in order, at most ``size`` at a time, by name: arrays of Arrow, or texts of folders."""
+    @property
+    def num_rows(self) -> int:
+        """Of all files."""
+        return sum(self._counts)
+
+    def batches(
+        self, names: Sequence[str], size: int, first: int = 0, last: int | None = None
+    ) -> Iterator[Record]:
+        """Rows ``first … last − 1``, ``size`` at a time, by name: Arrow's arrays, or texts of folders."""
+        begin, end, here = first, self.num_rows if last is None else last, 0
         for file, count in zip(self._files, self._counts, strict=True):
-            yield from _batches(file, self._opened, names, size, 0, count)
+            low, high = max(begin - here, 0), min(end - here, count)
+            here += count
+            if low < high:
+                yield from _batches(file, self._opened, names, size, low, high)
 
     def __getitem__(self, names: str | Sequence[str]) -> TableColumn:
         wanted = (names,) if isinstance(names, str) else tuple(names)
@@ -183,9 +200,8 @@ class TableFiles:
                 whole = any(check(kind) for check in of_numbers)
             if not whole:
                 raise DataSchemaError(f"{self.path}: column {name!r} is {kind or 'text'}, not numeric.")
-        rows = sum(self._counts)
-        shape = (rows,) if isinstance(names, str) else (rows, len(wanted))
-        return TableColumn(shape, np.dtype(np.float64), self._files, self._counts, wanted, self._opened)
+        shape = (self.num_rows,) if isinstance(names, str) else (self.num_rows, len(wanted))
+        return TableColumn(shape, np.dtype(np.float64), self, wanted)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"

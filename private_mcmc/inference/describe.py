@@ -31,6 +31,7 @@ from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute_plan import release_sums, row_sums
 from private_mcmc.inference.question import Question
 from private_mcmc.inference.reading import read_for, schema_of
+from private_mcmc.kernels.partitions import Engine
 from private_mcmc.records import Fields
 from private_mcmc.release import Filter, Ledger, SumsPlan
 from private_mcmc.release.noise import FloatArray
@@ -140,7 +141,12 @@ class PlannedQuery:
 
 @clean_errors
 def plan_query(
-    table: object, analysis: Analysis, books: Books, adjacency: Adjacency, n: int | None
+    table: object,
+    analysis: Analysis,
+    books: Books,
+    adjacency: Adjacency,
+    n: int | None,
+    engine: Engine | None = None,
 ) -> PlannedQuery:
     """Read a table for an analysis, and find what each row adds; nothing is spent.
 
@@ -152,7 +158,7 @@ def plan_query(
     whole = books.whole
     # Without one the ε of the target follows from what the share buys.
     epsilon, delta = (1.0, whole.delta) if whole else (books.epsilon or 0.0, books.delta)
-    columns, marks, count, target = read_for(table, asked, epsilon, delta, adjacency, n)
+    columns, marks, count, target = read_for(table, asked, epsilon, delta, adjacency, n, engine)
     price = gdp.budget(target.epsilon, target.delta)
     if whole is not None and books.share is not None:
         # A little less than a root of it, whose square may round up.
@@ -160,7 +166,7 @@ def plan_query(
     mechanism = analysis.mechanism(price, count, adjacency)
     if whole is not None:
         target = replace(target, epsilon=mechanism.statement.epsilon(target.delta))
-    exact = row_sums(analysis.of_row, analysis.rows, mechanism, columns, target, analysis.random)
+    exact = row_sums(analysis.of_row, analysis.rows, mechanism, columns, target, analysis.random, engine)
     return PlannedQuery(analysis, target, price, table, marks, mechanism, exact, books)
 
 
@@ -202,6 +208,7 @@ def describe(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     purpose: str = "",
+    engine: Engine | None = None,
 ) -> Query:
     """Counts by level, means, sds and quartiles with intervals: ``describe(table, schema, epsilon=0.2)``.
 
@@ -226,6 +233,7 @@ def describe(
         ledger: charged before the sums are made.
         dataset: the ledger's name for the table.
         purpose: the owner's words for the ledger's history.
+        engine: whose workers read and hold the rows of files, as :class:`private_mcmc.Ray`.
 
     Raises:
         DeclarationError: for declarations that do not fit one another.
@@ -247,11 +255,13 @@ def describe(
     """
     asked = description(schema_of(schema), fields, by, means, bins, sampling)
     books = Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose))
-    return _run(table, asked, books, adjacency, n)
+    return _run(table, asked, books, adjacency, n, engine)
 
 
-def _run(table: object, asked: Analysis, books: Books, adjacency: Adjacency, n: int | None) -> Query:
-    planned = plan_query(table, asked, books, adjacency, n)
+def _run(
+    table: object, asked: Analysis, books: Books, adjacency: Adjacency, n: int | None, engine: Engine | None
+) -> Query:
+    planned = plan_query(table, asked, books, adjacency, n, engine)
     said = () if isinstance(asked, Description) else planned.expected
     for words in (*planned.warnings, *said):
         warnings.warn(words, stacklevel=3)
@@ -293,6 +303,7 @@ def check(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     purpose: str = "",
+    engine: Engine | None = None,
 ) -> Query:
     """Whether a study's model fits a table: counts of groups, predictions and outcomes, and a test.
 
@@ -316,7 +327,7 @@ def check(
     """
     asked = Check.planned(studied(study), by)
     books = Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose))
-    return _run(table, asked, books, adjacency, n)
+    return _run(table, asked, books, adjacency, n, engine)
 
 
 @clean_errors
@@ -334,6 +345,7 @@ def compare(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     purpose: str = "",
+    engine: Engine | None = None,
 ) -> Query:
     """Which of two studies predicts a table better: a noised mean difference of log predictive densities.
 
@@ -356,4 +368,4 @@ def compare(
     """
     asked = Comparison.planned(studied(first), studied(second))
     books = Books(epsilon, delta, share, Bookkeeping(ledger, dataset, purpose))
-    return _run(table, asked, books, adjacency, n)
+    return _run(table, asked, books, adjacency, n, engine)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import Statement
@@ -49,7 +50,7 @@ from private_mcmc.inference.execute import (
     try_constraining,
 )
 from private_mcmc.kernels import ChainRunner, Streams
-from private_mcmc.kernels.partitions import Blocks, Question, summed
+from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Question, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,
@@ -62,24 +63,31 @@ from private_mcmc.planning import (
 )
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Fields, Record
-from private_mcmc.release import Contribution, ReleasedStates, StateGrid, SumsPlan, state_grid
+from private_mcmc.release import (
+    Contribution,
+    ReleasedStates,
+    SecondMomentsPlan,
+    StateGrid,
+    SumsPlan,
+    state_grid,
+)
 from private_mcmc.release.noise import FloatArray, gaussian_noise
 from private_mcmc.report.document import progress
 from private_mcmc.target import Target
 
 
-def _sums(stage: MomentsStage | CountsStage, found: np.ndarray, present: np.ndarray) -> Array:
+def _sums(mechanism: SecondMomentsPlan | SumsPlan, found: np.ndarray, present: np.ndarray) -> Array:
     """The sums of a stage over the rows that are present."""
-    if isinstance(stage, CountsStage):
-        return stage.mechanism.sums((Contribution(found),), present)
+    if isinstance(mechanism, SumsPlan):
+        return mechanism.sums((Contribution(found),), present)
     apart = (slice(None), *(None,) * (found.ndim - 1))
-    return stage.mechanism.sums(np.where(present[apart], found, 0.0))
+    return mechanism.sums(np.where(present[apart], found, 0.0))
 
 
 def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> CompletedStage:
     """What a query releases: of the sums of all rows."""
     function = stage.vectors if isinstance(stage, MomentsStage) else stage.cell
-    sums = partial(_sums, stage)
+    sums = partial(_sums, stage.mechanism)
     if held.partitions:
         mapped = plan.reading.rows.project
         question = Question(
@@ -263,13 +271,20 @@ def release_sums(mechanism: SumsPlan, exact: FloatArray, books: Bookkeeping, wor
 
 
 def row_sums(
-    of_row: OfRow, rows: Rows, mechanism: SumsPlan, columns: Fields, target: Target, random: bool
+    of_row: OfRow,
+    rows: Rows,
+    mechanism: SumsPlan,
+    columns: Fields,
+    target: Target,
+    random: bool,
+    engine: Engine | None = None,
 ) -> FloatArray:
     """What all rows add to every family, exact: curator-side; nothing is spent.
 
-    Rows are mapped into their domains and asked one by one, some of them at a time. Where the number of rows,
-    or who has some, is hidden they lie in slots drawn at random, so that no row's own rounding follows from
-    who else is there. With ``random`` each row has a uniform number of its own, from the operating system.
+    Rows are mapped into their domains and asked one by one, some of them at a time, or at an engine. Where
+    the number of rows, or who has some, is hidden they lie in slots drawn at random, so that no row's own
+    rounding follows from who else is there. With ``random`` each row has a uniform number of its own, by a
+    key from the operating system.
     """
     n, most = mechanism.num_rows, mechanism.rows
     if rows.unit is None:
@@ -278,36 +293,51 @@ def row_sums(
     else:
         slots = rows.persons
         given = rows.grouped({name: value for name, value in columns.items() if name != PRESENT}, n)
-    there = given.pop(PRESENT, np.ones(rows_of(given), dtype=bool))
     if rows.unit is not None or target.adjacency == "add_remove":
+        given.setdefault(PRESENT, np.ones(rows_of(given), dtype=bool))
         order = np.random.default_rng().permutation(n)
-        there, given = padded(there, n)[order], {name: padded(one, n)[order] for name, one in given.items()}
+        given = {name: padded(one, n)[order] for name, one in given.items()}
     held = {name: host_column(name, one) for name, one in given.items()}
-    total = np.zeros(sum(one.cells * (1 + one.moments) for one in mechanism.families))
-    with no_value_checks(), jax.enable_x64(True):
-        ask = _asked(of_row, slots, random)
-        for block in Blocks(held, max(1, min(BLOCK // most, n)), host_column(PRESENT, there)):
-            own = block.columns.get(OWN_ROWS)
-            counted = block.present if own is None else np.greater(own, 0) & block.present[:, None]
-            bits = np.frombuffer(os.urandom(8 * counted.size if random else 0), np.uint64)
-            uniform = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            found = jax.tree.map(
-                lambda one, shape=counted.shape: np.asarray(one).reshape(shape), ask(block.columns, uniform)
-            )
-            # Whole numbers of one unit, whose sums are exact.
-            total += mechanism.sums([Contribution(*one) for one in found], counted)
-    return total
+    if engine is None:
+        present = held.pop(PRESENT, None)
+        partitions: tuple[Partition, ...] = (Blocks(held, max(1, min(BLOCK // most, n)), present),)
+    else:
+        partitions = engine.partitions(held, n)
+    key = np.frombuffer(os.urandom(8), np.uint32)
+    with no_value_checks():
+        return summed(_asked(of_row, slots, mechanism, random), partitions, key)
 
 
-def _asked(function: OfRow, slots: Rows, random: bool) -> Callable[..., Any]:
-    """The function of every row of a block by itself, compiled; persons' rows one after the other."""
+def _asked(function: OfRow, slots: Rows, mechanism: SumsPlan, random: bool) -> Question:
+    """The function of every row by itself; persons' rows one after the other.
 
-    def of_block(columns: Fields, uniform: jax.Array) -> Any:
-        mapped = slots.project(columns)
-        axes = 1 if mapped.pop(OWN_ROWS, None) is None else 2
-        flat = {name: one.reshape(-1, *one.shape[axes:]) for name, one in mapped.items()}
+    The answer has which rows count, then each family's cells and ``t``: ``(1 + 2 families, n)`` or
+    ``(…, n, k)``. What leaves are their sums.
+    """
+
+    def prepare(columns: Fields, present: jax.Array) -> dict[str, jax.Array]:
+        return dict(slots.project(columns))
+
+    def answer(held: Fields, first: jax.Array, words: jax.Array) -> jax.Array:
+        mapped = dict(held)
+        own = mapped.pop(OWN_ROWS, None)
+        shape = next(iter(mapped.values())).shape[: 1 if own is None else 2]
+        flat = {name: one.reshape(-1, *one.shape[len(shape) :]) for name, one in mapped.items()}
         if random:
-            flat["uniform"] = uniform
-        return jax.vmap(rowwise(lambda row: tuple(function(row))))(flat)
+            key = jax.random.wrap_key_data(words, impl="threefry2x32")
+            keys = jax.vmap(partial(jax.random.fold_in, key))(first + jnp.arange(shape[0]))
+            flat["uniform"] = jax.vmap(lambda one: jax.random.uniform(one, shape[1:]))(keys).ravel()
+        found = jax.vmap(rowwise(lambda row: tuple(function(row))))(flat)
+        numbers = [jnp.ones(shape) if own is None else own > 0]
+        for cells, t in found:
+            numbers += [cells, jnp.zeros(shape) if t is None else t]
+        return jnp.stack([jnp.asarray(one, dtype=float).reshape(shape) for one in numbers])
 
-    return jax.jit(of_block)
+    return Question(prepare, answer, partial(_cell_sums, mechanism))
+
+
+def _cell_sums(mechanism: SumsPlan, found: np.ndarray, present: np.ndarray) -> FloatArray:
+    """Whole numbers of one unit, whose sums are exact."""
+    parts = zip(found[1::2], found[2::2], strict=True)
+    there = (found[0] > 0) & present.reshape(-1, *(1,) * (found.ndim - 2))
+    return mechanism.sums([Contribution(cells.astype(np.int64), t) for cells, t in parts], there)

@@ -30,6 +30,7 @@ from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts,
 from private_mcmc.inference.raw_release import Keeper, RawRelease
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.clipping import check_arithmetic
+from private_mcmc.kernels.partitions import Engine
 from private_mcmc.planning import History, Plan, Prediction, plan
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
@@ -45,7 +46,8 @@ class Planned:
 
     With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges. ``columns`` were read
     from the ``table`` while it had these ``marks``; one that is no longer the same is refused. ``stages`` is
-    the plan of what is left of the target after bounds were bought, ``rest`` that target.
+    the plan of what is left of the target after bounds were bought, ``rest`` that target. ``engine`` holds
+    the rows.
     """
 
     asked: Question
@@ -56,10 +58,11 @@ class Planned:
     bounds: BoundsPlan | None = None
     stages: Plan | None = None
     rest: Target | None = None
+    engine: Engine | None = None
 
     def read(self, schema: Schema) -> Fields:
         """What the model reads of the table, by this schema of it."""
-        found = read_columns(self.table, schema, self.asked, self.plan.target.adjacency)
+        found = read_columns(self.table, schema, self.asked, self.plan.target.adjacency, self.engine)
         refuse_changed(self.table, self.marks)
         return found
 
@@ -157,7 +160,7 @@ class Planned:
         about = self.about(books.ledger)
         if keep is not None:
             books = replace(books, keep=Keeper(keep, self.plan, about, self.stages or self.plan, self.rest))
-        shown = Execution(progress_bar=progress_bar, rows_on_device=self._block)
+        shown = Execution(progress_bar=progress_bar, rows_on_device=self._block, engine=self.engine)
         driver = PrivateMCMC.of_run(PlannedRun(self.plan, shown, look, bought), books)
         driver.run(**self.columns)
         return driver, about
@@ -201,14 +204,15 @@ def plan_fit(
     max_error: float | None = None,
     bounds_share: float = SHARE,
     progress_bar: bool = True,
+    engine: Engine | None = None,
 ) -> Planned:
     """Read a table and plan: see :func:`fit`."""
-    columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n)
+    columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n, engine)
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
     made = plan_asked(asked, own, rows, guarantee, max_error=max_error, progress_bar=progress_bar)
     made = made if bounds is None else bounds.beside(made)
-    return Planned(asked, made, table, columns, marks, bounds)
+    return Planned(asked, made, table, columns, marks, bounds, engine=engine)
 
 
 @clean_errors
@@ -233,6 +237,7 @@ def fit(
     dataset: str | None = None,
     purpose: str = "",
     progress_bar: bool = True,
+    engine: Engine | None = None,
 ) -> Study:
     """Plan, run and release: ``fit("people.csv", schema, "death ~ age + sex", epsilon=1.0)``.
 
@@ -262,6 +267,7 @@ def fit(
         dataset: the ledger's name for the table.
         purpose: the owner's words for the ledger's history.
         progress_bar: show what the plan tries and steps done.
+        engine: whose workers read and hold the rows of files, as :class:`private_mcmc.Ray`.
 
     Raises:
         DeclarationError: for declarations that do not fit one another.
@@ -297,6 +303,7 @@ def fit(
         max_error=max_error,
         bounds_share=bounds_share,
         progress_bar=progress_bar,
+        engine=engine,
     )
     said = planned.warnings(ledger)
     for words in said:
@@ -325,6 +332,7 @@ def resume(
     progress_bar: bool = True,
     keep: Callable[[Fields], None] | None = None,
     look: Look | None = None,
+    engine: Engine | None = None,
 ) -> Study:
     """Go on with a fit that was killed: with the bounds and the stages that it has bought, under its charge.
 
@@ -352,7 +360,7 @@ def resume(
                 f"`private-mcmc report {folder} --ledger {ledger.path.name}` ends the run: what it has not "
                 "bought is free again."
             )
-        columns, marks = read_once(table, asked, raw.target.adjacency, raw.n)
+        columns, marks = read_once(table, asked, raw.target.adjacency, raw.n, engine)
         books = Bookkeeping(
             ledger, raw.charge["dataset"], charge.purpose, known_by=marks.known_by, reserved=charge
         )
@@ -364,7 +372,9 @@ def resume(
         history, following = raw.history(made)
         if following is None:
             raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")
-        ready = Planned(asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest)
+        ready = Planned(
+            asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest, engine=engine
+        )
         with ledger.settled(charge):
             driver, about = ready.carried_out(books, progress_bar, keep, look, (bought, history))
         return driver.kept(about)

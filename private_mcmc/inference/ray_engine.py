@@ -26,8 +26,8 @@ import numpy as np
 
 from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, HostColumn
-from private_mcmc.domains.table_files import TableColumn
-from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.domains.table_files import FileColumn
+from private_mcmc.errors import DataSchemaError, DeclarationError, ReleaseError
 from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.target import check_count
@@ -67,7 +67,7 @@ class Ray:
 
     def partitions(self, columns: Mapping[str, HostColumn], n: int) -> tuple[Partition, ...]:
         """The rows of ``columns`` divided among new workers, which read them now."""
-        wrong = sorted(name for name, column in columns.items() if not isinstance(column, TableColumn))
+        wrong = sorted(name for name, column in columns.items() if not isinstance(column, FileColumn))
         if wrong:
             raise DeclarationError(
                 f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
@@ -76,7 +76,7 @@ class Ray:
         self._connected()
         number = len(next(iter(columns.values())).schema)
         size, key = max(1, -(-number // self.workers)), secrets.token_bytes(32)
-        of_files = {name: one for name, one in columns.items() if isinstance(one, TableColumn)}
+        of_files = {name: one for name, one in columns.items() if isinstance(one, FileColumn)}
         workers = []
         for first in range(0, max(number, 1), size):
             own = {name: one.part(first, min(first + size, number)) for name, one in of_files.items()}
@@ -106,7 +106,7 @@ class _Partition:
     """One worker's rows, ``size`` slots from the row ``first`` on, and how to have them read again."""
 
     engine: Ray
-    columns: Mapping[str, TableColumn]
+    columns: Mapping[str, FileColumn]
     size: int
     first: int
     key: bytes = field(repr=False)
@@ -206,7 +206,7 @@ def _restored(like: Any, words: jax.Array) -> jax.Array:
     return words
 
 
-def _exported(question: Question, columns: Mapping[str, TableColumn], size: int, given: Any) -> bytes:
+def _exported(question: Question, columns: Mapping[str, FileColumn], size: int, given: Any) -> bytes:
     """The question as a program for arrays of these shapes: what is public of it, in JAX's own form."""
     leaves, tree = jax.tree.flatten(given)
     names = [name for name in columns if name != PRESENT]
@@ -266,8 +266,8 @@ class _Worker:
 
     def _load(self, place: bytes) -> bytes:
         columns, size, self._first, key = pickle.loads(place)
-        rows = Blocks(columns, size, columns.pop(PRESENT, None))
-        block = next(iter(rows))
+        # To their end, where files are checked again, and cells without a fate are refused.
+        (block,) = Blocks(columns, size, columns.pop(PRESENT, None))
         mark = hmac.new(key, block.present.tobytes(), hashlib.sha256)
         for column in block.columns.values():
             mark.update(np.ascontiguousarray(column).tobytes())
@@ -292,5 +292,8 @@ def _guarded(action: Callable[..., Any], *given: Any) -> tuple[bool, Any]:
     """What an action gives, or the kind of its error: a message may quote rows, and Ray keeps messages."""
     try:
         return True, action(*given)
+    except DataSchemaError as error:
+        # Of tables: it names files and fields, and no cell.
+        return False, str(error)
     except Exception as error:
         return False, type(error).__name__

@@ -11,6 +11,7 @@ from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
     Marks,
+    coded_table,
     data_marks,
     read_identifiers,
     read_table,
@@ -22,8 +23,9 @@ from private_mcmc.data.table import (
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, Numbers, grouped, identified
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
-from private_mcmc.inference.columns import HostColumns, checked_columns, without_rows
+from private_mcmc.inference.columns import checked_columns, without_rows
 from private_mcmc.inference.question import Question
+from private_mcmc.kernels.partitions import Engine
 from private_mcmc.records import Fields
 from private_mcmc.target import Adjacency, Target, check_count, small_delta
 
@@ -32,7 +34,13 @@ _WHO = "\nwho is who"
 
 
 def read_for(
-    table: object, asked: Question, epsilon: float, delta: float | None, adjacency: Adjacency, n: int | None
+    table: object,
+    asked: Question,
+    epsilon: float,
+    delta: float | None,
+    adjacency: Adjacency,
+    n: int | None,
+    engine: Engine | None = None,
 ) -> tuple[Fields, Marks, int, Target]:
     """The columns, curator-side, with their marks, the public number of rows, and the target."""
     if n is not None:
@@ -47,7 +55,7 @@ def read_for(
             f"persons by {asked.schema.person!r}: give their number, n=… or --n. It is public, and the table "
             "does not tell it: whoever takes a person's place may have no rows in it."
         )
-    columns, marks = read_once(table, asked, target.adjacency, n)
+    columns, marks = read_once(table, asked, target.adjacency, n, engine)
     here = rows_of(columns)
     rows = here if n is None else n
     if n is not None and asked.rows.unit is None:
@@ -63,7 +71,11 @@ def read_for(
 
 
 def read_once(
-    table: object, asked: Question, adjacency: Adjacency, n: int | None = None
+    table: object,
+    asked: Question,
+    adjacency: Adjacency,
+    n: int | None = None,
+    engine: Engine | None = None,
 ) -> tuple[Fields, Marks]:
     """The columns, and the marks of the very table that they were read from."""
     _check_rows(asked, adjacency)
@@ -74,7 +86,7 @@ def read_once(
         codes = identified(asked.schema.person, read_identifiers(table, asked.schema))
         marks = replace(marks, known_by={**marks.known_by, _WHO: codes})
         _check_persons(asked, codes, n, adjacency)
-    columns = read_columns(table, asked.schema, asked, adjacency)
+    columns = read_columns(table, asked.schema, asked, adjacency, engine)
     if adjacency == "replace_one" and asked.rows.unit is None:
         refuse_empty(table, columns)
     if isinstance(table, str | Path):
@@ -124,14 +136,21 @@ def _check_persons(asked: Question, codes: Numbers, n: int | None, adjacency: Ad
 
 
 def read_columns(
-    table: object, schema: Schema, asked: Question, adjacency: Adjacency
-) -> dict[str, np.ndarray] | HostColumns:
+    table: object, schema: Schema, asked: Question, adjacency: Adjacency, engine: Engine | None = None
+) -> Fields:
     """What the model reads, and who each row is about where that is declared.
 
     Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
-    Rows of several files stay outside memory, if each has a slot of its own.
+    Rows of several files stay outside memory, if each has a slot of its own; those that an engine holds are
+    read by its workers.
     """
     slots = not schema.person and adjacency != "add_remove"
+    if engine is not None:
+        if not slots:
+            raise NotYetSupported(
+                "engine: rows of persons, and those of add_remove, are drawn into slots in memory; leave it."
+            )
+        return coded_table(table, schema, asked.fields)
     if slots and isinstance(table, str | Path) and not Path(table).is_file():
         return spooled_table(table, schema, asked.fields)
     columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))

@@ -71,10 +71,10 @@ class Engine(Protocol):
         """Partitions of the rows, in their order; one of the columns may be that of presence."""
 
 
-def summed(question: Question, partitions: Sequence[Partition]) -> npt.NDArray[np.float64]:
+def summed(question: Question, partitions: Sequence[Partition], *given: Any) -> npt.NDArray[np.float64]:
     """The answers of all partitions, added with one rounding, whatever their order."""
     with jax.enable_x64(True):
-        started = [partition.ask(question)() for partition in partitions]
+        started = [partition.ask(question)(*given) for partition in partitions]
         return rounded_once([np.asarray(answer()) for answer in started])
 
 

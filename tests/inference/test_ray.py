@@ -9,7 +9,11 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference import ray_engine
+from tests.cli.test_fit import command
 from tests.examples_of_models import logistic
+from tests.inference.test_folders import AGE, FIELDS, SCHEMA, fitted
+from tests.inference.test_folders import tables as tables
+from tests.inference.test_folders import without_noise as without_noise
 from tests.inference.test_plan_runs import counts, moments, path
 from tests.inference.test_plan_runs import run as run_plan
 
@@ -150,8 +154,48 @@ def test_a_plan_buys_the_same_of_workers(table):
     sums, cells, states = (completed.value for completed in found.history)
     X, y = (one.loaded() for one in people(table).values())
     np.testing.assert_allclose(sums.matrix, _in_ball(X).T @ _in_ball(X), atol=8 * sums.noise_sd)
-    np.testing.assert_allclose(cells.values, np.bincount(y.astype(int), minlength=2), atol=8 * cells.noise_sd)
+    np.testing.assert_allclose(
+        cells.values[0], np.bincount(y.astype(int), minlength=2), atol=8 * cells.noise_sd
+    )
     assert states.shape == (20, 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_folder_is_fitted_described_and_checked_by_workers_as_it_is_here(
+    tables, without_noise, monkeypatch
+):
+    """Words, folders' names and empty slots are read by the workers, with equal noise."""
+    dropped = AGE | {"missingValues": ["19"], "private_mcmc": {"missing": "drop"}}
+    empty = pmc.Schema.from_dict({"fields": [dropped, *FIELDS[1:]]})
+    for schema, more in ((SCHEMA, {}), (empty, {"adjacency": "zero_out"})):
+        here, there = (fitted(tables[1], schema, engine=engine, **more) for engine in (None, WORKERS))
+        for name, draws in here.draws.items():
+            np.testing.assert_allclose(there.draws[name], draws, rtol=1e-6, atol=1e-6)
+    study = fitted(tables[1])
+    monkeypatch.setattr("os.urandom", lambda count: bytes(count))
+    for ask in (
+        lambda engine: pmc.describe(tables[1], SCHEMA, by=["region"], epsilon=1.0, engine=engine),
+        lambda engine: pmc.check(study, tables[1], by=["region"], epsilon=1.0, engine=engine),
+    ):
+        np.testing.assert_array_equal(ask(WORKERS).released, ask(None).released)
+
+
+def test_the_command_describes_at_workers_and_refuses_what_they_do_not_read(tables, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
+    (tmp_path / "schema.yaml").write_text(SCHEMA.to_yaml())
+    given = ["describe", str(tables[1]), "--schema", "schema.yaml", "--epsilon", "1", "--yes", "--out", "out"]
+    assert "died" in command(tmp_path, *given, "--engine", "ray,1").stdout
+    refused = (*given[:-1], "none", "--adjacency", "add_remove", "--n", "1000", "--engine")
+    assert "in memory" in command(tmp_path, *refused, "ray,1", code=3).stderr
+    assert "ray,WORKERS" in command(tmp_path, *refused, "dask", code=3).stderr
+
+
+def test_a_cell_without_a_fate_is_told_by_its_field_alone(tables):
+    narrow = pmc.Schema.from_dict(
+        {"fields": [AGE | {"constraints": {"minimum": "40", "maximum": "95"}}, *FIELDS[1:]]}
+    )
+    with pytest.raises(pmc.ReleaseError, match=r"fields \['age'\] have cells"):
+        pmc.describe(tables[1], narrow, epsilon=1.0, engine=WORKERS)
 
 
 def _in_ball(X):
