@@ -1,0 +1,118 @@
+"""What an engine costs, as ratios within one run, and how many passes over the rows plans need.
+
+    python -m benchmarks.scale        # writes benchmarks/measured/scale.json and scale.md
+
+A pass is one private step of a logistic regression of ten covariates: rows in this process, at one worker of
+Ray on this machine, and at two. Its seconds are those of a long run less those of a short one, over the steps
+between, so that reading and compiling is in neither; the least of some repetitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import private_mcmc as pmc
+from benchmarks.large import write
+from benchmarks.papers.pages.page import machine
+from benchmarks.written import keep, put
+from private_mcmc.dossier.record import passes
+from private_mcmc.models import logistic
+
+EPSILONS, ROWS_OF_PLANS = (0.1, 0.3, 1.0, 3.0, 10.0), 1_000_000
+# The aims: of a pass's overhead over the same sums here, and of two workers over two threads.
+OVERHEAD, SHARE, FASTER = 0.02, 0.1, 0.85
+_SHORT, _REPEATED = 3, 3
+
+
+def seconds(table: Path, steps: int, engine: pmc.Ray | None) -> float:
+    """Of one pass."""
+    file, took = pmc.Parquet(table), []
+    X, y = file[[f"x{j}" for j in range(10)]], file["y"]
+    columns = {"X": X, "y": y} if engine else {"X": X.loaded(), "y": y.loaded()}
+
+    def run(count: int) -> float:
+        mcmc = pmc.PrivateMCMC(
+            pmc.PrivateULA(logistic, 1e-9, 1.0),
+            rows=pmc.Rows(X=pmc.Ball(10**0.5, dim=10), y=pmc.Binary()),
+            target=pmc.Target(9.0, 1e-6),
+            release="path",
+            num_steps=count,
+            guarantee="run",
+            execution=pmc.Execution(engine=engine, progress_bar=False),
+        )
+        began = time.perf_counter()
+        mcmc.run(**columns)
+        return time.perf_counter() - began
+
+    run(_SHORT)
+    for _ in range(_REPEATED):
+        few = run(_SHORT)
+        took.append((run(steps + _SHORT) - few) / steps)
+    return min(took)
+
+
+def planned() -> dict[str, float]:
+    """Passes of a plan's run by ε."""
+    rows = pmc.Rows(X=pmc.Ball(10**0.5, dim=10), y=pmc.Binary())
+    made = {}
+    for epsilon in EPSILONS:
+        plan = pmc.plan(logistic, rows, pmc.Target(epsilon, 1e-7), n=ROWS_OF_PLANS, guarantee="run")
+        made[f"{epsilon:g}"] = passes(plan.statement)
+    return made
+
+
+def measured(rows: int, steps: int) -> dict[str, Any]:
+    """Seconds of a pass, everywhere, and passes of plans."""
+    with tempfile.TemporaryDirectory() as place:
+        table = Path(place) / "rows"
+        write(table, rows)
+        here, one, two = (
+            seconds(table, steps, engine)
+            for engine in (None, pmc.Ray(workers=1, cpus=0.5), pmc.Ray(workers=2, cpus=0.5))
+        )
+    return {
+        "machine": machine(),
+        "rows": rows,
+        "here": here,
+        "one_worker": one,
+        "two_workers": two,
+        "passes": planned(),
+    }
+
+
+def shown(found: dict[str, Any]) -> list[str]:
+    """What the page says of it."""
+    here, one, two = (found[name] for name in ("here", "one_worker", "two_workers"))
+    table = ["| ε | passes of a plan |", "|---|---|"]
+    table += [f"| {epsilon} | {count:.0f} |" for epsilon, count in found["passes"].items()]
+    return [
+        f"{found['rows']:,} rows of ten covariates: a pass takes {here:.3f} s in one process, {one:.3f} s at",
+        f"one worker of Ray ({1e3 * (one - here):+.0f} ms, {one / here - 1:+.0%}; the aim is at most",
+        f"{1e3 * OVERHEAD:.0f} ms and {SHARE:.0%}) and {two:.3f} s at two, {here / two:.2f} of the speed of",
+        f"this process's threads (the aim is {FASTER}). {found['machine']}.",
+        "",
+        f"Logistic regression, {ROWS_OF_PLANS:,} rows:",
+        "",
+        *table,
+    ]
+
+
+def main() -> None:
+    """Measure, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--steps", type=int, default=10)
+    asked = parser.parse_args()
+    found = measured(asked.rows, asked.steps)
+    print(json.dumps(found, indent=1))
+    keep("scale.json", found)
+    put("scale.md", "python -m benchmarks.scale", shown(found))
+
+
+if __name__ == "__main__":
+    main()
