@@ -81,7 +81,7 @@ class Execution:
             raise DeclarationError("devices: a number, or a sequence of jax.devices().")
 
     def place(self, whole: bool = False) -> Place:
-        """Where the rows lie: on devices, or elsewhere; ``whole``: files in memory unless blocks are asked."""
+        """Where the rows lie: on devices or elsewhere; ``whole``: files in memory unless blocks are asked."""
         return Place(mesh_of(self.devices), self.rows_on_device, self.engine, whole)
 
 
