@@ -173,7 +173,7 @@ def movement(functions: tuple[Function, ...], distance: float, metric: Matrix | 
     free = at[moves <= ranges]
     spread = np.equal.outer(free, free) if shape.ndim == 1 else shape[np.ix_(free, free)]
     correlation = spread / (1.0 if shape.ndim == 1 else np.outer(scales[free], scales[free]) / UP_MATRIX**3)
-    l1 = math.sqrt(float(np.abs(correlation).sum())) + len(at) - len(free)
+    l1 = math.sqrt(float(np.abs(correlation).sum())) + (len(at) - len(free))
     return Movement(units, slopes, l1 * UP_MATRIX)
 
 
