@@ -62,7 +62,6 @@ class LikelihoodFamily:
 
     Attributes:
         name: distribution class, ``unknown`` if not recognised.
-        link: how ``η`` makes the distribution's parameter: ``identity``, ``logistic``, ``exp``, …
         convex: ``ψ'' ≥ 0``.
         score_bound: ``‖ψ'‖ ≤ score_bound``.
         curvature_bound: ``‖ψ''‖ ≤ curvature_bound``.
@@ -71,7 +70,6 @@ class LikelihoodFamily:
     """
 
     name: str = "unknown"
-    link: str = ""
     convex: bool = False
     score_bound: float = math.inf
     curvature_bound: float = math.inf
@@ -128,7 +126,6 @@ def together(families: Sequence[LikelihoodFamily], apart: bool) -> LikelihoodFam
     bends = [family.curvature_bound for family in families]
     return LikelihoodFamily(
         name=" + ".join(dict.fromkeys(family.name for family in families)),
-        link=" + ".join(dict.fromkeys(family.link for family in families)),
         convex=all(family.convex for family in families),
         score_bound=up(math.hypot(*scores) if apart else math.fsum(scores)),
         curvature_bound=up(max(bends, default=0.0) if apart else math.fsum(bends)),
@@ -146,7 +143,6 @@ class Line:
 
     Attributes:
         name: of the distribution, as it is reported.
-        link: as it is reported.
         loss: ``(η, y, parameters) ↦ ψ``, elementwise; ``joint`` ones over the last axis of ``η``.
         holds: on which outcomes and parameters the proof rests.
         why: the proof.
@@ -160,7 +156,6 @@ class Line:
     """
 
     name: str
-    link: str
     loss: Loss
     holds: Callable[[Interval, Domains], bool]
     why: str
@@ -185,7 +180,7 @@ class Line:
             return None
         if any(math.isnan(bound) for bound in (score, curvature, a, b)):
             return None
-        return LikelihoodFamily(self.name, self.link, self.convex, score, curvature, (a, b), self.why)
+        return LikelihoodFamily(self.name, self.convex, score, curvature, (a, b), self.why)
 
 
 @jax.custom_jvp
@@ -335,7 +330,6 @@ def _beta_score(y: Interval, others: Domains) -> float:
 
 _BINOMIAL = Line(
     "Binomial",
-    "logistic",
     _binomial,
     lambda y, others: y.lowest >= 0 and _trials(others).lowest >= 0,
     "ψ = N log(1+e^η) − yη with 0 ≤ y ≤ N: ψ' = Nσ − y, |ψ'| ≤ N, ψ'' = Nσ(1−σ) ≤ N/4",
@@ -345,7 +339,6 @@ _BINOMIAL = Line(
 )
 _BINOMIAL_PROBIT = replace(
     _BINOMIAL,
-    link="probit",
     loss=_binomial_probit,
     why=(
         "ψ = −y log Φ(η) − (N−y) log Φ(−η), 0 ≤ y ≤ N: −(log Φ)'' is 1 less the variance of a truncated "
@@ -358,7 +351,6 @@ _BERNOULLI = replace(_BINOMIAL, name="Bernoulli", needs=())
 _BERNOULLI_PROBIT = replace(_BINOMIAL_PROBIT, name="Bernoulli", needs=())
 _POISSON = Line(
     "Poisson",
-    "exp",
     lambda eta, y, given: jnp.exp(log_rate(eta, given)) - y * log_rate(eta, given) + gammaln(y + 1),
     lambda y, others: _counts(y),
     "ψ = e^t − yt + log y!, t affine in η: ψ'' = e^t = y + ψ', unbounded unless clipped",
@@ -367,7 +359,6 @@ _POISSON = Line(
 )
 _NEGATIVE_BINOMIAL = Line(
     "NegativeBinomial",
-    "exp",
     _negative_binomial,
     lambda y, others: _counts(y) and _positive(others, "concentration"),
     "ψ = (k+y) log(1+e^t) − kt, ψ' = (k+y)σ(t) − k: |ψ'| ≤ max(y, k), ψ'' ≤ (k+y)/4",
@@ -380,7 +371,6 @@ _NEGATIVE_BINOMIAL = Line(
 # their squared range, which is at most 2.
 _CATEGORICAL = Line(
     "Categorical",
-    "softmax",
     lambda eta, y, given: jax.nn.logsumexp(eta, axis=-1) - _chosen(eta, y),
     lambda y, others: _counts(y, others["classes"].lowest - 1),
     "ψ = log Σ e^{η_k} − η_y: ‖softmax(η) − e_y‖ ≤ √2, Hessian diag p − ppᵀ ≼ 1/2",
@@ -391,7 +381,6 @@ _CATEGORICAL = Line(
 # P(y) = σ(a) − σ(b) = σ(a)σ(−b)(1 − e^{b−a}) with a = c_y − η, b = c_{y−1} − η, and a − b free of η.
 _ORDERED = Line(
     "OrderedLogistic",
-    "identity",
     _ordered,
     _cuts_rise,
     "ψ = log(1+e^{η−c_y}) + log(1+e^{c_{y−1}−η}) + const, fixed cutpoints: |ψ'| ≤ 1, ψ'' ≤ 1/2",
@@ -401,7 +390,6 @@ _ORDERED = Line(
 )
 _NORMAL = Line(
     "Normal",
-    "identity",
     _normal,
     lambda y, others: _positive(others, "scale"),
     "ψ = (y−η)²/2s² with s > 0 free of the latents: ψ'' = 1/s², ψ' unbounded",
@@ -416,7 +404,6 @@ _LOG_NORMAL = replace(
 # ψ'' = (ν+1)(νs²−r²)/(νs²+r²)². (ν+1)/√ν is largest at an end of its range; all else falls as ν and s grow.
 _STUDENT = Line(
     "StudentT",
-    "identity",
     _student_t,
     _degrees,
     "ψ = ½(ν+1) log(1+r²/νs²): |ψ'| ≤ (ν+1)/(2s√ν), |ψ''| ≤ (ν+1)/(νs²); not convex",
@@ -430,7 +417,6 @@ _STUDENT = Line(
 )
 _GAMMA = Line(
     "Gamma",
-    "exp",
     _gamma,
     lambda y, others: y.lowest >= 0 and ("concentration" not in others or _positive(others, "concentration")),
     "ψ = ye^t − at, t affine in η: ψ'' = ye^t = a + ψ', unbounded unless clipped",
@@ -441,7 +427,6 @@ _GAMMA = Line(
 _EXPONENTIAL = replace(_GAMMA, name="Exponential", growth=(1.0, 1.0), needs=())
 _WEIBULL = Line(
     "Weibull",
-    "exp",
     _weibull,
     lambda y, others: y.lowest > 0 and _positive(others, "concentration"),
     "ψ = z + at, z = (ye^{−t})^a: ψ'' = a²z = a(a − dψ/dt), unbounded unless clipped",
@@ -457,7 +442,6 @@ _WEIBULL = Line(
 # |ψ''| ≤ |1−2σ||ψ'| + κσ(1−σ) + (1−σ)² + σ² ≤ s + κ/4 + 1.
 _BETA = Line(
     "Beta",
-    "logistic",
     _beta,
     _shares,
     "ψ = log B(κσ, κ(1−σ)) − κσ logit y, κ public: |ψ'| ≤ 1 + κ(0.224 + |logit y|/4); not convex",
