@@ -37,11 +37,6 @@ class Interval(NamedTuple):
         """The largest of all ends."""
         return float(np.max(np.maximum(self.lo, self.hi), initial=-np.inf))
 
-    @property
-    def is_public(self) -> bool:
-        """It is the same number at every row."""
-        return bool(np.all(self.lo == self.hi))
-
     def hold(self, value: jax.Array) -> jax.Array:
         """``value`` within the ends; what is not a number is at the lower one."""
         return jnp.where(value > self.lo, jnp.minimum(value, self.hi), self.lo)
@@ -254,7 +249,7 @@ def _positive(others: Domains, *names: str) -> bool:
 def _cuts_rise(y: Interval, others: Domains) -> bool:
     cuts = others["cutpoints"]
     rise = bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all())
-    return cuts.is_public and rise and _counts(y, cuts.lo.shape[-1])
+    return bool(np.all(cuts.lo == cuts.hi)) and rise and _counts(y, cuts.lo.shape[-1])
 
 
 def _degrees(y: Interval, others: Domains) -> bool:
