@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib.metadata import version
 from typing import Any, Literal
 
 from private_mcmc.errors import DeclarationError
@@ -23,10 +24,12 @@ Constants = Fields
 Parts = Sequence[Constants]
 
 # For ``jax.jit(compiler_options=…)``: all that LLVM could do takes longer than it saves, in programs that run
-# a few times and in those that run on few rows. On CPUs XLA's older emitters compile in a third of the time.
+# a few times and in those that run on few rows. On CPUs XLA's older emitters compile in a third of the time:
+# JAX has them up to 0.10, and refuses the option after that.
+OLDER_EMITTERS: Record = {"xla_cpu_use_fusion_emitters": False} if version("jax") < "0.11" else {}
 RUN_ONCE: Record = {
     "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
+    **OLDER_EMITTERS,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 ON_FEW_ROWS: Record = {"xla_backend_optimization_level": 1}

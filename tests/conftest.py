@@ -22,6 +22,7 @@ from tests.shapes import CHECKED
 # Array shapes in the kernels' types are checked in every call; before anything imports them.
 install_import_hook(CHECKED, "tests.shapes.checked")
 
+from private_mcmc.records import OLDER_EMITTERS  # noqa: E402
 from private_mcmc.report import document  # noqa: E402
 
 # Charts of the same numbers are drawn again in every study that is saved, and at every look at it.
@@ -124,7 +125,7 @@ def part(items, k, n):
 # XLA takes longer to optimise a program of a few rows than the program runs, and twice as long with its newer
 # emitters. What is about the bits of numbers and of streams is compiled as users compile it, and so is the
 # whole long tier.
-QUICK = [("xla_cpu_use_fusion_emitters", False), ("xla_cpu_parallel_codegen_split_count", 1)]
+QUICK = [*OLDER_EMITTERS.items(), ("xla_cpu_parallel_codegen_split_count", 1)]
 USERS_OPTIONS = compiler.get_compile_options
 
 
