@@ -79,18 +79,9 @@ _WARM_UP_CLIP, _MOST_WARM_UP_STEPS = 0.5, 30
 _RUN_STEP, _SKEWED = 0.5, 0.13
 
 
-@dataclass(frozen=True)
-class WarmUp:
-    """How many paths, of how many steps of which size."""
-
-    paths: int
-    steps: int
-    step: float
-
-
-BOUNDED = WarmUp(paths=2, steps=6, step=0.7)
-# The first metric is for the curvature at the start, which may be a fifth of that on the way.
-UNBOUNDED = WarmUp(paths=3, steps=16, step=0.25)
+# How many warm-ups, of how many steps of which size. Where curvature has no bound the first metric is for
+# that at the start, which may be a fifth of that on the way.
+_BOUNDED, _UNBOUNDED = (2, 6, 0.7), (3, 16, 0.25)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +103,7 @@ class AffinePolicy(Releases):
         if len(curvatures) < len(warm_ups):
             root = root_of(self.balanced(estimate, hessian) + self.precision)
             return self._query(CURVATURE, partial(self.influence.curvature, self.temper, centre, root))
-        if len(warm_ups) < self._plan.paths and not self.settled(estimate, warm_ups, curvatures):
+        if len(warm_ups) < self._warm_ups[0] and not self.settled(estimate, warm_ups, curvatures):
             return self._warm_up(hessian, centre)
         root = root_of(hessian + self.precision)
         for bound in self.influence.bounds:
@@ -132,7 +123,7 @@ class AffinePolicy(Releases):
 
     def _warm_up(self, hessian: Array, start: Array) -> PathStage:
         budget, bound, clip = math.sqrt(WARM_UP_SHARE) * self.budget, self.influence.bounds[0], _WARM_UP_CLIP
-        plan = self._plan
+        _, fewest, step = self._warm_ups
         if bound == "clip" and not self.influence.symmetric:
             # Such a clip moves what the path converges to by about so much over the clip, and a wider one
             # adds noise in proportion.
@@ -140,9 +131,9 @@ class AffinePolicy(Releases):
             clip = max(clip, math.sqrt(moves / math.sqrt(2 / self._time_of(hessian, budget)(1.0))))
         time = self._time_of(hessian, budget)(clip)
         # Where more steps are to be had at weight 1, they start the next warm-up nearer to the mode.
-        steps = min(max(int(time / plan.step), plan.steps), _MOST_WARM_UP_STEPS)
-        weight = min(time / (steps * plan.step), 1.0)
-        return self._path(WARM_UP, hessian, clip, bound, weight, budget, start, plan.step, steps)
+        steps = min(max(int(time / step), fewest), _MOST_WARM_UP_STEPS)
+        weight = min(time / (steps * step), 1.0)
+        return self._path(WARM_UP, hessian, clip, bound, weight, budget, start, step, steps)
 
     def _run(self, hessian: Array, centre: Array, history: History) -> PathStage:
         """The run at the bound and the clip with the smallest predicted error."""
@@ -240,8 +231,8 @@ class AffinePolicy(Releases):
         return covariance, mode - covariance @ self.prior_score(mode), mode
 
     @property
-    def _plan(self) -> WarmUp:
-        return BOUNDED if self.predictor.family.curvature_bound < math.inf else UNBOUNDED
+    def _warm_ups(self) -> tuple[int, int, float]:
+        return _BOUNDED if self.predictor.family.curvature_bound < math.inf else _UNBOUNDED
 
     def _first_moments(self) -> MomentsStage:
         mechanism = plan_second_moments(

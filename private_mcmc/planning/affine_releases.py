@@ -15,13 +15,13 @@ from private_mcmc.planning.estimates import (
     Estimate,
     ScoreAverage,
     allowed_by_noise,
-    first_estimate,
+    estimate_of,
+    halves,
     inverse_of,
-    next_estimate,
     prior_slopes,
     root_of,
     same_mode,
-    score_average,
+    spectral_norm,
 )
 from private_mcmc.planning.influence import Bound, Influence, InfluenceCounts, expected_counts, people_counted
 from private_mcmc.planning.stages import Array, CompletedStage, History, named
@@ -115,11 +115,13 @@ class Releases:
 
     def moments(self, rounds: History) -> tuple[Estimate, bool]:
         """``XᵀX`` from the last round, each read in the metric of the one before, and whether it will do."""
-        estimate, trace = first_estimate(rounds[0].moments, self._prior), 0.0
+        first, trace = rounds[0].moments, 0.0
+        noise = spectral_norm(first.noise_sd, self.dim)
+        estimate = estimate_of(first, np.eye(self.dim), noise, self._prior)
         for completed in rounds[1:]:
             root = root_of(estimate.matrix + self._prior)
             trace = estimate.trace_in(root)
-            estimate = next_estimate(completed.moments, root)
+            estimate = estimate_of(completed.moments, root)
         settled = trace > _SETTLED * self.dim and estimate.noise < _SETTLED_NOISE
         return estimate, settled or estimate.noise_share <= _LITTLE_NOISE or len(rounds) >= _MOST_ROUNDS
 
@@ -129,7 +131,7 @@ class Releases:
         for completed in rounds:
             released = completed.moments
             root = root_of(self.balanced(moments, hessian) + self.precision)
-            hessian = next_estimate(released, root, _floor(released)).matrix
+            hessian = estimate_of(released, root, _floor(released)).matrix
         return hessian
 
     def curvatures(self, moments: Estimate, rounds: History) -> list[Array]:
@@ -161,13 +163,8 @@ class Releases:
 
     def _halves(self, warm_up: CompletedStage) -> tuple[ScoreAverage, ScoreAverage]:
         """The mean scores of the two halves of a warm-up."""
-        schedule, states = warm_up.path.schedule, warm_up.states
-        middle = schedule.num_steps // 2
-        early, late = (
-            score_average(half, schedule, self.temper, self.prior_score(half))
-            for half in (states[: middle + 1], states[middle:])
-        )
-        return early, late
+        states = warm_up.states
+        return halves(states, warm_up.path.schedule, self.temper, self.prior_score(states))
 
     def settled(self, moments: Estimate, warm_ups: History, curvatures: History) -> bool:
         """Whether the last warm-up led as far as one can, in a metric that was right where it ended.

@@ -100,21 +100,18 @@ class Estimate:
         return min(max(float(np.trace(root.T @ self.raw @ root)) + uncertain, 1.0), float(dim))
 
 
-def first_estimate(released: SecondMoments, prior: Array) -> Estimate:
-    """From moments in the parameter's own coordinates; ``prior`` is added for the noise's share only."""
-    noise = spectral_norm(released.noise_sd, len(prior))
-    matrix = floored(released.matrix, noise)
-    share = noise / float(np.linalg.eigvalsh(matrix + prior)[0])
-    return Estimate(matrix, released.matrix, share, noise, np.eye(len(prior)))
+def estimate_of(
+    released: SecondMoments, root: Array, least: float | None = None, prior: Array | float = 0.0
+) -> Estimate:
+    """From moments in the coordinates ``Aᵀx``; eigenvalues are floored at ``least`` (noise, ½ at most).
 
-
-def next_estimate(released: SecondMoments, root: Array, least: float | None = None) -> Estimate:
-    """From moments in the coordinates ``Aᵀx``; eigenvalues are floored at ``least`` (noise, ½ at most)."""
+    ``prior``, in these coordinates, is added for the noise's share only.
+    """
     noise = spectral_norm(released.noise_sd, len(root))
     whitened = floored(released.matrix, min(noise, _MOST_FLOOR) if least is None else least)
     back = np.asarray(np.linalg.inv(root))
     matrix, raw = back.T @ whitened @ back, back.T @ released.matrix @ back
-    share = noise / float(np.linalg.eigvalsh(whitened)[0])
+    share = noise / float(np.linalg.eigvalsh(whitened + prior)[0])
     return Estimate((matrix + matrix.T) / 2, raw, share, noise, back)
 
 
@@ -248,6 +245,18 @@ def score_average(states: Array, schedule: Schedule, temper: float, prior_scores
     return ScoreAverage(centre, score, metric * (time * weight**2 / 2))
 
 
+def halves(
+    states: Array, schedule: Schedule, temper: float, prior_scores: Array
+) -> tuple[ScoreAverage, ScoreAverage]:
+    """As :func:`score_average`, of the first and of the second half of a path."""
+    middle = (len(states) - 1) // 2
+    early, late = (
+        score_average(states[part], schedule, temper, prior_scores[part])
+        for part in (slice(middle + 1), slice(middle, None))
+    )
+    return early, late
+
+
 def same_mode(early: ScoreAverage, late: ScoreAverage, curvature: Array) -> bool:
     """Whether both imply one mode, up to their noise."""
     moved = late.root(curvature) - early.root(curvature)
@@ -259,17 +268,12 @@ def settled_average(
     states: Array, schedule: Schedule, temper: float, prior_scores: Array, curvature: Array
 ) -> ScoreAverage:
     """Of the path once two stretches of it, one after the other, imply the same mode up to their noise."""
-    steps = len(states) - 1
     for share in _BURN_INS:
-        first = int(share * steps)
-        middle = (first + steps) // 2
-        early, late = (
-            score_average(states[part], schedule, temper, prior_scores[part])
-            for part in (slice(first, middle + 1), slice(middle, None))
-        )
-        if same_mode(early, late, curvature):
+        first = int(share * (len(states) - 1))
+        rest = states[first:], schedule, temper, prior_scores[first:]
+        if same_mode(*halves(*rest), curvature):
             break
-    return score_average(states[first:], schedule, temper, prior_scores[first:])
+    return score_average(*rest)
 
 
 def normal_draws(mean: Array, covariance: Array, key: int = 0) -> Array:

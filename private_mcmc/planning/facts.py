@@ -92,18 +92,13 @@ _PRIORS: WeakKeyDictionary[RowModel, Prior] = WeakKeyDictionary()
 
 
 def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
-    """Draws from the prior, made once for a model: see :func:`drawn_prior`."""
-    if reading not in _PRIORS:
-        _PRIORS[reading] = drawn_prior(reading, model_args)
-    return _PRIORS[reading]
-
-
-def drawn_prior(reading: RowModel, model_args: PublicArguments) -> Prior:
-    """Draw from the prior by running the model.
+    """Draws from the prior by running the model, made once for each.
 
     Raises:
         NotYetSupported: for a prior that cannot be drawn from.
     """
+    if reading in _PRIORS:
+        return _PRIORS[reading]
     if reading.prior.improper:
         raise NotYetSupported(
             f"plans draw synthetic data from the prior, and that of {', '.join(reading.prior.improper)} is "
@@ -117,7 +112,8 @@ def drawn_prior(reading: RowModel, model_args: PublicArguments) -> Prior:
         each = [np.asarray(prior_curvature(reading, theta)) for theta in draws[:_HESSIANS]]
     hessians = np.nan_to_num(np.stack(each))
     curvatures = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
-    return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
+    _PRIORS[reading] = Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
+    return _PRIORS[reading]
 
 
 @dataclass(frozen=True, eq=False)

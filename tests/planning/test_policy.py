@@ -20,12 +20,12 @@ from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.affine_releases import RUN
 from private_mcmc.planning.estimates import (
-    first_estimate,
-    next_estimate,
+    estimate_of,
     query,
     root_of,
     score_average,
     settled_average,
+    spectral_norm,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of, counts_of_influence
 from private_mcmc.planning.simulate import posterior_mode, simulate, synthetic_table
@@ -133,11 +133,10 @@ def test_a_second_round_sees_directions_that_the_first_one_loses():
     n, gdp, prior = 50_000, 0.05, np.eye(4)
     X = np.random.default_rng(2).normal(size=(n, 4)) * np.array([0.4, 0.02, 0.01, 0.005])
     exact = np.linalg.slogdet(X.T @ X + prior)[1]
-    first = first_estimate(
-        plan_second_moments(gdp, radius=1.0, dim=4, num_rows=n, adjacency="replace_one").release(X), prior
-    )
+    plain = plan_second_moments(gdp, radius=1.0, dim=4, num_rows=n, adjacency="replace_one").release(X)
+    first = estimate_of(plain, np.eye(4), spectral_norm(plain.noise_sd, 4))
     root = root_of(first.matrix + prior)
-    second = next_estimate(query(gdp, dim=4, num_rows=n, adjacency="replace_one").release(X @ root), root)
+    second = estimate_of(query(gdp, dim=4, num_rows=n, adjacency="replace_one").release(X @ root), root)
     one, two = (abs(np.linalg.slogdet(e.matrix + prior)[1] - exact) for e in (first, second))
     assert two < 0.6 * one
 
