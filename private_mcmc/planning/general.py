@@ -66,8 +66,9 @@ _ALIGNED = 1.25
 # Beyond the last cell that surely holds rows each holds one of these shares of the one before, as likely as
 # the noise of the counts makes it, or less surely: tails are no geometric series.
 _FALLS, _BELIEVED = np.linspace(0.02, 0.98, 49), 0.5
-# Public rows that tell how far rows reach under the model.
-_PUBLIC_ROWS = 64
+# Public rows that tell how far rows reach under the model; none reaches further than theirs, with any outcome
+# that was declared, by this factor.
+_PUBLIC_ROWS, _FURTHEST = 64, 1.5
 
 
 def have_reach(facts: Facts) -> bool:
@@ -163,6 +164,7 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
         lengths, weights = (np.ravel(one) for one in each)
         weights = weights / _PUBLIC_ROWS
         lengths = lengths / math.sqrt(float(weights @ lengths**2))
+        tail[_FURTHEST * lengths.max() < MIDDLES] = 0.0
     return Reach(found, tail, lengths, weights, min(1.0, _ALIGNED / math.sqrt(facts.dim)))
 
 

@@ -125,10 +125,11 @@ _ZOOMS, _ROUNDS = 3, 12
 
 
 def _nodes(values: jax.Array, below: jax.Array) -> jax.Array:
-    """Quantiles of a law that has probability ``below`` up to the end of each value's cell."""
-    inner = (values[1:] + values[:-1]) / 2
-    edges = jnp.concatenate([values[:1], inner, values[-1:]])
+    """Quantiles of a law that has probability ``below`` up to the end of each value's cell, and both ends."""
+    inner, (first, last) = (values[1:] + values[:-1]) / 2, (values[:1], values[-1:])
+    edges = jnp.concatenate([first, inner, last])
     nodes = jnp.interp(jnp.asarray(_LEVELS), jnp.concatenate([jnp.zeros(1), below]), edges)
+    nodes = jnp.concatenate([first, nodes, last])
     return jnp.round(nodes).astype(values.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else nodes
 
 
@@ -199,7 +200,10 @@ class Likelihood:
         return {CENTRE: jax.lax.fori_loop(0, _ROUNDS, step, jnp.zeros(scores.shape[1]))}
 
     def lengths(self, theta: ArrayLike, root: ArrayLike, row: Columns) -> tuple[jax.Array, jax.Array]:
-        """Of a row's gradients in the metric of ``root``, and their probabilities; both ``(k,)``."""
+        """Of a row's gradients in the metric of ``root``, and their probabilities, both ``(k,)``.
+
+        The first and the last outcome that was declared are among them, however unlikely.
+        """
         shares, scores = self._law(jnp.asarray(theta), row)
         return jnp.linalg.norm(scores @ jnp.asarray(root), axis=1), shares
 
