@@ -157,8 +157,8 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         _PARAGRAPH.fill(
             "*Posterior itself* is preflight's verdict at that target; every run is private by its own noise "
             '(`guarantee="run"`). *Expected error* is the plan\'s prediction, *error* the root mean square '
-            "difference of posterior means, in posterior sds (of predictions for a network). Seconds are of a "
-            "busy machine of two cores."
+            "difference of posterior means, in posterior sds (of predictions for a network). Seconds are of "
+            "a busy machine of two cores."
         ),
         "",
         '??? example "What every notebook does: examples/gallery/study.py"',
