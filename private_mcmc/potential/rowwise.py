@@ -138,18 +138,25 @@ _MIXED = ("rng_bit_generator", "rng_uniform")
 _KEY_BY_KEY = ("threefry2x32", "chacha20")
 
 
+def _operation(equation: jex.JaxprEqn) -> tuple[Primitive, type]:
+    """The primitive, and the class of those that JAX 0.12 makes of others, which all have one primitive."""
+    return equation.primitive, type(equation.params.get("_prim"))
+
+
 @cache
-def _own() -> frozenset[Primitive]:
+def _own() -> frozenset[tuple[Primitive, type]]:
     spaces = (primitives, jax.lax, jax.lax.linalg)
-    own = {one for space in spaces for one in vars(space).values() if isinstance(one, Primitive)}
+    found = (one for space in spaces for one in vars(space).values())
+    own = {(one, type(None)) for one in found if isinstance(one, Primitive)}
     # Some have no public name: those that JAX's own functions are made of.
     with jax.ensure_compile_time_eval():
         key = jax.random.key(0)
     for function in (
         lambda: jax.random.wrap_key_data(jax.random.key_data(jax.random.clone(key))),  # type: ignore[no-untyped-call]
         lambda: jax.lax.platform_dependent(0.0, cpu=jnp.negative, default=jnp.abs),
+        lambda: jnp.searchsorted(jnp.zeros(3), 1.0),
     ):
-        own.update(equation.primitive for equation in _all(jax.make_jaxpr(function)().jaxpr))
+        own.update(_operation(equation) for equation in _all(jax.make_jaxpr(function)().jaxpr))
     return frozenset(own)
 
 
@@ -175,7 +182,7 @@ def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
         )
     for equation in equations:
         name = equation.primitive.name
-        if name in _MIXED or equation.primitive not in _own():
+        if name in _MIXED or _operation(equation) not in _own():
             raise NotYetSupported(
                 f"the model calls {name!r}, whose rule for many rows at once is not JAX's own and may mix "
                 "them (jax.custom_batching.custom_vmap, foreign functions, kernels, primitives of other "
