@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from private_mcmc.accounting import bounds
 from private_mcmc.accounting.rounding import TINY, product_up, up
@@ -76,11 +76,6 @@ def _check(schedule: Schedule, known: Curvature) -> None:
         )
 
 
-Norm = Literal["L1", "L2"]
-
-_MECHANISM: dict[Norm, str] = {"L1": "noise.laplace", "L2": "noise.gaussian"}
-
-
 def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
     """``η/ℓ``: the largest distance between the averages of two coupled chains on adjacent data.
 
@@ -118,27 +113,25 @@ def noised_average(
     *,
     distance: float,
     values: Iterable[tuple[float, float, float]],
-    norm: Norm,
     joint: float,
 ) -> Statement:
     """The statement of averages of a run, released by the mechanism that ``noise`` speaks of.
 
-    **Guarantee**: that of ``noise``, fit for values that one row moves by ``joint`` in ``norm`` after
+    **Guarantee**: that of ``noise``, fit for values that one row moves by ``joint`` in the L1 norm after
     division by their units.
     **Assumptions**: quoted; ``joint`` and the slopes are facts about the declared functions.
 
     Args:
-        noise: by ``laplace`` (``norm="L1"``) or ``gaussian`` (``"L2"``); refused where it is not fit for
-            the values.
+        noise: by ``laplace``; refused where it is not fit for the values.
         schedule, curvature: of the run, whose release is an ``Average``; constants proved for every data set.
         distance: ``average_sensitivity`` of both.
         values: ``(slope, limit, unit)`` of each ``f`` that is averaged: its Lipschitz constant in
             ``‖M^{-1/2}·‖``, ``inf`` where none is known; ``b − a`` where it is kept in ``[a, b]``; what it is
             divided by, at least the lesser of ``slope·distance`` and ``limit``. Equal ones count once.
-        norm, joint: how far all values together move, and in which norm.
+        joint: how far all values together move.
     """
     found = tuple(dict.fromkeys(values))
-    fit = noise.argument.rule == _MECHANISM[norm]
+    fit = noise.argument.rule == "noise.laplace"
     fit = fit and 1 - 1e-12 <= joint <= float(noise.argument.constants["sensitivity"])
     fit = fit and distance >= average_sensitivity(schedule, curvature) * (1 - 1e-12)
     for slope, limit, unit in found:
@@ -146,7 +139,7 @@ def noised_average(
         fit = fit and slope >= 0 and limit >= 0 and move <= unit and 0 < unit < math.inf
     if not (fit and found):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")
-    moved = f"all in their units move by at most {joint:.12g} in {norm}"
+    moved = f"all in their units move by at most {joint:.12g} in L1"
     lines = [
         f"where each value moves by at most its unit, {moved}",
         RELATION[schedule.adjacency],
@@ -155,7 +148,7 @@ def noised_average(
     lines += [] if schedule.rate is None else [_DRAWN]
     if any(slope > 0 and slope * distance < limit for slope, limit, _ in found):
         lines += [COUPLING, EVERY_POTENTIAL]
-    constants = _constants(schedule, curvature) | {"distance": distance, "values": found, "norm": norm}
+    constants = _constants(schedule, curvature) | {"distance": distance, "values": found}
     theorem = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
     argument = _argument("average", theorem, lines, schedule, constants | {"joint": joint})
     parts = (of_unit(noise, schedule.unit),)

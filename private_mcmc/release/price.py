@@ -261,7 +261,6 @@ def plan_expectations(
         curvature,
         distance=distance,
         values=zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True),
-        norm="L1",
         joint=joint,
     )
     sampling = np.minimum(moved.slopes * monte_carlo_sd(schedule, curvature), ranges / 2)

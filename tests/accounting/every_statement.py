@@ -107,7 +107,7 @@ def persons() -> dict[str, acc.Statement]:
     }
 
 
-def average(noise: str = "L1", values=None, proved=CONVEX, **changes) -> acc.Statement:
+def average(values=None, proved=CONVEX, **changes) -> acc.Statement:
     """Averages of hidden states, released with noise that is fit for them."""
     item = schedule(release=Average(21), **changes)
     distance = acc.average_sensitivity(item, proved)
@@ -116,14 +116,9 @@ def average(noise: str = "L1", values=None, proved=CONVEX, **changes) -> acc.Sta
             (slope, limit, min(slope * distance, limit))
             for slope, limit in ((1.0, math.inf), (0.5, 3.0), (2.0, 1e-3))
         )
-    joint = {"L1": 3.0, "L2": 1.75}[noise]
     shared = {"adjacency": item.adjacency, "what": "averages"}
-    mechanism = {
-        "L1": acc.laplace(0.5, sensitivity=3.0, scale=6.0, dim=3, **shared),
-        "L2": acc.gaussian(sensitivity=1.75, scale=3.5, dim=3, **shared),
-    }[noise]
-    facts = {"distance": distance, "values": values, "norm": noise, "joint": joint}
-    return acc.noised_average(mechanism, item, proved, **facts)
+    mechanism = acc.laplace(0.5, sensitivity=3.0, scale=6.0, dim=3, **shared)
+    return acc.noised_average(mechanism, item, proved, distance=distance, values=values, joint=3.0)
 
 
 def averages() -> dict[str, acc.Statement]:
@@ -131,7 +126,7 @@ def averages() -> dict[str, acc.Statement]:
     kept = ((math.inf, 2.0, 2.0),)
     return {
         "average, Laplace": average(),
-        "average, Gaussian, Poisson": average("L2", rate=0.1, adjacency="add_remove"),
+        "average, Poisson": average(rate=0.1, adjacency="add_remove"),
         "average, varying": average(adjacency="zero_out", step_size=varying()),
         "average, three chains": average(num_chains=3),
         "average, kept in a range": average(values=kept, proved=acc.Curvature()),

@@ -18,7 +18,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "kind": ("gaussian", "pure", "laplace", "points", "sampled", "product"),
     "pair": ("add_remove", "replace_one", "other"),
     "release": ("last", "path"),
-    "norm": ("L1", "L2"),
 }
 SMALLER = (
     {"kind": "gaussian", "m": 0.0},

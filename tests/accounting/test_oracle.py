@@ -63,7 +63,7 @@ def drawn(seed: int) -> Iterator[dict[str, Any]]:
             return
         value = 1.0, math.inf, distance
         noise = acc.laplace(0.5, adjacency=averaged.adjacency, sensitivity=1.0, scale=2.0)
-        facts: dict[str, Any] = {"values": (value,), "norm": "L1", "joint": 1.0}
+        facts: dict[str, Any] = {"values": (value,), "joint": 1.0}
         yield acc.noised_average(noise, averaged, known, distance=distance, **facts).to_dict()
     except DeclarationError:
         return

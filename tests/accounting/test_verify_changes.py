@@ -37,7 +37,7 @@ SHORT = (
     "Beta-Binomial",
     "Dirichlet-categorical",
     "Gamma-Poisson",
-    "average, Gaussian, Poisson",
+    "average, Poisson",
     "average, kept in a range",
     "composition",
     "stages",

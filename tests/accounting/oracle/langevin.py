@@ -28,7 +28,6 @@ Line = tuple[float, float]
 
 _SLACK = 1e-9
 TINY = 5e-324
-_MECHANISMS = {"L1": "noise.laplace", "L2": "noise.gaussian"}
 
 
 def langevin(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
@@ -54,7 +53,7 @@ def average(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     for slope, limit, unit in c["values"]:
         move = min(slope * c["distance"], limit) if slope > 0 else 0.0
         fit = fit and move <= unit * (1 + 1e-12) and c["joint"] >= 1 - 1e-11
-    fit = fit and noise["argument"]["rule"] == _MECHANISMS[c["norm"]]
+    fit = fit and noise["argument"]["rule"] == "noise.laplace"
     fit = fit and c["joint"] <= noise["argument"]["constants"]["sensitivity"] * (1 + 1e-12)
     if not fit:
         raise ValueError("the noise is not fit for how far one row moves the averages")
