@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,8 +20,6 @@ def draws_tree(
     attributes: Mapping[str, str],
     *,
     warmup: Mapping[str, np.ndarray] | None = None,
-    coords: Mapping[str, Sequence[str]] | None = None,
-    dims: Mapping[str, Sequence[str]] | None = None,
 ) -> xarray.DataTree:
     """Arrays ``(chains, draws, …)`` by name, warm-up in its own group; every group has the ``attributes``.
 
@@ -33,8 +31,6 @@ def draws_tree(
     tree = from_dict(
         {group: {_named(name): each for name, each in sites.items()} for group, sites in groups.items()},
         save_warmup=True,
-        coords={_named(name): list(labels) for name, labels in (coords or {}).items()},
-        dims={_named(name): [_named(each) for each in named] for name, named in (dims or {}).items()},
         check_conventions=False,
     )
     for group in tree.subtree:

@@ -92,18 +92,11 @@ def svg(plot: Plot, size: tuple[float, float] = (6.4, 3.7)) -> str:
     return text
 
 
-def png(plot: Plot, path: str | Path | None = None, below: str = "") -> bytes:
-    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given (or ``OutputError``).
-
-    ``below`` stands below the title: what a page would say beside the chart.
-    """
+def png(plot: Plot, path: str | Path | None = None) -> bytes:
+    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given (or ``OutputError``)."""
     drawing, ink = figure(plot), LIGHT["ink"]
     title = textwrap.fill(visible(plot.title), 70)
     drawing.suptitle(title, fontsize=11, color=ink, x=0.02, ha="left", weight="bold", parse_math=False)
-    if below:
-        letters = 66 if plot.y_ticks else 92  # beside names of places there is less room
-        words = textwrap.fill(visible(below), letters)
-        drawing.axes[0].set_title(words, fontsize=8, color=ink, loc="left", parse_math=False)
     buffer = io.BytesIO()
     drawing.savefig(buffer, format="png", dpi=150, facecolor=LIGHT["card"])
     content = buffer.getvalue()

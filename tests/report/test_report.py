@@ -89,7 +89,7 @@ def test_units_and_names_are_words_wherever_they_stand(text: str) -> None:
     """A name between two dollars was drawn as a formula, or nothing was; units in brackets were lost."""
     drawn = (Interval((1.0,), (0.0,), (1.0,), (2.0,), text), report.Rule("x", 1.0, text))
     plot = Plot(text, text, text, drawn, y_ticks=((1.0, text),))
-    assert drawing.png(plot, below=text)
+    assert drawing.png(plot)
     said = " ".join("".join(ElementTree.fromstring(drawing.svg(plot)).itertext()).split())
     assert text in said or text.replace("[", " [") in said
     page = report.Report(text, (report.Facts(((text, text),), text), report.Table((text,), ((text,),), text)))
