@@ -125,11 +125,10 @@ _ZOOMS, _ROUNDS = 3, 12
 
 
 def _nodes(values: jax.Array, below: jax.Array) -> jax.Array:
-    """Quantiles of a law that has probability ``below`` up to the end of each value's cell, and both ends."""
-    inner, (first, last) = (values[1:] + values[:-1]) / 2, (values[:1], values[-1:])
-    edges = jnp.concatenate([first, inner, last])
+    """Quantiles of a law that has probability ``below`` up to the end of each value's cell."""
+    inner = (values[1:] + values[:-1]) / 2
+    edges = jnp.concatenate([values[:1], inner, values[-1:]])
     nodes = jnp.interp(jnp.asarray(_LEVELS), jnp.concatenate([jnp.zeros(1), below]), edges)
-    nodes = jnp.concatenate([first, nodes, last])
     return jnp.round(nodes).astype(values.dtype) if jnp.issubdtype(values.dtype, jnp.integer) else nodes
 
 
@@ -202,10 +201,13 @@ class Likelihood:
     def lengths(self, theta: ArrayLike, root: ArrayLike, row: Columns) -> tuple[jax.Array, jax.Array]:
         """Of a row's gradients in the metric of ``root``, and their probabilities, both ``(k,)``.
 
-        The first and the last outcome that was declared are among them, however unlikely.
+        Those of the first and the last outcome that was declared are the last two, with none.
         """
-        shares, scores = self._law(jnp.asarray(theta), row)
-        return jnp.linalg.norm(scores @ jnp.asarray(root), axis=1), shares
+        theta, ((name, values),) = jnp.asarray(theta), self.outcomes.items()
+        (shares, scores), score = self._law(theta, row), jax.grad(self.reading.row_loss)
+        ends = jnp.nan_to_num(jnp.stack([score(theta, {**row, name: values[k]}) for k in (0, -1)]))
+        lengths = jnp.linalg.norm(jnp.concatenate([scores, ends]) @ jnp.asarray(root), axis=1)
+        return lengths, jnp.concatenate([shares, jnp.zeros(2)])
 
     def _law(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
         """Probabilities ``(k,)`` of outcomes given the row's covariates, and their scores ``(k, p)``."""
