@@ -237,7 +237,8 @@ def posterior_advice(
         what = "the posterior of the Huberised likelihood is then certified"
         found.append(Advice("clip", clip, f"clip each row's gradient at {number(clip)}: {what}"))
     bounded = known.gradient < math.inf
-    if bounded or mu == 0:
+    # Of rows that are not convex what they bend down does not scale with C².
+    if bounded or (mu == 0 and known.convex_rows):
         gradient = known.gradient if bounded else 1.0
         ways = (2 * temper * n * gradient / m, 0.0), (per_row * gradient / m, bend)
         needed = rounded_up(min(slope * slope + least for slope, least in ways) / _LESS, _DIGITS)
