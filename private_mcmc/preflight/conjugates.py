@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+import numpyro
+import numpyro.distributions as dist
 
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
-from private_mcmc.model import RowModel
+from private_mcmc.model import RowModel, read
 from private_mcmc.model.bounds import bounds, function_of_rows, is_whole
 from private_mcmc.model.program import Output
+from private_mcmc.potential.families import TABLE, UNKNOWN
+from private_mcmc.potential.potential import model_marks
+from private_mcmc.potential.predictor import MULTIPLIER, OUTCOME, WEIGHT, Term
+from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.target import Target
 
@@ -32,33 +37,54 @@ class Conjugate(NamedTuple):
     constants: Mapping[str, Any]
 
 
-Log: TypeAlias = Callable[..., jax.Array]
-
-
 def conjugate(row_model: RowModel) -> Conjugate | None:
-    """The family of a model, if it is proved to be of one.
+    """The family of a model, if what runs is proved to be of one.
 
     One latent site, with no term of the prior beside it, and per row one factor of one observed number,
-    without a weight, into whose density a row enters through that number alone. What runs is compared with
-    the laws of the family.
+    without a weight: a line of the table whose predictor is the latent, whatever the row. A point of the
+    simplex has no line; its program is compared.
     """
     if len(row_model.sites) != 1 or len(row_model.observations) != 1 or row_model.prior.terms:
         return None
     # A value that is broadcast against its distribution is as many factors as the two together have.
     if math.prod(row_model.observations[0].shape) != 1:
         return None
-    program, name = row_model.program, row_model.observations[0].name
-    observed = program.outputs[Output("observed", name)]
-    density = program.outputs[Output("density", name)]
-    if (
-        program.parts("weight", name)
-        or program.size(observed) != 1
-        or not program.reads([density], [observed]) <= {"theta"}
-    ):
+    several = row_model.predictors
+    if several is None or row_model.predictor is None or len(several.terms) != 1:
+        return _dirichlet(row_model)
+    # The family is that of what runs, in place of which no other function does.
+    if several.family.name == UNKNOWN.name or not several.proved or row_model.dim != 1:
         return None
-    finder = _FINDERS.get(row_model.sites[0].family)
-    found = None if finder is None else finder(row_model)
-    return found[0] if found is not None and _runs_as(row_model, *found[1:]) else None
+    term, slope, offset = several.terms[0][0], _row_free(row_model, "design"), _row_free(row_model, "offset")
+    # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
+    if WEIGHT in term.ends or math.isnan(offset) or not 0 < abs(slope) < math.inf:
+        return None
+    if term.line is TABLE["Normal", "loc"]["identity"]:
+        return _normal(row_model, term, slope)
+    own = row_model.prior.own
+    if (slope, offset, term.falling, len(own)) != (1.0, 0.0, False, 1):
+        return None
+    given, ends = [float(value.flat[0]) for value in own[0].given], term.ends[OUTCOME]
+    if not (_is_whole(row_model) and 0 <= ends.lowest <= ends.highest < math.inf):
+        return None
+    if term.line is TABLE["Poisson", "rate"]["exp"] and own[0].line is PRIORS["Gamma", "positive"]:
+        # A rate that a row multiplies by its own exposure adds to the posterior's rate, too.
+        if _one_of(term, MULTIPLIER) is None or ends.highest < 1:
+            return None
+        return Conjugate("gamma_poisson", {"shape": given[0], "largest": int(ends.highest)})
+    if term.line in (
+        TABLE["BernoulliProbs", "probs"]["logistic"],
+        TABLE["BinomialProbs", "probs"]["logistic"],
+    ):
+        # Uniform on an interval of which the predictor is the logit is Beta(1, 1).
+        uniform = own[0].line is PRIORS["Uniform", "interval"]
+        a, b = (1.0, 1.0) if uniform else given
+        trials = _one_of(term, "total_count") if "total_count" in term.ends else 1.0
+        known = uniform or own[0].line is PRIORS["Beta", "unitinterval"]
+        if not known or trials is None or not ends.highest <= trials == round(trials):
+            return None
+        return Conjugate("beta_binomial", {"a": a, "b": b, "trials": int(trials)})
+    return None
 
 
 def conjugate_certificate(
@@ -99,56 +125,78 @@ def _row_free(row_model: RowModel, part: str) -> float:
     return float(found.value.flat[0])
 
 
-def _constant(row_model: RowModel, parameter: str, *, observed: bool = False) -> np.ndarray | None:
-    """A parameter of the latent (or the observed site) that reads neither rows nor the latent, flat."""
-    site = (row_model.observations if observed else row_model.sites)[0]
-    variable = row_model.program.outputs.get(Output("given", site.name, parameter))
-    if variable is None or row_model.program.reads([variable]):
+def _one_of(term: Term, name: str) -> float | None:
+    """A parameter that is one number for all rows."""
+    ends = term.ends[name]
+    return ends.lowest if ends.lowest == ends.highest else None
+
+
+def _is_whole(row_model: RowModel) -> bool:
+    program = row_model.program
+    return is_whole(program, program.outputs[Output("observed", row_model.observations[0].name)])
+
+
+def _normal(row_model: RowModel, term: Term, slope: float) -> Conjugate | None:
+    """A mean of Normal rows: posteriors of at least one curvature, whatever the prior."""
+    noise, ends = _one_of(term, "scale"), term.ends[OUTCOME]
+    width, precision = ends.highest - ends.lowest, float(row_model.prior.lower[0])
+    if noise is None or not (width < math.inf and precision >= 0):
         return None
-    with jax.enable_x64(True):
-        return np.ravel(np.asarray(row_model.program.run([variable], {})[0], dtype=np.float64))
+    known = {"slope": abs(slope), "width": width, "noise": noise, "precision": precision}
+    return Conjugate("normal", known)
 
 
-def _number(row_model: RowModel, parameter: str, *, observed: bool = False) -> float | None:
-    """Such a parameter that is one public constant."""
-    value = _constant(row_model, parameter, observed=observed)
-    return None if value is None or not np.all(value == value[0]) else float(value[0])
-
-
-def _ends(row_model: RowModel, *, whole: bool = True) -> tuple[float, float] | None:
-    """The least and the largest observed value over the row domain, ``whole`` numbers from 0 on."""
-    target = row_model.program.outputs[Output("observed", row_model.observations[0].name)]
-    found = bounds(row_model.program, row_model.rows, [target])
-    if found is None or not -math.inf < found[0].lowest <= found[0].highest < math.inf:
-        return None
-    if whole and not (is_whole(row_model.program, target) and found[0].lowest >= 0):
-        return None
-    return found[0].lowest, found[0].highest
-
-
-# Where what runs is compared with the law of the table: moderate ones, at which no density clamps.
+# Where what runs is compared with the law of the table: moderate places, at which no density clamps.
 _PLACES, _ROWS, _TOLERANCE = np.array([0.0, 0.3, -0.8, 1.4]), 64, 1e-6
 
 
-def _runs_as(row_model: RowModel, log_prior: Log, log_likelihood: Log) -> bool:
-    """Whether prior and rows that run have these log densities of the latent's value, up to constants.
+def _dirichlet(row_model: RowModel) -> Conjugate | None:
+    """Categories of a point of the simplex under a Dirichlet prior, for which there is no line.
 
-    A distribution holds what its density reads apart from the parameters that it shows, as logits beside
-    probabilities: names and parameters tell of it only where nobody changed one of them.
+    Prior and rows that run are, operation by operation, those of the model that is written here: no
+    comparison at points sees what a distribution remembers beside the probabilities that it shows, or what
+    is other far out. Points show that NumPyro's classes have the densities of their names.
     """
-    site, observed = row_model.sites[0], Output("observed", row_model.observations[0].name)
-    program = row_model.program
+    site, observed, program = row_model.sites[0], row_model.observations[0], row_model.program
+    outcome = program.outputs[Output("observed", observed.name)]
+    alpha = program.outputs.get(Output("given", site.name, "concentration"))
+    if (site.family, observed.family) != ("Dirichlet", "CategoricalProbs") or alpha is None:
+        return None
+    column, ends = program.reads([outcome]), bounds(program, row_model.rows, [outcome])
+    if program.reads([alpha]) or len(column) != 1 or ends is None or not _is_whole(row_model):
+        return None
+    shape = program.shape(program.outputs[Output("given", observed.name, "probs")])
+    with jax.enable_x64(True):
+        alphas = np.ravel(np.asarray(program.run([alpha], {})[0], dtype=np.float64))
+    if not 0 <= ends[0].lowest <= ends[0].highest < len(alphas) == site.shape[-1]:
+        return None
+
+    def law(**row: jax.Array) -> None:
+        p = numpyro.sample(site.name, dist.Dirichlet(jnp.asarray(program.run([alpha], {})[0])))
+        y = row[min(column)]
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample(observed.name, dist.CategoricalProbs(jnp.broadcast_to(p, shape)), obs=y)
+
+    same = model_marks(read(law, row_model.rows, n=1)) == model_marks(row_model)
+    if not (same and _has_law(row_model, alphas)):
+        return None
+    return Conjugate("dirichlet_categorical", {"concentration": tuple(map(float, alphas))})
+
+
+def _has_law(row_model: RowModel, alphas: np.ndarray) -> bool:
+    """Whether prior and rows that run have the family's densities, up to constants, at some points."""
+    program, name = row_model.program, row_model.observations[0].name
 
     def gaps(theta: jax.Array, row: Mapping[str, jax.Array]) -> jax.Array:
         def value(theta: jax.Array) -> jax.Array:
-            return row_model.constrain(theta)[site.name]
+            return jnp.ravel(row_model.constrain(theta)[row_model.sites[0].name])
 
-        p, known = value(theta), program.columns(row)
-        y = jnp.reshape(program.run([program.outputs[observed]], known)[0], ())
+        log = jnp.log(value(theta))
+        y = jnp.reshape(program.run([program.outputs[Output("observed", name)]], program.columns(row))[0], ())
         # Of a point of the simplex the last entry follows from the others.
-        slopes = jax.jacfwd(value)(theta).reshape(-1, row_model.dim)[: row_model.dim]
-        prior = log_prior(p) + jnp.linalg.slogdet(slopes)[1] + row_model.neg_log_prior(theta)
-        return jnp.stack([prior, row_model.row_loss(theta, row) + log_likelihood(p, y)])
+        jacobian = jnp.linalg.slogdet(jax.jacfwd(value)(theta)[: row_model.dim])[1]
+        prior = jnp.sum((alphas - 1) * log) + jacobian + row_model.neg_log_prior(theta)
+        return jnp.stack([prior, row_model.row_loss(theta, row) + log[y.astype(int)]])
 
     with jax.enable_x64(True):
         rows = row_model.rows.project(row_model.rows.synthetic(0, _ROWS))
@@ -156,86 +204,6 @@ def _runs_as(row_model: RowModel, log_prior: Log, log_likelihood: Log) -> bool:
         every = jax.jit(jax.vmap(jax.vmap(gaps, (0, None)), (None, 0)), compiler_options=RUN_ONCE)
         found = np.asarray(every(thetas, rows))
     return bool(np.all(np.ptp(found, axis=1) <= _TOLERANCE))
-
-
-Found: TypeAlias = tuple[Conjugate, Log, Log]
-
-
-def _beta(row_model: RowModel) -> Found | None:
-    if row_model.sites[0].family == "Uniform":
-        # Uniform(0, 1) is Beta(1, 1).
-        on_unit = (_number(row_model, "low"), _number(row_model, "high")) == (0.0, 1.0)
-        a = b = 1.0 if on_unit else None
-    else:
-        a, b = _number(row_model, "concentration1"), _number(row_model, "concentration0")
-    family, ends = row_model.observations[0].family, _ends(row_model)
-    trials = 1.0 if family == "BernoulliProbs" else _number(row_model, "total_count", observed=True)
-    if a is None or b is None or trials is None or ends is None or not ends[1] <= trials == round(trials):
-        return None
-    return (
-        Conjugate("beta_binomial", {"a": a, "b": b, "trials": int(trials)}),
-        lambda p: jnp.sum((a - 1) * jnp.log(p) + (b - 1) * jnp.log1p(-p)),
-        lambda p, y: jnp.sum(y * jnp.log(p) + (trials - y) * jnp.log1p(-p)),
-    )
-
-
-def _gamma(row_model: RowModel) -> Found | None:
-    shape, rate = _number(row_model, "concentration"), _number(row_model, "rate")
-    ends, program, site = _ends(row_model), row_model.program, row_model.sites[0].name
-    of = program.outputs.get(Output("given", row_model.observations[0].name, "rate"))
-    if row_model.dim != 1 or shape is None or rate is None or ends is None or ends[1] < 1:
-        return None
-    if of is None or program.reads([of]) != {"theta"}:
-        return None
-    with jax.enable_x64(True):
-        at = jnp.zeros(1)
-        exposure = jnp.ravel(
-            program.run([of], {program.inputs["theta"]: at})[0] / row_model.constrain(at)[site]
-        )
-    return (
-        Conjugate("gamma_poisson", {"shape": shape, "largest": int(ends[1])}),
-        lambda p: jnp.sum((shape - 1) * jnp.log(p) - rate * p),
-        lambda p, y: jnp.sum(y * jnp.log(exposure * p) - exposure * p) - gammaln(y + 1),
-    )
-
-
-def _dirichlet(row_model: RowModel) -> Found | None:
-    alphas, ends = _constant(row_model, "concentration"), _ends(row_model)
-    if (
-        alphas is None
-        or ends is None
-        or len(alphas) != row_model.sites[0].shape[-1]
-        or ends[1] >= len(alphas)
-    ):
-        return None
-    return (
-        Conjugate("dirichlet_categorical", {"concentration": tuple(map(float, alphas))}),
-        lambda p: jnp.sum((alphas - 1) * jnp.log(jnp.ravel(p))),
-        lambda p, y: jnp.log(jnp.ravel(p))[y.astype(int)],
-    )
-
-
-def _normal(row_model: RowModel) -> Found | None:
-    """A mean of Normal rows: Gaussian posteriors of one curvature, whatever the prior."""
-    noise, site, ends = (
-        _number(row_model, "scale", observed=True),
-        row_model.sites[0],
-        _ends(row_model, whole=False),
-    )
-    sd = _number(row_model, "scale") if site.family == "Normal" else math.inf
-    if row_model.dim != 1 or row_model.predictor is None or site.support != "real":
-        return None
-    # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
-    slope, offset = _row_free(row_model, "design"), _row_free(row_model, "offset")
-    if noise is None or sd is None or ends is None or math.isnan(offset) or not 0 < abs(slope) < math.inf:
-        return None
-    known = {"slope": abs(slope), "width": ends[1] - ends[0], "noise": noise, "precision": 1 / sd**2}
-    centre = _number(row_model, "loc") or 0.0
-    return (
-        Conjugate("normal", known),
-        lambda p: -jnp.sum(((p - centre) / sd) ** 2) / 2,
-        lambda p, y: -jnp.sum((y - slope * p - offset) ** 2) / (2 * noise**2),
-    )
 
 
 def _normal_mean(
@@ -247,13 +215,3 @@ def _normal_mean(
         return None
     curvature = (precision + n * gain) * (1 - 1e-12)
     return posterior_strongly_log_concave(each * slope * width * (1 + 1e-12), curvature, "replace_one", n)
-
-
-_FINDERS = {
-    "Beta": _beta,
-    "Uniform": _beta,
-    "Gamma": _gamma,
-    "Dirichlet": _dirichlet,
-    "Normal": _normal,
-    "ImproperUniform": _normal,
-}

@@ -267,14 +267,54 @@ def kept_logits_of_few_rows(x, y=None):
 def test_rows_that_hold_logits_of_their_own_are_seen_wherever_they_lie(shape):
     def plain(x, y=None):
         p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
-        outcome = dist.Categorical(probs=jnp.broadcast_to(p, shape))
-        assert outcome.logits.shape == shape  # which it remembers from here on
         with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", outcome, obs=y)
+            numpyro.sample("y", dist.Categorical(probs=jnp.broadcast_to(p, shape)), obs=y)
 
     rows = Rows(x=Box(0, 1), y=Categories(3))
     assert "conjugate" in str(preflight(plain, rows, WIDER, n=50).certificates)
     assert "conjugate" not in str(preflight(kept_logits_of_few_rows, rows, WIDER, n=50).certificates)
+
+
+def cubed_rate_far_out(y=None):
+    lam = numpyro.sample("lam", dist.Gamma(4.0, 2.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Poisson(jnp.where(lam > 50, lam**3, lam)), obs=y)
+
+
+def bent_mean_far_out(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(jnp.where(jnp.abs(mu) > 9, mu**3, mu), 0.5), obs=y)
+
+
+def loaded_die_far_out(y=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Categorical(probs=jnp.where(p[0] > 0.99, p**3 / jnp.sum(p**3), p)), obs=y)
+
+
+class SteepFarOut(dist.Beta):
+    def log_prob(self, value, intermediates=None):
+        return super().log_prob(value) + 50 * jnp.maximum(value - 0.999, 0)
+
+
+def steep_coin(y=None):
+    p = numpyro.sample("p", SteepFarOut(2.0, 3.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "domain"),
+    [
+        (cubed_rate_far_out, Counts(4)),
+        (bent_mean_far_out, Box(0, 3)),
+        (loaded_die_far_out, Categories(3)),
+        (steep_coin, Binary()),
+    ],
+)
+def test_a_family_is_proved_of_the_program_and_not_at_points(model, domain) -> None:
+    assert constants(read(model, Rows(y=domain), n=N), None).conjugate is None
 
 
 @pytest.mark.some(1)
