@@ -15,6 +15,7 @@ import hmac
 import pickle
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -123,7 +124,10 @@ class _Partition:
         self._mark = self._worker.load.remote(place)
 
     def check(self) -> None:
-        """Wait until they are read; refuse other rows than those that were read before."""
+        """Wait until they are read, elsewhere where that worker is lost; refuse other rows than before."""
+        self._insisted(self._read, self.start)
+
+    def _read(self) -> None:
         digest = _found(_ray().get(self._mark))
         if self._digest and not hmac.compare_digest(self._digest, digest):
             raise ReleaseError(
@@ -131,6 +135,15 @@ class _Partition:
                 "done with them. Start again, on files that nobody writes to."
             )
         self._digest = digest
+
+    def _insisted(self, wait: Callable[[], Any], again: Callable[[], None]) -> Any:
+        """What ``wait`` gives; where the worker is lost, after ``again`` at another one."""
+        for attempt in range(_ATTEMPTS):
+            with suppress(_ray().exceptions.RayActorError):
+                if attempt:
+                    again()
+                return wait()
+        raise ReleaseError(f"rows from {self.first} on: {_ATTEMPTS} workers were lost, one after the other.")
 
     def ask(self, question: Question) -> Ask:
         """The question at the worker; where that is lost, once more at another one."""
@@ -143,7 +156,7 @@ class _Partition:
                 self._told(name, program)
             sent = pickle.dumps([_plain(leaf) for leaf in jax.tree.leaves(given)])
             first = self._asked(name, sent)
-            return partial(self._awaited, name, program, sent, first)
+            return partial(self._awaited, name, sent, first)
 
         return started
 
@@ -159,24 +172,25 @@ class _Partition:
             self._worker.receive.remote(piece)
         return self._worker.answer.remote(name, last)
 
-    def _awaited(self, name: str, program: bytes, sent: bytes, reference: Any) -> Any:
+    def _awaited(self, name: str, sent: bytes, reference: Any) -> Any:
         ray = _ray()
-        for attempt in range(_ATTEMPTS):
-            try:
-                if attempt:
-                    self.start()
-                    self.check()
-                    for known, text in self._programs.items():
-                        self._worker.learn.remote(known, text)
-                    reference = self._asked(name, sent)
-                number, piece = _found(ray.get(reference))
-                pieces = [piece]
-                for place in range(1, number):
-                    pieces.append(_found(ray.get(self._worker.piece.remote(place))))
-                return jnp.asarray(pickle.loads(b"".join(pieces)))
-            except ray.exceptions.RayActorError:
-                continue
-        raise ReleaseError(f"rows from {self.first} on: {_ATTEMPTS} workers were lost, one after the other.")
+
+        def again() -> None:
+            nonlocal reference
+            self.start()
+            self._read()
+            for known, text in self._programs.items():
+                self._worker.learn.remote(known, text)
+            reference = self._asked(name, sent)
+
+        def answer() -> Any:
+            number, piece = _found(ray.get(reference))
+            pieces = [piece]
+            for place in range(1, number):
+                pieces.append(_found(ray.get(self._worker.piece.remote(place))))
+            return jnp.asarray(pickle.loads(b"".join(pieces)))
+
+        return self._insisted(answer, again)
 
 
 def _cut(content: bytes) -> list[bytes]:

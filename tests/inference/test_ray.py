@@ -1,6 +1,6 @@
 """Rows in the memory of a Ray cluster's workers: the chain of the same rows here, whoever is lost."""
 
-import os
+import signal
 from contextlib import suppress
 from dataclasses import replace
 
@@ -31,15 +31,30 @@ SEEDED = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
 def session(tmp_path_factory):
     """A cluster on this machine, for this module alone; the folder where Ray writes."""
     # Sockets have short paths.
-    folder, home = tmp_path_factory.mktemp("r"), os.environ.get("HOME", "")
-    os.environ |= {"HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
-    ray.init(
-        num_cpus=2, object_store_memory=200 * 2**20, include_dashboard=False, log_to_driver=False,
-        _temp_dir=str(folder),
-    )  # fmt: skip
-    yield folder
-    ray.shutdown()
-    os.environ["HOME"] = home
+    folder = tmp_path_factory.mktemp("r")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HOME", str(folder))
+        patched.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(
+            num_cpus=2, object_store_memory=200 * 2**20, include_dashboard=False, log_to_driver=False,
+            _temp_dir=str(folder),
+        )  # fmt: skip
+        yield folder
+        ray.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def bounded():
+    """A cluster that answers no more fails the test."""
+
+    def ended(*_):
+        pytest.fail("longer than ten minutes")
+
+    before = signal.signal(signal.SIGALRM, ended)
+    signal.alarm(600)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +123,24 @@ def test_a_worker_that_is_lost_changes_no_bit(table, wanted, monkeypatch):
     np.testing.assert_array_equal(draws(table, WORKERS), wanted)
     # One for each of seven steps, the first of them a trial, and the one that was asked again.
     assert len(lost) == 8
+
+
+def test_one_that_is_lost_while_it_reads_is_replaced_and_nobody_tries_for_ever(table, wanted, monkeypatch):
+    start, lost = ray_engine._Partition.start, []
+
+    def then_lost(self):
+        start(self)
+        if len(lost) < most:
+            lost.append(self.first)
+            ray.kill(self._worker)
+
+    monkeypatch.setattr(ray_engine._Partition, "start", then_lost)
+    most = 2
+    np.testing.assert_array_equal(draws(table, WORKERS), wanted)
+    assert lost == [0, 200]
+    most = 100
+    with pytest.raises(pmc.ReleaseError, match="from 0 on: 3 workers were lost"):
+        draws(table, WORKERS)
 
 
 def test_a_run_whose_driver_was_killed_goes_on_at_new_workers(table, wanted, tmp_path, monkeypatch):
