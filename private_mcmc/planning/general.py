@@ -312,7 +312,8 @@ class GeneralPolicy:
         """
         noise = math.sqrt(2 / time)
         if reach is None:
-            return _UNSEEN, noise
+            # Of lengths E(ℓ − c)₊ ≤ E ℓ²/(4c): what a wider clip takes from rows is less.
+            return _UNSEEN * min(1.0, _MULTIPLE / clip), noise
         share, bias = reach.share(clip), reach.bias(clip)
         if self.facts.likelihood.has_centre:
             before = named(history, WARM_UP)[-1].path.schedule
