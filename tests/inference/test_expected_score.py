@@ -63,6 +63,31 @@ def test_of_an_sd_of_groups_and_its_effects_the_product_counts():
     assert np.abs(one - elsewhere).max() > 0.2
 
 
+@pytest.mark.slow
+def test_what_no_public_person_varies_in_is_told_linearly():
+    """Public rows of a ball have an intercept, beside which cuts of an ordinal outcome say the same.
+
+    As if no rows could tell the two apart, their posterior was that of the prior: 23 times too wide.
+    """
+
+    def model(X, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        ordered = dist.TransformedDistribution(
+            dist.Normal(0, 1).expand([2]).to_event(1), dist.transforms.OrderedTransform()
+        )
+        cuts = numpyro.sample("cuts", ordered)
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", dist.OrderedLogistic(X @ w, cuts), obs=y)
+
+    reading = read(model, pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Categories(3)), n=100)
+    # An intercept of √½, taken off by all cuts.
+    alike = np.zeros(4)
+    for site in reading.sites:
+        alike[site.slice.start] = {"w": 1.0, "cuts": np.sqrt(0.5)}[site.name]
+    (moved,) = at(reading, np.zeros(4), 0.7 * alike)
+    assert moved == pytest.approx(0.7 * alike, abs=1e-3)
+
+
 def test_outcomes_of_two_numbers_are_left_alone():
     def pair(x, y=None):
         b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
