@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -20,6 +21,7 @@ from private_mcmc.domains.columns import (
     blank,
     holds_person,
     host_column,
+    native,
     numeric_column,
     on_host,
     padded,
@@ -212,17 +214,21 @@ class Held:
     mesh: Mesh | None = None
 
     def placed(self, key: jax.Array, declared: Declaration | Plan) -> Held:
-        """Under ``add_remove``, and persons, on one device: in slots drawn at random, empty ones among them.
+        """Under ``add_remove``, and persons: in slots drawn at random, empty ones among them.
 
         **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own
         rounding, which may follow the slot, is not changed by another row. For every placement the two data
         sets differ in one slot alone; placements have the same law for both, once slots are renamed, and
         ``δ(ε)`` is jointly convex. Rows in the order they came in move up behind an absent one, and persons
-        in that of identifiers.
+        in that of identifiers. Rows of several devices, and those that an engine's workers have, do stay in
+        that order: no process has all of them.
         """
         moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
-        if not moves or self.partitions or self.mesh is not None:
+        streamed = [one for one in self.partitions if isinstance(one, Blocks)]
+        if not moves or self.mesh is not None or len(streamed) < len(self.partitions):
             return self
+        if streamed:
+            return replace(self, partitions=tuple(_in_slots(key, one, declared.n) for one in streamed))
         with jax.enable_x64(True):
             rows, present = _permuted(key, self.rows, self.present)
         return replace(self, rows=rows, present=present)
@@ -263,6 +269,24 @@ def _permuted(
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     order = jax.random.permutation(key, present.shape[0])
     return {name: column[order] for name, column in rows.items()}, present[order]
+
+
+def _in_slots(key: jax.Array, rows: Blocks, n: int | None) -> Blocks:
+    """A copy of rows that are not in memory, in the slots of :func:`_permuted`: in files without a name."""
+    slots = n or len(next(iter(rows.columns.values())).schema)
+    place, present = np.argsort(jax.random.permutation(key, slots)), np.zeros(slots, dtype=bool)
+    copies = {}
+    for name, one in rows.columns.items():
+        with tempfile.TemporaryFile() as file:
+            copies[name] = np.memmap(file, native(one.dtype), "w+", shape=(slots, *one.shape[1:]))
+    for block in rows:
+        here = np.flatnonzero(block.present)
+        there = place[block.first + here]
+        present[there] = True
+        for name, column in block.columns.items():
+            copies[name][there] = column[here]
+    columns = {name: host_column(name, one) for name, one in copies.items()}
+    return Blocks(columns, rows.size, host_column(PRESENT, present))
 
 
 @lru_cache(maxsize=8)

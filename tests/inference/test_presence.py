@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.columns import PRESENT, ArrayColumn
-from private_mcmc.inference.columns import Held
+from private_mcmc.domains.columns import PRESENT, ArrayColumn, host_column
+from private_mcmc.inference.columns import Held, blocks_of
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain
 from private_mcmc.release.ledger_file import data_mark
 from tests.examples_of_models import logistic
@@ -192,6 +192,22 @@ def test_every_row_is_in_every_slot_as_often():
         np.testing.assert_array_equal(slots(keys[0], other), np.arange(4))
         # Persons stand in the order of their identifiers, which another person's changes.
         np.testing.assert_array_equal(slots(keys[0], other, who=pmc.Person(2)), found[0])
+
+
+def test_rows_outside_memory_lie_in_the_same_slots(tmp_path):
+    """Of seven slots five rows take those that they would take in memory, and none moves up for another."""
+    declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()), n=7)
+    np.save(tmp_path / "i.npy", np.arange(1, 6))
+    mapped, key = np.load(tmp_path / "i.npy", mmap_mode="r"), jax.random.key(3)
+    (found,) = (
+        Held(partitions=(blocks_of({"i": host_column("i", mapped)}, 2, 7),)).placed(key, declared).partitions
+    )
+    whole = Held({"i": jnp.asarray([*range(1, 6), 0, 0])}, jnp.arange(7) < 5).placed(key, declared)
+    rows, present = (
+        np.concatenate(each)[:7] for each in zip(*((b.columns["i"], b.present) for b in found), strict=True)
+    )
+    np.testing.assert_array_equal(rows, whole.rows["i"])
+    np.testing.assert_array_equal(present, whole.present)
 
 
 @pytest.mark.slow
