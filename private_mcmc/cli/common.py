@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
-from private_mcmc.files import check_writable, read_whole
-from private_mcmc.records import visible
+from private_mcmc.records import check_writable, read_whole, visible
 
 if TYPE_CHECKING:
     from private_mcmc.inference.question import Question

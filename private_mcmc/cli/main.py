@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +15,6 @@ from typer.core import TyperGroup
 
 from private_mcmc.cli.common import ERROR, INTERRUPTED, UNFORESEEN, UNREAD, echo, in_words, quiet_end
 from private_mcmc.errors import PrivateMCMCError, Unforeseen, places_of
-from private_mcmc.programs import keep_programs
 
 # Typer brings its own copy of click, whose usage errors have no public name.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -34,6 +35,25 @@ COMMANDS = {
     "ledger": "private_mcmc.cli.ledger:app",
     "demo": "private_mcmc.cli.demo:demo",
 }
+
+
+def keep_programs() -> None:
+    """Have JAX keep what it compiles under the user's cache folder, unless the user has said where or not to.
+
+    Programs are functions: rows, states and keys are arguments of theirs and never in them. The folder is
+    its owner's alone, since what lies in it is run. To be called before JAX is imported.
+    """
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    place = Path(base) / "private-mcmc" / "programs"
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = place.stat()
+        own = found.st_uid == os.getuid() and not found.st_mode & 0o022
+    except OSError:
+        return
+    if own:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(place))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 class _Lazy(TyperGroup):

@@ -128,7 +128,7 @@ def summary(
 ) -> None:
     """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
     from private_mcmc.dossier import Study
-    from private_mcmc.files import write_whole
+    from private_mcmc.records import write_whole
     from private_mcmc.report import Report, Text, as_csv, json_types, table_of
 
     found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
@@ -208,7 +208,7 @@ def report(
 ) -> None:
     """Show a dossier, or several as one; one that was interrupted is completed."""
     from private_mcmc.dossier import load_record
-    from private_mcmc.dossier.several import several
+    from private_mcmc.dossier.publication import several
 
     if len(what) > 1 and any(one is not None for one in (key, model, ledger, registry, about)):
         raise DeclarationError("--key, --model, --ledger, --registry and --about are of one dossier.")
@@ -245,8 +245,8 @@ def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) 
 def _register(what: Path, about: Path | None, registry: Path) -> None:
     """Write the entry, and name the questions that nobody has answered."""
     from private_mcmc.dossier import Study
-    from private_mcmc.dossier.deployment import deployment, deployment_yaml, read_about
-    from private_mcmc.files import write_whole
+    from private_mcmc.dossier.publication import deployment, deployment_yaml, read_about
+    from private_mcmc.records import write_whole
 
     made, unsaid = deployment(Study.load(what), {} if about is None else read_about(about))
     write_whole(registry, deployment_yaml(made))

@@ -19,9 +19,8 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.page import columns_of, of_two, of_whom, page, protection, sections
 from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw, texts
 from private_mcmc.errors import DeclarationError, OutputError, PrivateMCMCError
-from private_mcmc.files import new_file, write_whole
 from private_mcmc.planning.prediction import elements
-from private_mcmc.records import Fields, Record
+from private_mcmc.records import Fields, Record, new_file, write_whole
 from private_mcmc.release import SumsPlan
 from private_mcmc.report import Facts, Report, as_csv
 from private_mcmc.target import check_adjacency

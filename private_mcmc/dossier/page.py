@@ -14,8 +14,7 @@ from private_mcmc.accounting.risk import argument, curve, in_words, whom
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
-from private_mcmc.dossier.deployment import not_protected
-from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, texts
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected, texts
 from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields
 from private_mcmc.release.ledger_export import as_epsilon

@@ -19,14 +19,13 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import Risk, risk
 from private_mcmc.accounting.statement import NOT_PRIVATE
-from private_mcmc.data.answers import Answers
+from private_mcmc.data.answers import Answers, draws_tree, for_arviz
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.effects import Array
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.shape import check_types, check_values, read_text
-from private_mcmc.draws import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.report import Report, at_most
@@ -35,7 +34,7 @@ from private_mcmc.target import Target, remarks_on_delta
 if TYPE_CHECKING:
     import xarray
 
-    from private_mcmc.draws import Exported
+    from private_mcmc.data.answers import Exported
 
 RECORD = "study.json"
 
@@ -356,3 +355,33 @@ def passes(statement: Statement) -> float:
         return sum(map(passes, statement.parts))
     known = statement.argument.constants
     return float(known.get("num_steps", 1) * known.get("rate", 1.0))
+
+
+def not_protected(study: ReleaseRecord) -> dict[str, str]:
+    """Everything that a release tells and no statement covers, by what it is."""
+    what = "rows" if study.price.unit is None else "persons"
+    number = f"n = {study.n:,}, the number of {what}"
+    if study.adjacency != "replace_one":
+        number = f"{study.n:,}, a public bound of the number of {what}; the number itself is protected"
+    declared = f"columns {', '.join(study.rows)} and what a row may hold in each"
+    if study.schema:
+        schema = Schema.from_dict(texts(study.schema))
+        fields = [field for field in schema.fields if field.is_used]
+        levels = sum(len(field.all_levels) for field in fields if field.is_category)
+        declared = (
+            f"names, types, ranges, codes of missing values and {levels} levels of {len(fields)} fields, "
+            "as declared: whether any row has a level is protected"
+        )
+    asked = f"{study.subject}; ε, δ, cells and bins"
+    if isinstance(study, StudyRecord):
+        asked = f"formula {study.formula!r}, family and priors" if study.formula else "the model's program"
+        asked += "; ε, δ, guarantee and the plan"
+    return {
+        "number": number,
+        "declarations": declared,
+        "question": asked,
+        "refusals": "whether the table was refused: a cell, a shape or a file without a declared fate",
+        "existence": f"that a run was made of {study.table or 'rows in memory'}, when, and what it cost",
+        "time": "how long the run took, and what its machine's memory, caches and power show",
+        "facts about people in general": "what such data tell of anybody, in the data or not",
+    }

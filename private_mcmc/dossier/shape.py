@@ -13,8 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.files import RECORDED, read_whole
-from private_mcmc.records import Record
+from private_mcmc.records import RECORDED, Record, read_whole
 from private_mcmc.target import Target, check_adjacency, check_count, checked_guarantee
 
 # JSON has no infinity.
@@ -55,7 +54,7 @@ def read_text(place: Path) -> Record:
 
     Raises:
         DeclarationError: for what is no JSON, holds a name twice, or would take too much memory.
-        OSError: as :func:`private_mcmc.files.read_whole`.
+        OSError: as :func:`private_mcmc.records.read_whole`.
     """
     content = read_whole(place, RECORDED, links=False)
     if content.count(b"[") + content.count(b"{") > _CONTAINERS:

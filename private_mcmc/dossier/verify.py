@@ -29,8 +29,7 @@ from private_mcmc.dossier.folder import (
 )
 from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
 from private_mcmc.errors import DeclarationError, OutputError
-from private_mcmc.files import RECORDED, read_whole
-from private_mcmc.records import Fields
+from private_mcmc.records import RECORDED, Fields, read_whole
 from private_mcmc.report import Report, Table, Verdict
 from private_mcmc.report.blocks import Tone
 

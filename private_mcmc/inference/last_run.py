@@ -35,7 +35,7 @@ from private_mcmc.release.released import overshot, sickness
 from private_mcmc.report import Report, json_types, number
 
 if TYPE_CHECKING:
-    from private_mcmc.draws import Exported
+    from private_mcmc.data.answers import Exported
 
 
 _GIVEN_RELEASES = "of the posterior given what was released"

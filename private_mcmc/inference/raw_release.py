@@ -20,7 +20,6 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
 from private_mcmc.dossier.record import checked_record, texts
 from private_mcmc.errors import DeclarationError
-from private_mcmc.files import RECORDED, read_whole
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute import Outcome
@@ -29,7 +28,7 @@ from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import Question, question
 from private_mcmc.planning import CompletedStage, History, PathStage, Plan, Prediction, Stage
 from private_mcmc.planning.policy import without_prediction
-from private_mcmc.records import Fields, Model, Record
+from private_mcmc.records import RECORDED, Fields, Model, Record, read_whole
 from private_mcmc.release import Ledger
 from private_mcmc.report import Note, Report, Table, at_most
 from private_mcmc.target import Guarantee, Target, checked_guarantee

@@ -31,8 +31,8 @@ from private_mcmc.planning.stages import Array
 from private_mcmc.potential.potential import curvature
 from private_mcmc.preflight.estimate import outcomes_of, typed
 from private_mcmc.records import RUN_ONCE, PublicArguments
-from private_mcmc.release.expectations import Expectations
 from private_mcmc.release.price import Function, bind, movement, price
+from private_mcmc.release.released import Expectations
 from private_mcmc.report import Facts, Report, Table, at_most, number
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Guarantee, Target

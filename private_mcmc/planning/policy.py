@@ -8,13 +8,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.data.source import is_written
 from private_mcmc.domains import Ball, Rows
-from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.errors import DeclarationError, NotPrivate, OutputError
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.general import GeneralPolicy
@@ -29,7 +30,6 @@ from private_mcmc.planning.prediction import OF_SYNTHETIC, Named, Policy, Predic
 from private_mcmc.planning.simulate import measured
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
-from private_mcmc.programs import make_room
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import telling
@@ -329,3 +329,40 @@ def in_minutes(seconds: float) -> str:
         return "less than a minute"
     hours, minutes = divmod(math.ceil(seconds / 60), 60)
     return f"about {hours} h {minutes} min" if hours else f"about {minutes} min"
+
+
+# XLA maps each program into memory, and a process may have so many mappings. A fit compiles some two hundred
+# programs in 2,000 mappings; Linux allows a process 65,530.
+_SHARE_KEPT, _NEEDED = 0.25, 4_000
+_MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+
+
+def mappings() -> tuple[int, int] | None:
+    """Mappings of this process, and how many it may have; ``None`` where the system does not say."""
+    try:
+        with _MAPS.open("rb") as lines:
+            return sum(1 for _ in lines), int(_LIMIT.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def make_room() -> None:
+    """Forget compiled programs where there are many, which bounds what a process of many fits holds.
+
+    Called before anything is charged: a compiler that finds no room ends the process.
+
+    Raises:
+        OutputError: where too few mappings are left all the same.
+    """
+    found = mappings()
+    if found is None or found[0] < _SHARE_KEPT * found[1]:
+        return
+    import jax  # here: commands need none of it for their help
+
+    jax.clear_caches()  # type: ignore[no-untyped-call]
+    found = mappings()
+    if found is not None and found[1] - found[0] < _NEEDED:
+        raise OutputError(
+            f"this process has {found[0]:,} memory mappings and may have {found[1]:,}: too few are left to "
+            "compile a run. Nothing was charged. Run it in a new process, or raise vm.max_map_count."
+        )

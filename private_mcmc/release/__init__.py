@@ -1,6 +1,5 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, sums, grids, ledger."""
 
-from private_mcmc.release.expectations import Expectations as Expectations
 from private_mcmc.release.ledger import Ledger as Ledger
 from private_mcmc.release.ledger_state import Balance as Balance
 from private_mcmc.release.ledger_state import Filter as Filter
@@ -13,6 +12,7 @@ from private_mcmc.release.noise import laplace_noise as laplace_noise
 from private_mcmc.release.noise import state_grid as state_grid
 from private_mcmc.release.price import ExpectationsPlan as ExpectationsPlan
 from private_mcmc.release.price import plan_expectations as plan_expectations
+from private_mcmc.release.released import Expectations as Expectations
 from private_mcmc.release.released import ReleasedExpectations as ReleasedExpectations
 from private_mcmc.release.released import ReleasedStates as ReleasedStates
 from private_mcmc.release.released import ReleasedValue as ReleasedValue

@@ -29,8 +29,7 @@ import numpy.typing as npt
 
 from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
-from private_mcmc.files import sync_folder
-from private_mcmc.records import Fields, Record
+from private_mcmc.records import Fields, Record, sync_folder
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
 NumericColumn = npt.NDArray[np.generic]

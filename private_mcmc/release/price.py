@@ -33,9 +33,15 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.potential import Potential, curvature, reach_of_prior
 from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import rowwise
-from private_mcmc.release.expectations import Bounds, Expectations, What, monte_carlo_sd
 from private_mcmc.release.noise import FloatArray, LaplaceNoise, laplace_noise
-from private_mcmc.release.released import ReleasedExpectations, ReleasedValue
+from private_mcmc.release.released import (
+    Bounds,
+    Expectations,
+    ReleasedExpectations,
+    ReleasedValue,
+    What,
+    monte_carlo_sd,
+)
 from private_mcmc.schedule import ROUNDING, Average, Matrix, Schedule
 from private_mcmc.target import Target
 

@@ -16,8 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from private_mcmc.files import write_whole
-from private_mcmc.records import visible
+from private_mcmc.records import visible, write_whole
 from private_mcmc.report.blocks import (
     Block,
     Code,

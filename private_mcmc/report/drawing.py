@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from private_mcmc.files import write_whole
-from private_mcmc.records import Record, visible
+from private_mcmc.records import Record, visible, write_whole
 from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
 
 if TYPE_CHECKING:

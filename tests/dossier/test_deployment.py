@@ -10,7 +10,8 @@ import yaml
 from private_mcmc import DeclarationError, OutputError, Target
 from private_mcmc.cli.study import report, sign
 from private_mcmc.dossier import verify_dossier
-from private_mcmc.dossier.deployment import QUESTIONS, deployment, deployment_yaml, not_protected, read_about
+from private_mcmc.dossier.publication import QUESTIONS, deployment, deployment_yaml, read_about
+from private_mcmc.dossier.record import not_protected
 from private_mcmc.dossier.verify import check_signature
 from tests.dossier.studies import study_of
 

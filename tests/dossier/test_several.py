@@ -12,7 +12,7 @@ from private_mcmc import Study
 from private_mcmc.cli.main import app
 from private_mcmc.data.fields import KEY
 from private_mcmc.dossier import new_dossier
-from private_mcmc.dossier.several import together
+from private_mcmc.dossier.publication import together
 from tests.dossier.studies import books_in, statement_of, study_of
 
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from private_mcmc.errors import OutputError, PrivateMCMCError
-from private_mcmc.files import check_writable, new_file, write_whole
+from private_mcmc.records import check_writable, new_file, write_whole
 from private_mcmc.report import Line, Plot, Report, Text, png
 from tests.full_disk import files_at_most
 

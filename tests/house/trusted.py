@@ -22,12 +22,10 @@ ROOTS = (
 UNTRUSTED = (
     "private_mcmc/accounting/risk.py",
     "private_mcmc/arguments.py",
-    "private_mcmc/draws.py",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/kernels/under_numpyro.py",
     "private_mcmc/release/ledger_export.py",
     "private_mcmc/model/",
-    "private_mcmc/release/expectations.py",
     "private_mcmc/release/released.py",
     "private_mcmc/report/",
     "private_mcmc/planning/",

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.checkpoint import Saved, Saver
+from private_mcmc.inference.bookkeeping import Saved, Saver
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState, Streams

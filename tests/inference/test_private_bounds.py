@@ -9,7 +9,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.data.table import data_marks, read_table
 from private_mcmc.inference import fitting
-from private_mcmc.inference.checkpoint import Saver
+from private_mcmc.inference.bookkeeping import Saver
 from private_mcmc.inference.fitting import Planned
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.inference.reading import read_columns

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc import programs
+from private_mcmc.cli.main import keep_programs
+from private_mcmc.planning import policy
 
 SCHEMA = pmc.Schema.from_dict(
     {
@@ -65,9 +66,9 @@ def test_another_fit_of_the_same_shape_compiles_nothing_whatever_its_rows_are(co
 
 def test_programs_are_forgotten_where_there_are_many(monkeypatch):
     cleared, counts = [], iter([(20_000, 65_530), (2_000, 65_530)])
-    monkeypatch.setattr(programs, "mappings", lambda: next(counts))
+    monkeypatch.setattr(policy, "mappings", lambda: next(counts))
     monkeypatch.setattr("jax.clear_caches", lambda: cleared.append(True))
-    programs.make_room()
+    policy.make_room()
     assert cleared
 
 
@@ -85,7 +86,7 @@ def test_a_process_without_room_is_refused_before_anything_is_charged(monkeypatc
         bookkeeping=pmc.Bookkeeping(books, "people"),
         progress_bar=False,
     )
-    monkeypatch.setattr(programs, "mappings", lambda: (65_000, 65_530))
+    monkeypatch.setattr(policy, "mappings", lambda: (65_000, 65_530))
     monkeypatch.setattr("jax.clear_caches", lambda: None)
     with pytest.raises(pmc.OutputError, match=r"65,000 memory mappings.*Nothing was charged"):
         mcmc.run(y=np.zeros(50))
@@ -108,13 +109,13 @@ def test_commands_keep_programs_in_a_folder_that_is_their_users_alone(tmp_path, 
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     place = tmp_path / "private-mcmc" / "programs"
-    programs.keep_programs()
+    keep_programs()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(place) and place.stat().st_mode & 0o777 == 0o700
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
-    programs.keep_programs()
+    keep_programs()
     assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
     # What others may write there would be run.
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     place.chmod(0o777)
-    programs.keep_programs()
+    keep_programs()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ

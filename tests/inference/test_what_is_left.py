@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.checkpoint import Saver
+from private_mcmc.inference.bookkeeping import Saver
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from tests.examples_of_models import logistic
 

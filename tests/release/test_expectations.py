@@ -18,8 +18,8 @@ from private_mcmc.domains import Binary, Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import read
 from private_mcmc.release import Expectations, plan_expectations
-from private_mcmc.release.expectations import monte_carlo_sd
 from private_mcmc.release.price import ROUNDING_SHARE, movement
+from private_mcmc.release.released import monte_carlo_sd
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 

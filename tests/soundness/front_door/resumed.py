@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 import private_mcmc as pmc
-from private_mcmc.inference.checkpoint import Saver
+from private_mcmc.inference.bookkeeping import Saver
 
 
 class Killed(BaseException):

@@ -1,22 +1,28 @@
-"""A dossier as an entry of OpenDP's Deployments Registry, and what a release does not protect.
+"""What is published of finished dossiers: an entry of OpenDP's Deployments Registry, one page about several.
 
-Names and choices are those of the registry's template (github.com/opendp/deployments-registry-data, third
-tier); ``docs/dossier.md`` says which question of NIST SP 800-226 each answers.
+Names and choices of the entry are those of the registry's template (third tier of
+github.com/opendp/deployments-registry-data); ``docs/dossier.md`` says which question of NIST SP 800-226 each
+answers.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from private_mcmc.accounting.risk import whom
-from private_mcmc.data.schema import Schema, read_declaration
-from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, texts
+from private_mcmc.accounting import Statement, adaptive
+from private_mcmc.accounting.risk import argument, in_words, risk, whom
+from private_mcmc.accounting.rounding import norm_up
+from private_mcmc.data.fields import KEY
+from private_mcmc.data.schema import read_declaration
+from private_mcmc.dossier.folder import Query
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
-from private_mcmc.target import check_adjacency
+from private_mcmc.report import Block, Heading, Note, Report, Table, Text, Verdict, at_most
+from private_mcmc.target import Unit, check_adjacency
 
 # What only people know, and the question that it answers. Of lists there may be several.
 QUESTIONS: Mapping[str, str] = {
@@ -62,36 +68,6 @@ def read_about(path: Path) -> Fields:
     if said.get("sector", _SECTORS[0]) not in _SECTORS:
         raise DeclarationError(f"{path}: sector: one of {', '.join(_SECTORS)}.")
     return said
-
-
-def not_protected(study: ReleaseRecord) -> dict[str, str]:
-    """Everything that a release tells and no statement covers, by what it is."""
-    what = "rows" if study.price.unit is None else "persons"
-    number = f"n = {study.n:,}, the number of {what}"
-    if study.adjacency != "replace_one":
-        number = f"{study.n:,}, a public bound of the number of {what}; the number itself is protected"
-    declared = f"columns {', '.join(study.rows)} and what a row may hold in each"
-    if study.schema:
-        schema = Schema.from_dict(texts(study.schema))
-        fields = [field for field in schema.fields if field.is_used]
-        levels = sum(len(field.all_levels) for field in fields if field.is_category)
-        declared = (
-            f"names, types, ranges, codes of missing values and {levels} levels of {len(fields)} fields, "
-            "as declared: whether any row has a level is protected"
-        )
-    asked = f"{study.subject}; ε, δ, cells and bins"
-    if isinstance(study, StudyRecord):
-        asked = f"formula {study.formula!r}, family and priors" if study.formula else "the model's program"
-        asked += "; ε, δ, guarantee and the plan"
-    return {
-        "number": number,
-        "declarations": declared,
-        "question": asked,
-        "refusals": "whether the table was refused: a cell, a shape or a file without a declared fate",
-        "existence": f"that a run was made of {study.table or 'rows in memory'}, when, and what it cost",
-        "time": "how long the run took, and what its machine's memory, caches and power show",
-        "facts about people in general": "what such data tell of anybody, in the data or not",
-    }
 
 
 def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
@@ -175,3 +151,93 @@ def deployment_yaml(entry: Fields) -> str:
     import yaml
 
     return str(yaml.safe_dump(dict(entry), sort_keys=False, allow_unicode=True, width=100))
+
+
+_CHOSEN = (
+    "Whether a model fits or predicts better was asked of the same people. Intervals of a model that was "
+    "chosen by such an answer take the model as given: they are too narrow, by how much is not known."
+)
+
+
+def together(records: Sequence[ReleaseRecord]) -> Statement:
+    """The statement of everything that ``records`` released, in whatever order and however they were chosen.
+
+    **Guarantee**: ``√Σ m_j²``-GDP of releases that are each ``m_j``-GDP. **Assumptions**: what each step was
+    given was fixed before the first of them (which is to choose, model or fields may depend on what was
+    released). Source: Smith, Thakurta 2022.
+
+    Raises:
+        DeclarationError: for a dossier that is named twice, for several data sets, several adjacencies, and
+            for a release that has no Gaussian DP statement.
+    """
+    if len({record.fingerprint for record in records}) < len(records):
+        raise DeclarationError("a dossier is named twice: what it released was released once.")
+    if len(named := {record.ledger["dataset"] for record in records if record.ledger is not None}) > 1:
+        raise DeclarationError(f"data sets {sorted(named)}: only what is about the same people adds up.")
+    if any(record.seeded for record in records):
+        raise DeclarationError("of a dossier the caller chose the randomness: it is not private.")
+    prices = tuple(record.price for record in records)
+    for record, price in zip(records, prices, strict=True):
+        if price.gdp is None:
+            raise DeclarationError(
+                f"{record.subject}: has no Gaussian DP statement, which adds up in squares."
+            )
+    if len({_protected(record) for record in records}) > 1:
+        raise DeclarationError("some protect a person and some a row: their statements do not add up.")
+    budget = norm_up(price.gdp for price in prices if price.gdp is not None)
+    whole = adaptive(budget, prices[0].adjacency, prices, prices[0].unit)
+    if not whole.verify():
+        raise DeclarationError(
+            "a release is in two of these dossiers, or a statement is not what its constants give: "
+            "private-mcmc verify each of them."
+        )
+    return whole
+
+
+def _protected(record: ReleaseRecord) -> Unit | str:
+    """A person with several rows, or with one that enters; empty where every row is another person's."""
+    own = record.schema.get(KEY)
+    return record.price.unit or str(own.get("person", "") if isinstance(own, Mapping) else "")
+
+
+def several(records: Sequence[ReleaseRecord]) -> Report:
+    """The page: every step with its price, then all of them as one release."""
+    records = sorted(records, key=lambda record: record.created)
+    whole, delta = together(records), max(record.delta for record in records)
+    epsilon = at_most(whole.epsilon(delta))
+    steps = tuple(
+        (
+            record.created[:10],
+            record.kind if isinstance(record, Query) else "fit",
+            record.table,
+            record.subject,
+            at_most(record.price.epsilon(delta)),
+            f"{at_most(record.price.gdp or 0.0)}-GDP",
+        )
+        for record in records
+    )
+    blocks: list[Block] = [
+        Verdict(
+            "Private", f"All {len(records)} together meet ε = {epsilon} at δ = {at_most(delta)}.", "good"
+        ),
+        Table(("made", "step", "table", "question", f"ε at δ = {at_most(delta)}", "price"), steps),
+        Text("Prices add up in squares: the last column's, not those of ε, make the sum."),
+    ]
+    kinds = {record.kind for record in records if isinstance(record, Query)}
+    if kinds & {"check", "compare"}:
+        blocks.append(Note(_CHOSEN, "unsure"))
+    if any(record.ledger is None for record in records):
+        blocks.append(
+            Note("Nothing kept count of some of these: other releases may be missing here.", "unsure")
+        )
+    told = risk(whole, delta)
+    return Report(
+        "One study, all of its releases",
+        (
+            *blocks,
+            Heading("What can be learnt about one person from all of it"),
+            Text(in_words(told, check_adjacency(whole.adjacency), whole.unit)),
+            argument(whole, delta),
+            Text("Each folder has the dossier of its step, which `private-mcmc verify` checks."),
+        ),
+    )
