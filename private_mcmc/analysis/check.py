@@ -23,12 +23,11 @@ from private_mcmc.analysis.analysis import Analysis, Part, Released
 from private_mcmc.analysis.laws import PIT_BINS, Asked, Calibration, Law, Uniformity
 from private_mcmc.analysis.studied import Studied, synthetic_people
 from private_mcmc.data.fields import identifier
-from private_mcmc.data.figures import between
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Family, SumsPlan
-from private_mcmc.report import Block, Table, Text, number
+from private_mcmc.report import Block, Table, Text, between, number
 
 Array = npt.NDArray[np.float64]
 

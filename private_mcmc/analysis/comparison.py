@@ -15,12 +15,11 @@ from scipy.special import ndtr, ndtri
 from private_mcmc.analysis.analysis import Analysis, Part, Released
 from private_mcmc.analysis.studied import Studied, synthetic_people
 from private_mcmc.data.fields import identifier
-from private_mcmc.data.figures import between
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Family, SumsPlan
-from private_mcmc.report import Block, Facts, Text, number
+from private_mcmc.report import Block, Facts, Text, between, number
 
 # Of synthetic people so many have a difference inside the bound.
 _INSIDE = 0.98

@@ -22,12 +22,11 @@ from scipy.stats import truncnorm
 
 from private_mcmc.analysis.analysis import Analysis, Part, Released, interval
 from private_mcmc.data.fields import Field, identifier
-from private_mcmc.data.figures import between
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Family, SumsPlan
-from private_mcmc.report import Block, Table, Text, number
+from private_mcmc.report import Block, Table, Text, between, number
 
 Array = npt.NDArray[np.float64]
 # A value and its interval.

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from private_mcmc.data.comparisons import Comparisons, People, read_people, read_profile
+from private_mcmc.data.comparisons import (
+    Comparisons,
+    People,
+    effect_of,
+    labels,
+    read_people,
+    read_profile,
+)
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Array
-from private_mcmc.data.figures import Coefficient, between, digits, forest_plot, units
-from private_mcmc.report import Plot, Report, Table, number
+from private_mcmc.report import Interval, Plot, Report, Rule, Table, between, digits, floats, number
 
 if TYPE_CHECKING:
     import arviz
@@ -21,7 +28,35 @@ if TYPE_CHECKING:
     Exported: TypeAlias = "xarray.DataTree | arviz.InferenceData"
 
 
+_MOST_SHOWN = 40
 _LEFT_OUT = "not stated: the middle of the declared range, the first level, an average group"
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One coefficient in the user's units.
+
+    Attributes:
+        name: such as ``age`` or ``sex[male]``.
+        per: what it is the effect of.
+        mean: of the draws.
+        sd: of the draws.
+        low: lower end of the central interval.
+        high: its upper end.
+        ratio: odds or rate ratio: ``exp`` of the median, or ``None``.
+        ratio_low: ``exp(low)``.
+        ratio_high: ``exp(high)``.
+    """
+
+    name: str
+    per: str
+    mean: float
+    sd: float
+    low: float
+    high: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,3 +233,57 @@ def _inference_data(tree: xarray.DataTree) -> Any:
 
 def _named(name: str) -> str:
     return name.replace("/", "\u2215")
+
+
+def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: bool) -> Plot:
+    """An interval for every coefficient, the first on top; of its ratio on a logarithmic axis."""
+    shown = shown[:_MOST_SHOWN]
+    heights = [float(len(shown) - index) for index in range(len(shown))]
+    low = [one.ratio_low or 0.0 if ratio else one.low for one in shown]
+    high = [one.ratio_high or 0.0 if ratio else one.high for one in shown]
+    middle = [one.ratio or 0.0 if ratio else one.mean for one in shown]
+    # The first level that others are compared with is in the table.
+    said = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
+    names = [f"{one.name} ({unit})" if unit else one.name for one, unit in zip(shown, said, strict=True)]
+    return Plot(
+        title=title,
+        x_label=label,
+        y_label="",
+        drawn=(
+            Interval(floats(heights), floats(low), floats(middle), floats(high)),
+            Rule("x", 1.0 if ratio else 0.0),
+        ),
+        description=f"{label[:1].upper()}{label[1:]}, of each coefficient; the table above has the numbers.",
+        x_log=ratio,
+        y_ticks=tuple(zip(heights, names, strict=True)),
+        y_range=(0.4, len(shown) + 0.6),
+    )
+
+
+def units(design: Design) -> dict[str, str]:
+    """What each coefficient is per, or against."""
+    names = [INTERCEPT, *(effect.name for effect in design.shared), *design.correlations]
+    names += [*design.parameters, *([THRESHOLDS] if design.thresholds else [])]
+    names += [effect.spread_name for effect in design.effects if effect.spread]
+    return {label: unit(design, name) for name in names for label in labels(design, name)}
+
+
+def unit(design: Design, name: str) -> str:
+    """What the coefficients of a term are per, or against; of ``sigma`` the outcome's unit."""
+    schema, effect = design.schema, effect_of(design, name)
+    if name == INTERCEPT:
+        return "at 0 and first levels"
+    if effect is None:
+        of_group = next((one for one in design.effects if one.spread_name == name), None)
+        own = unit(design, of_group.name) if of_group is not None else ""
+        whole = design.family.is_linear and (name == "sigma" or of_group is not None)
+        return own or schema[design.formula.outcome].unit * whole
+    parts = []
+    for each in effect.term.numbers:
+        field = schema[next(iter(each.fields.values()))]
+        plain = each.text == field.name and len(effect.term.numbers) == 1
+        parts.append(each.per or (field.unit or "days" * (field.type == "date")) * plain)
+    for field_name, reduced in effect.term.categories:
+        if reduced:
+            parts.append(f"vs {schema[field_name].all_levels[0].label}")
+    return ", ".join(part for part in parts if part)

@@ -15,16 +15,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from private_mcmc.data.design import Design, Groups
-from private_mcmc.data.effects import Array, Draws
+from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design, Groups
+from private_mcmc.data.effects import Array, Draws, Effect
+from private_mcmc.data.families import STEPS
 from private_mcmc.data.fields import Field, plain_number
-from private_mcmc.data.figures import labels, outcome_levels
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.table import encoded
 from private_mcmc.errors import DeclarationError
@@ -367,3 +367,31 @@ def read_margins(path: Path) -> tuple[list[Profile], list[float]]:
     if not profiles or not all(weight > 0 for weight in weights):
         raise DeclarationError(f"{path}: rows with fields of the formula, and a {WEIGHT} above 0.")
     return list(profiles), weights
+
+
+def outcome_levels(design: Design) -> tuple[str, ...]:
+    """Labels of an outcome with more than two levels; empty for others."""
+    several = design.family.kind in ("levels", "ordered")
+    outcome = design.schema[design.formula.outcome]
+    return tuple(level.label for level in outcome.all_levels) if several else ()
+
+
+def labels(design: Design, name: str) -> tuple[str, ...]:
+    """Names of a term's coefficients, or of intercept, thresholds, sds and parameters of the family."""
+    effect = effect_of(design, name)
+    if effect is not None:
+        return effect.coordinates()
+    if name == THRESHOLDS:
+        levels = outcome_levels(design)
+        return tuple(f"{name}[{low}|{high}]" for low, high in pairwise(levels))
+    if name == STEPS:
+        ends = [*(f"{cut:g}" for cut in design.formula.cuts), ""]
+        return tuple(f"{name}[{low} to {high}]".replace(" to ]", " on]") for low, high in pairwise(ends))
+    if name == INTERCEPT and design.classes:
+        return tuple(f"{name}[{label}]" for label in design.classes)
+    return (name,)
+
+
+def effect_of(design: Design, name: str) -> Effect | None:
+    """The effect of this name, if it is one's."""
+    return next((effect for effect in design.effects if effect.name == name), None)

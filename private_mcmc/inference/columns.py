@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from private_mcmc.data.apart import is_part
+from private_mcmc.data.readers import is_part
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import (
     PRESENT,

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
-from private_mcmc.data.answers import Answers
+from private_mcmc.data.answers import Answers, units
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, count_of, identifier
-from private_mcmc.data.figures import units
 from private_mcmc.data.formula import ranges, read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source, shown_source

@@ -7,6 +7,7 @@ rules, loops and branches stay whole: what happens inside them is not looked int
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -322,3 +323,18 @@ def _level(equation: Equation, levels: list[Level]) -> Level:
         or (name == "integer_pow" and equation.params["y"] == 1)
     )
     return Level.AFFINE if linear else Level.UNKNOWN
+
+
+# Of a loop without a fixed end, so many turns.
+_TURNS = 32
+
+
+def work_of(equations: Iterable[Equation]) -> int:
+    """About how many numbers they compute."""
+    total = 0
+    for equation in equations:
+        turns = _TURNS if equation.primitive.name == "while" else equation.params.get("length") or 1
+        inner = sum(work_of(getattr(one, "jaxpr", one).eqns) for one in jex.jaxprs_in_params(equation.params))
+        own = sum(math.prod(getattr(output.aval, "shape", ())) for output in equation.outvars)
+        total += turns * inner if inner else own
+    return total

@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,15 @@ import numpy as np
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
-from private_mcmc.model.integrated import Summed, integrated_loss, of_one_row, own_latents, summed_loss
-from private_mcmc.model.program import Output, Program, trace
+from private_mcmc.model.integrated import (
+    OwnLatents,
+    Summed,
+    integrated_loss,
+    of_one_row,
+    own_latents,
+    summed_loss,
+)
+from private_mcmc.model.program import Output, Program, row_shapes, trace, work_of
 from private_mcmc.model.proposals import read_prior, row_term
 from private_mcmc.model.refusals import (
     COUNT,
@@ -40,8 +47,7 @@ from private_mcmc.model.row_latents import (
     row_latents,
     with_columns,
 )
-from private_mcmc.model.row_model import RowModel
-from private_mcmc.model.sites import ModelSites
+from private_mcmc.model.sites import ModelSites, Observation
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
@@ -51,11 +57,45 @@ from private_mcmc.model.tracing import (
     terms,
     with_indexed_arguments,
 )
-from private_mcmc.potential.potential import RowTerm
+from private_mcmc.potential.potential import Potential, RowTerm
 from private_mcmc.potential.predictor import Row
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowModel(Potential):
+    """A model as the sum of a data-free potential and one term per row, and where that comes from.
+
+    Attributes:
+        observations: the observed sites.
+        program: the model on one abstract row in float64, for further proofs about its form; of persons,
+            that of one of their rows.
+        each: the reading of one of a person's rows by itself.
+        own: a person's own latents, which are integrated out.
+        model: the model as it is run on rows; of persons with latents, on those of one person.
+        public: the public arguments that it was read with.
+    """
+
+    observations: tuple[Observation, ...]
+    program: Program = field(repr=False)
+    model: Model = field(repr=False)
+    each: RowModel | None = field(default=None, repr=False)
+    own: OwnLatents | None = field(default=None, repr=False)
+    public: PublicArguments = field(default_factory=dict, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for every coordinate of ``θ``, for example ``w[2]``."""
+        return tuple(name for site in self.sites for name in site.coordinates)
+
+    @functools.cached_property
+    def work(self) -> int:
+        """About how many numbers the loss of one row computes."""
+        with jax.enable_x64(True):
+            theta = abstract((self.dim,), np.float64)
+            return work_of(jax.make_jaxpr(self.row_loss)(theta, row_shapes(self.rows)).jaxpr.eqns)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None = None) -> RowModel:
@@ -164,7 +204,7 @@ def _of_columns(
             return found.row_loss(theta, row) - (0.0 if density is None else density(theta, row))
 
         refuse_unknown_slopes(one.dim, rows, whole, found.neg_log_prior)
-        refuse_other_densities(found)
+        refuse_other_densities(found, program, [site.name for site in observed])
     return found
 
 
@@ -204,6 +244,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
         refuse_other_persons(
             own,
             one,
+            [site.name for site in one.observations],
             rows.single,
             n,
             lambda who, data, values: log_densities(persons.of(n, plate, who), {**data, **public}, values),

@@ -16,11 +16,11 @@ from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.program import Kind, Output, Program, row_shapes, trace
+from private_mcmc.model.program import Kind, Output, Program, row_shapes, trace, work_of
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
-from private_mcmc.model.row_model import RowModel, work_of
 from private_mcmc.model.sites import ModelSites, Observation
 from private_mcmc.potential.families import UNKNOWN
+from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import RUN_ONCE, Model, PublicArguments
 
@@ -192,13 +192,13 @@ def check_arguments(model: Model, rows: Rows, public: PublicArguments, n: int) -
 _STEPS = np.array([-3.0, -1.0, -0.1, 0.1, 1.0, 3.0])
 
 
-def refuse_other_densities(found: RowModel) -> None:
+def refuse_other_densities(found: Potential, program: Program, observed: Sequence[str]) -> None:
     """Compare what runs in place of NumPyro's log densities with these, at synthetic rows, up to constants.
 
     The tables' forms are those of classes of distributions with the parameters that they hold. Predictors are
     moderate, where no density clamps.
     """
-    program, several = found.program, found.predictors
+    several = found.predictors
     data = rows_at_ends(found.rows, _ROWS)
     turns = np.cos(np.outer(0.7 + 0.37 * np.arange(_ROWS), np.arange(1.0, found.dim + 1)))
     reach = several.radius if several is not None and several.radius < math.inf else 1.0
@@ -214,10 +214,8 @@ def refuse_other_densities(found: RowModel) -> None:
                 own = sum(program.run(keys, given))
                 out[site.name] = jnp.stack([form(theta[site.slice]), own])
         if several is not None and several.family.name != UNKNOWN.name:
-            keys = [program.outputs[Output("row", site.name)] for site in found.observations]
-            out[", ".join(site.name for site in found.observations)] = jnp.stack(
-                [found.row_loss(theta, row), sum(program.run(keys, given))]
-            )
+            keys = [program.outputs[Output("row", name)] for name in observed]
+            out[", ".join(observed)] = jnp.stack([found.row_loss(theta, row), sum(program.run(keys, given))])
         return out
 
     every = jax.jit(jax.vmap(jax.vmap(at, (0, None))), compiler_options=RUN_ONCE)
@@ -311,7 +309,8 @@ def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, 
 
 def refuse_other_persons(
     own: OwnLatents,
-    one: RowModel,
+    one: Potential,
+    observed: Sequence[str],
     rows: Rows,
     n: int,
     densities: Callable[[jax.Array, Data, Mapping[str, jax.Array]], Mapping[str, jax.Array]],
@@ -319,12 +318,13 @@ def refuse_other_persons(
     """Compare NumPyro's own densities of the rows of ``n`` persons with those of each person by herself.
 
     ``densities`` are those of all sites, not summed, of rows whose persons have these numbers, at values of
-    the latents; ``one`` is the reading of a row. Only differences between points count.
+    the latents; ``one`` is the reading of a row, with sites ``observed``. Only differences between
+    points count.
     """
     random = np.random.default_rng(0)
     numbers = sum(math.prod(domain.event_shape) for _, domain in rows.items)
     data = rows_at_ends(rows, max(3, min(n, MOST_NUMBERS // numbers)))
-    count, observed = len(next(iter(data.values()))), [site.name for site in one.observations]
+    count = len(next(iter(data.values())))
     whose, theta = random.permutation(n)[np.arange(count) % n], random.normal(size=one.dim)
     drawn = {
         latent.column: np.arange(n) % latent.values

@@ -23,7 +23,7 @@ from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.model.program import Output, affinity
 from private_mcmc.model.proposals import cuts
-from private_mcmc.model.row_model import RowModel
+from private_mcmc.model.reading import RowModel
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Whole
 from private_mcmc.records import RUN_ONCE, PublicArguments, Record

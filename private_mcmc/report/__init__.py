@@ -20,6 +20,8 @@ from private_mcmc.report.blocks import Verdict as Verdict
 from private_mcmc.report.blocks import as_csv as as_csv
 from private_mcmc.report.blocks import at_least as at_least
 from private_mcmc.report.blocks import at_most as at_most
+from private_mcmc.report.blocks import between as between
+from private_mcmc.report.blocks import digits as digits
 from private_mcmc.report.blocks import floats as floats
 from private_mcmc.report.blocks import number as number
 from private_mcmc.report.blocks import rounded_down as rounded_down

@@ -224,6 +224,19 @@ def number(value: float, digits: int = 4) -> str:
     return text.replace("-", "−", 1) if value < 0 else text
 
 
+def between(low: float, high: float) -> str:
+    """An interval in words."""
+    count = digits(low, high)
+    return f"{number(low, count)} to {number(high, count)}"
+
+
+def digits(low: float, high: float) -> int:
+    """Enough to tell the ends of an interval apart: a ratio per day may differ from 1 in its fifth digit."""
+    if not 0 < high - low < math.inf:
+        return 4
+    return min(max(4, 2 + math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))), 12)
+
+
 # What bounds are rounded up by while they are computed; no digit more is shown for it.
 _COMPUTED = 1e-9
 

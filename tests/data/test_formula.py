@@ -12,10 +12,10 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.fields import identifier
-from private_mcmc.data.figures import between
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.model import read
+from private_mcmc.report import between
 
 SCHEMA = pmc.Schema.from_dict(
     {
