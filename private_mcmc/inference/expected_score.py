@@ -3,8 +3,8 @@
 At ``c`` rows that follow ``θ`` have the mean score ``Σ_r E_θ ∇v(c, r, y)``, near ``c`` about ``F(c − θ)``,
 ``F`` being Fisher's information. Further away outcomes level off, and of products, as an sd of groups times
 an effect, no linear function is close. ``T(θ) = c − F⁺ Σ_r (E_θ − E_c) ∇v(c, r, y)`` is where linear rows
-would have the same mean score: ``θ`` itself where the score is linear, in what rows read of it, and in what other
-rows of the declared domain read of it and these do not, as a level that none of them has. With public
+would have the same mean score: ``θ`` itself where the score is linear, in what rows read of it, and in
+what other rows of the declared domain read of it and these do not, as a level that none of them has. With public
 rows in the place of private ones the linear part is as before, and the rest is about right: without it 90 %
 intervals of simulated groups (``benchmarks/calibration.py``, 12 runs at ε = 1 and 3) held 0.60, not 0.88.
 """
@@ -119,8 +119,8 @@ def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:
         )
         logs = jnp.where(jnp.asarray(there), 0.0, -jnp.inf)
         outcomes = Outcomes(rows, {name: jnp.asarray(values, dtype=choices.dtype)}, logs)
-    others = reading.rows.project(synthetic_rows(reading.rows, 11, _OTHERS))
-    found = ExpectedScore(theta, outcomes, *_moves(reading, outcomes, theta, others))
+    elsewhere = reading.rows.project(synthetic_rows(reading.rows, 11, _OTHERS))
+    found = ExpectedScore(theta, outcomes, *_moves(reading, outcomes, theta, elsewhere))
     return found if np.all(np.isfinite(np.asarray(found.moves))) else None
 
 
