@@ -124,7 +124,7 @@ def decide(declared: Declaration, n: int) -> Decision:
             n=n,
             clip=schedule.clip,
             temper=schedule.temper,
-            schedule=schedule,
+            metric=schedule.preconditioner,
             model_name=getattr(declared.model, "__name__", "model"),
         )
 

@@ -1,4 +1,4 @@
-"""What is proved of one exact posterior draw and of a run, for every data set, and what would be."""
+"""What is proved of one exact posterior draw, for every data set, and what would be, of it or of a run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Literal
 
 from private_mcmc.accounting import (
     Statement,
-    average_sensitivity,
     capped,
     gdp,
-    langevin_statement,
     of_unit,
     posterior_bounded_gradient,
     posterior_strongly_log_concave,
@@ -20,10 +18,10 @@ from private_mcmc.accounting import (
 )
 from private_mcmc.model import RowModel
 from private_mcmc.potential.families import times
-from private_mcmc.potential.potential import curvature, largest_eigenvalue, never_clips
+from private_mcmc.potential.potential import largest_eigenvalue, never_clips
 from private_mcmc.preflight.conjugates import Conjugate, conjugate, conjugate_certificate
-from private_mcmc.report import at_most, number, rounded_down, rounded_up
-from private_mcmc.schedule import Average, Matrix, Schedule
+from private_mcmc.report import number, rounded_down, rounded_up
+from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target, check_positive
 
 # In the place of the gradient of rows that read no parameter.
@@ -137,54 +135,6 @@ def meets(statement: Statement, target: Target) -> bool:
 def _product(first: float, second: float) -> float:
     """Of two bounds; what is too small for a float is still not nothing."""
     return max(first * second, _LEAST) if second > 0 else 0.0
-
-
-@dataclass(frozen=True)
-class RunPart:
-    """The statement of a run by the given schedule, and what it means beside the posterior's verdict.
-
-    Attributes:
-        statement: the run's statement; ``None`` for an average, whose noise decides.
-        meets: whether it certifies the target.
-        text: what that means beside the posterior's verdict.
-    """
-
-    statement: Statement | None
-    meets: bool
-    text: str
-
-
-def run_part(
-    row_model: RowModel, schedule: Schedule, target: Target, verdict: VerdictWord, subject: Subject
-) -> RunPart:
-    """The run's own statement; a private posterior does not make a finite run private, nor the reverse.
-
-    Source: Heller, Fetaya 2023 (a private posterior, a run that is not); Bertazzi, Johnston, Roberts,
-    Durmus, Prop. 3.4 (the opposite case).
-    """
-    known = curvature(row_model, schedule)
-    if isinstance(schedule.release, Average):
-        moved = average_sensitivity(schedule, known)
-        size = f"at most {at_most(moved)}·ℓ" if math.isfinite(moved) else "by an amount that is not bounded"
-        text = f"an average of hidden states, moved by one row {size}: its noise decides its price"
-        return RunPart(None, math.isfinite(moved), text)
-    statement = langevin_statement(schedule, known)
-    fine = meets(statement, target)
-    return RunPart(statement, fine, _words(statement, target, verdict, fine, subject))
-
-
-def _words(statement: Statement, target: Target, verdict: VerdictWord, fine: bool, subject: Subject) -> str:
-    price = f"ε = {at_most(statement.epsilon(target.delta))} at δ = {at_most(target.delta)}"
-    if verdict == "private" and not fine:
-        return f"posterior private, this run not: it costs {price} (a finite run is a mechanism of its own)"
-    if not fine:
-        return f"this run does not meet the target either: {price}"
-    if verdict == "private":
-        return f"posterior private, and so is this run: {price}"
-    if subject == "no posterior":
-        return f"this run is private: {price}; no posterior belongs to its clipped rows"
-    known = "is not" if verdict == "not private" else "is not known to be"
-    return f"this run is private ({price}), the posterior {known}"
 
 
 # Of numbers that are said, and room for their rounding.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import curve
 from private_mcmc.model.synthetic import row_words
-from private_mcmc.preflight.certificates import Advice, RunPart, Subject, VerdictWord
+from private_mcmc.preflight.certificates import Advice, Subject, VerdictWord
 from private_mcmc.preflight.estimate import Estimate
 from private_mcmc.preflight.refutation import Refutation
 from private_mcmc.records import Record
@@ -19,7 +19,6 @@ from private_mcmc.report import (
     Block,
     Facts,
     Heading,
-    Note,
     Report,
     Table,
     Text,
@@ -53,7 +52,6 @@ class PreflightReport:
         refutation: the pair and event that violate the target, if one was found.
         structure: what was read of the model.
         advice: computed changes that would certify the target.
-        run: the statement of the run by the given schedule, if one was given.
         unit: who is protected where that is a person with several rows, each of whom counts as a row above.
         estimate: about what one exact draw reveals on synthetic data, which certifies nothing; ``None`` where
             the posterior is private, and where ``reasons`` say why there is none.
@@ -79,7 +77,6 @@ class PreflightReport:
     refutation: Refutation | None
     structure: Record
     advice: tuple[Advice, ...]
-    run: RunPart | None
     unit: Unit | None = None
     estimate: Estimate | None = None
 
@@ -92,7 +89,6 @@ class PreflightReport:
 
     def to_dict(self) -> Record:
         """Plain JSON types; infinities as ``"inf"``."""
-        ran = None if self.run is None or self.run.statement is None else self.run.statement.to_dict()
         fields = {name: value for name, value in vars(self).items() if name not in ("model_name", "unit")}
         fields |= {
             "model": self.model_name,
@@ -100,7 +96,6 @@ class PreflightReport:
             "delta": self.target.delta,
             "target": vars(self.target) | ({} if self.unit is None else {"unit": vars(self.unit)}),
             "certificates": [statement.to_dict() for statement in self.certificates],
-            "run": None if self.run is None else vars(self.run) | {"statement": ran},
         }
         result: Record = json_types(fields)
         return result
@@ -108,7 +103,7 @@ class PreflightReport:
     @property
     def report(self) -> Report:
         """The report as plain blocks."""
-        return Report(f"Preflight of `{self.model_name}`", (*verdicts(self), *_details(self)))
+        return Report(f"Preflight of `{self.model_name}`", (verdict(self), *_details(self)))
 
     def show(self, console: Console | None = None) -> None:
         """Print on a terminal (or on a ``rich.console.Console``)."""
@@ -124,19 +119,11 @@ class PreflightReport:
 
 def _details(found: PreflightReport) -> Iterator[Block]:
     """What would help, what is proved, refuted, estimated, and what was read."""
-    target, run, refutation, estimate = found.target, found.run, found.refutation, found.estimate
+    target, refutation, estimate = found.target, found.refutation, found.estimate
     if found.advice:
-        wanted = "the run" if found.verdict == "private" else "it"
-        if found.verdict != "private" and run is not None and run.meets:
-            wanted = "the posterior"
-        yield Heading(f"What would make {wanted} private")
+        yield Heading("What would make it private")
         rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
         yield Table(("any one of these changes", "value", "concerns"), rows)
-    if run is not None:
-        yield Heading("This run")
-        yield Note(_sentence(run.text), "good" if run.meets else "bad")
-        if run.statement is not None:
-            yield _argument(run.statement, found)
     yield Heading("Certificates")
     if found.certificates:
         yield Text("Upper bounds on what one exact draw reveals, for every data set in the row domain.")
@@ -224,13 +211,9 @@ def _sentence(text: str) -> str:
 TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}
 
 
-def verdicts(found: PreflightReport) -> list[Block]:
-    """The answer; what is known of the run comes first where it differs from that of the posterior."""
-    if found.run is None or not (found.run.meets and found.verdict != "private"):
-        return [Verdict(found.verdict, _line(found), TONES[found.verdict], found.reasons)]
-    ran = Verdict("the run is private", _sentence(found.run.text), "good")
-    alone = Verdict(f"the posterior alone: {found.verdict}", _line(found), "unsure", found.reasons)
-    return [ran, alone]
+def verdict(found: PreflightReport) -> Verdict:
+    """The answer."""
+    return Verdict(found.verdict, _line(found), TONES[found.verdict], found.reasons)
 
 
 def _line(found: PreflightReport) -> str:

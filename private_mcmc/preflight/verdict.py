@@ -7,7 +7,6 @@ import math
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError
 from private_mcmc.model import Observation, RowModel, read
 from private_mcmc.preflight.certificates import (
     Advice,
@@ -18,7 +17,6 @@ from private_mcmc.preflight.certificates import (
     meets,
     posterior_advice,
     run_advice,
-    run_part,
 )
 from private_mcmc.preflight.estimate import Estimate, estimate
 from private_mcmc.preflight.page import PreflightReport
@@ -26,7 +24,7 @@ from private_mcmc.preflight.refutation import Refutation, refute
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most
 from private_mcmc.report.document import say, telling
-from private_mcmc.schedule import Schedule
+from private_mcmc.schedule import Matrix
 from private_mcmc.target import Target, check_count, check_positive, remarks_on_delta
 
 
@@ -60,7 +58,6 @@ def preflight(
     clip: float | None = None,
     temper: float = 1.0,
     model_args: PublicArguments | None = None,
-    schedule: Schedule | None = None,
 ) -> PreflightReport:
     """Decide from the program and public facts whether one exact posterior draw meets the target.
 
@@ -77,10 +74,9 @@ def preflight(
         clip: bound ``C`` that a kernel enforces on every row's gradient.
         temper: ``w``, the power of the likelihood.
         model_args: the model's public arguments.
-        schedule: a run, whose own statement is then shown as well; its clip and temper hold for both.
 
     Raises:
-        DeclarationError: for contradicting declarations.
+        DeclarationError: for numbers out of range.
         UnsupportedModel: for a model that cannot be read; the message names the site.
 
     Example:
@@ -91,17 +87,15 @@ def preflight(
         ('not private', 26.4)
     """
     check_kind("target", target, Target)
-    clip, temper = _agreed(target, n, clip, temper, schedule)
-    if schedule is not None and schedule.unit != rows.unit:
-        raise DeclarationError(
-            f"the schedule protects {schedule.unit or 'a row'}, the rows are declared to protect "
-            f"{rows.unit or 'a row'}: make it with unit=rows.unit."
-        )
+    check_count("n", n)
+    check_positive("temper", temper)
+    if clip is not None:
+        check_positive("clip", clip)
     with telling(True):
         say("preflight: the model is read")
         found = read(model, rows, n=n, model_args=model_args)
         name = getattr(model, "__name__", "model")
-        return examine(found, target, n=n, clip=clip, temper=temper, schedule=schedule, model_name=name)
+        return examine(found, target, n=n, clip=clip, temper=temper, model_name=name)
 
 
 def examine(
@@ -111,11 +105,10 @@ def examine(
     n: int,
     clip: float | None = None,
     temper: float = 1.0,
-    schedule: Schedule | None = None,
+    metric: Matrix | None = None,
     model_name: str = "model",
 ) -> PreflightReport:
-    """``preflight`` for a model that has been read."""
-    metric = None if schedule is None else schedule.preconditioner
+    """``preflight`` for a model that has been read, clipped in ``metric``."""
     known = constants(row_model, clip, metric)
 
     def certify(at: float) -> tuple[Statement, ...]:
@@ -133,7 +126,6 @@ def examine(
             refutation = refute(single, n=n, temper=temper, target=target)
         estimated = estimate(row_model, n=n, temper=temper, target=target, clip=binding, metric=metric)
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
-    run = None if schedule is None else run_part(row_model, schedule, target, verdict, known.subject)
     advice: tuple[Advice, ...] = ()
     if not private:
         advice += posterior_advice(row_model, known, certify, n=n, temper=temper, target=target)
@@ -155,7 +147,6 @@ def examine(
         refutation=refutation,
         structure=structure(row_model, known),
         advice=advice,
-        run=run,
         unit=row_model.unit,
         estimate=estimated if isinstance(estimated, Estimate) else None,
     )
@@ -174,28 +165,6 @@ def known_of_posterior(row_model: RowModel, target: Target, n: int, temper: floa
     best = min(statement.epsilon(target.delta) for statement in proved)
     only = f", only at ε = {at_most(best)}" if math.isfinite(best) else ""
     return f"not certified at this target{only}{words}"
-
-
-def _agreed(
-    target: Target, n: int, clip: float | None, temper: float, schedule: Schedule | None
-) -> tuple[float | None, float]:
-    check_count("n", n)
-    check_positive("temper", temper)
-    if clip is not None:
-        check_positive("clip", clip)
-    if schedule is None:
-        return clip, temper
-    if schedule.adjacency != target.adjacency:
-        raise DeclarationError(
-            f"the schedule is for {schedule.adjacency!r}, the target for {target.adjacency!r}."
-        )
-    if schedule.num_rows != n:
-        raise DeclarationError(f"the schedule is for {schedule.num_rows} rows, n={n}.")
-    if clip not in (None, schedule.clip):
-        raise DeclarationError(f"clip={clip}, but the schedule clips at {schedule.clip}.")
-    if temper not in (1.0, schedule.temper):
-        raise DeclarationError(f"temper={temper}, but the schedule has temper={schedule.temper}.")
-    return schedule.clip, schedule.temper
 
 
 def _reasons(

@@ -346,8 +346,6 @@ def test_declarations_that_do_not_go_with_persons_are_refused():
         pmc.Person(0)
     schedule = driver(ROWS.single).decide(20).schedule
     with pytest.raises(pmc.DeclarationError, match="protects a row"):
-        pmc.preflight(logistic, ROWS, pmc.Target(1.0, 1e-6), n=20, schedule=schedule)
-    with pytest.raises(pmc.DeclarationError, match="protects a row"):
         chain_runner(langevin_program(read(logistic, ROWS, n=20), schedule), schedule)
 
 
