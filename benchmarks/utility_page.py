@@ -9,7 +9,6 @@ from rich.table import Table as TerminalTable
 
 from benchmarks.utility_results import Result, Store
 from private_mcmc.report import (
-    Band,
     Block,
     Facts,
     Heading,
@@ -152,7 +151,7 @@ def _remarks(results: Sequence[Result]) -> list[Block]:
 
 
 def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
-    drawn: list[Line | Band | Rule] = []
+    drawn: list[Line | Rule] = []
     private = [
         name for name in _names(results) if any(r.epsilon is not None for r in _measured(results, name))
     ]
@@ -173,7 +172,7 @@ def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
         if all(summary.error == summary.error for _, summary in points):
             low = floats(max(summary.value - summary.error, _SMALLEST) for _, summary in points)
             high = floats(max(summary.value + summary.error, _SMALLEST) for _, summary in points)
-            drawn.append(Band(x, low, high, color=colour))
+            drawn += [Line(x, ends, color=colour, style="dotted") for ends in (low, high)]
     for result in results:
         summary = result.summary(metric) if result.epsilon is None and result.method == "NUTS" else None
         if summary is not None:
@@ -187,11 +186,10 @@ def _plot(dataset: str, metric: str, results: Sequence[Result]) -> Plot:
         x_log=True,
         y_log=True,
         y_range=_visible(drawn),
-        x_ticks=tuple((epsilon, f"{epsilon:g}") for epsilon in _epsilons(results)),
     )
 
 
-def _visible(drawn: Sequence[Line | Band | Rule]) -> tuple[float, float] | None:
+def _visible(drawn: Sequence[Line | Rule]) -> tuple[float, float] | None:
     heights = [y for line in drawn if isinstance(line, Line) for y in line.y if y <= _LARGEST]
     heights += [rule.at for rule in drawn if isinstance(rule, Rule)]
     return (min(heights) / 2, max(heights) * 2) if heights else None

@@ -6,8 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from private_mcmc.report import Code, Details, Line, Mark, Plot, Report, Text, Verdict, at_most
-from private_mcmc.report.blocks import Tone
+from private_mcmc.report import Code, Details, Line, Plot, Report, Rule, Text, Verdict, at_most
 from private_mcmc.target import Adjacency, Unit
 
 if TYPE_CHECKING:
@@ -102,8 +101,8 @@ def in_words(found: Risk, adjacency: Adjacency, unit: Unit | None = None) -> str
     )
 
 
-def curve(statement: Statement, target: tuple[float, float], tone: Tone = "good") -> Plot:
-    """δ at every ε, and the target, its mark in ``tone``."""
+def curve(statement: Statement, target: tuple[float, float]) -> Plot:
+    """δ at every ε, and the target."""
     epsilon, delta = target
     shown = max(delta, 1e-12)
     top = min(1.4 * max(statement.epsilon(shown), epsilon), 250.0)
@@ -115,9 +114,10 @@ def curve(statement: Statement, target: tuple[float, float], tone: Tone = "good"
         y_label="δ",
         drawn=(
             Line(tuple(at for at, _ in points), tuple(found for _, found in points), "certified"),
-            Mark(epsilon, shown, "target", tone),
+            Rule("x", epsilon, "target ε"),
+            Rule("y", shown, "target δ"),
         ),
-        description="An upper bound. The curve passes the target's mark below or through it.",
+        description="An upper bound. The curve passes where the lines of the target cross, or below.",
         y_log=True,
         y_range=(shown / 100, 1.5),
         x_range=(0.0, top),

@@ -268,8 +268,7 @@ def audit(
             come out of ``PrivateMCMC.run``; or a mechanism of your own.
         pair: two adjacent data sets, columns by name, that differ in one row, wherever it stands. A column
             ``present`` of truth values marks slots without a row: under ``zero_out`` one slot is empty in
-            one of them (slots that a data set lacks are empty). Under ``add_remove`` one is the other without
-            one row, the order kept.
+            one of them. Under ``add_remove`` one is the other without one row, the order kept.
         delta: where ``ε`` is compared.
         epsilon: where ``δ`` is compared.
         num_runs: runs on each data set.
@@ -278,7 +277,7 @@ def audit(
 
     Raises:
         DeclarationError: for numbers out of range, declarations that are missing, or data sets that are not
-            adjacent or leave the declared domain.
+            adjacent.
         DataSchemaError: for data sets with other columns, shapes or numbers of rows than declared.
 
     Source: Heller, Fetaya 2023, (11)-(12); Dong, Roth, Su 2022, Definition 2.6.

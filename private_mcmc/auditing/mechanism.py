@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import NamedTuple
 
 import jax
@@ -19,7 +18,7 @@ from numpyro.distributions import biject_to
 from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT, holds_person
-from private_mcmc.domains.persons import OWN_ROWS, ungrouped
+from private_mcmc.domains.persons import ungrouped
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.decision import Decision
@@ -51,7 +50,7 @@ class Pair(NamedTuple):
     def differing(self, adjacency: Adjacency) -> tuple[int | None, int | None]:
         """The slot of the differing row in the first and in the second data set, ``None`` where absent.
 
-        What the columns hold in an empty slot does not matter; slots that a data set lacks are empty.
+        What the columns hold in an empty slot does not matter.
 
         Raises:
             DeclarationError: unless the data sets are adjacent.
@@ -84,7 +83,9 @@ def _rows(data: DataSet, names: list[str]) -> _Slots:
 
 
 def _changed(one: _Slots, two: _Slots, adjacency: Adjacency) -> _Places | None:
-    slots = list(zip_longest(one, two))
+    if len(one) != len(two):
+        return None
+    slots = list(zip(one, two, strict=True))
     unequal = [place for place, (here, there) in enumerate(slots) if here != there]
     if adjacency == "zero_out":
         if len(unequal) != 1 or None not in slots[unequal[0]]:
@@ -213,12 +214,11 @@ def _runs(
 
     def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
         """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
-        check_inside(decision.reading.rows, data)
         width = 1 if priced else _width(decision.schedule, count)
         if width not in made:
             made[width] = driver(width * chains)
         mcmc, outputs = made[width], []
-        slots = _in_slots(data, decision.schedule) if unit is None else ungrouped(data, unit.name)
+        slots = data if unit is None else ungrouped(data, unit.name)
         for key in keys(seed, -(-count // width)):
             mcmc.run(rng_key=key, **slots)
             released = mcmc.released
@@ -230,37 +230,6 @@ def _runs(
         return np.concatenate(outputs)[:count]
 
     return draw
-
-
-def _in_slots(data: DataSet, schedule: Schedule) -> DataSet:
-    """Under ``zero_out``, a data set of fewer rows than slots with the slots after them empty."""
-    n, count = schedule.num_rows, length(data)
-    if schedule.adjacency != "zero_out" or PRESENT in data or not 0 < count < n:
-        return data
-    filling = {name: np.repeat(np.asarray(column)[-1:], n - count, axis=0) for name, column in data.items()}
-    slots = {name: np.concatenate([column, filling[name]]) for name, column in data.items()}
-    return {**slots, PRESENT: np.arange(n) < count}
-
-
-def check_inside(rows: Rows, data: DataSet) -> None:
-    """Refuse synthetic data that a run would move into its domain: an attack would be on others than meant.
-
-    The data are public, so their values may be refused, unlike those of a run.
-    """
-    known = {name: data[name] for name in data if name in rows.columns}
-    if OWN_ROWS in rows.columns and OWN_ROWS not in data:
-        raise DeclarationError(
-            f"pairs of persons: columns (persons, at_most, …), and {OWN_ROWS!r} with 1 where there is one."
-        )
-    columns = rows.validate(known, None)
-    with jax.enable_x64(True):
-        inside = rows.project({name: jnp.asarray(column) for name, column in columns.items()})
-    for name, domain in rows.items:
-        if not np.allclose(inside[name], columns[name], rtol=1e-9, atol=1e-12):
-            raise DeclarationError(
-                f"column {name!r}: values outside {domain}; a run would map them inside, so the data sets "
-                "would not be the ones you mean."
-            )
 
 
 def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generic]]) -> FloatArray:

@@ -118,6 +118,10 @@ def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
 
     Every person's first row comes first, then every second one: no person's rows stand together.
     """
+    if OWN_ROWS not in persons:
+        raise DataSchemaError(
+            f"persons: columns (persons, at_most, …), and {OWN_ROWS!r} with 1 where there is a row."
+        )
     own = np.asarray(persons[OWN_ROWS]) > 0
     if PRESENT in persons:
         own = own & np.asarray(persons[PRESENT])[:, None].astype(bool)
@@ -189,8 +193,7 @@ def spelling(value: object) -> str:
     3. a day, and its midnight: ``2020-01-01``, ``2020-01-01 00:00:00``, ``2020-01-01T00:00:00.000Z``;
     4. words for nobody: an empty text, ``nan``, ``NaN``, ``None``, ``<NA>``, ``NaT``.
 
-    Capitals, dashes, points and spaces in words tell identifiers apart: a schema may declare that only their
-    digits do, or the pattern that they have (``person: {digits: true, pattern: …}``).
+    Capitals, dashes, points and spaces in words tell identifiers apart.
     """
     try:
         return _merged(value)

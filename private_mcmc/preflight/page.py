@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from private_mcmc.accounting import Statement
-from private_mcmc.accounting.risk import curve
 from private_mcmc.model.synthetic import row_words
 from private_mcmc.preflight.certificates import Advice, Subject, VerdictWord
 from private_mcmc.preflight.estimate import Estimate
@@ -141,8 +140,6 @@ def _details(found: PreflightReport) -> Iterator[Block]:
         yield Table(("theorem", "GDP", *at, "meets the target"), tuple(lines))
         best = found.certificates[0]
         yield _argument(best, found, "The best one")
-        if best.epsilon(max(target.delta, 1e-12)) < 200 and target.epsilon < 200:
-            yield curve(best, (target.epsilon, target.delta), TONES[found.verdict])
     else:
         yield Text("None of the theorems applies.")
     if refutation is not None:

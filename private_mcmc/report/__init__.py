@@ -1,6 +1,5 @@
-"""Plain blocks of words and numbers, shown on a terminal, as HTML, JSON or PNG, wherever they came from."""
+"""Plain blocks of words and numbers, shown on a terminal, as HTML or JSON, wherever they came from."""
 
-from private_mcmc.report.blocks import Band as Band
 from private_mcmc.report.blocks import Block as Block
 from private_mcmc.report.blocks import Code as Code
 from private_mcmc.report.blocks import Details as Details
@@ -9,7 +8,6 @@ from private_mcmc.report.blocks import Form as Form
 from private_mcmc.report.blocks import Heading as Heading
 from private_mcmc.report.blocks import Interval as Interval
 from private_mcmc.report.blocks import Line as Line
-from private_mcmc.report.blocks import Mark as Mark
 from private_mcmc.report.blocks import Note as Note
 from private_mcmc.report.blocks import Plot as Plot
 from private_mcmc.report.blocks import Plots as Plots
@@ -29,4 +27,3 @@ from private_mcmc.report.blocks import rounded_up as rounded_up
 from private_mcmc.report.blocks import table_of as table_of
 from private_mcmc.report.document import Report as Report
 from private_mcmc.report.document import json_types as json_types
-from private_mcmc.report.drawing import png as png

@@ -94,7 +94,7 @@ def as_csv(lines: Sequence[Mapping[str, object]]) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve through ``(x, y)``; ``fill`` shades it down to zero (densities), ``marker`` dots it."""
+    """A curve through ``(x, y)``; ``marker`` dots it."""
 
     x: Floats
     y: Floats
@@ -102,18 +102,6 @@ class Line:
     color: int = 0
     style: Literal["solid", "dashed", "dotted", "none"] = "solid"
     marker: bool = False
-    fill: bool = False
-
-
-@dataclass(frozen=True)
-class Band:
-    """The region between ``low`` and ``high`` over ``x``."""
-
-    x: Floats
-    low: Floats
-    high: Floats
-    label: str = ""
-    color: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,26 +125,15 @@ class Rule:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A dot at ``(x, y)`` with words above it, to its right or to its ``left``."""
-
-    x: float
-    y: float
-    text: str
-    tone: Tone = "plain"
-    left: bool = False
-
-
-Drawn = Line | Band | Interval | Rule | Mark
+Drawn = Line | Interval | Rule
 
 
 @dataclass(frozen=True)
 class Plot:
     """A chart in plain numbers. ``description`` says in words what it shows (alternative text).
 
-    ``x_ticks``/``y_ticks`` replace the numeric ticks by ``(position, name)`` pairs; ``x_range``/``y_range``
-    fix what is visible.
+    ``y_ticks`` replace the numeric ticks by ``(position, name)`` pairs; ``x_range``/``y_range`` fix what is
+    visible.
     """
 
     title: str
@@ -168,7 +145,6 @@ class Plot:
     y_log: bool = False
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    x_ticks: tuple[tuple[float, str], ...] = ()
     y_ticks: tuple[tuple[float, str], ...] = ()
 
 

@@ -6,11 +6,10 @@ import io
 import re
 import textwrap
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from private_mcmc.records import Record, visible, write_whole
-from private_mcmc.report.blocks import Band, Drawn, Interval, Line, Mark, Plot, Rule
+from private_mcmc.records import Record, visible
+from private_mcmc.report.blocks import Drawn, Interval, Line, Plot, Rule
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +63,7 @@ def figure(plot: Plot, palette: Palette = LIGHT, size: tuple[float, float] = (6.
         axes.set(xscale="log" if plot.x_log else "linear", yscale="log" if plot.y_log else "linear")
         for drawn in plot.drawn:
             _draw(axes, drawn, palette)
-        if plot.x_log and not plot.x_ticks:
+        if plot.x_log:
             _in_plain_numbers(axes)
         _finish_axes(result, axes, plot, palette, size)
         for drawn in plot.drawn:
@@ -91,30 +90,10 @@ def svg(plot: Plot, size: tuple[float, float] = (6.4, 3.7)) -> str:
     return text
 
 
-def png(plot: Plot, path: str | Path | None = None) -> bytes:
-    """The bytes of a PNG of ``plot`` on white, also written to ``path`` where given (or ``OutputError``)."""
-    drawing, ink = figure(plot), LIGHT["ink"]
-    title = textwrap.fill(visible(plot.title), 70)
-    drawing.suptitle(title, fontsize=11, color=ink, x=0.02, ha="left", weight="bold", parse_math=False)
-    buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png", dpi=150, facecolor=LIGHT["card"])
-    content = buffer.getvalue()
-    if path is not None:
-        write_whole(path, content)
-    return content
-
-
 def _draw(axes: Axes, drawn: Drawn, palette: Palette) -> None:
     if isinstance(drawn, Rule):
         rule = axes.axvline if drawn.axis == "x" else axes.axhline
         rule(drawn.at, color=palette["ink"], linewidth=1, linestyle=_DASHES["dashed"])
-        return
-    if isinstance(drawn, Mark):
-        color = palette.get(drawn.tone, palette["ink"])
-        side, ha = (-7, "right") if drawn.left else (7, "left")
-        axes.plot([drawn.x], [drawn.y], "o", color=color, markersize=6)
-        words: Record = {"textcoords": "offset points", "xytext": (side, 6), "ha": ha, "fontsize": 8.5}
-        axes.annotate(visible(drawn.text), (drawn.x, drawn.y), color=color, **words)
         return
     given: Record = {
         "color": palette[_SERIES[drawn.color % len(_SERIES)]],
@@ -123,10 +102,6 @@ def _draw(axes: Axes, drawn: Drawn, palette: Palette) -> None:
     if isinstance(drawn, Line):
         given |= {"linestyle": _DASHES[drawn.style], "marker": "o" if drawn.marker else None}
         axes.plot(drawn.x, drawn.y, linewidth=1.8, markersize=2.6 if drawn.style == "none" else 4.5, **given)
-        if drawn.fill:
-            axes.fill_between(drawn.x, drawn.y, 0, color=given["color"], alpha=0.14, linewidth=0)
-    elif isinstance(drawn, Band):
-        axes.fill_between(drawn.x, drawn.low, drawn.high, alpha=0.2, linewidth=0, **given)
     elif isinstance(drawn, Interval):
         axes.hlines(drawn.y, drawn.low, drawn.high, linewidth=2.2, **given)
         axes.plot(drawn.middle, drawn.y, "o", color=given["color"], markersize=4.5)
@@ -148,9 +123,6 @@ def _name_rule(axes: Axes, rule: Rule, palette: Palette) -> None:
 
 
 def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size: tuple[float, float]) -> None:
-    if plot.x_ticks:
-        axes.set_xticks([at for at, _ in plot.x_ticks], [visible(name) for _, name in plot.x_ticks])
-        axes.minorticks_off()
     if plot.y_ticks:
         axes.set_yticks([at for at, _ in plot.y_ticks], [name for _, name in _places(plot, size)])
         axes.minorticks_off()
@@ -158,7 +130,7 @@ def _finish_axes(result: Figure, axes: Axes, plot: Plot, palette: Palette, size:
     axes.set_ylim(plot.y_range)
     words: Record = {"fontsize": 9.5, "color": palette["ink"]}
     label = textwrap.fill(visible(plot.x_label), int(_NAME_LETTERS * size[0]))
-    names = [drawn.label for drawn in plot.drawn if not isinstance(drawn, Rule | Mark) and drawn.label]
+    names = [drawn.label for drawn in plot.drawn if not isinstance(drawn, Rule) and drawn.label]
     outside = len(names) > 2  # they would cover what is drawn
     # Places leave little room below the axis itself.
     (result.supxlabel if plot.y_ticks and not outside else axes.set_xlabel)(label, **words)

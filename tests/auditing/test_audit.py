@@ -107,8 +107,6 @@ def pair(first, second):
     [
         (pair([1.0, 5.0], [2.0, -5.0]), "of which one differs"),
         (pair([1.0, 5.0], [1.0]), "as many rows in both"),
-        (pair([1.0, 6.0], [1.0, 0.0]), r"'y': values outside Box\("),
-        (pair([1.0, np.nan], [1.0, 0.0]), "values outside"),
         (pair([5.0], [-5.0]), "differ from the declared n=2"),
         (Pair({"x": np.zeros(2)}, {"x": np.zeros(2)}), r"missing \['y'\]"),
         (Pair({}, {}), "at least one"),

@@ -51,6 +51,9 @@ class Scenario:
         for name, ends in self.apart.items():
             for side, end in zip(sides, ends, strict=True):
                 side[name] = np.array([*self.others, *([] if end is None else [end])])
+                if self.adjacency == "zero_out":
+                    side[name] = np.array([*self.others, 0.0 if end is None else end])
+                    side["present"] = np.array([True] * len(self.others) + [end is not None])
         return Pair(*sides)
 
 

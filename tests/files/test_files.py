@@ -7,7 +7,7 @@ import pytest
 
 from private_mcmc.errors import OutputError, PrivateMCMCError
 from private_mcmc.records import check_writable, new_file, write_whole
-from private_mcmc.report import Line, Plot, Report, Text, png
+from private_mcmc.report import Report, Text
 from tests.full_disk import files_at_most
 
 # No permission cannot be tried as the user who has them all.
@@ -26,12 +26,10 @@ def listing(folder):
     return sorted(path.name for path in folder.rglob("*"))
 
 
-PLOT = Plot("t", "x", "y", (Line((0.0, 1.0), (0.0, 1.0), "l"),))
 WRITERS = {
     "write_whole": lambda path: write_whole(path, "text"),
     "check_writable": check_writable,
     "to_html": Report("t", (Text("words"),)).to_html,
-    "png": lambda path: png(PLOT, path),
     "new_file": lambda path: new_file(path).__enter__(),
 }
 
@@ -48,7 +46,7 @@ def test_what_cannot_be_written_is_an_error_in_words_and_leaves_nothing(folder, 
     assert listing(folder) == before
 
 
-@pytest.mark.parametrize("writer", ["write_whole", "to_html", "png"])
+@pytest.mark.parametrize("writer", ["write_whole", "to_html"])
 def test_a_full_disk_is_an_error_in_words_and_leaves_the_old_file(folder, writer):
     with files_at_most(2), pytest.raises(OutputError, match="cannot be written"):
         WRITERS[writer]("file")

@@ -239,7 +239,7 @@ def _histograms(record: dict[str, Any] | None) -> Iterator[Plots]:
         for key, name, color in (("with_row", "trained on D", 1), ("without", "trained on D′", 0)):
             shares = np.histogram(np.maximum(one[key], edges[0]), edges)[0] / len(one[key])
             xs, ys = np.repeat(edges, 2)[1:-1], np.repeat(shares, 2)
-            lines.append(Line(floats(xs), floats(ys), name, color, fill=True))
+            lines.append(Line(floats(xs), floats(ys), name, color))
         drawn.append(
             Plot(
                 f"Figure 4, {dict(_KINDS)[one['shape']]}",

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.papers.bounds import hf, hf_theorem
 from benchmarks.papers.pages.page import Claim, Section
-from private_mcmc.report import Heading, Line, Mark, Plot, Rule, Table, Text, Verdict, floats, number
+from private_mcmc.report import Heading, Line, Plot, Rule, Table, Text, Verdict, floats, number
 
 DELTA, EPSILON, EPSILON_RUN = 1e-3, 0.5, 38.0
 ROWS, EPOCH, GAMMA2 = 17_864_389, 48, 1.22
@@ -159,7 +159,7 @@ def figure_1(every: int, at_48: int) -> Section:
                 (
                     *drawn,
                     Rule("y", posterior, "posterior, at most"),
-                    Mark(EPOCH, EPSILON_RUN, "the paper: 48, 38"),
+                    Line((float(EPOCH),), (EPSILON_RUN,), "the paper: 48, 38", 3, marker=True),
                 ),
                 words,
                 y_log=True,
