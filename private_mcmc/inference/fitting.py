@@ -129,7 +129,8 @@ class Planned:
             first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
             first.hand_on(Outcome(self.plan.statement, None), books.standing)
         whole = self.plan
-        made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, progress_bar=progress_bar)
+        again: dict[str, Any] = {"max_passes": whole.planner.max_passes, "progress_bar": progress_bar}
+        made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, **again)
         ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
         ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
         return ready.carried_out(books, progress_bar, keep, look)
@@ -202,6 +203,7 @@ def plan_fit(
     n: int | None = None,
     guarantee: Guarantee = OF_FITS,
     max_error: float | None = None,
+    max_passes: int | None = None,
     bounds_share: float = SHARE,
     progress_bar: bool = True,
     engine: Engine | None = None,
@@ -210,7 +212,8 @@ def plan_fit(
     columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n, engine)
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
-    made = plan_asked(asked, own, rows, guarantee, max_error=max_error, progress_bar=progress_bar)
+    most: dict[str, Any] = {"max_error": max_error, "max_passes": max_passes}
+    made = plan_asked(asked, own, rows, guarantee, progress_bar=progress_bar, **most)
     made = made if bounds is None else bounds.beside(made)
     return Planned(asked, made, table, columns, marks, bounds, engine=engine)
 
@@ -230,6 +233,7 @@ def fit(
     model: Model | None = None,
     guarantee: Guarantee = OF_FITS,
     max_error: float | None = None,
+    max_passes: int | None = None,
     stop_if: Callable[[Prediction], bool] | None = None,
     bounds_share: float = SHARE,
     n: int | None = None,
@@ -258,6 +262,7 @@ def fit(
         guarantee: what meets the target: the run alone, or the posterior as well.
         max_error: refuse a larger predicted error of posterior means, in posterior sds. After the cheap
             stages, which predict better, buy no more if it is larger then.
+        max_passes: the most passes over the rows of all stages; bounds that are bought take one more.
         stop_if: decides that in place of ``max_error``, given the new prediction. A study that was stopped
             has no coefficients; the ledger has the rest of the budget again.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
@@ -301,6 +306,7 @@ def fit(
         n=n,
         guarantee=guarantee,
         max_error=max_error,
+        max_passes=max_passes,
         bounds_share=bounds_share,
         progress_bar=progress_bar,
         engine=engine,

@@ -28,6 +28,7 @@ from private_mcmc.planning.affine_releases import (
     COUNTS,
     CURVATURE,
     MOMENTS,
+    MOST_ROUNDS,
     RUN,
     WARM_UP,
     Releases,
@@ -63,6 +64,7 @@ from private_mcmc.planning.stages import (
     Row,
     Stage,
     named,
+    passes,
 )
 from private_mcmc.planning.synthetic import possible_outcomes
 from private_mcmc.potential.potential import Potential
@@ -82,11 +84,22 @@ _RUN_STEP, _SKEWED = 0.5, 0.13
 # How many warm-ups, of how many steps of which size. Where curvature has no bound the first metric is for
 # that at the start, which may be a fifth of that on the way.
 _BOUNDED, _UNBOUNDED = (2, 6, 0.7), (3, 16, 0.25)
+# Where passes are limited: of those that could be spared, for each; and how much longer steps are at most.
+_SPARED, _LONGER = 0.2, 2.0
 
 
 @dataclass(frozen=True, eq=False)
 class AffinePolicy(Releases):
-    """A policy for one affine predictor."""
+    """A policy for one affine predictor, of at most ``most_passes`` over the rows."""
+
+    most_passes: float = math.inf
+
+    @property
+    def least_passes(self) -> int:
+        """Which all stages take, were each as short as it can be."""
+        number, fewest, _ = self._warm_ups
+        queries = MOST_ROUNDS + number + len(self.influence.bounds) + 1
+        return queries + number * fewest + math.ceil(SHORTEST / (_LONGER * _RUN_STEP))
 
     def next(self, history: History) -> Stage | None:
         """The next stage, from what was released so far."""
@@ -131,8 +144,11 @@ class AffinePolicy(Releases):
             clip = max(clip, math.sqrt(moves / math.sqrt(2 / self._time_of(hessian, budget)(1.0))))
         time = self._time_of(hessian, budget)(clip)
         # Where more steps are to be had at weight 1, they start the next warm-up nearer to the mode.
-        steps = min(max(int(time / step), fewest), _MOST_WARM_UP_STEPS)
-        weight = min(time / (steps * step), 1.0)
+        most = min(_MOST_WARM_UP_STEPS, fewest + _SPARED * (self.most_passes - self.least_passes))
+        usual = min(max(int(time / step), fewest), _MOST_WARM_UP_STEPS)
+        steps = min(usual, int(most))
+        step *= min(usual / steps, _LONGER)
+        weight = min(time / (steps * step), usual / steps)
         return self._path(WARM_UP, hessian, clip, bound, weight, budget, start, step, steps)
 
     def _run(self, hessian: Array, centre: Array, history: History) -> PathStage:
@@ -149,9 +165,10 @@ class AffinePolicy(Releases):
             counts, key=lambda bound: counts[bound].error(clips[bound], time_of(clips[bound]), distance)
         )
         bought = time_of(clips[bound])
-        # At weight 1 where that fits; else of a flatter or a steeper posterior.
-        time = min(max(bought, SHORTEST), LONGEST)
-        num_steps = math.ceil(time / _RUN_STEP)
+        # At weight 1 where that fits; else of a flatter or a steeper posterior. One pass is for what follows.
+        time, most = min(max(bought, SHORTEST), LONGEST), self.most_passes - passes(history) - 1
+        num_steps = int(min(math.ceil(time / _RUN_STEP), most))
+        time = min(time, _LONGER * _RUN_STEP * num_steps)
         return self._path(
             RUN, hessian, clips[bound], bound, bought / time, left, centre, time / num_steps, num_steps
         )

@@ -32,7 +32,7 @@ from private_mcmc.target import Adjacency
 MOMENTS, WARM_UP, CURVATURE, RUN = "second moments", "warm-up", "curvature", "run"
 AFTERWARDS = "curvature at the run"
 COUNTS: Mapping[Bound, str] = {"weights": "influence of rows", "clip": "influence of slopes"}
-_MOST_ROUNDS = 4
+MOST_ROUNDS = 4
 # An estimate with less noise than this in its least certain direction is not refined.
 _LITTLE_NOISE = 0.1
 # Nor is one without much noise whose metric already left rows this share of the trace that they would have.
@@ -123,7 +123,7 @@ class Releases:
             trace = estimate.trace_in(root)
             estimate = estimate_of(completed.moments, root)
         settled = trace > _SETTLED * self.dim and estimate.noise < _SETTLED_NOISE
-        return estimate, settled or estimate.noise_share <= _LITTLE_NOISE or len(rounds) >= _MOST_ROUNDS
+        return estimate, settled or estimate.noise_share <= _LITTLE_NOISE or len(rounds) >= MOST_ROUNDS
 
     def hessian(self, moments: Estimate, rounds: History) -> Array:
         """Of the rows' losses, tempered: where the last warm-up ended, or bounded by second moments."""

@@ -184,7 +184,7 @@ def _cell_of(reading: RowModel) -> Callable[[ArrayLike, ArrayLike, Row], jax.Arr
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 # Of the squared budget, for each: with a quarter errors were as large or larger in all of ten cells.
-WARM_UP_SHARE, _MOST_WARM_UPS = 0.1, 2
+WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 4
 # Another one follows where the first one's metric was made for less or more information than is there.
 _SAME_LEVEL = (0.4, 2.5)
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
@@ -219,11 +219,22 @@ class GeneralPolicy:
     """The stages of the module."""
 
     facts: Facts
+    most_passes: float = math.inf
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the prediction takes for granted, in words."""
         return assumed(self.facts)
+
+    @property
+    def least_passes(self) -> int:
+        """Of two warm-ups, a run as short as these, and four queries."""
+        return (_MOST_WARM_UPS + 1) * _WARM_UP_STEPS + _QUERIES
+
+    @property
+    def _most_steps(self) -> int:
+        """Of each path."""
+        return int(min(MOST_STEPS, (self.most_passes - _QUERIES) / (_MOST_WARM_UPS + 1)))
 
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query that its noise would hide is left out."""
@@ -380,12 +391,12 @@ class GeneralPolicy:
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
         schedule = self._schedule(metric, weight, multiple)
         time, clip = _affordable(schedule, budget), schedule.clip
-        longest = min(_LONGEST, step * MOST_STEPS)
+        longest = min(_LONGEST, step * self._most_steps)
         if time > longest:
             # A wider clip makes them better.
             clip *= math.sqrt(time / longest)
             time = _affordable(replace(schedule, clip=clip), budget)
-        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), MOST_STEPS)
+        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), self._most_steps)
         path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
         if facts.likelihood.few:
             reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,11 +36,13 @@ class Planner(ABC):
 
     Attributes:
         named: what users read of the draws.
+        max_passes: the most passes over the rows of all stages, if they are limited.
     """
 
     reading: RowModel
     target: Target
     named: Named | None = None
+    max_passes: int | None = None
 
     @cached_property
     def read(self) -> Coefficients:
@@ -70,12 +74,17 @@ class AffinePlanner(Planner):
             rows, weights = synthetic_table(policy, seed)
             history = simulate(policy, rows, weights, seed)
             at = next(k for k, one in enumerate(history) if one.stage.name == RUN)
-            runs.append((policy.known(history[:at], history[at].path), history[at].path))
+            known = policy.known(history[:at], history[at].path)
+            if self.max_passes is not None:
+                # A short run is still on its way, which is known afterwards.
+                known = known._replace(bias=policy.conclude(history).prediction.bias)
+            runs.append((known, history[at].path))
         return guess(self.read, runs)
 
     def policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
         """The policy for this budget."""
-        return replace(self._base, budget=budget, num_rows=n, temper=temper)
+        made = replace(self._base, budget=budget, num_rows=n, temper=temper)
+        return made if self.max_passes is None else replace(made, most_passes=self.max_passes)
 
 
 @lru_cache(maxsize=8)
@@ -105,7 +114,7 @@ class GeneralPlanner(Planner):
     def policy(self, budget: float, n: int, temper: float) -> GeneralPolicy:
         """The policy for this budget."""
         facts = facts_of(self.reading, n, self.target.adjacency, budget, self.model_args, temper)
-        return GeneralPolicy(facts)
+        return GeneralPolicy(facts, math.inf if self.max_passes is None else self.max_passes)
 
 
 def planner(
@@ -113,14 +122,16 @@ def planner(
     target: Target,
     model_args: PublicArguments,
     named: Named | None = None,
+    max_passes: int | None = None,
 ) -> Planner:
     """The planner for this model; ``named`` is what users read."""
+    given: dict[str, Any] = {"reading": reading, "target": target, "named": named, "max_passes": max_passes}
     prior, outcome = reading.prior, outcome_columns(reading)
     one = len(outcome) == 1 and reading.rows.columns[outcome[0]].event_shape == ()
     one = one and not has_factors(reading)
     if one and reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0:
-        return AffinePlanner(reading=reading, target=target, named=named)
-    return GeneralPlanner(reading=reading, target=target, named=named, model_args=model_args)
+        return AffinePlanner(**given)
+    return GeneralPlanner(**given, model_args=model_args)
 
 
 def certified_temper(

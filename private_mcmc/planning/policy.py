@@ -37,6 +37,7 @@ from private_mcmc.target import (
     OF_PLANS,
     Guarantee,
     Target,
+    check_count,
     check_positive,
     checked_guarantee,
     remarks_on_delta,
@@ -211,6 +212,7 @@ def plan(
     guarantee: Guarantee = OF_PLANS,
     model_args: PublicArguments | None = None,
     max_error: float | None = None,
+    max_passes: int | None = None,
     coefficients: Named | None = None,
     release: Hidden | Literal["path"] = "path",
     progress_bar: bool = True,
@@ -232,6 +234,8 @@ def plan(
         guarantee: ``"posterior"`` or ``"run"``.
         model_args: the model's public arguments.
         max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds.
+        max_passes: the most passes over the rows of all stages together; what fewer cost in error is part of
+            the prediction.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
         release: ``"path"``; ``"last"``, one draw; or ``Expectations(…)``, whose noise may be Laplace's.
@@ -241,7 +245,8 @@ def plan(
         NotYetSupported: for a prior that cannot be drawn from.
         NotPrivate: for unbounded designs, a posterior without certificate, or a predicted error above
             ``max_error``; the message says how many rows or how much ε would do.
-        DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets.
+        DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets; for fewer passes than
+            any plan takes.
 
     Example:
         >>> from private_mcmc.models import logistic, logistic_rows
@@ -256,15 +261,20 @@ def plan(
     check_kind("target", target, Target)
     if max_error is not None:
         check_positive("max_error", max_error)
+    if max_passes is not None:
+        check_count("max_passes", max_passes)
     make_room()
     if release != "path":
-        if max_error is not None or coefficients is not None:
-            raise DeclarationError("max_error, coefficients: only plans of a path take them.")
+        if any(one is not None for one in (max_error, max_passes, coefficients)):
+            raise DeclarationError("max_error, max_passes, coefficients: only plans of a path take them.")
         public = copy.deepcopy(dict(model_args or {}))
         reading = _reading(model, rows, n, public)
         temper, _ = certified_temper(reading, target, n, guarantee)
         return plan_declared(reading, rows, target, n, release, guarantee, temper, public)
-    made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients)
+    made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients, max_passes)
+    if max_passes is not None and max_passes < made.policy.least_passes:
+        least = f"a plan of this model takes {made.policy.least_passes:,} passes over the rows, or more"
+        raise DeclarationError(f"{max_passes=}: {least}.")
     with telling(progress_bar), measured() as expected:
         prediction = made.planner.predict(made.budget, n, made.temper)
         seconds = expected(n)
@@ -281,13 +291,14 @@ def without_prediction(
     guarantee: Guarantee,
     model_args: PublicArguments,
     coefficients: Named | None = None,
+    max_passes: int | None = None,
 ) -> Plan:
     """As :func:`plan`, of a path, before anything is simulated: all that decides what is bought."""
     # A copy: what is stated of a run later is what was read.
     public, budget = copy.deepcopy(dict(model_args)), gdp_budget(target)
     reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
-    makes = planner(reading, target, public, coefficients)
+    makes = planner(reading, target, public, coefficients, max_passes)
     return Plan(
         model=model,
         reading=reading,

@@ -158,6 +158,10 @@ class Conclusion:
 class Policy(Protocol):
     """Which stages to buy, as a function of what was released so far and of nothing else."""
 
+    @property
+    def least_passes(self) -> int:
+        """Over the rows, of all stages together, were each as short as it can be."""
+
     def next(self, history: History) -> Stage | None:
         """The next stage, or ``None`` when nothing more is bought.
 

@@ -161,6 +161,12 @@ class CompletedStage:
 History: TypeAlias = tuple[CompletedStage, ...]
 
 
+def passes(history: History) -> int:
+    """How often the stages went through all rows: once for each step of a path, once for each query."""
+    stages = (completed.stage for completed in history)
+    return sum(stage.schedule.num_steps if isinstance(stage, PathStage) else 1 for stage in stages)
+
+
 def named(history: History, name: str) -> History:
     """The completed stages of that name."""
     return tuple(completed for completed in history if completed.stage.name == name)

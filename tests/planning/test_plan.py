@@ -1,6 +1,7 @@
 """Plans are made without data, spend exactly their budget, and predict the error they make."""
 
 import inspect
+import math
 import re
 
 import jax.numpy as jnp
@@ -11,8 +12,12 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.model import read
+from private_mcmc.model.synthetic import synthetic_rows
+from private_mcmc.planning.simulate import simulate, synthetic_table
+from private_mcmc.planning.stages import passes
 from private_mcmc.planning.synthetic import possible_outcomes
 from tests.examples_of_models import flat_prior, logistic
+from tests.zoo.models import softmax
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
 TARGET = pmc.Target(epsilon=3.0, delta=1e-6)
@@ -47,6 +52,7 @@ def test_a_plan_takes_no_private_data():
         "guarantee",
         "model_args",
         "max_error",
+        "max_passes",
         "coefficients",
         "release",
         "progress_bar",
@@ -184,3 +190,34 @@ def test_unbounded_scores_are_planned_for_with_a_clip(model, outcome, largest_er
     sd = np.sqrt(np.diag(np.linalg.inv((X.T * weight) @ X)))
     error = (mcmc.get_samples()["w"].mean(0) - w) / sd
     assert np.sqrt(np.mean(error**2)) < largest_error
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("epsilon", "more"), [(0.3, 1.2), (1.0, 1.2), (3.0, 1.3)])
+def test_forty_passes_err_little_more_than_all_that_a_plan_would_take(epsilon, more):
+    """As predicted, which is of what runs of synthetic rows conclude, and in their means."""
+    target = pmc.Target(epsilon, 1e-6)
+    free, short = (
+        pmc.plan(logistic, ROWS, target, n=100_000, guarantee="run", max_passes=most) for most in (None, 40)
+    )
+    assert short.prediction.rms <= more * free.prediction.rms
+    for seed in range(3):
+        history = simulate(short.policy, *synthetic_table(short.policy, seed), seed)
+        assert passes(history) <= 40
+        assert math.hypot(*(one.stage.statement.gdp for one in history)) <= short.budget
+
+
+@pytest.mark.long
+def test_plans_of_any_model_keep_to_their_passes():
+    rows, most = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Categories(3)), 2500
+    plan = pmc.plan(softmax, rows, TARGET, n=N, guarantee="run", max_passes=most)
+    drawn = plan.reading.rows.project(synthetic_rows(plan.reading.rows, 0, 64))
+    history = simulate(plan.policy, drawn, np.full(64, N / 64), 0)
+    assert plan.policy.least_passes <= most and passes(history) <= most
+
+
+def test_fewer_passes_than_any_plan_takes_are_refused():
+    with pytest.raises(pmc.DeclarationError, match=r"max_passes=20: .* takes 30 passes over the rows"):
+        pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", max_passes=20)
+    with pytest.raises(pmc.DeclarationError, match="only plans of a path"):
+        pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", max_passes=20, release="last")
