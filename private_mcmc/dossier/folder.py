@@ -213,9 +213,6 @@ class Study(StudyRecord):
         """The dossier: results first, then risk, question, plan, ledger, and what a person must confirm."""
         return page(self, prob)
 
-    def _repr_html_(self) -> str:
-        return self.report()._repr_html_()
-
     def save(self, folder: str | Path) -> Path:
         """Write the dossier into a folder: record, page, draws, model and schema.
 
@@ -293,9 +290,6 @@ class Query(ReleaseRecord):
             [of_two(self), *self.analysis.remarks],
             "The schema's bounds and levels, the fields, cells and bins",
         )
-
-    def _repr_html_(self) -> str:
-        return self.report()._repr_html_()
 
     def lines(self, prob: float = 0.9) -> list[Record]:
         """The answers as lines, all with the same columns."""

@@ -87,36 +87,26 @@ def check_types(kind: type, record: Record) -> None:
     if unknown := sorted(set(record) - set(names)):
         raise DeclarationError(f"{len(unknown)} fields that no record has.")
     for name in names:
-        if (at := _unlike(record[name], hints[name])) is not None:
-            raise DeclarationError(f"{name}{at}: of the wrong type.")
+        if not _fits(record[name], hints[name]):
+            raise DeclarationError(f"{name}: of the wrong type.")
 
 
-def _unlike(value: Any, hint: Any) -> str | None:
-    """Where a value is not of a type; ``None`` if it is nowhere."""
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType) or isinstance(hint, tuple):
-        found = [_unlike(value, one) for one in inside or hint]
-        return None if None in found else max((at for at in found if at is not None), key=len)
+        return any(_fits(value, one) for one in inside or hint)
     if origin is Literal:
-        return None if type(value) is str and value in inside else ""
+        return type(value) is str and value in inside
     if origin is tuple or isinstance(hint, list):
-        if not isinstance(value, list):
-            return ""
         kind = inside[0] if inside else hint[0]
-        at_each = (f"[{k}]{at}" for k, one in enumerate(value) if (at := _unlike(one, kind)) is not None)
-        return next(at_each, None)
+        return isinstance(value, list) and all(_fits(one, kind) for one in value)
     if origin is Mapping or isinstance(hint, dict):
-        if not isinstance(value, dict):
-            return ""
         every = inside[1] if inside else hint.get(...)
-        if every is not None:  # whatever the names are, which may be anybody's words
-            return next((at for one in value.values() if (at := _unlike(one, every)) is not None), None)
-        bad = (f".{name}" for name in hint if name not in value)
-        deep = (f".{name}{at}" for name in hint if (at := _unlike(value.get(name), hint[name])) is not None)
-        return next(bad, None) or next(deep, None)
-    if hint in (Any, object):
-        return None
-    return None if _is(value, hint) else ""
+        if not isinstance(value, dict) or every is not None:  # names may be anybody's words
+            return isinstance(value, dict) and all(_fits(one, every) for one in value.values())
+        return all(name in value and _fits(value[name], kind) for name, kind in hint.items())
+    return hint in (Any, object) or _is(value, hint)
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -32,7 +32,7 @@ from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import ReleasedExpectations, ReleasedStates
 from private_mcmc.release.released import overshot, sickness
-from private_mcmc.report import Report, json_types, number
+from private_mcmc.report import Report, json_types
 
 if TYPE_CHECKING:
     from private_mcmc.data.answers import Exported
@@ -237,14 +237,7 @@ class LastRun:
                 print(remark)
         else:
             print(self.released)
-        declared = self._run.declared
-        if isinstance(declared, Plan) and declared.assumed and self.conclusion is not None:
-            expected, said = self.conclusion.prediction, declared.prediction
-            print(
-                f"Error of posterior means, by what was released: {number(expected.rms, 2)} {expected.unit};"
-            )
-            print(f"the plan predicted {number(said.rms, 2)}. {' '.join(declared.assumed)}")
-        print(self.statement.line(declared.target.delta))
+        print(self.statement.line(self._run.declared.target.delta))
 
     def study(self, about: About | None = None) -> Study:
         """The record of the last run: all that a reader or a reviewer needs, and nothing private.

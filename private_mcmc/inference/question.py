@@ -15,7 +15,7 @@ from private_mcmc.data.answers import Answers, units
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, count_of, identifier
-from private_mcmc.data.formula import ranges, read_formula
+from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
@@ -86,11 +86,8 @@ def question(
     """The model of a formula, or one whose arguments are fields of the schema."""
     if (formula is None) == (model is None):
         raise DeclarationError("give a formula, as 'death ~ age + sex', or a model; one of them.")
-    if not isinstance(formula, str | None):
-        instead = "model=…" if callable(formula) else "a text, as in 'death ~ age + sex'"
-        raise DeclarationError(f"formula: a {type(formula).__name__} was given; give {instead}.")
-    if isinstance(priors, Mapping):
-        raise DeclarationError("priors: a list of texts, as ['age ~ normal(0, 0.1)', 'sigma = 12'].")
+    if not isinstance(formula, str | None) or isinstance(priors, Mapping):
+        raise DeclarationError("formula: a text, as 'death ~ age'; priors: a list, as ['sigma = 12'].")
     priors = [priors] if isinstance(priors, str) else priors
     if formula is not None:
         made = design(read_formula(formula, schema), schema, family_of(family), priors)
@@ -139,8 +136,6 @@ def _notes(made: Design) -> tuple[str, ...]:
     return (
         *alike * apart,
         *_weighed(made),
-        *_misread(made),
-        *_unlogged(made),
         *(
             f"{name} is taken to be {made.parameters[name]}, nothing was said of it"
             + (f" ({told[name]})" if name in told else "")
@@ -165,40 +160,6 @@ def _weighed(made: Design) -> tuple[str, ...]:
         "residuals have nothing to do with each other: they hold Kish's design effect, Σw²/Σw = "
         f"{number(made.formula.deff, 3)}.",
         *[bound] * (made.formula.deff == most),
-    )
-
-
-# Codes that questionnaires have for no answer.
-_CODES = (-999, -99, -9, 99, 999, 9999)
-
-
-def _misread(made: Design) -> tuple[str, ...]:
-    """Numbers whose codes of missing values, if they have any, would count as values."""
-    numbers = [made.schema[name] for name in made.formula.fields if not made.schema[name].is_category]
-    bare = [field for field in numbers if field.type != "date" and not any(field.missing_values)]
-    silent = [
-        field.name
-        for field in bare
-        if field.outside == "nearest" or any(field.range[0] <= code <= field.range[1] for code in _CODES)
-    ]
-    if not silent:
-        return ()
-    return (
-        f"Of {silent} no codes of missing values are declared (missingValues): a 99 or −9 that says that "
-        "there is no answer would count as a number.",
-    )
-
-
-def _unlogged(made: Design) -> tuple[str, ...]:
-    """An offset that looks like an exposure, which a log link takes by its logarithm."""
-    offset = made.formula.offset
-    if offset is None or made.family.kind not in ("count", "positive") or "log" in offset.source():
-        return ()
-    if not offset.bounds(ranges(made.schema, offset))[0] >= 0:
-        return ()
-    return (
-        f"offset({offset.text}) multiplies the mean by its exponential. For an exposure, such as a time, "
-        f"write offset(log({offset.text})), which multiplies it by {offset.text}.",
     )
 
 

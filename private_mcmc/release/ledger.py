@@ -132,15 +132,12 @@ class Ledger:
         return f"Ledger({str(self.path)!r})"
 
     @clean_errors
-    def declare(
-        self, name: str, target: Target, *, data: Columns | None = None, unit: str | None = None
-    ) -> Balance:
+    def declare(self, name: str, target: Target, *, unit: str | None = None) -> Balance:
         """Declare a data set, its adjacency and its budget, once and for good.
 
         Args:
             name: the owner's name for it.
             target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
-            data: its columns, to recognise it later; recorded at the first charge if left out.
             unit: name of the column of identifiers, where persons are protected and not rows.
         """
         _check_name("data set", name)
@@ -152,10 +149,8 @@ class Ledger:
             if name in state.datasets:
                 raise LedgerError(f"{self.path}: {name!r} is declared already; a budget is never changed.")
             _check_apart(name, state.datasets)
-            mark = None if data is None else data_mark(transaction.key, data)
-            _refuse_second_name(state, mark)
             entry = {"name": name, "adjacency": target.adjacency, "filter": budget.to_dict()}
-            state = _enter(transaction, "dataset", **entry, fingerprint=mark, unit=unit)
+            state = _enter(transaction, "dataset", **entry, unit=unit)
             return state.balance(state.dataset(name))
 
     @clean_errors
@@ -352,7 +347,11 @@ class Ledger:
             return
         mark = data_mark(transaction.key, data)
         if dataset.fingerprint is None:
-            _refuse_second_name(state, mark)
+            if (known := state.other_name(mark)) is not None:
+                raise LedgerError(
+                    f"these are the data that this ledger knows as {known!r}: under a second name a second "
+                    "budget would be spent on the same people. Charge them to that name."
+                )
             _enter(transaction, "fingerprint", dataset=dataset.name, fingerprint=mark)
         elif not hmac.compare_digest(mark, dataset.fingerprint):
             raise LedgerError(
@@ -391,15 +390,6 @@ def _check_apart(name: str, known: Iterable[str]) -> None:
 
 def _looks(name: str) -> str:
     return "".join(as_seen(name).casefold().split())
-
-
-def _refuse_second_name(state: LedgerState, mark: str | None) -> None:
-    """Refuse rows that the ledger knows by another name: what both are charged would not add up."""
-    if mark is not None and (known := state.other_name(mark)) is not None:
-        raise LedgerError(
-            f"these are the data that this ledger knows as {known!r}: under a second name a second budget "
-            "would be spent on the same people. Charge them to that name."
-        )
 
 
 def _enter(transaction: Transaction, kind: str, **fields: object) -> LedgerState:

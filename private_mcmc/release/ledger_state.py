@@ -272,7 +272,7 @@ class LedgerState:
 _FIELDS = {
     kind: {"kind", "time", *names.split()}
     for kind, names in {
-        "dataset": "name adjacency filter fingerprint unit",
+        "dataset": "name adjacency filter unit",
         "fingerprint": "dataset fingerprint",
         "reserve": "id dataset cost statement purpose model staged unit",
         "stage": "id cost statement",
@@ -350,7 +350,7 @@ def _dataset(entry: Entry) -> DataSet:
         | {"limit": Fraction(budget["limit"])}
     )
     name, adjacency = str(entry["name"]), check_adjacency(entry["adjacency"])
-    return DataSet(name, adjacency, kept, entry["fingerprint"], _unit(entry))
+    return DataSet(name, adjacency, kept, unit=_unit(entry))
 
 
 def _unit(entry: Entry) -> str | None:

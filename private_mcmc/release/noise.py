@@ -55,11 +55,28 @@ def _check(sensitivity: float, size: int, **levels: float) -> None:
             raise DeclarationError(f"{name}={level}: must be positive and finite.")
 
 
+@dataclass(frozen=True)
 class _Noise(ABC):
-    """What both kinds share: OpenDP draws the noise, once its own privacy map agrees with what is charged."""
+    """What both kinds share: OpenDP draws the noise, once its own privacy map agrees with what is charged.
 
+    Attributes:
+        level: what is charged: ``ε`` or ``m``.
+        sensitivity: ``Δ`` before the grid's charge.
+        size: ``d``.
+        scale: ``b`` or ``σ``.
+        grid: ``h``, a power of two.
+    """
+
+    level: float
     sensitivity: float
     size: int
+    scale: float
+    grid: float
+
+    @property
+    @abstractmethod
+    def sd(self) -> float:
+        """Standard deviation of one draw."""
 
     @property
     @abstractmethod
@@ -89,7 +106,6 @@ class _Noise(ABC):
         return self.confirmed().drawn(values)
 
 
-@dataclass(frozen=True)
 class LaplaceNoise(_Noise):
     """``round_h(x) + h·k``, ``k`` discrete Laplace of scale ``b/h``, one independent draw a coordinate.
 
@@ -97,20 +113,7 @@ class LaplaceNoise(_Noise):
     neighbours move by at most ``h/2`` each when rounded to the grid).
     **Assumptions**: the sensitivity; OpenDP's sampler and the operating system's randomness.
     Source: Dwork, McSherry, Nissim, Smith 2006; Canonne, Kamath, Steinke 2020 (sampler).
-
-    Attributes:
-        epsilon: ``ε``.
-        sensitivity: ``Δ_1`` before the grid's charge.
-        size: ``d``.
-        scale: ``b``.
-        grid: ``h``, a power of two.
     """
-
-    epsilon: float
-    sensitivity: float
-    size: int
-    scale: float
-    grid: float
 
     @property
     def charged_sensitivity(self) -> float:
@@ -119,12 +122,12 @@ class LaplaceNoise(_Noise):
 
     @property
     def sd(self) -> float:
-        """Standard deviation of one draw, ``√2·b``."""
+        """``√2·b``."""
         return math.sqrt(2.0) * self.scale
 
     @property
     def _promised(self) -> float:
-        return self.epsilon
+        return self.level
 
     def _measurement(self) -> Any:
         dp = opendp()
@@ -140,7 +143,6 @@ def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceN
     return LaplaceNoise(epsilon, sensitivity, size, scale, grid)
 
 
-@dataclass(frozen=True)
 class GaussianNoise(_Noise):
     """``round_h(x) + h·k``, ``k`` discrete Gaussian of scale ``σ/h``, independent for each coordinate.
 
@@ -151,20 +153,7 @@ class GaussianNoise(_Noise):
     factor far below the outward rounding of ``m``.
     **Assumptions**: the sensitivity; OpenDP's sampler and the operating system's randomness.
     Source: Dong, Roth, Su 2022 (Theorem 2.7); Canonne, Kamath, Steinke 2020 (zCDP, sampler).
-
-    Attributes:
-        gdp: ``m``.
-        sensitivity: ``Δ_2`` before the grid's charge.
-        size: ``d``.
-        scale: ``σ``.
-        grid: ``h``, a power of two.
     """
-
-    gdp: float
-    sensitivity: float
-    size: int
-    scale: float
-    grid: float
 
     @property
     def charged_sensitivity(self) -> float:
@@ -179,12 +168,12 @@ class GaussianNoise(_Noise):
 
     @property
     def sd(self) -> float:
-        """Standard deviation of one draw, ``σ``."""
+        """``σ``."""
         return self.scale
 
     @property
     def _promised(self) -> float:
-        return self.gdp**2 / 2
+        return self.level**2 / 2
 
     def _measurement(self) -> Any:
         dp = opendp()

@@ -40,7 +40,6 @@ from private_mcmc.release.released import (
     ReleasedExpectations,
     ReleasedValue,
     What,
-    monte_carlo_sd,
 )
 from private_mcmc.schedule import ROUNDING, Average, Matrix, Schedule
 from private_mcmc.target import Target
@@ -269,8 +268,7 @@ def plan_expectations(
         values=zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True),
         joint=joint,
     )
-    sampling = np.minimum(moved.slopes * monte_carlo_sd(schedule, curvature), ranges / 2)
-    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement, sampling)
+    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,13 +279,11 @@ class ExpectationsPlan:
         observable: what runs inside the chain: the declared values in units of their own sensitivity.
         noise: noise on the averages in their units.
         statement: what the release costs.
-        monte_carlo: data-free bound on the sd of each average from its finite length; ``inf`` if unproved.
     """
 
     observable: Observed
     noise: LaplaceNoise
     statement: Statement
-    monte_carlo: FloatArray
 
     @property
     def units(self) -> FloatArray:
@@ -306,9 +302,8 @@ class ExpectationsPlan:
         """
         seen = self.observable
         values = self.noise.release(seen.averages(averages)) * seen.units + seen.centres
-        total = np.hypot(self.noise_sd, self.monte_carlo)
-        parts = zip(seen.functions, *map(seen.split, (values, self.noise_sd, total)), strict=True)
-        released = tuple(ReleasedValue(f.name, value, sd, error) for f, value, sd, error in parts)
+        parts = zip(seen.functions, *map(seen.split, (values, self.noise_sd)), strict=True)
+        released = tuple(ReleasedValue(f.name, value, sd) for f, value, sd in parts)
         return ReleasedExpectations(released, self.statement, dict(provenance))
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from jax.typing import ArrayLike
 
-from private_mcmc.accounting import Curvature, Statement
+from private_mcmc.accounting import Statement
 from private_mcmc.data.answers import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.release.noise import FloatArray
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.schedule import Average
 
 Bounds = tuple[float, float]
 Sites = Mapping[str, jax.Array]
@@ -127,29 +127,6 @@ def _check_bounds(name: str, pair: Bounds) -> None:
         raise DeclarationError(f"bounds of {name!r}: a pair of numbers (a, b) is needed.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise DeclarationError(f"bounds of {name!r} are ({low}, {high}): need finite a < b.")
-
-
-def monte_carlo_sd(schedule: Schedule, curvature: Curvature) -> float:
-    """``σ/((1 − ρ)√(Nc))``: bounds the sd of the average of a 1-Lipschitz function (in ``‖M^{-1/2}·‖``).
-
-    The average is a Lipschitz function of the independent Gaussian noises, so its variance is at most
-    the sum of squares of its slopes (Poincaré inequality). It says nothing about the bias of the
-    burn-in and of the step size. ``inf`` unless the potential is strongly convex and smooth.
-
-    Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 3.8; Dalalyan, Karagulyan 2019 (``ρ``).
-    """
-    if not isinstance(schedule.release, Average) or schedule.rate is not None or schedule.noise is not None:
-        return math.inf
-    if not (curvature.strong_convexity > 0 and curvature.smoothness < math.inf):
-        return math.inf
-    variance, ahead = 0.0, 0.0
-    for index, size in reversed(list(enumerate(schedule.step_sizes, 1))):
-        # Slope of the sum of kept states in the state after this step, then in this step's noise.
-        ahead += 1.0 if index >= schedule.release.first else 0.0
-        variance += 2 * size * ahead * ahead
-        ahead *= 1 - curvature.gap(size)
-    kept = schedule.num_steps - schedule.release.first + 1
-    return math.sqrt(variance / schedule.num_chains) / kept if variance < math.inf else math.inf
 
 
 Array = npt.NDArray[np.float64]
@@ -311,22 +288,15 @@ class ReleasedValue:
         name: as declared.
         value: noised value.
         noise_sd: sd of the privacy noise, entry by entry.
-        error: root of noise variance plus a data-free bound on the Monte Carlo variance; ``inf`` where
-            nothing is proved about the chain's mixing.
     """
 
     name: str
     value: FloatArray
     noise_sd: FloatArray
-    error: FloatArray
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types."""
-        return {
-            "value": self.value.tolist(),
-            "noise_sd": self.noise_sd.tolist(),
-            "error": self.error.tolist() if np.all(np.isfinite(self.error)) else None,
-        }
+        return {"value": self.value.tolist(), "noise_sd": self.noise_sd.tolist()}
 
     def __str__(self) -> str:
         return f"{self.name} = {self.value.round(6).tolist()} ± {self.noise_sd.max():.3g} (noise)"

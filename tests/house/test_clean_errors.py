@@ -48,7 +48,8 @@ def text_in(folder, content):
 
 def ledger(folder):
     made = pmc.Ledger.create(folder / "books.db")
-    made.declare("a", TARGET, data={"y": COLUMN})
+    made.declare("a", TARGET)
+    made.reserve("a", PRICE, purpose="", data={"y": COLUMN})
     return made
 
 
@@ -71,7 +72,9 @@ ENTRIES = {
     "validate": lambda folder: ROWS.validate({"y": COLUMN}, n=4),
     "validate of words": lambda folder: ROWS.validate({"y": np.array([SENTINEL] * 4)}, n=4),
     "project": lambda folder: ROWS.project({"z": COLUMN}),
-    "a data set of a ledger": lambda folder: ledger(folder).declare("b", TARGET, data={"y": Broken()}),
+    "a charge of an object": lambda folder: ledger(folder).charge(
+        "a", PRICE, purpose="", data={"y": Broken()}
+    ),
     "a charge": lambda folder: ledger(folder).charge("a", PRICE, purpose="", data={"z": COLUMN}),
     "a table for a schema": lambda folder: pmc.Schema.load(text_in(folder, PEOPLE + "[")),
 }

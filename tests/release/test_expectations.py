@@ -19,7 +19,6 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import read
 from private_mcmc.release import Expectations, plan_expectations
 from private_mcmc.release.price import ROUNDING_SHARE, movement
-from private_mcmc.release.released import monte_carlo_sd
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 
@@ -192,29 +191,6 @@ def test_values_that_are_not_numbers_count_as_the_lower_end_and_never_raise():
     released = plan.release(np.full(4, np.nan), SECRET)
     assert released["r"].value == pytest.approx(2.0, abs=1e-2)
     assert np.isfinite(plan.release(np.full(4, np.inf), SECRET)["w"].value).all()
-
-
-def test_the_error_bar_adds_noise_and_monte_carlo_and_is_public():
-    expectations = Expectations("w")
-    plan = planned(expectations)
-    released = plan.release(np.zeros(3), SECRET)["w"]
-    sampling = monte_carlo_sd(schedule(expectations), CURVATURE)
-    np.testing.assert_allclose(released.error, np.hypot(released.noise_sd, sampling), rtol=1e-8)
-
-
-@pytest.mark.parametrize("steps", [0.1, tuple(np.linspace(0.05, 0.3, 40))])
-def test_the_monte_carlo_bound_is_exact_for_a_gaussian_chain(steps):
-    expectations = Expectations("w", burn_in=7)
-    record = schedule(expectations, num_steps=40, step_size=steps, num_chains=3)
-    curvature = Curvature(strong_convexity=1.0, smoothness=1.0)
-    transition = np.eye(40)
-    for row in range(40):
-        for column in range(row):
-            transition[row, column] = np.prod([1 - s for s in record.step_sizes[column + 1 : row + 1]])
-    weights = transition[7:].mean(axis=0) * np.sqrt(2 * np.asarray(record.step_sizes))
-    exact = math.sqrt((weights**2).sum() / 3)
-    assert monte_carlo_sd(record, curvature) == pytest.approx(exact, rel=1e-12)
-    assert monte_carlo_sd(record, Curvature()) == math.inf
 
 
 @pytest.mark.parametrize(

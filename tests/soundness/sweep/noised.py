@@ -198,7 +198,7 @@ def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Sta
             dim=noise.size,
         )
     return accounting.laplace(
-        noise.epsilon,
+        noise.level,
         adjacency=adjacency,
         sensitivity=noise.sensitivity,
         scale=noise.scale,
