@@ -22,7 +22,15 @@ import numpy as np
 
 from private_mcmc.domains.domain import Ball, Domain
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.program import Level, Program, Variable, affinity, row_shapes, trace
+from private_mcmc.model.program import (
+    Level,
+    Program,
+    Variable,
+    affinity,
+    row_shapes,
+    trace,
+    without_cancellation,
+)
 from private_mcmc.potential.families import Interval, up
 from private_mcmc.potential.predictor import MultiPredictor
 from private_mcmc.records import RUN_ONCE
@@ -31,6 +39,8 @@ Values: TypeAlias = Mapping[Variable, jax.Array]
 
 _MOST_NUMBERS, _MOST_CASES = 2**24, 2**18  # in all slopes together, and combinations of listed columns
 _MOST_SQUARED = 2**20  # in a matrix whose singular values are computed
+# Of sums that nearly cancel: rounding is then no more than some 1e-12 of what is left.
+_MOST_CANCELLED = 2.0**12
 # Of a few operations here. Kernels hold designs that are longer by rounding at the radius.
 _ROUNDING = 1 + 1e-13
 
@@ -107,6 +117,9 @@ def affine_function(
     cases = math.prod(len(values) for values in listed.values())
     if any(levels[one] is Level.UNKNOWN for one in targets):
         return None
+    solved = (one for one in program.slice(targets, known) if one.primitive.name == "triangular_solve")
+    if any(levels[one.outvars[0]] is Level.AFFINE for one in solved):
+        return None  # Sizes of what is solved for do not follow from sizes.
     if cases * size * (half.size + 1) > _MOST_NUMBERS:
         return None
     # From the middle, or of whole numbers from 0, as far along each number as rows may be.
@@ -131,6 +144,11 @@ def affine_function(
         # Operation by operation: those of one predictor are those of the next, and compiled by then.
         run = jax.vmap(every, (None, 0)) if given else every
         values = np.asarray(run(jnp.asarray(points), given)).reshape(cases, half.size + 1, size)
+        # What floats compute is affine only where sums are not far larger than what is left of them.
+        program, far = without_cancellation(program, levels), jnp.asarray(np.abs(first) + steps)
+        most = np.abs(np.asarray(run(far[None], given))).reshape(cases, size)
+    if not np.all(most <= _MOST_CANCELLED * np.abs(values).max(axis=(0, 1))):
+        return None
     slope = np.swapaxes(values[:, 1:] - values[:, :1], 1, 2) / steps
     value = values[:, 0] + slope @ (middle - first)
     return AffineFunction(value, slope, rest) if np.all(np.isfinite(values)) else None

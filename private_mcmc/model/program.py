@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -338,3 +338,26 @@ def work_of(equations: Iterable[Equation]) -> int:
         own = sum(math.prod(getattr(output.aval, "shape", ())) for output in equation.outvars)
         total += turns * inner if inner else own
     return total
+
+
+def without_cancellation(program: Program, levels: Mapping[Variable, Level]) -> Program:
+    """The program whose affine values are sums of sizes, of inputs that are sizes: nothing cancels.
+
+    The rounding of an affine value is a small multiple of ``2⁻⁵³`` times its sum of sizes.
+    """
+    equations: list[Equation] = []
+    sizes: dict[Variable, Variable] = {}
+    for equation in program.equations:
+        if levels[equation.outvars[0]] is Level.AFFINE:
+            floats = [one for one in equation.invars if jnp.issubdtype(one.aval.dtype, jnp.floating)]
+            for one in dict.fromkeys(floats):
+                if levels[one] is Level.CONSTANT and one not in sizes:
+                    sizes[one] = jex.Var(one.aval)
+                    made = {"invars": [one], "outvars": [sizes[one]], "params": {}}
+                    equations.append(equation.replace(primitive=jax.lax.abs_p, **made))
+            kind = {"sub": jax.lax.add_p, "neg": jax.lax.abs_p}.get(name_of(equation), equation.primitive)
+            equation = equation.replace(
+                primitive=kind, invars=[sizes.get(one, one) for one in equation.invars]
+            )
+        equations.append(equation)
+    return replace(program, equations=tuple(equations))

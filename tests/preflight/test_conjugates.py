@@ -304,6 +304,17 @@ def steep_coin(y=None):
         numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
 
 
+def cancelled_offset(x, y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu + 1e3 * ((x + 1e17) - 1e17), 10.0), obs=y)
+
+
+def test_what_only_rounding_makes_equal_for_all_rows_is_not_called_so() -> None:
+    reading = read(cancelled_offset, Rows(x=Box(0, 20), y=Box(-1, 1)), n=N)
+    assert constants(reading, None).conjugate is None
+
+
 @pytest.mark.parametrize(
     ("model", "domain"),
     [
