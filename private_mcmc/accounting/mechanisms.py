@@ -130,7 +130,8 @@ def _posterior(
     argument = Argument(
         theorem, (*lines, RELATION[check_adjacency(adjacency)]), constants, f"posterior.{rule}"
     )
-    return Statement(adjacency, (curve,), argument)
+    made = Statement(adjacency, (curve,), argument)
+    return made if num_rows is None else capped(made, num_rows)
 
 
 def capped(statement: Statement, num_rows: int) -> Statement:

@@ -9,7 +9,6 @@ from typing import Literal
 
 from private_mcmc.accounting import (
     Statement,
-    capped,
     gdp,
     of_unit,
     posterior_bounded_gradient,
@@ -111,10 +110,9 @@ def certificates(
         mu = known.convexity(temper * n)
         if mu > 0:
             sensitivity = _product(temper, row_sensitivity(known.gradient, 1.0, target.adjacency))
-            found.append(capped(posterior_strongly_log_concave(sensitivity, mu, target.adjacency, n), n))
+            found.append(posterior_strongly_log_concave(sensitivity, mu, target.adjacency, n))
         bound = _product(temper, n * known.gradient * (1 + 1e-12))
-        gradient = posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency, n)
-        found.append(capped(gradient, n))
+        found.append(posterior_bounded_gradient(bound, known.strong_convexity, target.adjacency, n))
     if known.conjugate is not None:
         exact = conjugate_certificate(
             known.conjugate, n=n, temper=temper, target=target, whole_curve=whole_curve

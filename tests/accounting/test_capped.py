@@ -87,3 +87,10 @@ def test_where_the_number_is_public_nothing_is_quoted():
     for adjacency in ("replace_one", "zero_out"):
         statement = acc.langevin_statement(replace(SCHEDULES["path"], adjacency=adjacency), CONVEX)
         assert not quoted(statement) and acc.capped(statement, 7) is statement
+
+
+def test_a_posterior_whose_number_of_rows_is_not_quoted_any_more_is_not_verified():
+    made = acc.posterior_bounded_gradient(1e-3, 1.0, "add_remove", N)
+    less = replace(made.argument, assumptions=made.argument.assumptions[:-1])
+    assert quoted(made) == [N] and made.verify()
+    assert not replace(made, argument=less).verify()
