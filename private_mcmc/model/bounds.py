@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.domains.domain import Ball, Domain
+from private_mcmc.domains.domain import Ball, Box, Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.program import (
     Level,
@@ -39,7 +39,7 @@ Values: TypeAlias = Mapping[Variable, jax.Array]
 
 _MOST_NUMBERS, _MOST_CASES = 2**24, 2**18  # in all slopes together, and combinations of listed columns
 _MOST_SQUARED = 2**20  # in a matrix whose singular values are computed
-# Of sums that nearly cancel: rounding is then no more than some 1e-12 of what is left.
+# Sums of sizes that are this many times what is left of them: rounding is then some 1e-12 of that.
 _MOST_CANCELLED = 2.0**12
 # Of a few operations here. Kernels hold designs that are longer by rounding at the radius.
 _ROUNDING = 1 + 1e-13
@@ -52,7 +52,7 @@ class AffineFunction:
     Attributes:
         value: ``a``, ``(combinations, size)``.
         slope: ``B``, ``(combinations, size, length of c)``.
-        columns: the other columns, as they lie in ``c``.
+        columns: the other columns, as they lie in ``c``, and one of what is rounded off where that counts.
     """
 
     value: np.ndarray
@@ -144,14 +144,21 @@ def affine_function(
         # Operation by operation: those of one predictor are those of the next, and compiled by then.
         run = jax.vmap(every, (None, 0)) if given else every
         values = np.asarray(run(jnp.asarray(points), given)).reshape(cases, half.size + 1, size)
-        # What floats compute is affine only where sums are not far larger than what is left of them.
+        # What floats compute is affine but for a share of sums of sizes, which counts where these cancel.
         program, far = without_cancellation(program, levels), jnp.asarray(np.abs(first) + steps)
         most = np.abs(np.asarray(run(far[None], given))).reshape(cases, size)
-    if not np.all(most <= _MOST_CANCELLED * np.abs(values).max(axis=(0, 1))):
-        return None
     slope = np.swapaxes(values[:, 1:] - values[:, :1], 1, 2) / steps
     value = values[:, 0] + slope @ (middle - first)
-    return AffineFunction(value, slope, rest) if np.all(np.isfinite(values)) else None
+    if not np.all(np.isfinite(values)):
+        return None
+    if np.all(most <= _MOST_CANCELLED * np.abs(values).max(axis=1)):
+        return AffineFunction(value, slope, rest)
+    if not np.all(np.isfinite(most)) or cases * size * (half.size + size) > _MOST_NUMBERS:
+        return None
+    added = sum(program.size(one) for equation in program.slice(targets, known) for one in equation.invars)
+    apart = most[:, :, None] * np.eye(size) * (added * 2.0**-52)
+    rounding: dict[str, Domain] = {" rounding": Box(-np.ones(size), np.ones(size))}
+    return AffineFunction(value, np.concatenate([slope, apart], axis=2), rest | rounding)
 
 
 def bounds(
