@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.analysis.analysis import Analysis, Part, Released
+from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, synthetic_people
 from private_mcmc.analysis.laws import PIT_BINS, Asked, Calibration, Law, Uniformity
-from private_mcmc.analysis.studied import Studied, synthetic_people
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError

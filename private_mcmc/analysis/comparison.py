@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from private_mcmc.analysis.analysis import Analysis, Part, Released
-from private_mcmc.analysis.studied import Studied, synthetic_people
+from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, synthetic_people
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError

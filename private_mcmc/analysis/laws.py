@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit, ndtri
 
-from private_mcmc.analysis.analysis import Released, interval
-from private_mcmc.analysis.studied import Studied, synthetic_people
+from private_mcmc.analysis.analysis import Released, Studied, interval, synthetic_people
 from private_mcmc.records import Fields, Record
 from private_mcmc.report import Block, Interval, Line, Plot, Rule, floats
 

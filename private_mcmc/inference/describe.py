@@ -18,8 +18,8 @@ import numpy as np
 
 from private_mcmc.accounting import gdp
 from private_mcmc.analysis import Analysis, Check, Comparison, Description
+from private_mcmc.analysis.analysis import Studied, thinned
 from private_mcmc.analysis.description import default_bins
-from private_mcmc.analysis.studied import Studied, thinned
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import Marks, refuse_changed

@@ -6,8 +6,8 @@ from scipy.special import expit, logit, ndtri
 
 import private_mcmc as pmc
 from private_mcmc.accounting import gdp
+from private_mcmc.analysis.analysis import Studied
 from private_mcmc.analysis.check import Check
-from private_mcmc.analysis.studied import Studied
 
 SCHEMA = pmc.Schema.from_dict({"fields": [
     {"name": "x", "type": "number", "constraints": {"minimum": "-4", "maximum": "4"}},

@@ -7,8 +7,8 @@ from scipy.stats import expon, weibull_min
 
 import private_mcmc as pmc
 from private_mcmc.accounting import gdp
+from private_mcmc.analysis.analysis import Studied
 from private_mcmc.analysis.comparison import Comparison
-from private_mcmc.analysis.studied import Studied
 from private_mcmc.release import Contribution
 
 SCHEMA = pmc.Schema.from_dict({"fields": [

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import expit
 
 import private_mcmc as pmc
-from private_mcmc.analysis.studied import MOST_DRAWS, Predictive, Studied, synthetic_people, thinned
+from private_mcmc.analysis.analysis import MOST_DRAWS, Predictive, Studied, synthetic_people, thinned
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
