@@ -105,9 +105,9 @@ def shown(found: dict[str, Any]) -> list[str]:
         f"this process's threads (the aim is {FASTER}). {found['machine']}.",
         "",
         f"Passes of a plan for a logistic regression of ten covariates, {ROWS_OF_PLANS:,} rows, on {TABLES}",
-        "synthetic tables, and the error of means that it predicts, in posterior sds, by `max_passes=`. With a",
-        "limit it is predicted from runs of synthetic tables to their end, which adds what a run that is still",
-        "on its way leaves.",
+        "synthetic tables, and the error of means that it predicts, in posterior sds, by `max_passes=`. With",
+        "a limit it is predicted from runs of synthetic tables to their end, which adds what a run that is",
+        "still on its way leaves.",
         "",
         *table,
     ]

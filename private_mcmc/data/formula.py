@@ -264,6 +264,12 @@ _OFFSET = re.compile(r"\boffset\(((?:[^()]|\([^()]*\))*)\)")
 # What would be read as something else, and what to write in its place.
 _HABITS = (
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
+    (r"\bcbind\(", "write successes | trials(n) ~ …"),
+    (
+        r"\b((as\.)?factor|ordered|C|relevel|cut|ifelse)\(",
+        "levels and types are declared: declare the column in the schema (type, constraints.enum, first "
+        "level first), and write its name",
+    ),
     (r"~.*\bweights?\(", "weights stand beside the outcome: y | weights(w) ~ …"),
     (
         r"(?:^|[~+])\s*([\w.]+)\s*(?:\*\*|\^)\s*(\d)",

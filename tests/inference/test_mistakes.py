@@ -75,7 +75,7 @@ MISTAKES = {
     "an unknown column": (asked("died ~ agee"), r"Did you mean 'age'\?"),
     "a column that is ignored": (asked("died ~ note"), "role 'ignored'"),
     "three levels for bernoulli": (asked("region ~ age"), "categorical"),
-    "another link": (asked("died ~ age", family="binomial(link='probit')"), "link of binomial is logit"),
+    "another link": (asked("died ~ age", family="binomial(link='probit')"), "one of bernoulli, binomial"),
     "binomial for yes or no": (asked("died ~ age", family="binomial"), r"Did you mean 'bernoulli'\?"),
     "a prior that is a dict": (asked("died ~ age", priors={"age": "normal(0, 1)"}), "a list of texts"),
     "a prior with sd 0": (asked("died ~ age", priors=["age ~ normal(0, 0)"]), "positive"),

@@ -110,7 +110,10 @@ def test_a_derivative_of_a_model_made_by_hand_is_looked_at(found, words):
 
 
 @faults
-@pytest.mark.parametrize("asked", [of_rows, lambda f, rows: _asked(f, ROWS, False)(rows, jnp.zeros(0))])
+@pytest.mark.parametrize(
+    "asked",
+    [of_rows, lambda f, rows: _asked(f, ROWS, None, False).answer(rows, jnp.zeros((), int), jnp.zeros(0))],
+)
 def test_what_stages_and_sums_ask_of_rows_is_looked_at(words, asked):
     with jax.enable_x64(True):
         rows = ROWS.project(ROWS.synthetic(0, N))
