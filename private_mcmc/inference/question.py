@@ -48,11 +48,6 @@ class Question:
     notes: tuple[str, ...] = ()
 
     @property
-    def norm(self) -> float | None:
-        """Bound of the norm of a row's design."""
-        return None if self.design is None else self.design.norm
-
-    @property
     def units(self) -> dict[str, str]:
         """Of the coefficients, by name; empty for a model of one's own."""
         return {} if self.design is None else units(self.design)

@@ -135,15 +135,12 @@ class RawRelease:
         about, schema = self.about, Schema.from_dict(texts(self.about.schema))
         if about.formula:
             return question(schema, about.formula, family=about.family, priors=about.priors)
-        return replace(question(schema, model=self._own(model)), source=about.model)
-
-    def _own(self, given: Model | None) -> Model:
-        if given is None:
+        if model is None:
             raise DeclarationError(
                 f"{self.place.parent}: a run of a model of one's own was stopped after its release. Name the "
                 "model, whose program is not taken from the folder: --model FILE.py:FUNCTION."
             )
-        return given
+        return replace(question(schema, model=model), source=about.model)
 
     def planned(self, model: Model | None) -> Plan | None:
         """The plan of the stages, if it was made.

@@ -240,20 +240,17 @@ class ReleasedStates:
             return np.mean(draws[what], axis=0)
         return np.mean(np.asarray(what(draws)), axis=0)
 
-    def attributes(self, delta: float) -> dict[str, str]:
-        """The statement and its origin as text attributes for files."""
-        return {
+    def to_arviz(self, delta: float) -> Exported:
+        """The released draws for ArviZ, warm-up in its own group, the statement an attribute."""
+        attributes = {
             "privacy": self.statement.summary(delta),
             "privacy_statement": json.dumps(self.statement.to_dict()),
             "randomness": json.dumps(dict(self.provenance)),
             "grid": repr(self.grid),
         }
-
-    def to_arviz(self, delta: float) -> Exported:
-        """The released draws for ArviZ, warm-up in its own group, the statement an attribute."""
         before = {name: value[:, : self.first_draw] for name, value in self.samples.items()}
         draws, warmup = self.get_samples(group_by_chain=True), before if self.first_draw else None
-        return for_arviz(draws_tree(draws, self.attributes(delta), warmup=warmup))
+        return for_arviz(draws_tree(draws, attributes, warmup=warmup))
 
     def print_summary(self, prob: float = 0.9) -> None:
         """NumPyro's table of means, intervals, effective sample sizes and R-hat, of released draws only."""
