@@ -157,7 +157,7 @@ def affine_function(
         return None
     added = sum(program.size(one) for equation in program.slice(targets, known) for one in equation.invars)
     apart = most[:, :, None] * np.eye(size) * (added * 2.0**-52)
-    rounding: dict[str, Domain] = {" rounding": Box((-1.0,) * size, (1.0,) * size)}
+    rounding: dict[str, Domain] = {" rounding": Box(-1.0, 1.0, dim=size)}
     return AffineFunction(value, np.concatenate([slope, apart], axis=2), rest | rounding)
 
 
