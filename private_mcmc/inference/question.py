@@ -82,7 +82,9 @@ def question(
     if (formula is None) == (model is None):
         raise DeclarationError("give a formula, as 'death ~ age + sex', or a model; one of them.")
     if not isinstance(formula, str | None) or isinstance(priors, Mapping):
-        raise DeclarationError("formula: a text, as 'death ~ age'; priors: a list of texts, as ['sigma = 12'].")
+        raise DeclarationError(
+            "formula: a text, as 'death ~ age'; priors: a list of texts, as ['sigma = 12']."
+        )
     priors = [priors] if isinstance(priors, str) else priors
     if formula is not None:
         made = design(read_formula(formula, schema), schema, family_of(family), priors)
