@@ -95,16 +95,11 @@ class Check(Analysis):
             return (Family("calibration", count * (len(self.grid) - 1) * 4),)
         return (Family("PIT", count * PIT_BINS),)
 
-    def group_of(self, row: Fields) -> Any:
-        """The row's group."""
-        where: Any = jnp.asarray(0)
-        for name in self.by:
-            where = where * len(self.schema[name].all_levels) + row[identifier(name)].astype(int)
-        return where
-
     def of_row(self, row: Fields) -> Sequence[Part]:
         """The row's cell."""
-        where, predictive = self.group_of(row), self.study.predictive
+        where, predictive = jnp.asarray(0), self.study.predictive
+        for name in self.by:
+            where = where * len(self.schema[name].all_levels) + row[identifier(name)].astype(int)
         if not self.two:
             pit = predictive.pit(row, row["uniform"])
             return [

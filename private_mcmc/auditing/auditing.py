@@ -9,7 +9,6 @@ its threshold is chosen on one half of the outputs and its errors are counted on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -169,19 +168,13 @@ class Comparison:
         """True if the claim is refuted; an upper bound that is NaN counts as refuted."""
         return not self.lower <= self.upper
 
-    @property
-    def ratio(self) -> float:
-        """``lower/upper``: 1 is a claim that cannot be improved; 0 for a claim of infinity."""
-        floor = math.inf if self.lower else 0.0
-        return self.lower / self.upper if self.upper else floor
-
 
 @dataclass(frozen=True)
 class AuditResult:
     """Lower bounds of every attack on one pair of data sets, and the claim they are compared with.
 
     **Guarantee**: all lower bounds of all attacks hold together with probability at least
-    ``1 − failure_probability`` over the runs, whatever the mechanism is.
+    one minus the audit's ``failure_probability`` over the runs, whatever the mechanism is.
     **Assumptions**: the runs are independent. A lower bound speaks of this pair only: that it is below
     the claim is evidence, not proof.
 
@@ -190,8 +183,6 @@ class AuditResult:
         pair: name of the pair of data sets.
         statement: the claim.
         epsilon, delta: where ``δ(ε)`` and ``ε(δ)`` were compared.
-        num_runs: runs on each data set, half of them to learn and to choose thresholds.
-        failure_probability: of all bounds together.
         attacks: lower bounds by the attack's name.
     """
 
@@ -200,8 +191,6 @@ class AuditResult:
     statement: Statement
     epsilon: float
     delta: float
-    num_runs: int
-    failure_probability: float
     attacks: Mapping[str, LowerBounds]
 
     @property
@@ -224,11 +213,6 @@ class AuditResult:
     def sound(self) -> bool:
         """True if no lower bound exceeds its upper bound."""
         return not self.violations
-
-    @property
-    def tightness(self) -> float:
-        """The largest ``lower/upper`` of the comparisons."""
-        return max(comparison.ratio for comparison in self.comparisons)
 
     def __str__(self) -> str:
         lines = [f"{self.mechanism} on {self.pair}: {'sound' if self.sound else 'CLAIM REFUTED'}"]
@@ -330,9 +314,7 @@ def audit_at(
             name: lower_bounds(scores, delta=delta, epsilon=epsilon, failure=share)
             for name, scores in scored.items()
         }
-        return AuditResult(
-            mechanism.name, pair.name, mechanism.statement, epsilon, delta, num_runs, failure, attacks
-        )
+        return AuditResult(mechanism.name, pair.name, mechanism.statement, epsilon, delta, attacks)
 
     return tuple(at(epsilon, delta) for epsilon, delta in points)
 

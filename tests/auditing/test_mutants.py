@@ -10,7 +10,7 @@ from private_mcmc import Box, PrivateULA, Rows, Target
 from private_mcmc.auditing import Pair, audit
 from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.auditing import mutants
-from tests.soundness.attacks import chain_mechanism
+from tests.soundness.attacks import chain_mechanism, tightness
 from tests.soundness.sweep.zoo import bent, mean
 
 
@@ -120,4 +120,4 @@ def test_the_same_source_without_the_change_is_not_refuted(name):
     """Every bound of one audit holds but for probability 1e-6."""
     found = SCENARIOS[name].audited()
     assert found.sound, f"{name}: {found}"
-    assert found.tightness > 0.2
+    assert tightness(found) > 0.2

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting.steps import batch_factor
+from private_mcmc.auditing import AuditResult
 from private_mcmc.auditing import mechanism as chains
 from private_mcmc.auditing.mechanism import DataSet, FloatArray, Mechanism, Pair, Score, length, present_slots
 from private_mcmc.domains.columns import PRESENT, blank
@@ -228,6 +229,11 @@ class PairedMechanism(Mechanism):
     """A mechanism and the pairs of data sets that are likely to leak most, the likeliest first."""
 
     pairs: Callable[[], tuple[Pair, ...]] = tuple
+
+
+def tightness(found: AuditResult) -> float:
+    """The largest ``lower/upper`` of an audit: 1 is a claim that cannot be improved."""
+    return max(one.lower / one.upper if one.upper else float(one.lower > 0) for one in found.comparisons)
 
 
 def chain_mechanism(kernel: LangevinKernel, **declared: Any) -> PairedMechanism:

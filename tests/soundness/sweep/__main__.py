@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 
+from tests.soundness.attacks import tightness
 from tests.soundness.sweep.settings import settings
 from tests.soundness.sweep.sweep import sweep
 
@@ -24,7 +25,7 @@ def main() -> int:
     for done, (setting, results) in enumerate(found, 1):
         wrong = [violation for one in results for violation in one.violations]
         refuted += bool(wrong)
-        share = max(one.tightness for one in results)
+        share = max(tightness(one) for one in results)
         word = f"REFUTED: {wrong[0]}" if wrong else f"{share:.2f} of its claim"
         print(f"{done}/{len(chosen)}  {setting.family}: {setting.name}: {word}", flush=True)
     print(f"{len(chosen)} settings, {refuted} refuted")
