@@ -107,6 +107,8 @@ def _owned(value: Any) -> Any:
         return {name: _owned(entry) for name, entry in value.items()}
     if type(value) in (list, tuple):
         return type(value)(map(_owned, value))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_owned, value))  # in which solvers keep their programs
     for kind, names in _HOLDERS.items():
         if isinstance(value, kind):
             parts = {name: _owned(getattr(value, name)) for name in names}

@@ -188,6 +188,18 @@ def test_arrays_that_nothing_was_written_to_are_zeros():
         assert "empty" not in str(jax.make_jaxpr(ran)(1.0))
 
 
+def test_programs_that_a_solver_keeps_are_looked_into():
+    def solved(x, places):
+        def half(_, b):
+            return b / 2 + jax.lax.empty((2,), x.dtype) + jnp.arange(3.0)[places]
+
+        return jax.lax.custom_linear_solve(lambda v: 2 * v, jnp.stack([x, x]), half)
+
+    with jax.enable_x64(True):
+        text = str(jax.make_jaxpr(rowwise(solved))(1.0, jnp.arange(2)))
+    assert "empty" not in text and "PROMISE_IN_BOUNDS" not in text.upper()
+
+
 @pytest.mark.parametrize("name", ["random_wrap", "empty", "add"])
 def test_a_primitive_is_jaxs_own_by_identity_and_not_by_its_name(name):
     other = Primitive(name)
