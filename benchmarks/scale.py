@@ -3,8 +3,9 @@
     python -m benchmarks.scale        # writes benchmarks/measured/scale.json and scale.md
 
 A pass is one private step of a logistic regression of ten covariates: rows in this process, at one worker of
-Ray on this machine, and at two. Its seconds are those of a long run less those of a short one, over the steps
-between, so that reading and compiling is in neither; the least of some repetitions.
+Ray on this machine, and at two. Here its seconds are those of a long run less those of a short one, over the
+steps between, the least of some repetitions; at workers, whose start takes long, the lower quartile of the
+times between two questions to the first of them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import private_mcmc as pmc
 from benchmarks.large import write
 from benchmarks.papers.pages.page import machine
 from benchmarks.written import keep, put
+from private_mcmc.domains.columns import HostColumn
+from private_mcmc.kernels.partitions import Ask, Partition, Question
 from private_mcmc.models import logistic
 from private_mcmc.planning.simulate import simulate, synthetic_table
 from private_mcmc.planning.stages import passes
@@ -30,9 +37,40 @@ OVERHEAD, SHARE, FASTER = 0.02, 0.1, 0.85
 _SHORT, _REPEATED = 3, 2
 
 
+@dataclass(frozen=True)
+class Clock:
+    """An engine whose first partition's questions are timed."""
+
+    engine: pmc.Ray
+    times: list[float] = field(default_factory=list, repr=False)
+
+    def partitions(self, columns: Mapping[str, HostColumn], n: int) -> tuple[Partition, ...]:
+        """Those of the engine."""
+        first, *others = self.engine.partitions(columns, n)
+        return Clocked(first, self.times), *others
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """A partition whose questions are timed."""
+
+    partition: Partition
+    times: list[float]
+
+    def ask(self, question: Question) -> Ask:
+        """As the partition."""
+        asked = self.partition.ask(question)
+
+        def started(*given: Any) -> Callable[[], Any]:
+            self.times.append(time.perf_counter())
+            return asked(*given)
+
+        return started
+
+
 def seconds(table: Path, steps: int, engine: pmc.Ray | None) -> float:
     """Of one pass."""
-    file, took = pmc.Parquet(table), []
+    file, clock, took = pmc.Parquet(table), engine and Clock(engine), []
     X, y = file[[f"x{j}" for j in range(10)]], file["y"]
     columns = {"X": X, "y": y} if engine else {"X": X.loaded(), "y": y.loaded()}
 
@@ -44,13 +82,15 @@ def seconds(table: Path, steps: int, engine: pmc.Ray | None) -> float:
             release="path",
             num_steps=count,
             guarantee="run",
-            execution=pmc.Execution(engine=engine, progress_bar=False),
+            execution=pmc.Execution(engine=clock, progress_bar=False),
         )
         began = time.perf_counter()
         mcmc.run(**columns)
         return time.perf_counter() - began
 
-    run(_SHORT)
+    if clock:
+        run(steps)
+        return float(np.quantile(np.diff(clock.times[2:]), 0.25))
     for _ in range(_REPEATED):
         few = run(_SHORT)
         took.append((run(steps + _SHORT) - few) / steps)
@@ -95,9 +135,9 @@ def shown(found: dict[str, Any]) -> list[str]:
     here, one, two = (found[name] for name in ("here", "one_worker", "two_workers"))
     limits = " | ".join(f"of {most} at most" if most else "without a limit" for most in LIMITS)
     table = [f"| ε | {limits} |", "|---" * (1 + len(LIMITS)) + "|"]
-    for one in found["passes"]:
-        cells = (f"{min(k['passes'])} to {max(k['passes'])}, {k['error']:.2f}" for k in one["limits"])
-        table.append(f"| {one['epsilon']:g} | {' | '.join(cells)} |")
+    for row in found["passes"]:
+        cells = (f"{min(k['passes'])} to {max(k['passes'])}, {k['error']:.2f}" for k in row["limits"])
+        table.append(f"| {row['epsilon']:g} | {' | '.join(cells)} |")
     return [
         f"{found['rows']:,} rows of ten covariates: a pass takes {here:.3f} s in one process, {one:.3f} s at",
         f"one worker of Ray ({1e3 * (one - here):+.0f} ms, {one / here - 1:+.0%}; the aim is at most",
@@ -105,9 +145,9 @@ def shown(found: dict[str, Any]) -> list[str]:
         f"this process's threads (the aim is {FASTER}). {found['machine']}.",
         "",
         f"Passes of a plan for a logistic regression of ten covariates, {ROWS_OF_PLANS:,} rows, on {TABLES}",
-        "synthetic tables, and the error of means that it predicts, in posterior sds, by `max_passes=`. With",
-        "a limit it is predicted from runs of synthetic tables to their end, which adds what a run that is",
-        "still on its way leaves.",
+        "synthetic tables, and the predicted error of means in posterior sds, by `max_passes=`. With a limit",
+        "it is predicted from runs of synthetic tables to their end, which adds what a run that is still on",
+        "its way leaves.",
         "",
         *table,
     ]
@@ -116,8 +156,8 @@ def shown(found: dict[str, Any]) -> list[str]:
 def main() -> None:
     """Measure, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--steps", type=int, default=60)
     asked = parser.parse_args()
     found = measured(asked.rows, asked.steps)
     print(json.dumps(found, indent=1))
