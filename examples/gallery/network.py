@@ -2,7 +2,8 @@
 # # A small network
 # Three hidden units. The posterior has one copy for every order and sign of the units, so the weights
 # themselves cannot be compared. The predictions of the private draws are compared with those of the exact
-# ones, and are far off: what is released holds for one copy, near the start, where little is known.
+# ones: intervals are those of the path and about three times as wide, since what is released tells nothing
+# of the model further away.
 
 # %% Rows
 import numpy as np
