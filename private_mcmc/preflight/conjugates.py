@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
+from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.bounds import bounds, function_of_rows, is_whole
 from private_mcmc.model.program import Output
@@ -174,10 +175,13 @@ def _dirichlet(row_model: RowModel) -> Conjugate | None:
     def law(**row: jax.Array) -> None:
         p = numpyro.sample(site.name, dist.Dirichlet(jnp.asarray(program.run([alpha], {})[0])))
         y = row[min(column)]
-        with numpyro.plate("rows", y.shape[0]):
+        with numpyro.plate(f"rows of {site.name} and {observed.name}", y.shape[0]):
             numpyro.sample(observed.name, dist.CategoricalProbs(jnp.broadcast_to(p, shape)), obs=y)
 
-    same = model_marks(read(law, row_model.rows, n=1)) == model_marks(row_model)
+    try:
+        same = model_marks(read(law, row_model.rows, n=1)) == model_marks(row_model)
+    except UnsupportedModel:
+        return None  # Of other shapes: one that runs, and no such law.
     if not (same and _has_law(row_model, alphas)):
         return None
     return Conjugate("dirichlet_categorical", {"concentration": tuple(map(float, alphas))})

@@ -293,6 +293,13 @@ def loaded_die_far_out(y=None):
         numpyro.sample("y", dist.Categorical(probs=jnp.where(p[0] > 0.99, p**3 / jnp.sum(p**3), p)), obs=y)
 
 
+def die_of_other_shapes(y=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("rows", y.shape[0]):
+        outcome = dist.Categorical(probs=jnp.broadcast_to(p, (1, 1, 3)))
+        numpyro.sample("y", outcome.to_event(1), obs=y[:, None])
+
+
 class SteepFarOut(dist.Beta):
     def log_prob(self, value, intermediates=None):
         return super().log_prob(value) + 50 * jnp.maximum(value - 0.999, 0)
@@ -322,6 +329,7 @@ def test_what_only_rounding_makes_equal_for_all_rows_is_not_called_so() -> None:
         (bent_mean_far_out, Box(0, 3)),
         (loaded_die_far_out, Categories(3)),
         (steep_coin, Binary()),
+        (die_of_other_shapes, Categories(3)),
     ],
 )
 def test_a_family_is_proved_of_the_program_and_not_at_points(model, domain) -> None:
