@@ -3,15 +3,16 @@
     python -m benchmarks.scale        # writes benchmarks/measured/scale.json and scale.md
 
 A pass is one private step of a logistic regression of ten covariates: rows in this process, at one worker of
-Ray on this machine, and at two. Here its seconds are those of a long run less those of a short one, over the
-steps between, the least of some repetitions; at workers, whose start takes long, the lower quartile of the
-times between two questions to the first of them.
+Ray on this machine, and at two. Here its seconds are those of a long run less those of a short one, each the
+least of some repetitions, over the steps between; at workers, whose start takes long, the lower quartile of
+the times between two questions to the first of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ from private_mcmc.planning.stages import passes
 EPSILONS, LIMITS, ROWS_OF_PLANS, TABLES = (0.1, 0.3, 1.0, 3.0, 10.0), (None, 40, 60), 100_000, 4
 # The aims: of a pass's overhead over the same sums here, and of two workers over two threads.
 OVERHEAD, SHARE, FASTER = 0.02, 0.1, 0.85
-_SHORT, _REPEATED = 3, 2
+_SHORT, _REPEATED = 3, 3
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Clocked:
 
 def seconds(table: Path, steps: int, engine: pmc.Ray | None) -> float:
     """Of one pass."""
-    file, clock, took = pmc.Parquet(table), engine and Clock(engine), []
+    file, clock = pmc.Parquet(table), engine and Clock(engine)
     X, y = file[[f"x{j}" for j in range(10)]], file["y"]
     columns = {"X": X, "y": y} if engine else {"X": X.loaded(), "y": y.loaded()}
 
@@ -91,10 +92,8 @@ def seconds(table: Path, steps: int, engine: pmc.Ray | None) -> float:
     if clock:
         run(steps)
         return float(np.quantile(np.diff(clock.times[2:]), 0.25))
-    for _ in range(_REPEATED):
-        few = run(_SHORT)
-        took.append((run(steps + _SHORT) - few) / steps)
-    return min(took)
+    few, many = (min(run(count) for _ in range(_REPEATED)) for count in (_SHORT, _SHORT + steps))
+    return (many - few) / steps
 
 
 def planned() -> list[dict[str, Any]]:
@@ -122,6 +121,7 @@ def measured(rows: int, steps: int) -> dict[str, Any]:
         )
     return {
         "machine": machine(),
+        "load": os.getloadavg()[0],
         "rows": rows,
         "here": here,
         "one_worker": one,
@@ -143,6 +143,7 @@ def shown(found: dict[str, Any]) -> list[str]:
         f"one worker of Ray ({1e3 * (one - here):+.0f} ms, {one / here - 1:+.0%}; the aim is at most",
         f"{1e3 * OVERHEAD:.0f} ms and {SHARE:.0%}) and {two:.3f} s at two, {here / two:.2f} of the speed of",
         f"this process's threads (the aim is {FASTER}). {found['machine']}.",
+        f"Load average then: {found['load']:.1f}. Where that is above the cores, seconds scatter several times.",
         "",
         f"Passes of a plan for a logistic regression of ten covariates, {ROWS_OF_PLANS:,} rows, on {TABLES}",
         "synthetic tables, and the predicted error of means in posterior sds, by `max_passes=`. With a limit",
