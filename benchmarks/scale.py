@@ -143,7 +143,7 @@ def shown(found: dict[str, Any]) -> list[str]:
         f"one worker of Ray ({1e3 * (one - here):+.0f} ms, {one / here - 1:+.0%}; the aim is at most",
         f"{1e3 * OVERHEAD:.0f} ms and {SHARE:.0%}) and {two:.3f} s at two, {here / two:.2f} of the speed of",
         f"this process's threads (the aim is {FASTER}). {found['machine']}.",
-        f"Load average then: {found['load']:.1f}. Where that is above the cores, seconds scatter several times.",
+        f"Load average then: {found['load']:.1f}. Above the number of cores, such seconds say little.",
         "",
         f"Passes of a plan for a logistic regression of ten covariates, {ROWS_OF_PLANS:,} rows, on {TABLES}",
         "synthetic tables, and the predicted error of means in posterior sds, by `max_passes=`. With a limit",
