@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple
 
 import jax
@@ -83,9 +84,7 @@ def _rows(data: DataSet, names: list[str]) -> _Slots:
 
 
 def _changed(one: _Slots, two: _Slots, adjacency: Adjacency) -> _Places | None:
-    if len(one) != len(two):
-        return None
-    slots = list(zip(one, two, strict=True))
+    slots = list(zip_longest(one, two))
     unequal = [place for place, (here, there) in enumerate(slots) if here != there]
     if adjacency == "zero_out":
         if len(unequal) != 1 or None not in slots[unequal[0]]:

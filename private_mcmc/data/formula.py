@@ -266,7 +266,7 @@ _HABITS = (
     (r"~\s*\.\s*($|[+-])", "'.' would take all columns; name the terms, as in death ~ age + sex"),
     (r"\bcbind\(", "write successes | trials(n) ~ …"),
     (
-        r"\b((as\.)?factor|ordered|C|relevel|cut|ifelse)\(",
+        r"\b((as\.)?factor|ordered|relevel|cut|ifelse)\(",
         "levels and types are declared: declare the column in the schema (type, constraints.enum, first "
         "level first), and write its name",
     ),

@@ -94,7 +94,7 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "priors": asked.priors,
         "model": asked.source,
         "arguments": {},
-        "norm": asked.norm,
+        "norm": asked.design.norm,
         "epsilon": target.epsilon,
         "delta": target.delta,
         "adjacency": target.adjacency,
@@ -152,7 +152,7 @@ def with_long_names():
         formula=asked.formula,
         family="gaussian",
         model=asked.source,
-        norm=asked.norm,
+        norm=asked.design.norm,
         draws={name: rng.normal(0.3, 0.2, (40, *shape)).tolist() for name, shape in shapes.items()},
     )
 
