@@ -407,7 +407,8 @@ class _Estimates:
             sd = min(max(math.sqrt(max(likely, 0.0)), roots[0]), roots[1])
             words = [
                 ("mean", (middle + half * inside[0], middle + half * inside[1], middle + half * inside[2])),
-                ("sd", (half * sd, half * roots[0], half * roots[1])),
+                # Where no variance is possible, the noise was too large for its own error to be known.
+                ("sd", (half * sd, half * roots[0], half * roots[1]) if roots[1] > 0 else _NOBODY),
             ]
         return [Answer(label, field.name, "", word, *found) for word, found in words]
 
