@@ -197,8 +197,12 @@ def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, pl
         planned.run(**books)
     known = {"file": np.fromfile(folder / "people.csv", np.uint8)}
     other = replace(planned, marks=replace(planned.marks, known_by=known))
+    ledger = pmc.Ledger.create(folder / "large.db")
+    ledger.declare("few", pmc.Target(3.0, 1e-6))
+    planned.run(**{**books, "ledger": ledger})
     with pytest.raises(pmc.LedgerError, match="not the data"):
-        other.run(**books)
+        other.run(**{**books, "ledger": ledger})
+    assert len(ledger.history("few")) == 1
 
 
 @pytest.mark.slow

@@ -111,10 +111,10 @@ def fixed(monkeypatch):
     monkeypatch.setattr(last_run, "posterior_of", no_posterior)
     monkeypatch.setattr(secrets, "token_bytes", lambda size=32: state.random.bytes(size))
     monkeypatch.setattr(execute_plan, "run_name", lambda: state.random.bytes(8).hex())
-    monkeypatch.setattr(ledger.ledger.uuid, "uuid4", lambda: SimpleNamespace(hex=state.random.bytes(8).hex()))
+    monkeypatch.setattr(ledger.uuid, "uuid4", lambda: SimpleNamespace(hex=state.random.bytes(8).hex()))
     monkeypatch.setattr(np.random, "default_rng", lambda *seed: seeded(*seed) if seed else seeded(7))
     monkeypatch.setattr(last_run, "datetime", Now)
-    monkeypatch.setattr(ledger.ledger, "_now", lambda: "2026-01-01")
+    monkeypatch.setattr(ledger, "datetime", Now)
     return again
 
 
