@@ -121,10 +121,10 @@ class PrivateSGLD(PrivateULA):
     The factor is public, ``f = 1/q``, whatever the size of the batch that was drawn. Batches
     are drawn anew at every step, for every chain apart, from a stream of keys of their own.
 
-    **Guarantee**: none by itself; see :class:`PrivateULA`. Which rows were drawn is never released.
+    **Guarantee**: none by itself; see :class:`PrivateULA`, whose other arguments it takes. Which rows were
+    drawn is never released.
 
     Args:
-        model, step_size, clip, temper, preconditioner, rows, model_args: as for :class:`PrivateULA`.
         batch_size: expected: every row is in a batch with probability ``q = batch_size/n``, ``n`` public.
         rate: ``q`` itself, instead of ``batch_size``.
 
@@ -171,10 +171,9 @@ class AnisotropicLangevin(LangevinKernel):
     costs ``m² = Σ_k γ_k² w² Σ_j (2M_jj C_j)²/S_jj`` (``C_j`` for ``2C_j`` where a row is present or absent),
     ``S`` the covariance of a step's noise. At a given trace of ``S`` that is least for ``S_jj ∝ M_jj C_j``.
     Under a clip of the norm isotropic noise is best: a row may lie along the quietest coordinate. What is
-    sampled has no potential then: ``guarantee="run"``.
+    sampled has no potential then: ``guarantee="run"``. Other arguments are those of :class:`PrivateULA`.
 
     Args:
-        model, step_size, temper, preconditioner, rows, model_args: as for :class:`PrivateULA`.
         clip: as there; left out with ``clips``.
         noise: ``S/(2γ)``: a diagonal over the unconstrained coordinates or a full symmetric positive
             definite matrix; ``None`` means ``M``.
