@@ -119,9 +119,12 @@ def conjugate_certificate(
 
 
 def _row_free(row_model: RowModel, part: str) -> float:
-    """The value of a one-dimensional design or offset that is proved equal for all rows, else NaN."""
+    """The value of a one-dimensional design or offset that reads no column, else NaN.
+
+    Equal values do not do: in ``1e17 + x`` rounding hides what ``x`` adds.
+    """
     found = function_of_rows(getattr(row_model.predictor, part), row_model.rows)
-    if found is None or np.any(found.slope) or np.ptp(found.value):
+    if found is None or found.columns or found.value.size != 1:
         return math.nan
     return float(found.value.flat[0])
 

@@ -317,8 +317,16 @@ def cancelled_offset(x, y=None):
         numpyro.sample("y", dist.Normal(mu + 1e3 * ((x + 1e17) - 1e17), 10.0), obs=y)
 
 
-def test_what_only_rounding_makes_equal_for_all_rows_is_not_called_so() -> None:
-    reading = read(cancelled_offset, Rows(x=Box(0, 20), y=Box(-1, 1)), n=N)
+def far_offset(x, y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Normal(mu + (1e17 + x), 10.0), obs=y)
+
+
+@pytest.mark.parametrize("model", [cancelled_offset, far_offset])
+@pytest.mark.parametrize("x", [Box(0, 20), Counts(2)])
+def test_what_only_rounding_makes_equal_for_all_rows_is_not_called_so(model, x) -> None:
+    reading = read(model, Rows(x=x, y=Box(-1, 1)), n=N)
     assert constants(reading, None).conjugate is None
 
 
