@@ -36,7 +36,7 @@ from benchmarks.datasets import LOADERS
 from benchmarks.datasets.tables import TABLES
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.report.blocks import Line, Plot, Rule
-from private_mcmc.report.drawing import figure
+from private_mcmc.report.document import figure
 
 Array = npt.NDArray[np.float64]
 LEVELS = (0.5, 0.9)

@@ -13,7 +13,7 @@ import typer
 
 from benchmarks.papers import docs
 from benchmarks.papers.pages.page import Page
-from private_mcmc.cli.main import main
+from private_mcmc.cli import main
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import check_writable, write_whole
 

@@ -8,9 +8,9 @@ edited.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -111,18 +111,20 @@ class Description(Analysis):
         return tuple(product(*(self._labels(self.schema[name]) for name in self.by)))
 
     @cached_property
-    def _tables(self) -> tuple[tuple[str, str], ...]:
-        """What each family is: ``levels``, ``moments`` or ``bins`` of a field; ``people`` of cells alone."""
+    def _tables(self) -> tuple[tuple[str, str, int], ...]:
+        """What each family is, ``levels``, ``moments`` or ``bins`` of a field, or ``people`` of cells alone.
+
+        With its size in each cell of ``by``; of numbers a place is of those whose number is missing.
+        """
         found = []
-        for name in self.shown:
-            if name in self.by:
+        for field in (self.schema[name] for name in self.shown if name not in self.by):
+            if field.is_category:
+                found.append(("levels", field.name, len(field.all_levels)))
                 continue
-            if self.schema[name].is_category:
-                found.append(("levels", name))
-            else:
-                found.append(("moments", name))
-                found += [("bins", name)] if name in self.bins else []
-        return tuple(found) or (("people", ""),)
+            gone, edges = field.indicator is not None, self.bins.get(field.name)
+            found.append(("moments", field.name, 1 + gone))
+            found += [("bins", field.name, len(edges) - 1 + gone)] if edges else []
+        return tuple(found) or (("people", "", 1),)
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -131,21 +133,11 @@ class Description(Analysis):
         A rank in ``K`` bins is a sum of up to ``K/2`` of them, given their total: ``√K/2`` times one's noise.
         """
         made = []
-        for kind, name in self._tables:
-            size = self._size(kind, name)
+        for kind, name, size in self._tables:
             weight = max(1.0, math.sqrt(size) / 2) if kind == "bins" else 1.0
             moments = 2 if kind == "moments" else 0
             made.append(Family(f"{kind} {name}".strip(), len(self.cells) * size, moments, weight))
         return tuple(made)
-
-    def _size(self, kind: str, name: str) -> int:
-        """Cells of a table in each cell of ``by``; of numbers one is of those whose number is missing."""
-        if kind == "people":
-            return 1
-        field = self.schema[name]
-        if kind == "levels":
-            return len(field.all_levels)
-        return (len(self.bins[name]) - 1 if kind == "bins" else 1) + (field.indicator is not None)
 
     def of_row(self, row: Fields) -> Sequence[Part]:
         """The row's cell in every table; of numbers, where it lies in its range."""
@@ -154,11 +146,11 @@ class Description(Analysis):
             field = self.schema[name]
             where = where * len(self._labels(field)) + self._index(field, row)
         parts: list[Part] = []
-        for kind, name in self._tables:
+        for kind, name, size in self._tables:
             if kind == "people":
                 parts.append((where, None))
                 continue
-            field, place = self.schema[name], where * self._size(kind, name)
+            field, place = self.schema[name], where * size
             if kind == "moments":
                 low, high = field.range
                 t = (2 * row[identifier(name)].astype(float) - low - high) / (high - low)
@@ -230,37 +222,35 @@ class Description(Analysis):
         if not shares.sum() > 0:
             raise DeclarationError("the table has too few people to average over.")
         where = random.choice(len(shares), size=count, p=shares / shares.sum())
-        made: list[dict[str, str]] = [dict(zip(self.by, self.cells[cell], strict=True)) for cell in where]
-        for name in self.by:
-            if not self.schema[name].is_category:
-                for one in made:
-                    one.pop(name)
-        tables = {name: (kind, values) for kind, name, values, _ in answers.tables if kind != "people"}
-        for name, (kind, values) in tables.items():
-            field = self.schema[name]
-            for one, cell in zip(made, where, strict=True):
-                one[name] = self._drawn(field, kind, values[:, cell], random)
-        return [{name: value for name, value in one.items() if name in names} for one in made]
+        made: list[dict[str, str]] = []
+        for cell in where:
+            one = {n: v for n, v in zip(self.by, self.cells[cell], strict=True) if self.schema[n].is_category}
+            # Of the tables of a number its bins come last, and count.
+            for kind, name, values, _ in answers.tables:
+                one |= {name: self._drawn(kind, self.schema[name], values[:, cell], random)} if name else {}
+            made.append({name: value for name, value in one.items() if name in names})
+        return made
 
-    def _drawn(self, field: Field, kind: str, values: Array, random: np.random.Generator) -> str:
+    def _drawn(self, kind: str, field: Field, values: Array, random: np.random.Generator) -> str:
         """One person's value; of numbers of those whose value is there."""
-        counts = np.maximum(
-            values[0][: values.shape[1] - (kind != "levels" and field.indicator is not None)], 0
-        )
-        counts = counts if counts.sum() > 0 else np.ones_like(counts)
+        counts = values[0, : values.shape[1] - (kind != "levels" and field.indicator is not None)]
+        counts = np.maximum(counts, 0) if counts.max() > 0 else np.ones_like(counts)
         place = int(random.choice(len(counts), p=counts / counts.sum()))
         if kind == "levels":
             return field.all_levels[place].label
         low, high = field.range
         if kind == "bins":
-            low, high = self.bins[field.name][place], self.bins[field.name][place + 1]
-            number = random.uniform(low, high)
+            number = random.uniform(self.bins[field.name][place], self.bins[field.name][place + 1])
         else:
-            mean = float(values[1, 0] / counts[0])
-            sd = math.sqrt(max((float(values[2, 0] / counts[0]) + 1) / 2 - mean**2, 0.0))
+            mean, square = values[1, 0] / counts[0], (values[2, 0] / counts[0] + 1) / 2
+            sd = math.sqrt(max(square - mean**2, 0.0))
             number = (low + high) / 2 + (high - low) / 2 * random.normal(mean, sd)
-        number = min(max(number, low), high)
+        number = min(max(float(number), low), high)
         return field.shown(round(number) if field.type != "number" else number)
+
+    def answers(self, found: Released, prob: float = 0.9) -> list[Answer]:
+        """Every number of the table."""
+        return _Estimates(self, found, float(ndtri(0.5 + prob / 2))).answers()
 
     def lines(self, found: Released, prob: float) -> list[Record]:
         """Every number with its interval: cell, field, level, statistic, value, low, high."""
@@ -276,10 +266,6 @@ class Description(Analysis):
             rows = [_row(one, whole) for one in here]
             tables.append(Table(("", "value", f"{prob:.0%} interval", "share"), tuple(rows), title=cell))
         return [*tables, Text(" ".join(self.remarks))]
-
-    def answers(self, found: Released, prob: float = 0.9) -> list[Answer]:
-        """Every number of the table."""
-        return _Estimates(self, found, float(ndtri(0.5 + prob / 2))).answers()
 
 
 def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
@@ -306,7 +292,7 @@ class _Estimates:
         count = len(asked.cells)
         self.tables = [
             (kind, name, one.values.reshape(len(one.values), count, -1), one)
-            for (kind, name), one in zip(asked._tables, found.sums, strict=True)
+            for (kind, name, _), one in zip(asked._tables, found.sums, strict=True)
         ]
         precisions = [1 / (values.shape[2] * one.noise_sd**2) for _, _, values, one in self.tables]
         totals = [values[0].sum(axis=1) for _, _, values, _ in self.tables]
@@ -321,55 +307,37 @@ class _Estimates:
 
     def answers(self) -> list[Answer]:
         """Of everyone, and of each cell where there are several."""
-        labels = [
-            "; ".join(f"{n} {v}" for n, v in zip(self.asked.by, cell, strict=True))
-            for cell in self.asked.cells
-        ]
-        found = self._of(EVERYONE, None)
-        for index, label in enumerate(labels if self.asked.by else []):
-            found += self._of(label, index)
-        return found
+        by = self.asked.by
+        labels = ["; ".join(f"{n} {v}" for n, v in zip(by, cell, strict=True)) for cell in self.asked.cells]
+        cells = [(EVERYONE, slice(None)), *((one, slice(k, k + 1)) for k, one in enumerate(labels) if by)]
+        return [answer for label, cell in cells for answer in self._of(label, cell)]
 
-    def _of(self, label: str, cell: int | None) -> list[Answer]:
-        cells = 1 if cell is not None else len(self.people)
-        people = float(self.people.sum() if cell is None else self.people[cell])
-        variance = self.variance if cell is not None else self.variance_of_all
+    def _of(self, label: str, cell: slice) -> Iterator[Answer]:
+        cells, people = len(self.people[cell]), float(self.people[cell].sum())
+        whole = cell == slice(None)
+        variance = self.variance_of_all if whole else self.variance
         few = people - self.z * math.sqrt(variance) <= 0
-        found = [Answer(label, "", "", "count", *self._count(people, variance, self.n))]
+        yield Answer(label, "", "", "count", *self._count(people, variance, self.n))
         for kind, name, values, one in self.tables:
-            part = values.sum(axis=1) if cell is None else values[:, cell]
             if kind == "people":
                 continue
+            field, part = self.asked.schema[name], values[:, cell].sum(axis=1)
             size, noise = part.shape[1], cells * one.noise_sd**2
             counts = part[0] + (people - part[0].sum()) / size
             own = noise * (1 - 1 / size) + variance / size**2
-            field = self.asked.schema[name]
             gone = field.indicator is not None
             if kind == "levels":
                 for level, value in zip(field.all_levels, counts, strict=True):
-                    found.append(Answer(label, name, level.label, "count", *self._count(value, own, people)))
+                    yield Answer(label, name, level.label, "count", *self._count(value, own, people))
             elif kind == "moments":
                 if gone:
-                    found.append(
-                        Answer(label, name, "missing", "count", *self._count(counts[1], own, people))
-                    )
-                found += self._moments(label, field, counts[0], own, part[1:, 0], noise)
+                    yield Answer(label, name, "missing", "count", *self._count(counts[1], own, people))
+                yield from self._moments(label, field, counts[0], own, part[1:, 0], noise)
             else:
-                found += [
-                    Answer(
-                        label,
-                        name,
-                        "",
-                        f"quantile {p:g}",
-                        *(
-                            _NOBODY
-                            if few
-                            else self._quantile(self.asked.bins[name], counts, p, noise, variance, gone)
-                        ),
-                    )
-                    for p in _QUARTILES
-                ]
-        return found
+                for p in _QUARTILES:
+                    quantile = partial(self._quantile, self.asked.bins[name], counts, p)
+                    ends = _NOBODY if few else quantile(noise, variance, gone)
+                    yield Answer(label, name, "", f"quantile {p:g}", *ends)
 
     def _count(self, value: float, variance: float, most: float) -> tuple[float, float, float]:
         sampled = 0.0
@@ -381,23 +349,24 @@ class _Estimates:
 
     def _moments(
         self, label: str, field: Field, people: float, variance: float, sums: Array, noise: float
-    ) -> list[Answer]:
+    ) -> Iterator[Answer]:
         """Mean by Fieller's interval, which holds the noise of both numbers; sd by the delta method.
 
         The sd shown is the root of the mean of variances that are possible: where noise is larger than the
         variance itself, its estimate may be below 0, and is no sign that all people are equal.
         """
-        words: list[tuple[str, Ends]] = [("mean", _NOBODY), ("sd", _NOBODY)]
+        mean_ends: Ends = _NOBODY
+        sd_ends: Ends = _NOBODY
         if people - self.z * math.sqrt(variance) > 0:
             low, high = field.range
             middle, half = (low + high) / 2, (high - low) / 2
-            first, second = (float(value) for value in sums)
-            mean = first / people
-            square = (second / people + 1) / 2
+            first, second = map(float, sums)
+            mean, square = first / people, (second / people + 1) / 2
             spread = min(max(square - mean**2, 0.0), 1.0)
             sampled = max(people, 1.0) * spread if self.asked.sampling else 0.0
             ends = _ratio(first, people, noise + sampled, variance, self.z)
-            inside = [min(max(value, -1.0), 1.0) for value in (mean, *ends)]
+            inside = [middle + half * min(max(value, -1.0), 1.0) for value in (mean, *ends)]
+            mean_ends = (inside[0], inside[1], inside[2])
             slopes = (2 * mean / people, 1 / (2 * people), (2 * mean**2 - second / people / 2) / people)
             error = noise * (slopes[0] ** 2 + slopes[1] ** 2) + variance * slopes[2] ** 2
             error += 2 * spread**2 / max(people, 1.0) if self.asked.sampling else 0.0
@@ -405,12 +374,10 @@ class _Estimates:
             roots = [math.sqrt(one) for one in interval(about, wide, self.z, 0.0, 1.0)]
             likely = float(truncnorm.mean(-about / wide, (1 - about) / wide, about, wide))
             sd = min(max(math.sqrt(max(likely, 0.0)), roots[0]), roots[1])
-            words = [
-                ("mean", (middle + half * inside[0], middle + half * inside[1], middle + half * inside[2])),
-                # Where no variance is possible, the noise was too large for its own error to be known.
-                ("sd", (half * sd, half * roots[0], half * roots[1]) if roots[1] > 0 else _NOBODY),
-            ]
-        return [Answer(label, field.name, "", word, *found) for word, found in words]
+            # Where no variance is possible, the noise was too large for its own error to be known.
+            sd_ends = (half * sd, half * roots[0], half * roots[1]) if roots[1] > 0 else _NOBODY
+        for word, found in (("mean", mean_ends), ("sd", sd_ends)):
+            yield Answer(label, field.name, "", word, *found)
 
     def _quantile(
         self, edges: Sequence[float], counts: Array, p: float, noise: float, variance: float, gone: bool

@@ -49,6 +49,9 @@ OptionalDelta = Annotated[
 MaxErrorOption = Annotated[
     float | None, typer.Option(help="refuse a larger predicted error of posterior means, in posterior sds")
 ]
+MaxPassesOption = Annotated[
+    int | None, typer.Option(help="most passes over the rows, of all stages; fewer may cost error")
+]
 GuaranteeOption = Annotated[str, typer.Option(help="'run', or 'posterior' for the posterior as well")]
 ProfileOption = Annotated[
     list[str] | None, typer.Option(help="predict for a profile, as age=60,sex=male; may be repeated")

@@ -21,6 +21,7 @@ from private_mcmc.cli.common import (
     JsonOption,
     KeyOption,
     MaxErrorOption,
+    MaxPassesOption,
     ModelOption,
     OptionalDelta,
     PriorOption,
@@ -50,7 +51,6 @@ from private_mcmc.target import (
 if TYPE_CHECKING:
     from private_mcmc.accounting import Statement
     from private_mcmc.analysis import Analysis
-    from private_mcmc.data import Schema
     from private_mcmc.inference.execute_plan import Look
     from private_mcmc.planning import History, Plan
     from private_mcmc.release import Ledger
@@ -151,6 +151,7 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="folder for the dossier; made if there is none")] = None,
     guarantee: GuaranteeOption = OF_FITS,
     max_error: MaxErrorOption = None,
+    max_passes: MaxPassesOption = None,
     bounds_share: Annotated[
         float | None,
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
@@ -162,6 +163,7 @@ def fit(
     """
     from rich.console import Console
 
+    from private_mcmc.data.comparisons import check_profile
     from private_mcmc.dossier import new_dossier
     from private_mcmc.inference.fitting import plan_fit
     from private_mcmc.inference.question import SHARE
@@ -178,7 +180,8 @@ def fit(
     if out is None or options.epsilon is None:
         raise DeclarationError("give --out FOLDER, where the dossier is written, and --epsilon.")
     profiles = [read_profile(text) for text in profile or []]
-    _check_profiles(asked.schema, asked.fields, profiles)
+    for one in profiles:
+        check_profile(asked.schema, asked.fields, one)  # before anything is spent
     books, shown = options.books(), not options.as_json and sys.stderr.isatty()
     with new_dossier(out) as dossier:
         planned = clean_errors(plan_fit)(
@@ -190,6 +193,7 @@ def fit(
             n=options.n,
             guarantee=checked_guarantee(guarantee),
             max_error=max_error,
+            max_passes=max_passes,
             bounds_share=SHARE if bounds_share is None else bounds_share,
             progress_bar=shown,
             engine=read_engine(options.engine),
@@ -234,17 +238,6 @@ def _look(options: ChargedOptions, limit: float | None, units: Mapping[str, str]
         return ask("Buy the rest? [Y/n]").lower() in ("n", "no")
 
     return look
-
-
-def _check_profiles(schema: Schema, fields: Sequence[str], profiles: Sequence[dict[str, str]]) -> None:
-    """Raise before anything is spent what a prediction would."""
-    from private_mcmc.data.comparisons import profile_value
-
-    for profile in profiles:
-        if unknown := sorted(set(profile) - set(fields)):
-            raise DeclarationError(f"--profile: {unknown} are not in the model; it reads {list(fields)}.")
-        for name, text in profile.items():
-            profile_value(schema[name], text)
 
 
 def resume(

@@ -1,4 +1,4 @@
-"""``private-mcmc summary``, ``report``, ``verify`` and ``sign``: what a dossier answers, and its check."""
+"""``private-mcmc summary``, ``report``, ``verify``, ``sign``, ``ledger``: what records answer."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from private_mcmc.cli.common import (
 )
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
+from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.data import Answers
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from private_mcmc.data.design import Groups
     from private_mcmc.dossier import Study
     from private_mcmc.dossier.record import ReleaseRecord
+    from private_mcmc.release import Ledger
     from private_mcmc.report import Block, Report
 
 # What is told of a study besides its answers.
@@ -244,12 +246,13 @@ def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) 
 
 def _register(what: Path, about: Path | None, registry: Path) -> None:
     """Write the entry, and name the questions that nobody has answered."""
+    from private_mcmc.data.schema import as_yaml
     from private_mcmc.dossier import Study
-    from private_mcmc.dossier.publication import deployment, deployment_yaml, read_about
+    from private_mcmc.dossier.publication import deployment, read_about
     from private_mcmc.records import write_whole
 
     made, unsaid = deployment(Study.load(what), {} if about is None else read_about(about))
-    write_whole(registry, deployment_yaml(made))
+    write_whole(registry, as_yaml(made))
     echo(f"{registry}: written." + (f" Not stated (--about): {', '.join(unsaid)}." if unsaid else ""))
 
 
@@ -295,3 +298,87 @@ def sign(
     place = str(signed(dossier, key))
     words = f"{place}: whoever has the public key checks it with verify --allowed-signers."
     echo(json.dumps({"signature": place}) if as_json else words)
+
+
+ledger = typer.Typer(
+    help="What has been spent on every data set, and what is left.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
+DataSetOption = Annotated[str | None, typer.Option(help="Only this data set.", show_default=False)]
+
+
+@ledger.command("init")
+def ledger_init(
+    path: FileArgument,
+    dataset: Annotated[str, typer.Option(help="The owner's name for the data set.", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="Total ε of everything ever released on it.")],
+    delta: Annotated[float, typer.Option(help="Total δ.")],
+    adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out.")] = "replace_one",
+    unit: Annotated[
+        str | None, typer.Option(help="Column of identifiers, where persons with several rows are protected.")
+    ] = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Declare a data set and its budget; the file is made if there is none."""
+    from private_mcmc.release import Filter
+
+    # Before a file is made.
+    target = Target(epsilon, delta, check_adjacency(adjacency))
+    Filter.of(target)
+    books = open_ledger(path, key, create=not path.exists())
+    books.declare(dataset, target, unit=unit)
+    _show(books, dataset, as_json)
+
+
+@ledger.command("show")
+def ledger_show(
+    path: FileArgument, dataset: DataSetOption = None, key: KeyOption = None, as_json: JsonOption = False
+) -> None:
+    """Spent and remaining budget of every data set."""
+    _show(open_ledger(path, key), dataset, as_json)
+
+
+@ledger.command("history")
+def ledger_history(
+    path: FileArgument,
+    dataset: DataSetOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every charge: when, what for, how much, how it ended."""
+    from private_mcmc.release.ledger_export import charges_table, record
+    from private_mcmc.report import Report
+
+    books = open_ledger(path, key)
+    state, charges = books.state(), books.history(dataset)
+    page = Report("Charges", (charges_table(state, charges),))
+    show(page, [record(state, charge) for charge in charges], as_json)
+
+
+@ledger.command("verify")
+def ledger_verify(
+    path: FileArgument,
+    head: Annotated[str | None, typer.Option(help="An earlier head, kept elsewhere.")] = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
+    head_now = open_ledger(path, key).verify(head)
+    if as_json:
+        echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
+    else:
+        echo(f"{head_now.number} entries, all sound. Head: {head_now}")
+
+
+def _show(books: Ledger, dataset: str | None, as_json: bool) -> None:
+    """Where one data set stands, or each of them."""
+    from private_mcmc.release.ledger_export import report as ledger_report
+
+    state = books.state()
+    shown = state.datasets.values() if dataset is None else [state.dataset(dataset)]
+    found = [state.balance(one).to_dict() for one in shown]
+    show(ledger_report(state, dataset, charges=False), found, as_json)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import io
 from importlib import resources
 from typing import Literal
@@ -45,23 +43,21 @@ def load_adult(
 
     Source: Becker, Kohavi 1996, UCI, CC BY 4.0; see ``ADULT_LICENCE.txt``.
     """
+    import pandas
+
     packed = resources.files("private_mcmc.data").joinpath("adult.csv.gz").read_bytes()
-    table = csv.DictReader(io.StringIO(gzip.decompress(packed).decode()))
-    people = [person for person in table if split in ("all", person["split"])]
-    X = np.array([_covariates(person) for person in people]) / 3.0
-    y = np.array([person["income"].startswith(">50K") for person in people], dtype=np.int64)
-    return X, y
-
-
-def _covariates(person: dict[str, str]) -> tuple[float, ...]:
-    return (
-        1.0,
-        (min(max(float(person["age"]), 17.0), 90.0) - 17.0) / 73.0,
-        float(person["education_num"]) / 16.0,
-        min(max(float(person["hours_per_week"]), 0.0), 99.0) / 99.0,
-        float(person["sex"] == "Male"),
-        float(person["marital_status"] == "Married-civ-spouse"),
-        float(float(person["capital_gain"]) > 0),
-        float(float(person["capital_loss"]) > 0),
-        float(person["race"] == "White"),
-    )
+    people = pandas.read_csv(io.BytesIO(packed), compression="gzip")
+    people = people[people["split"].isin(["train", "test"] if split == "all" else [split])]
+    columns = [
+        np.ones(len(people)),
+        (people["age"].clip(17.0, 90.0) - 17.0) / 73.0,
+        people["education_num"] / 16.0,
+        people["hours_per_week"].clip(0.0, 99.0) / 99.0,
+        people["sex"] == "Male",
+        people["marital_status"] == "Married-civ-spouse",
+        people["capital_gain"] > 0,
+        people["capital_loss"] > 0,
+        people["race"] == "White",
+    ]
+    y = people["income"].str.startswith(">50K").to_numpy(np.int64)
+    return np.column_stack(columns).astype(np.float64) / 3.0, y

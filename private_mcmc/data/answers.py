@@ -137,8 +137,8 @@ class Answers(Comparisons):
     @property
     def _against(self) -> str:
         """What to add to a ratio of an outcome with more than two levels: which it compares."""
-        ordered = ", of being further up" if self.levels else ""
-        return f" against {self.levels[0]}" if self.design.classes else ordered
+        ordered = ", of being further up" if self.design.levels else ""
+        return f" against {self.design.levels[0]}" if self.design.classes else ordered
 
     def forest(self) -> Plot:
         """Intervals of all effects, on the scale of ratios where there is one."""
@@ -165,7 +165,7 @@ class Answers(Comparisons):
 
     def _in_words(self, name: str) -> str:
         outcome = self.design.schema[name]
-        if self.levels:
+        if self.design.levels:
             return outcome.title or outcome.name
         if outcome.is_category:
             event = outcome.all_levels[-1].label

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from private_mcmc.data.fields import Field, Type, is_number
-from private_mcmc.data.readers import source_of
+from private_mcmc.data.fields import KEY, Field, Type, is_number
+from private_mcmc.data.readers import lines_of
 from private_mcmc.data.schema import Schema, field_from_dict, read_declaration
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
@@ -26,8 +26,7 @@ def read_codebook(path: str | Path) -> Schema:
             f"{path}: a codebook is a Table Schema (JSON, YAML), or a dictionary with a line for every "
             "variable (CSV; save Excel's as one)."
         )
-    origin = f"codebook {Path(path).name}"
-    return Schema(tuple(_field(record, origin) for record in _dictionary(Path(path))))
+    return _dictionary(Path(path))
 
 
 def _table_schema(record: Any) -> Schema:
@@ -43,26 +42,18 @@ def _table_schema(record: Any) -> Schema:
 
 def _completed(field: Any) -> Any:
     """A codebook's free text and identifiers, which have no levels, are no part of models."""
-    if not isinstance(field, Mapping) or "private_mcmc" in field:
+    if not isinstance(field, Mapping) or KEY in field:
         return field
     limits = field.get("constraints", {})
     levels = field.get("categories") or (isinstance(limits, Mapping) and limits.get("enum"))
     kind = field.get("type", "string")
     ignored = kind not in ("number", "integer", "boolean", "date", "year", "datetime") and not levels
     if ignored:
-        return {**field, "type": "string", "private_mcmc": {"role": "ignored"}}
-    return {**field, "private_mcmc": {"bounds_from": "the codebook"}}
+        return {**field, "type": "string", KEY: {"role": "ignored"}}
+    return {**field, KEY: {"bounds_from": "the codebook"}}
 
 
-def _field(record: Record, origin: str) -> Field:
-    ours: dict[str, str] = {"bounds_from": origin}
-    if record["type"] == "string" and len(record.get("categories", [])) < 2:
-        ours = {"role": "ignored"}
-        record.pop("categories", None)
-    return field_from_dict({**record, "private_mcmc": ours})
-
-
-# Words of a dictionary's header, by what they tell.
+# Words of a dictionary's header, by what they tell, those that count first.
 _HEADERS: Mapping[str, tuple[str, ...]] = {
     "name": ("name", "variable", "variable name", "field", "field name", "column"),
     "title": ("title", "label", "field label", "variable label", "description"),
@@ -83,42 +74,43 @@ _KINDS: Mapping[str, Type] = {
 _CHOICE = re.compile(r"\s*([^\s=,:|;][^=,:|;]*?)\s*[=:]\s*(.+?)\s*")
 
 
-def _dictionary(path: Path) -> list[Record]:
+def _dictionary(path: Path) -> Schema:
     """Of a table of variables: one line for each, with its name, label, type, range and values."""
-    lines = _comma_separated(path)
-    header = [" ".join(cell.lower().replace("_", " ").split()) for cell in (lines or [[]])[0]]
-    places = {
-        what: next((header.index(word) for word in words if word in header), None)
-        for what, words in _HEADERS.items()
-    }
-    told = [places[what] for what in ("type", "levels", "minimum", "maximum")]
-    if places["name"] is None or len(lines) < 2 or all(place is None for place in told):
+    said = []
+    for line in lines_of(path):
+        cells = {" ".join(name.lower().replace("_", " ").split()): cell for name, cell in line.items()}
+        said.append(
+            {
+                what: next((" ".join(cells[word].split()) for word in words if word in cells), "")
+                for what, words in _HEADERS.items()
+            }
+        )
+    if not any(one["name"] and (one["type"] or one["levels"] or one["maximum"]) for one in said):
         raise DeclarationError(
             f"{path}: a dictionary has a line for every variable, and columns such as name, label, type, "
             "unit, min, max, values (0=no, 1=yes)."
         )
-
-    def cell(line: Sequence[str], what: str) -> str:
-        place = places[what]
-        return "" if place is None or place >= len(line) else " ".join(line[place].split())
-
-    said = [{what: cell(line, what) for what in places} for line in lines[1:]]
-    return [_said(each) for each in said if each["name"]]
+    return Schema(tuple(_variable(one, f"codebook {path.name}") for one in said if one["name"]))
 
 
-def _said(said: Mapping[str, str]) -> Record:
-    """One line of a dictionary as a field's descriptor."""
+def _variable(said: Mapping[str, str], origin: str) -> Field:
+    """One line of a dictionary as a field."""
     levels = _choices(said["levels"])
     found = next((type for start, type in _KINDS.items() if said["type"].lower().startswith(start)), "string")
     ends = {word: said[word] for word in ("minimum", "maximum") if said[word]}
     if found == "string" and len(ends) == 2 and all(map(is_number, ends.values())):
         found = "number"
     marks = [mark.strip() for mark in re.split(r"[,;|]", said["missing"]) if mark.strip()]
-    record: Record = {"name": said["name"], "title": said["title"], "unit": said["unit"], "type": found}
-    record["missingValues"] = ["", *marks]
+    record: Record = {"missingValues": ["", *marks], KEY: {"bounds_from": origin}}
     if len(levels) >= 2:
-        return {**record, "type": "string", "categories": levels}
-    return {**record, "constraints": ends} if found not in ("string", "boolean") else record
+        found, record["categories"] = "string", levels
+    elif found == "string":
+        record[KEY] = {"role": "ignored"}
+    elif found != "boolean":
+        record["constraints"] = ends
+    return field_from_dict(
+        record | {word: said[word] for word in ("name", "title", "unit")} | {"type": found}
+    )
 
 
 def _choices(text: str) -> list[Record]:
@@ -129,14 +121,3 @@ def _choices(text: str) -> list[Record]:
     if all(parts):
         return [{"value": part[1], "label": part[2]} for part in parts if part is not None]
     return [{"value": each, "label": each} for each in words] if "=" not in text else []
-
-
-def _comma_separated(path: Path) -> list[list[str]]:
-    source = source_of(path)
-    columns = range(len(source.names))
-    rows = [
-        [cells[place] or "" for place in columns]
-        for chunk in source.chunks(source.names)
-        for cells in zip(*(chunk[name] for name in source.names), strict=True)
-    ]
-    return [list(source.names), *rows]

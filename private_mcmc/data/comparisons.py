@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -25,7 +25,8 @@ from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design, Groups
 from private_mcmc.data.effects import Array, Draws, Effect
 from private_mcmc.data.families import STEPS
 from private_mcmc.data.fields import Field, plain_number
-from private_mcmc.data.readers import source_of
+from private_mcmc.data.readers import lines_of
+from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import encoded
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
@@ -40,6 +41,8 @@ Scale: TypeAlias = Literal["response", "link", "ratio"]
 Codes: TypeAlias = Mapping[str, float]
 Person: TypeAlias = tuple[Codes, float]
 Mean: TypeAlias = Callable[[Codes, str], Array]
+# Words of a line, and its draws by level of the outcome.
+Cell: TypeAlias = tuple[Record, Callable[[str], Array]]
 
 _COMPARED = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 # Of a number's range: half of what its derivative is computed over.
@@ -77,11 +80,6 @@ class Comparisons:
         }
 
     @property
-    def levels(self) -> tuple[str, ...]:
-        """Labels of an outcome with more than two levels; empty for others."""
-        return outcome_levels(self.design)
-
-    @property
     def fields(self) -> tuple[str, ...]:
         """What the outcome depends on, in the order of the formula."""
         return self.design.formula.covariates
@@ -89,7 +87,7 @@ class Comparisons:
     def means(self, codes: Codes, level: str) -> Array:
         """Of the outcome, or the probability of one of its levels, for every draw."""
         means = self.design.means(self.draws, codes, self.groups, self.until)
-        return np.asarray(means[:, self.levels.index(level)]) if self.levels else means
+        return np.asarray(means[:, self.design.levels.index(level)]) if level else means
 
     def interval(self, draws: Array) -> tuple[float, float, float]:
         """Mean and ends of the central interval."""
@@ -109,14 +107,9 @@ class Comparisons:
         """
         read = [read_profile(self.design, profile) for profile in read_people(people)]
         names = list(dict.fromkeys(name for _, shown, _ in read for name in shown))
-        return _frame(
-            [
-                self._line(
-                    {name: shown.get(name, "average") for name in names}, {}, level, self.means(codes, level)
-                )
-                for codes, shown, _ in read
-                for level in self.levels or ("",)
-            ]
+        return self._frame(
+            ({name: shown.get(name, "average") for name in names}, partial(self.means, codes))
+            for codes, shown, _ in read
         )
 
     def predictions_by(
@@ -128,7 +121,10 @@ class Comparisons:
         ``estimate``, ``conf_low``, ``conf_high``. People are a list of profiles, a file, or a data frame.
         An average over the private rows themselves would be another release, which nobody has paid for.
         """
-        return self._averages({"contrast": "prediction"}, self.means, people, by, weights)
+        return self._frame(
+            ({**shown, "contrast": "prediction"}, _average(here, self.means))
+            for shown, here in self._groups(people, by, weights)
+        )
 
     def comparisons(
         self,
@@ -158,18 +154,18 @@ class Comparisons:
         def mean(codes: Codes, level: str) -> Array:
             return self.design.predictor(self.draws, codes) if scale == "link" else self.means(codes, level)
 
-        found = []
-        for shown, here in self._groups(people, by, weights):
-            for level in ("",) if scale == "link" else self.levels or ("",):
-                means = {
-                    label: _average([({**codes, name: value}, weight) for codes, weight in here], mean, level)
+        def cells() -> Iterator[Cell]:
+            for shown, here in self._groups(people, by, weights):
+                moved = {
+                    label: cache(_average([({**codes, name: value}, weight) for codes, weight in here], mean))
                     for label, value in values
                 }
                 for (low, _), (high, _) in pairs:
-                    moved = means[high] / means[low] if scale == "ratio" else means[high] - means[low]
-                    contrast = f"{high} {'/' if scale == 'ratio' else '-'} {low}"
-                    found.append(self._line(shown, {"term": name, "contrast": contrast}, level, moved))
-        return _frame(found)
+                    words = {**shown, "term": name, "contrast": f"{high} {'/' if ratio else '-'} {low}"}
+                    yield words, partial(_compared, moved[low], moved[high], ratio)
+
+        ratio = scale == "ratio"
+        return self._frame(cells(), ("",) if scale == "link" else ())
 
     def slopes(
         self, variable: str, people: People = ({},), by: Sequence[str] = (), weights: Sequence[float] = ()
@@ -185,20 +181,17 @@ class Comparisons:
             below, above = (self.means({**codes, variable: end}, level) for end in ends)
             return np.asarray((above - below) / (ends[1] - ends[0]))
 
-        return self._averages({"term": variable, "contrast": "dY/dX"}, slope, people, by, weights)
+        return self._frame(
+            ({**shown, "term": variable, "contrast": "dY/dX"}, _average(here, slope))
+            for shown, here in self._groups(people, by, weights)
+        )
 
     def difference(self, profile: Profile, other: Profile) -> pandas.DataFrame:
         """The mean at ``other`` less that at ``profile``; columns as of ``comparisons``."""
         codes, there = (read_profile(self.design, one)[0] for one in (profile, other))
         words = " - ".join(", ".join(f"{k}={v}" for k, v in one.items()) for one in (other, profile))
-        return _frame(
-            [
-                self._line(
-                    {}, {"contrast": words}, level, self.means(there, level) - self.means(codes, level)
-                )
-                for level in self.levels or ("",)
-            ]
-        )
+        ends = partial(self.means, codes), partial(self.means, there)
+        return self._frame([({"contrast": words}, partial(_compared, *ends, False))])
 
     def probability(self, statement: str) -> float:
         """The share of draws of which ``age > 0``, ``sex[male] < -0.5`` or ``age > bmi`` is true.
@@ -218,16 +211,16 @@ class Comparisons:
             sides.append(names[text] if text in names else np.asarray(number))
         return float(np.mean(_COMPARED[found[2]](*sides)))
 
-    def _averages(
-        self, words: Record, of: Mean, people: People, by: Sequence[str], weights: Sequence[float]
-    ) -> pandas.DataFrame:
-        return _frame(
-            [
-                self._line(shown, words, level, _average(here, of, level))
-                for shown, here in self._groups(people, by, weights)
-                for level in self.levels or ("",)
-            ]
-        )
+    def _frame(self, cells: Iterable[Cell], levels: Sequence[str] = ()) -> pandas.DataFrame:
+        """A line for every cell and level of the outcome."""
+        import pandas
+
+        lines = []
+        for words, of in cells:
+            for level in levels or self.design.levels or ("",):
+                ends = zip(("estimate", "conf_low", "conf_high"), self.interval(of(level)), strict=True)
+                lines.append({**words, **({"level": level} if level else {}), **dict(ends)})
+        return pandas.DataFrame(lines)
 
     def _values(self, variable: str) -> tuple[str, list[tuple[str, float]]]:
         """A field and its values that are compared, each with its words."""
@@ -241,7 +234,7 @@ class Comparisons:
             return name, [(level.label, float(code)) for code, level in enumerate(field.all_levels)]
         if len(texts) < 2:
             raise DeclarationError(f"contrast {name!r}: two values of it, as in {name}=40,60.")
-        return name, [(text, profile_value(field, text)) for text in texts]
+        return name, [(text, _profile_value(field, text)) for text in texts]
 
     def _groups(
         self, people: People, by: Sequence[str], weights: Sequence[float]
@@ -268,20 +261,15 @@ class Comparisons:
             if here:
                 yield {name: level.label for name, (_, level) in zip(by, cell, strict=True)}, here
 
-    def _line(self, shown: Record, words: Record, level: str, draws: Array) -> Record:
-        ends = zip(("estimate", "conf_low", "conf_high"), self.interval(draws), strict=True)
-        return {**shown, **words, **({"level": level} if level else {}), **dict(ends)}
 
-
-def _average(people: Sequence[Person], of: Mean, level: str) -> Array:
+def _average(people: Sequence[Person], of: Mean) -> Callable[[str], Array]:
+    """Of people with weights, by level of the outcome."""
     total = sum(weight for _, weight in people)
-    return np.asarray(sum(weight / total * of(codes, level) for codes, weight in people))
+    return lambda level: np.asarray(sum(weight / total * of(codes, level) for codes, weight in people))
 
 
-def _frame(lines: Sequence[Record]) -> pandas.DataFrame:
-    import pandas
-
-    return pandas.DataFrame(list(lines))
+def _compared(low: Callable[[str], Array], high: Callable[[str], Array], ratio: bool, level: str) -> Array:
+    return high(level) / low(level) if ratio else high(level) - low(level)
 
 
 def read_people(people: object) -> list[Profile]:
@@ -299,13 +287,7 @@ def read_people(people: object) -> list[Profile]:
         raise DeclarationError(
             "profile: a dict, as {'age': 60, 'sex': 'male'}; several are a list of them or a data frame."
         )
-    source = source_of(people)
-    lines = (
-        zip(source.names, cells, strict=True)
-        for chunk in source.chunks(source.names)
-        for cells in zip(*(chunk[name] for name in source.names), strict=True)
-    )
-    return [{name: cell.strip() for name, cell in line if name and (cell or "").strip()} for line in lines]
+    return list(lines_of(people))
 
 
 def read_profile(
@@ -315,16 +297,14 @@ def read_profile(
 
     Left out, a number is in the middle of its range and a category at its first level; a group is not there.
     """
-    codes, shown, assumed = {}, {}, []
+    shown, assumed = {}, []
     read = design.formula.covariates
-    if unknown := sorted(set(profile) - set(read)):
-        raise DeclarationError(f"profile: {unknown} are not in the formula; it reads {list(read)}.")
+    codes = check_profile(design.schema, read, profile)
     fixed = {name for effect in design.effects if not effect.term.group for name in effect.term.fields}
     groups = {effect.term.group for effect in design.effects} - fixed
     for name in read:
         field = design.schema[name]
         if name in profile:
-            codes[name] = profile_value(field, str(profile[name]))
             shown[name] = str(profile[name])
             continue
         assumed.append(name)
@@ -334,7 +314,14 @@ def read_profile(
     return codes, shown, tuple(assumed)
 
 
-def profile_value(field: Field, text: str) -> float:
+def check_profile(schema: Schema, read: Sequence[str], profile: Profile) -> dict[str, float]:
+    """What a profile states, as numbers of the row domain; refused where the fields ``read`` have it not."""
+    if unknown := sorted(set(profile) - set(read)):
+        raise DeclarationError(f"profile: {unknown} are not in the model; it reads {list(read)}.")
+    return {name: _profile_value(schema[name], str(text)) for name, text in profile.items()}
+
+
+def _profile_value(field: Field, text: str) -> float:
     """A value that a profile states, as a number of the row domain: a level's index, or a number."""
     if field.is_category:
         names = {
@@ -369,21 +356,13 @@ def read_margins(path: Path) -> tuple[list[Profile], list[float]]:
     return list(profiles), weights
 
 
-def outcome_levels(design: Design) -> tuple[str, ...]:
-    """Labels of an outcome with more than two levels; empty for others."""
-    several = design.family.kind in ("levels", "ordered")
-    outcome = design.schema[design.formula.outcome]
-    return tuple(level.label for level in outcome.all_levels) if several else ()
-
-
 def labels(design: Design, name: str) -> tuple[str, ...]:
     """Names of a term's coefficients, or of intercept, thresholds, sds and parameters of the family."""
     effect = effect_of(design, name)
     if effect is not None:
         return effect.coordinates()
     if name == THRESHOLDS:
-        levels = outcome_levels(design)
-        return tuple(f"{name}[{low}|{high}]" for low, high in pairwise(levels))
+        return tuple(f"{name}[{low}|{high}]" for low, high in pairwise(design.levels))
     if name == STEPS:
         ends = [*(f"{cut:g}" for cut in design.formula.cuts), ""]
         return tuple(f"{name}[{low} to {high}]".replace(" to ]", " on]") for low, high in pairwise(ends))

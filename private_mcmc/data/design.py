@@ -20,6 +20,7 @@ is released of them is their sds and correlation, which are those in the middle 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,14 +35,11 @@ from private_mcmc.data.effects import (
     Array,
     Draws,
     Effect,
-    aligned,
     base_of,
     correlation,
-    left_out_of,
+    per_unit,
     quarter_of,
     scaled,
-    stated_prior,
-    target_of,
 )
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.families import (
@@ -94,26 +92,25 @@ class Design:
     unsaid: tuple[str, ...]
 
     @property
-    def norm(self) -> float:
-        """Bound of the Euclidean norm of a row's design, from public declarations."""
-        return math.sqrt(len(self.shared) + (self.intercept is not None))
-
-    @property
     def shared(self) -> tuple[Effect, ...]:
         """The effects that are no person's own."""
         return tuple(effect for effect in self.effects if not effect.term.own)
 
     @property
+    def levels(self) -> tuple[str, ...]:
+        """Labels of an outcome with more than two levels; empty for others."""
+        several = self.family.kind in ("levels", "ordered")
+        return tuple(level.label for level in self.schema[self.formula.outcome].all_levels) * several
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Labels of a categorical outcome's levels but the first; empty for other families."""
-        labels = [level.label for level in self.schema[self.formula.outcome].all_levels]
-        return tuple(labels[1:]) if self.family.kind == "levels" else ()
+        return self.levels[1:] if self.family.kind == "levels" else ()
 
     @property
     def thresholds(self) -> int:
         """How many thresholds an ordinal outcome has."""
-        levels = len(self.schema[self.formula.outcome].all_levels)
-        return levels - 1 if self.family.kind == "ordered" else 0
+        return len(self.levels) - 1 if self.family.kind == "ordered" else 0
 
     @property
     def mean(self) -> str:
@@ -134,36 +131,18 @@ class Design:
     def to_user(self, draws: Draws) -> dict[str, Array]:
         """Draws of the model's sites, ``(draws, …)``, as coefficients in the user's units."""
         middle, half = self.outcome_scale
+        effects, shift = per_unit(self.effects, draws, half)
+        shift = middle + shift
         found: dict[str, Array] = {}
-        if self.intercept is not None:
-            found[INTERCEPT] = half * draws[INTERCEPT]
         if self.thresholds:
-            found[THRESHOLDS] = draws[THRESHOLDS]
-        for effect in self.effects:
-            if not effect.term.own:
-                found[effect.name] = effect.of(draws) * (half / effect.scale)
-            if effect.spread:
-                found[effect.spread_name] = draws[effect.spread_name] * (half / effect.scale)
-        shift = np.full(1, middle)
-        for effect in self.shared:
-            for left_out in left_out_of(effect):
-                share = math.prod(-centre for centre in left_out.values()) * half / effect.scale
-                target = target_of(self.effects, effect, left_out)
-                if target is None:
-                    shift = shift + effect.of(draws) * share
-                else:
-                    found[target.name] = found[target.name] + aligned(
-                        effect.of(draws) * share, effect, target
-                    )
-        if self.thresholds:
-            found[THRESHOLDS] = found[THRESHOLDS] - shift[:, None]
+            found[THRESHOLDS] = draws[THRESHOLDS] - shift[:, None]
         elif self.intercept is not None:
-            found[INTERCEPT] = found[INTERCEPT] + shift
+            found[INTERCEPT] = half * draws[INTERCEPT] + shift
         elif self.is_based:
             base = base_of(self.formula.terms)
             levels = next(len(effect.levels) for effect in self.effects if effect.name == base)
-            found[base] = found[base] + np.expand_dims(shift, tuple(range(1, 1 + levels)))
-        found |= {name: 2 * draws[name] - 1 for name in self.correlations}
+            effects[base] = effects[base] + np.expand_dims(shift, tuple(range(1, 1 + levels)))
+        found |= effects | {name: 2 * draws[name] - 1 for name in self.correlations}
         return found | {name: draws[name] for name in self.parameters if name in draws}
 
     def predictor(self, draws: Draws, profile: Mapping[str, Any], xp: Any = np) -> Any:
@@ -222,36 +201,22 @@ class Design:
     def group_sd(self, draws: Draws, profile: Mapping[str, float]) -> Array | None:
         """The sd ``(draws,)`` of the sum of all groups' effects that a profile leaves out, if there are any.
 
-        Of a group's intercept and slope ``a + bx`` it holds their correlation.
+        The sum is linear in independent standard Normals: what it is where one of them is 1 is squared.
         """
         _, half = self.outcome_scale
-        found, sizes = None, {}
-        for effect in self.effects:
-            if not effect.term.group or effect.term.group in profile:
-                continue
-            size = self._size(effect, profile)
-            sd = draws[effect.spread_name] if effect.spread else np.asarray(self._stated_sd(effect))
-            sizes[effect.name] = part = np.ravel(sd) * size * half
-            square = part**2
-            if effect.leader:
-                rho = 2 * np.ravel(draws[correlation(effect.term)]) - 1
-                square = square + 2 * rho * part * sizes[effect.leader]
-            found = square if found is None else found + square
-        if found is None:
+        gone = [each for each in self.effects if each.term.group and each.term.group not in profile]
+        if not gone:
             return None
-        return np.sqrt(np.maximum(np.broadcast_to(found, len(next(iter(draws.values())))), 0.0))
-
-    def _stated_sd(self, effect: Effect) -> float:
-        sd = effect.prior.numbers[-1] * effect.scale / self.outcome_scale[1]
-        return effect.unit if effect.is_standard else sd
-
-    def _size(self, effect: Effect, profile: Mapping[str, float]) -> float:
-        """What one effect of a group is multiplied by at a profile; 0 at a level that has none."""
-        for name, reduced in effect.term.categories:
-            if name != effect.term.group and reduced and not int(profile[name]):
-                return 0.0
-        pairs = zip(effect.numbers, effect.centres, strict=True)
-        return math.prod(float(n.value(_values(n, profile)) - c) for n, c in pairs) / effect.scale
+        count = len(next(iter(draws.values())))
+        anywhere = {**profile, **{effect.term.group: 0.0 for effect in gone}}
+        none = {effect.name: np.zeros((count, *effect.shape)) for effect in gone}
+        square = np.zeros(count)
+        for effect in gone:
+            unit = 1.0 if effect.is_standard else effect.prior.numbers[-1] * effect.scale / half
+            one = {**draws, **none, effect.name: none[effect.name] + unit}
+            moved = sum(self._part(each, one, anywhere, np) for each in gone) * half
+            square = square + np.square(moved.reshape(count, -1)[:, 0])
+        return np.sqrt(square)
 
     def values(self, draws: Draws) -> dict[str, Array]:
         """The family's other parameters: their draws ``(draws, …)``, or the numbers that were stated."""
@@ -323,97 +288,91 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     ``sd(1 | region) ~ halfnormal(1)`` lets the sd of a group's effects be estimated, and ``sigma ~ …`` a
     family's other parameter; ``sigma = 12`` states it.
     """
-    if (family.name == "binomial") != bool(formula.trials):
-        raise DeclarationError(
-            "family 'binomial' is for numbers of successes: y | trials(n) ~ …. Did you mean 'bernoulli'?"
-            if family.name == "binomial"
-            else f"formula {formula.text!r}: trials are for family 'binomial'."
-        )
     family = EVENTS.get(family.name, family) if formula.event else family
-    if bool(formula.event) != bool(family.cumulative) or (family.name == "cox") != bool(formula.cuts):
-        raise DeclarationError(
-            f"formula {formula.text!r}: surv(time, event) is for families {', '.join(EVENTS)}; for cox "
-            "with cuts, surv(time, event, cuts=[30, 90])."
-        )
-    if sum(map(bool, (formula.weights, formula.event, any(term.own for term in formula.terms)))) > 1:
-        raise DeclarationError(
-            f"formula {formula.text!r}: of weights(w), surv(time, event), effects of each person it has one "
-            "at most."
-        )
     outcome = schema[formula.outcome]
+    _check(formula, family)
     family.check(outcome)
     based = formula.intercept or bool(base_of(formula.terms))
     _, half = family.outcome_scale(outcome, based)
-    if family.kind == "levels" and any(term.own for term in formula.terms):
-        raise DeclarationError("family 'categorical': an effect of each person is for other families.")
-    if family.kind == "ordered" and not formula.intercept:
-        raise DeclarationError(
-            "family 'cumulative' has thresholds in place of an intercept: leave out the 0."
-        )
-    given = dict(read_priors(priors))
-    shared = given.pop("b", None)
-    used: set[str] = set()
-    labels = [level.label for level in outcome.all_levels]
-    classes = tuple(labels[1:]) if family.kind == "levels" else ()
+    stated, used = read_priors(priors), set()
+
+    def prior(usual: Prior, *names: str) -> Prior:
+        """What is stated by the first of these names that anything is stated by."""
+        found = next((name for name in names if name in stated), "")
+        used.add(found)
+        return stated.get(found, usual)
+
+    classes = tuple(level.label for level in outcome.all_levels[1:]) if family.kind == "levels" else ()
     effects: list[Effect] = []
     for term in formula.terms:
-        unit = half / quarter_of(term, schema)
+        unit = half / quarter_of(term)
         usual = normal(0.0, (family.sds.group if term.group else family.sds.effect) * unit)
-        if shared is not None and not term.group:
-            usual = shared
         levels = tuple(
             tuple(level.label for level in schema[name].all_levels[int(reduced) :])
             for name, reduced in term.categories
         )
-        spread = given.pop(f"sd({term.name})", None) if term.group else None
-        if term.own and spread is None and term.name not in given:
-            spread = Prior("halfnormal", (family.sds.effect * unit,))
-        prior = stated_prior(term.name, given, used, usual) if spread is None else spread
-        check_sign(term.name, prior, real=spread is None)
-        effects.append(Effect(term, levels, term.numbers, (), 1.0, prior, classes, spread is not None))
-    for name in used:
-        given.pop(name, None)
-    effects = [scaled(effect, effects, schema, based, half) for effect in effects]
-    correlations = {}
-    for effect in effects:
-        if effect.leader:
-            site = correlation(effect.term)
-            correlations[site] = given.pop(site, Prior("lkj", (2.0,)))
-            if correlations[site].law != "lkj":
-                raise DeclarationError(f"prior of {site!r}: lkj(eta), as lkj(2).")
+        site, basis = f"sd({term.name})", re.sub(r"(\))\[[^][]*\]", r"\1", term.name)
+        spread = bool(term.group) and (site in stated or (term.own and term.name not in stated))
+        if spread:
+            found = prior(Prior("halfnormal", (family.sds.effect * unit,)), site)
+        else:
+            found = prior(usual, term.name, basis, *["b"] * (not term.group))
+        check_sign(term.name, found, real=not spread)
+        effects.append(Effect(term, levels, term.numbers, (), 1.0, found, classes, spread))
+    effects = [scaled(effect, effects, based, half) for effect in effects]
+    sites = [correlation(effect.term) for effect in effects if effect.leader]
+    correlations = {site: prior(Prior("lkj", (2.0,)), site) for site in sites}
+    if wrong := [site for site, found in correlations.items() if found.law != "lkj"]:
+        raise DeclarationError(f"prior of {wrong[0]!r}: lkj(eta), as lkj(2).")
     intercept = None
     if formula.intercept and family.kind != "ordered":
-        intercept = given.pop(INTERCEPT, _usual_intercept(family, outcome, _middle(formula, schema)))
+        intercept = prior(_usual_intercept(family, outcome, _middle(formula, schema)), INTERCEPT)
         check_sign(INTERCEPT, intercept, real=True)
-    parameters, unsaid = {}, []
+    parameters = {each.name: prior(each.prior(half), each.name) for each in family.parameters}
     for each in family.parameters:
-        said = each.name in given
-        parameters[each.name] = given.pop(each.name) if said else each.prior(half)
-        unsaid += [each.name] if not said and parameters[each.name].is_stated else []
         each.check(parameters[each.name])
         if formula.event and each.name == "sigma" and not parameters[each.name].is_stated:
             raise DeclarationError(
                 "prior of 'sigma': of times that may be cut off it is stated, as sigma = 1.2: the earliest "
                 "events, whose influence is bounded, decide an estimate. The shape of weibull is estimated."
             )
-    if given:
-        names = [
-            *(effect.name for effect in effects),
-            *[INTERCEPT] * (intercept is not None),
-            "b",
-            *parameters,
-        ]
+    if unknown := stated.keys() - used - {"b"}:
+        names = [effect.name for effect in effects] + [INTERCEPT] * (intercept is not None)
         groups = [effect.spread_name for effect in effects if effect.term.group]
-        every = [*names, *groups, *correlations]
-        raise unknown_priors(given, every)
-    if not all(schema[name].is_used for name in formula.fields):
-        raise DeclarationError("formula: a field that has no part in models is used.")
+        raise unknown_priors(unknown, [*names, "b", *parameters, *groups, *correlations])
     taken = {INTERCEPT, THRESHOLDS, formula.outcome, *parameters} & {effect.name for effect in effects}
     if taken:
         raise DeclarationError(
             f"formula {formula.text!r}: {sorted(taken)} name parameters of the model; rename these columns."
         )
-    return Design(formula, schema, family, tuple(effects), intercept, parameters, correlations, tuple(unsaid))
+    unsaid = tuple(name for name, found in parameters.items() if found.is_stated and name not in stated)
+    return Design(formula, schema, family, tuple(effects), intercept, parameters, correlations, unsaid)
+
+
+def _check(formula: Formula, family: Family) -> None:
+    """Refuse a formula that is not for the family."""
+    own = any(term.own for term in formula.terms)
+    surv = "surv(time, event)"
+    binomial = "family 'binomial' is for numbers of successes: y | trials(n) ~ …. Did you mean 'bernoulli'?"
+    wrong = {
+        binomial: family.name == "binomial" and not formula.trials,
+        "trials are for family 'binomial'.": family.name != "binomial" and bool(formula.trials),
+        f"{surv} is for families {', '.join(EVENTS)}; for cox with cuts, surv(time, event, cuts=[30, 90]).": (
+            bool(formula.event) != bool(family.cumulative) or (family.name == "cox") != bool(formula.cuts)
+        ),
+        f"of weights(w), {surv}, effects of each person it has one at most.": (
+            sum(map(bool, (formula.weights, formula.event, own))) > 1
+        ),
+        "family 'categorical': an effect of each person is for other families.": (
+            family.kind == "levels" and own
+        ),
+        "family 'cumulative' has thresholds in place of an intercept: leave out the 0.": (
+            family.kind == "ordered" and not formula.intercept
+        ),
+    }
+    for words, holds in wrong.items():
+        if holds:
+            raise DeclarationError(f"formula {formula.text!r}: {words}")
 
 
 def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -14,9 +13,7 @@ import numpy.typing as npt
 
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.families import Prior
-from private_mcmc.data.fields import identifier
-from private_mcmc.data.formula import Term, ranges
-from private_mcmc.data.schema import Schema
+from private_mcmc.data.formula import Term
 from private_mcmc.errors import DeclarationError
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -99,7 +96,7 @@ def correlation(term: Term) -> str:
     return f"cor({', '.join(term.together)})"
 
 
-def left_out_of(effect: Effect) -> Iterator[dict[int, float]]:
+def _left_out(effect: Effect) -> Iterator[dict[int, float]]:
     """Every choice of numbers of a product that are replaced by their centres, by position."""
     centred = [place for place, centre in enumerate(effect.centres) if centre]
     for size in range(1, len(centred) + 1):
@@ -107,7 +104,7 @@ def left_out_of(effect: Effect) -> Iterator[dict[int, float]]:
             yield {place: effect.centres[place] for place in chosen}
 
 
-def target_of(effects: Sequence[Effect], effect: Effect, left_out: Collection[int]) -> Effect | None:
+def _target(effects: Sequence[Effect], effect: Effect, left_out: Collection[int]) -> Effect | None:
     """The effect of the same product with fewer numbers; ``None`` for what all rows have."""
     kept = [number.text for place, number in enumerate(effect.numbers) if place not in left_out]
     if not kept and not effect.term.categories and not effect.term.group:
@@ -128,7 +125,7 @@ def base_of(terms: Sequence[Term]) -> str:
     return next((term.name for term in whole if not any(reduced for _, reduced in term.categories)), "")
 
 
-def aligned(moved: Array, effect: Effect, target: Effect) -> Array:
+def _aligned(moved: Array, effect: Effect, target: Effect) -> Array:
     """``(draws, *levels, …)`` in the order of the target's categories, zero at levels left out."""
     names = [name for name, _ in effect.term.categories]
     order = [names.index(name) for name, _ in target.term.categories]
@@ -139,31 +136,48 @@ def aligned(moved: Array, effect: Effect, target: Effect) -> Array:
     return np.pad(moved, [(0, 0), *pads, *[(0, 0)] * len(rest)])
 
 
-def scaled(effect: Effect, effects: Sequence[Effect], schema: Schema, based: bool, half: float) -> Effect:
+def per_unit(effects: Sequence[Effect], draws: Draws, half: float) -> tuple[dict[str, Array], Array]:
+    """Effects and sds of one of the user's units, persons' own effects left out; and what every row gets.
+
+    ``half``: the unit of the model's predictor.
+    """
+    found: dict[str, Array] = {}
+    for effect in effects:
+        if not effect.term.own:
+            found[effect.name] = effect.of(draws) * (half / effect.scale)
+        if effect.spread:
+            found[effect.spread_name] = draws[effect.spread_name] * (half / effect.scale)
+    shift = np.zeros(1)
+    for effect in (effect for effect in effects if not effect.term.own):
+        for left_out in _left_out(effect):
+            moved = effect.of(draws) * (
+                math.prod(-centre for centre in left_out.values()) * half / effect.scale
+            )
+            target = _target(effects, effect, left_out)
+            if target is None:
+                shift = shift + moved
+            else:
+                found[target.name] = found[target.name] + _aligned(moved, effect, target)
+    return found, shift
+
+
+def scaled(effect: Effect, effects: Sequence[Effect], based: bool, half: float) -> Effect:
     """The effect with its numbers centred, where the formula has terms that what is left over goes to."""
     term, numbers = effect.term, effect.numbers
-    bounds = [number.bounds(ranges(schema, number)) for number in numbers]
-    centres = tuple(
-        0.0 if is_indicator(n) else (a + b) / 2 for n, (a, b) in zip(numbers, bounds, strict=True)
-    )
+    centres = tuple(_middle(number) for number in numbers)
     whole = replace(effect, centres=centres)
     try:
-        targets = [target_of(effects, whole, left_out) for left_out in left_out_of(whole)]
+        targets = [_target(effects, whole, left_out) for left_out in _left_out(whole)]
     except LookupError:
         targets = []
     if not (targets and (based or None not in targets)):
-        product = term.number
-        bounds = [] if product is None else [product.bounds(ranges(schema, product))]
-        numbers = () if product is None else (product,)
-        alone = (
-            based
-            and not term.categories
-            and not term.group
-            and product is not None
-            and not is_indicator(product)
-        )
-        centres = tuple((low + high) / 2 if alone else 0.0 for low, high in bounds)
-    sizes = [max(b - c, c - a) or 1.0 for (a, b), c in zip(bounds, centres, strict=True)]
+        numbers = () if term.number is None else (term.number,)
+        alone = based and not term.categories and not term.group
+        centres = tuple(_middle(number) if alone else 0.0 for number in numbers)
+    sizes = (
+        max(number.bounds[1] - centre, centre - number.bounds[0]) or 1.0
+        for number, centre in zip(numbers, centres, strict=True)
+    )
     scale = math.prod(sizes)
     made = replace(effect, numbers=numbers, centres=centres, scale=scale)
     if not term.together or effect.spread:
@@ -174,24 +188,13 @@ def scaled(effect: Effect, effects: Sequence[Effect], schema: Schema, based: boo
     return replace(made, unit=sd[0] * scale / half)
 
 
-def is_indicator(number: Expression) -> bool:
-    """Whether it says that a number is missing."""
-    return any(word != identifier(name) for word, name in number.fields.items())
+def _middle(number: Expression) -> float:
+    return 0.0 if number.is_indicator else sum(number.bounds) / 2
 
 
-def stated_prior(name: str, given: Mapping[str, Prior], used: set[str], usual: Prior) -> Prior:
-    """A term's own prior, that of the basis whose column it is, or the usual one."""
-    for word in (name, re.sub(r"(\))\[[^][]*\]", r"\1", name)):
-        if word in given:
-            used.add(word)
-            return given[word]
-    return usual
-
-
-def quarter_of(term: Term, schema: Schema) -> float:
+def quarter_of(term: Term) -> float:
     """What an effect's default prior is of: a quarter of a number's range, or a level."""
     number = term.number
-    if number is None or is_indicator(number) or all(each.is_level for each in term.numbers):
+    if number is None or number.is_indicator or all(each.is_level for each in term.numbers):
         return 1.0
-    low, high = number.bounds(ranges(schema, number))
-    return (high - low) / 4 or 1.0
+    return (number.bounds[1] - number.bounds[0]) / 4 or 1.0

@@ -8,18 +8,19 @@ beside them; what Table Schema has no word for stands under the key ``private_mc
 
 from __future__ import annotations
 
+import difflib
 import keyword
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal, TypeAlias, get_args
 
 from private_mcmc.arguments import construction_checked
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import normalized
+from private_mcmc.records import Fields, normalized
 
 # Table Schema's own words, and those of most questionnaires.
 TRUE = ("true", "True", "TRUE", "1", "yes", "Yes", "YES")
@@ -66,11 +67,6 @@ def days(text: str, form: str) -> float:
 def date_of(days_since: float) -> date:
     """The date of so many days since 1970-01-01."""
     return date.fromordinal(_EPOCH.toordinal() + int(days_since))
-
-
-def truth_of(cell: str, true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> str | None:
-    """``true`` or ``false`` for the spellings of a boolean."""
-    return "true" if cell in true else "false" if cell in false else None
 
 
 Type: TypeAlias = Literal["number", "integer", "boolean", "string", "date"]
@@ -221,7 +217,10 @@ class Field:
 
     @property
     def stand_in(self) -> float:
-        """The number that a missing cell counts as."""
+        """What a missing cell counts as: the place of a level, or a number."""
+        if self.is_category:
+            value = MISSING_LEVEL if self.missing == "indicator" else self.missing
+            return float(next((k for k, level in enumerate(self.all_levels) if level.value == value), 0))
         low, high = self.range
         if self.missing in ("indicator", "marginal", "middle", "drop"):
             middle = (low + high) / 2
@@ -243,7 +242,9 @@ class Field:
         """A number of the row domain as a reader knows it: a level's label, a date, or a number."""
         if self.is_category:
             return self.all_levels[int(value)].label
-        return date_of(value).isoformat() if self.type == "date" else f"{value:g}"
+        if self.type == "date":
+            return date_of(value).isoformat()
+        return f"{value:.0f}" if abs(value) < 1e15 and value == int(value) else f"{value:g}"
 
     def _check_number(self) -> None:
         if self.otherwise == "other":
@@ -312,3 +313,36 @@ def identifier(name: str) -> str:
 def count_of(person: str) -> str:
     """A model's argument for the public number of persons, by the Python name of their identifiers."""
     return f"number_of_{person}"
+
+
+# Where words stand that are often written elsewhere, and other programs' words.
+_PLACES = {
+    **dict.fromkeys(("bounds", "bounds_from", "role", "missing", "otherwise", "outside"), KEY),
+    **dict.fromkeys(("person", "encoding"), KEY),
+    **dict.fromkeys(("minimum", "maximum", "enum", "min", "max", "levels", "values"), "constraints"),
+    **{"na": "missingValues", "label": "title"},
+}
+_TAKES = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
+
+
+def check_words(where: str, record: Fields, words: Mapping[str, str], others: bool = True) -> None:
+    """Refuse a word whose value is of another kind than is read, and what would be read as nothing.
+
+    That is what is nearly one of the ``words``, or one of ours in the wrong place; without ``others`` any
+    word that is none of them.
+    """
+    for word, value in record.items():
+        if (kind := words.get(word)) is None:
+            plain = {each.replace("_", "").lower(): each for each in words}
+            near = difflib.get_close_matches(str(word).replace("_", "").lower(), plain, n=1, cutoff=0.8)
+            if near or not others or word in _PLACES:
+                place = f"; it belongs under {_PLACES[word]}" if word in _PLACES else ""
+                meant = f"write {plain[near[0]]!r}" if near else f"there are {sorted(words)}"
+                raise DeclarationError(f"{where}: {word!r} is unknown{place}; {meant}.")
+            continue
+        texts = isinstance(value, str | int | float)
+        items = isinstance(value, list | tuple) and all(
+            isinstance(each, str | int | float | Mapping) for each in value
+        )
+        if not {"t": texts, "l": items, "m": isinstance(value, Mapping)}.get(kind, True):
+            raise DeclarationError(f"{where}: {word} {_TAKES[kind]}.")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise, product
 
-from private_mcmc.data.expressions import Expression, basis
+from private_mcmc.data.expressions import Expression, basis, field_of, indicator_of, number_of
 from private_mcmc.data.fields import Field, composed, identifier, is_number, plain_number, repeated
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
@@ -56,14 +56,6 @@ class Term:
         return reduce(Expression.times, self.numbers) if self.numbers else None
 
 
-def ranges(schema: Schema, expression: Expression) -> dict[str, tuple[float, float]]:
-    """Public ranges of the fields of an expression, by Python name."""
-    found = {}
-    for word, name in expression.fields.items():
-        found[word] = (0.0, 1.0) if word != identifier(name) else schema[name].range
-    return found
-
-
 def _too_large(text: str, why: str) -> DeclarationError:
     shown = text if len(text) <= 80 else f"{text[:77]}…"
     return DeclarationError(f"formula {shown!r}: {why}; name the ones that matter.")
@@ -75,7 +67,6 @@ def expand(text: str, right: str) -> list[list[str]]:
         f"formula {text!r} cannot be read: terms are joined by +, as in death ~ age * sex + (1 | region); "
         "arithmetic stands in I(…), as I(age / 10), names with other signs in backticks, as `Age (years)`."
     )
-
     sign_of_power = "**" if "**" in right else "^"
 
     def products(left: list[list[str]], other: list[list[str]]) -> list[list[str]]:
@@ -137,6 +128,7 @@ def _once(terms: Iterable[list[str]]) -> list[list[str]]:
 def terms_of(words: list[str], every: list[list[str]], schema: Schema) -> list[Term]:
     """One term, or one for every column of a basis."""
     categories: list[tuple[str, bool]] = []
+    before = every[: every.index(words)]
     factors: list[list[tuple[str, Expression | None]]] = []
     for word in words:
         if (field := _category(word, schema)) is not None:
@@ -144,12 +136,13 @@ def terms_of(words: list[str], every: list[list[str]], schema: Schema) -> list[T
             # A level's effect is a difference to the first one's where the term without the field is there.
             # Without an intercept the first category takes its place.
             reduced = any(sorted(rest) == sorted(each) for each in every) or (
-                not rest and any(_alone(each, schema) for each in every[: every.index(words)])
+                not rest and any(_category(each[0], schema) for each in before if len(each) == 1)
             )
             categories.append((field.name, reduced))
             factors.append([(field.name, None)])
         else:
-            factors.append([(number.text, number) for number in _numbers_of(word, schema)])
+            numbers = basis(word, schema) or (number_of(word, schema),)
+            factors.append([(number.text, number) for number in numbers])
     levels = math.prod(len(schema[name].all_levels) for name, _ in categories)
     if len(words) > _MOST_FACTORS or math.prod(map(len, factors)) * levels > _MOST_EFFECTS:
         raise _too_large(
@@ -163,10 +156,6 @@ def terms_of(words: list[str], every: list[list[str]], schema: Schema) -> list[T
         )
         for chosen in product(*factors)
     ]
-
-
-def _alone(words: list[str], schema: Schema) -> bool:
-    return len(words) == 1 and _category(words[0], schema) is not None
 
 
 def group_terms(text: str, effects: str, correlated: bool, field: str, schema: Schema) -> list[Term]:
@@ -206,54 +195,19 @@ def group_terms(text: str, effects: str, correlated: bool, field: str, schema: S
     return [replace(term, together=names) for term in found]
 
 
-def field_of(word: str, schema: Schema) -> str:
-    """The name of the field that a Python name stands for; the word itself where there is none."""
-    return next((name for name in schema.by_name if identifier(name) == word), word)
-
-
-def _bare(word: str, schema: Schema) -> str:
-    inner = word[2:-1].strip() if word.startswith("C(") and word.endswith(")") else word
-    return field_of(inner, schema)
-
-
 def _category(word: str, schema: Schema) -> Field | None:
-    name = _bare(word, schema)
-    field = schema.by_name.get(name)
-    if field is None or not field.is_category:
-        if word.startswith("C("):
-            schema[name]
-            raise DeclarationError(
-                f"formula: {word!r}: {name!r} has no declared levels; list them in the schema, as "
-                "constraints.enum."
-            )
-        return None
-    return schema[name]
-
-
-def number_of(word: str, schema: Schema) -> Expression:
-    """A field or an expression, with the fields' own names in its text."""
-    name = field_of(word, schema)
-    if name in schema.by_name or word.isidentifier():
-        return Expression.of_field(schema[name].name)
-    found = Expression.parse(word, _numbers(schema))
-    shown = word
-    if found.fields:
-        words = re.compile(rf"\b({'|'.join(found.fields)})\b")
-        shown = words.sub(lambda match: found.fields[match[1]], shown)
-    return replace(found, text=shown)
-
-
-def _numbers_of(word: str, schema: Schema) -> tuple[Expression, ...]:
-    """One number, or the columns of a basis."""
-    made = basis(
-        word, lambda inner: number_of(inner, schema), lambda inner: inner.bounds(ranges(schema, inner))
-    )
-    return (number_of(word, schema),) if made is None else made
-
-
-def _numbers(schema: Schema) -> Mapping[str, str]:
-    used = (field for field in schema.fields if field.is_used and not field.is_category)
-    return {identifier(field.name): field.name for field in used}
+    """The field with levels that ``region`` or ``C(region)`` is."""
+    inner = re.fullmatch(r"C\((.*)\)", word)
+    name = field_of(inner[1].strip() if inner else word, schema)
+    if name in schema.by_name and schema[name].is_category:
+        return schema[name]
+    if inner:
+        schema[name]
+        raise DeclarationError(
+            f"formula: {word!r}: {name!r} has no declared levels; list them in the schema, as "
+            "constraints.enum."
+        )
+    return None
 
 
 _GROUP = re.compile(r"\(((?:[^()|]|\([^()|]*\))+)(\|{1,2})([^()|]+)\)")
@@ -357,20 +311,20 @@ def read_formula(text: str, schema: Schema) -> Formula:
         )
     schema[outcome]
     trials, weights = (field_of(added.get(word, ""), schema) for word in ("trials", "weights"))
-    if trials and not trials.isdigit():
-        _check_beside(trials, text, schema, "trials are a number, or a field of type integer from 0 or more")
-    if weights:
-        _check_beside(weights, text, schema, "weights are a field with a range from 0 or more")
+    whole = not trials or trials.isdigit() or schema[trials].type == "integer"
+    for name in (trials * (not trials.isdigit()), weights):
+        if name and (schema[name].is_category or schema[name].range[0] < 0 or not whole):
+            raise DeclarationError(
+                f"formula {text!r}: weights are a field with a range from 0 or more; trials are one of type "
+                "integer, or a number."
+            )
     if deff and not (weights and is_number(deff) and plain_number(deff) > 0):
         raise DeclarationError(f"formula {text!r}: deff is a number above 0, of weights, as 1.4.")
     factors = expand(text, right or "1")
     intercept = [] in factors
-    terms: list[Term] = []
-    for each in factors:
-        if each:
-            terms.extend(terms_of(each, factors, schema))
+    terms = [term for each in factors if each for term in terms_of(each, factors, schema)]
     for effects, bar, field in groups:
-        terms.extend(group_terms(text, effects, bar == "|", field_of(field, schema), schema))
+        terms += group_terms(text, effects, bar == "|", field_of(field, schema), schema)
     if len(terms) > _MOST_COLUMNS:
         raise _too_large(text, f"it has more than {_MOST_COLUMNS:,} columns")
     if twice := repeated(term.name for term in terms):
@@ -379,9 +333,9 @@ def read_formula(text: str, schema: Schema) -> Formula:
         )
     alone = {tuple(number.text for number in term.numbers) for term in terms if not term.categories}
     for term in terms:
-        whole = len(term.categories) > 1 and not any(reduced for _, reduced in term.categories)
+        every = len(term.categories) > 1 and not any(reduced for _, reduced in term.categories)
         numbers = tuple(number.text for number in term.numbers)
-        if whole and not term.group and (numbers in alone or (intercept and not numbers)):
+        if every and not term.group and (numbers in alone or (intercept and not numbers)):
             raise DeclarationError(
                 f"formula {text!r}: {term.name} without the effects of its fields beside an intercept is one "
                 f"effect too many. Write {term.name.replace(':', ' * ')}, which has both, or for an effect "
@@ -389,18 +343,23 @@ def read_formula(text: str, schema: Schema) -> Formula:
             )
     if not terms and not intercept:
         raise DeclarationError(f"formula {text!r}: nothing stands after ~.")
-    offset = _offset(offsets, schema)
+    added_up = " + ".join(f"({each})" for each in offsets) if len(offsets) > 1 else "".join(offsets)
+    offset = number_of(added_up, schema) if offsets else None
     used = {name for term in terms for name in term.fields} | set(offset.fields.values() if offset else ())
     if both := {outcome, event} & used:
         raise DeclarationError(f"formula {text!r}: the outcome {sorted(both)[0]!r} is also a term.")
     for name in dict.fromkeys(name for term in terms for name in term.fields):
         if schema[name].missing == "indicator" and schema[name].indicator:
-            word = f"{name}_missing"
-            tree, fields = Expression.of_field(word).tree, {identifier(word): name}
-            shown = Expression(f"{name} missing", tree, fields, per="vs known")
-            terms.append(Term(f"{name} missing", (), (shown,)))
+            missing = indicator_of(name)
+            terms.append(Term(missing.text, (), (missing,)))
     known = plain_number(deff) if deff else schema[weights].range[1] if weights else 1.0
-    return Formula(text, outcome, intercept, tuple(terms), offset, trials, event, cuts, weights, known)
+    read = Formula(text, outcome, intercept, tuple(terms), offset, trials, event, cuts, weights, known)
+    for name in read.beside:
+        if schema[name].missing in ("indicator", "marginal"):
+            raise DeclarationError(
+                f"formula {text!r}: of {name!r} missing is refuse, drop, middle or a value."
+            )
+    return read
 
 
 def _event(text: str, left: str, schema: Schema) -> tuple[str, str, tuple[float, ...]]:
@@ -423,36 +382,10 @@ def _event(text: str, left: str, schema: Schema) -> tuple[str, str, tuple[float,
             f"formula {text!r}: the event {event!r} needs two levels, of which the second is that it was "
             "seen, or an integer 0 to 1."
         )
-    _check_known(field, text)
     low, high = schema[time].range if not schema[time].is_category else (0.0, 0.0)
     if any(not low < cut < high for cut in numbers) or any(a >= b for a, b in pairwise(numbers)):
         raise DeclarationError(f"formula {text!r}: cuts rise, inside the range of {time!r}.")
     return identifier(time), event, numbers
-
-
-def _offset(texts: list[str], schema: Schema) -> Expression | None:
-    """All offsets as one expression; a missing cell counts in them as its field declares."""
-    if not texts:
-        return None
-    found = number_of(" + ".join(f"({text})" for text in texts) if len(texts) > 1 else texts[0], schema)
-    found.bounds(ranges(schema, found))
-    return found
-
-
-def _check_beside(name: str, text: str, schema: Schema, wanted: str) -> None:
-    """Refuse what is no number from 0 on, of whole ones where ``wanted`` says so, with an unknown value."""
-    field = schema[name]
-    unfit = field.is_category or ("integer" in wanted and field.type != "integer")
-    if unfit or not field.range[0] >= 0:
-        raise DeclarationError(f"formula {text!r}: {wanted}.")
-    _check_known(field, text)
-
-
-def _check_known(field: Field, text: str) -> None:
-    if field.missing in ("indicator", "marginal"):
-        raise DeclarationError(
-            f"formula {text!r}: of {field.name!r} missing is refuse, drop, middle or a value."
-        )
 
 
 def _plain(text: str, schema: Schema) -> str:

@@ -69,6 +69,17 @@ def source_of(table: Any, encoding: str = "") -> Source:
     return _quiet(_source_of(table, encoding))
 
 
+def lines_of(table: Any) -> list[dict[str, str]]:
+    """The rows of a small public table, its cells by name; an empty cell is left out."""
+    source = source_of(table)
+    cells = (
+        zip(source.names, line, strict=True)
+        for chunk in source.chunks(source.names)
+        for line in zip(*(chunk[name] for name in source.names), strict=True)
+    )
+    return [{name: cell.strip() for name, cell in line if name and (cell or "").strip()} for line in cells]
+
+
 def source_of_files(files: TableFiles, first: int, last: int) -> Source:
     """The rows ``first … last − 1`` of files."""
     return _quiet(_of_table(files, first, last))

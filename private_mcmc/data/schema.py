@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import difflib
 import hashlib
 import json
@@ -21,6 +20,7 @@ from private_mcmc.data.fields import (
     Field,
     Level,
     boolean_levels,
+    check_words,
     composed,
     count_of,
     date_of,
@@ -49,39 +49,10 @@ _FIELD = {
     **dict.fromkeys(("categories", "missingValues", "trueValues", "falseValues"), "l"),
     **{"constraints": "m", KEY: "m"},
 }
+_UNREAD = dict.fromkeys(("required", "unique", "pattern", "minLength", "maxLength", "jsonSchema"), "")
 _OWN = dict.fromkeys(_OURS, "t")
 _OF_ALL = {"person": "m", "encoding": "t"}
 _PERSON = {"field": "", "at_most": "t"}
-# Where words stand that are often written elsewhere, and other programs' words.
-_PLACES = {
-    **dict.fromkeys((*_OWN, *_OF_ALL), KEY),
-    **dict.fromkeys((*_LIMITS, "min", "max", "levels", "values"), "constraints"),
-    **{"na": "missingValues", "label": "title"},
-}
-_TAKES = {"t": "takes a text or a number", "l": "takes a list", "m": "takes names and values"}
-
-
-def _check(where: str, record: Fields, words: Mapping[str, str], others: bool = True) -> None:
-    """Refuse a word whose value is of another kind than is read, and what would be read as nothing.
-
-    That is what is nearly one of the ``words``, or one of ours in the wrong place; without ``others`` any
-    word that is none of them.
-    """
-    for word, value in record.items():
-        if (kind := words.get(word)) is None:
-            plain = {each.replace("_", "").lower(): each for each in words}
-            near = difflib.get_close_matches(str(word).replace("_", "").lower(), plain, n=1, cutoff=0.8)
-            if near or not others or word in _PLACES:
-                place = f"; it belongs under {_PLACES[word]}" if word in _PLACES else ""
-                meant = f"write {plain[near[0]]!r}" if near else f"there are {sorted(words)}"
-                raise DeclarationError(f"{where}: {word!r} is unknown{place}; {meant}.")
-            continue
-        texts = isinstance(value, str | int | float)
-        items = isinstance(value, list | tuple) and all(
-            isinstance(each, str | int | float | Mapping) for each in value
-        )
-        if not {"t": texts, "l": items, "m": isinstance(value, Mapping)}.get(kind, True):
-            raise DeclarationError(f"{where}: {word} {_TAKES[kind]}.")
 
 
 def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Field:
@@ -90,87 +61,89 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
     if not isinstance(name, str) or not name.strip():
         raise DeclarationError("schema: every field needs a name.")
     name = composed(name)
-    limits = record.get("constraints", {})
-    _check(f"field {name!r}", record, _FIELD)
-    known = dict.fromkeys(("required", "unique", "pattern", "minLength", "maxLength", "jsonSchema"), "")
-    _check(f"field {name!r}: constraints", limits, _LIMITS | known, others=False)
-    ours = record.get(KEY, {})
-    _check(f"field {name!r}: {KEY}", ours, _OWN, others=False)
+    limits, ours = record.get("constraints", {}), record.get(KEY, {})
+    check_words(f"field {name!r}", record, _FIELD)
+    check_words(f"field {name!r}: constraints", limits, _LIMITS | _UNREAD, others=False)
+    check_words(f"field {name!r}: {KEY}", ours, _OWN, others=False)
     kind = str(record.get("type", "string"))
     kind = {"year": "integer", "datetime": "date", "any": "string"}.get(kind, kind)
-    true, false = _words(name, record, "trueValues", TRUE), _words(name, record, "falseValues", FALSE)
-    if ours.get("role") in ("person", "ignored"):
-        kind = "string"
-    marks = record.get("missingValues", missing_values)
+    kind = "string" if ours.get("role") in ("person", "ignored") else kind
     form = str(record.get("format", ""))
+    words = {
+        word: tuple(composed(str(each)) for each in record.get(word, usual))
+        for word, usual in (("trueValues", TRUE), ("falseValues", FALSE))
+    }
+    if empty := [word for word, found in words.items() if not found]:
+        raise DeclarationError(f"field {name!r}: {empty[0]} is empty.")
+    marks = [_value(mark) for mark in record.get("missingValues", missing_values)]
+    ends: Record = {
+        word: _limit(name, kind, form, word, str(limits[word]))
+        for word in ("minimum", "maximum")
+        if word in limits and kind in ("number", "integer", "date")
+    }
     own: Record = {word: str(ours.get(word, usual)) for word, usual in _OURS.items()}
     return Field(
         name=name,
         type=kind,  # type: ignore[arg-type]
         title=str(record.get("title", "")),
         unit=str(record.get("unit", "")),
-        minimum=_limit(name, kind, form, "minimum", limits),
-        maximum=_limit(name, kind, form, "maximum", limits),
-        levels=boolean_levels(true, false) if kind == "boolean" else _levels(name, record, limits),
-        missing_values=tuple(
-            str(mark.get("value", "") if isinstance(mark, Mapping) else mark) for mark in marks
-        ),
-        true_values=true,
-        false_values=false,
+        levels=boolean_levels(*words.values()) if kind == "boolean" else _levels(name, record, limits),
+        missing_values=tuple(marks),
+        true_values=words["trueValues"],
+        false_values=words["falseValues"],
         decimal=str(record.get("decimalChar", ".")),
         format="" if form in ("default", "any") else form,
+        **ends,
         **own,
     )
 
 
 def field_to_dict(field: Field) -> Record:
     """The descriptor of a field; what is as usual is left out."""
-    limits: Record = {}
-    if not field.is_category:
-        limits = {word: _shown(field, getattr(field, word)) for word in ("minimum", "maximum")}
-        limits = {word: value for word, value in limits.items() if value is not None}
-    elif field.type != "boolean" and field.levels:
-        limits = {"enum": [level.value for level in field.levels]}
-    labelled = any(level.label != level.value for level in field.levels) and field.type != "boolean"
+    limits: Record = {word: _shown(field, getattr(field, word)) for word in ("minimum", "maximum")}
+    own = () if field.type == "boolean" else field.levels
+    if field.is_category:
+        limits = {"enum": [level.value for level in own]}
     fates = ("outside",) * field.is_category if field.is_used else ("missing", "otherwise", "outside")
-    ours: Record = {word: getattr(field, word) for word in _OURS if word not in fates}
+    labelled = any(level.label != level.value for level in own)
     record: Record = {
         "name": field.name,
         "title": field.title,
         "type": field.type,
         "unit": field.unit,
         "format": field.format,
-        "constraints": limits,
-        "categories": [{"value": level.value, "label": level.label} for level in field.levels]
-        if labelled
-        else [],
+        "constraints": {word: value for word, value in limits.items() if value not in (None, [])},
+        "categories": [vars(level) for level in own] if labelled else [],
         "missingValues": list(field.missing_values),
         "trueValues": [] if field.true_values == TRUE else list(field.true_values),
         "falseValues": [] if field.false_values == FALSE else list(field.false_values),
         "decimalChar": "" if field.decimal == "." else field.decimal,
-        KEY: {word: value for word, value in ours.items() if value},
+        KEY: {word: found for word in _OURS if word not in fates and (found := getattr(field, word))},
     }
-    return {word: value for word, value in record.items() if value not in ("", None, [], {})}
+    return {word: value for word, value in record.items() if value not in ("", [], {})}
+
+
+def _value(item: Any) -> str:
+    """Of a missing value or a category, which may have a label."""
+    return str(item.get("value", "") if isinstance(item, Mapping) else item)
 
 
 def _levels(name: str, record: Fields, limits: Fields) -> tuple[Level, ...]:
-    labels: dict[str, str] = {}
-    for item in record.get("categories", []):
-        value = item.get("value") if isinstance(item, Mapping) else item
-        if value is None:
-            raise DeclarationError(f"field {name!r}: each of its categories needs a value.")
-        labels[str(value)] = str(item.get("label", value)) if isinstance(item, Mapping) else str(value)
+    items = record.get("categories", [])
+    if any(isinstance(item, Mapping) and "value" not in item for item in items):
+        raise DeclarationError(f"field {name!r}: each of its categories needs a value.")
+    labels = {
+        _value(item): str(item.get("label", _value(item))) if isinstance(item, Mapping) else str(item)
+        for item in items
+    }
     values = [str(value) for value in limits.get("enum", [])]
-    if labels and values and (unknown := sorted(set(labels) - set(values))):
+    if values and (unknown := sorted(set(labels) - set(values))):
         raise DeclarationError(f"field {name!r}: categories {unknown} are not in constraints.enum.")
-    return tuple(Level(value, labels.get(value, value)) for value in (values or list(labels)))
+    return tuple(Level(value, labels.get(value, value)) for value in (values or labels))
 
 
-def _limit(name: str, kind: str, form: str, word: str, limits: Fields) -> float | None:
-    text = limits.get(word)
-    if text is None or kind not in ("number", "integer", "date"):
-        return None
-    value = days(str(text), form) if kind == "date" else plain_number(str(text))
+def _limit(name: str, kind: str, form: str, word: str, text: str) -> float:
+    value = days(text, form) if kind == "date" else plain_number(text)
     if math.isnan(value):
         what = "date, as 1999-12-31 or in the field's format" if kind == "date" else "number, without a unit"
         raise DeclarationError(f"field {name!r}: constraints.{word} {text!r} is no {what}.")
@@ -178,23 +151,13 @@ def _limit(name: str, kind: str, form: str, word: str, limits: Fields) -> float 
 
 
 def _shown(field: Field, bound: float | None) -> float | int | str | None:
-    if bound is None:
-        return None
-    if field.type == "date":
-        day = date_of(bound)
-        return day.strftime(field.format) if field.format else day.isoformat()
-    return int(bound) if bound == int(bound) else bound
-
-
-def _words(name: str, record: Fields, word: str, usual: tuple[str, ...]) -> tuple[str, ...]:
-    found = tuple(composed(str(each)) for each in record.get(word, usual))
-    if not found:
-        raise DeclarationError(f"field {name!r}: {word} is empty.")
-    return found
+    if bound is None or field.type != "date":
+        return int(bound) if bound is not None and bound == int(bound) else bound
+    day = date_of(bound)
+    return day.strftime(field.format) if field.format else day.isoformat()
 
 
 _STANDARD = "https://datapackage.org/profiles/2.0/tableschema.json"
-_DECLARE = " To use it declare its type and its range (constraints) or its levels, and leave the role out."
 
 
 @dataclass(frozen=True)
@@ -241,19 +204,16 @@ class Schema:
             raise DeclarationError(
                 f"schema: {self.person!r} tells persons apart: it has role: person, and is no part of models."
             )
-        if self.encoding:
-            try:
-                # Python knows codecs of other things than files of text (rot13, zip, idna).
-                of_files = codecs.lookup(self.encoding).name not in ("idna", "punycode", "undefined")
-                known = of_files and "a\n".encode(self.encoding).decode(self.encoding) == "a\n"
-            except (LookupError, ValueError, TypeError):
-                known = False
-            if not known:
-                raise DeclarationError(
-                    f"schema: encoding {self.encoding!r} is not known; spreadsheets often write cp1252."
-                )
-        if not self.at_most >= 1 or (self.at_most > 1 and not self.person):
-            raise DeclarationError(f"schema: at_most={self.at_most}: at least 1, of a person's field.")
+        try:
+            "".encode(self.encoding or "utf-8")
+        except (LookupError, ValueError):
+            raise DeclarationError(
+                f"schema: encoding {self.encoding!r} is not known; spreadsheets often write cp1252."
+            ) from None
+        if not 1 <= self.at_most < 2**31 or (self.at_most > 1 and not self.person):
+            raise DeclarationError(
+                "schema: person.at_most is a whole number, at least 1, of a person's field."
+            )
 
     @classmethod
     @clean_errors
@@ -282,34 +242,26 @@ class Schema:
         fields = record.get("fields") if isinstance(record, Mapping) else None
         if not isinstance(fields, Sequence) or isinstance(fields, str) or not fields:
             raise DeclarationError("schema: a Table Schema has a list `fields`; this has none.")
-        _check("schema", record, {"fields": "l", "missingValues": "l", KEY: "m"})
+        check_words("schema", record, {"fields": "l", "missingValues": "l", KEY: "m"})
         marks, ours = record.get("missingValues", [""]), record.get(KEY, {})
-        _check(f"schema: {KEY}", ours, _OF_ALL, others=False)
+        check_words(f"schema: {KEY}", ours, _OF_ALL, others=False)
         person = ours.get("person", {})
-        _check(f"schema: {KEY}: person", person, _PERSON, others=False)
+        check_words(f"schema: {KEY}: person", person, _PERSON, others=False)
         who = str(person.get("field", ""))
         read = tuple(field_from_dict(_told_apart(field, who), marks) for field in fields)
         count = plain_number(str(person.get("at_most", "1")))
-        if not (count.is_integer() and 1 <= count < 2**31):
-            raise DeclarationError("schema: person.at_most is a whole number, at least 1.")
-        return cls(read, who, int(count), str(ours.get("encoding", "")))
+        return cls(read, who, int(count) if count.is_integer() else 0, str(ours.get("encoding", "")))
 
     def to_dict(self) -> Record:
         """The descriptor; ``from_dict`` reads it again."""
-        record: Record = {
-            "$schema": _STANDARD,
-            "fields": [field_to_dict(each) for each in self.fields],
-        }
-        person: Record = {"field": self.person, "at_most": self.at_most}
-        ours: Record = {"person": person} if self.person else {}
-        ours |= {"encoding": self.encoding} if self.encoding else {}
+        person: Record = {"field": self.person, "at_most": self.at_most} if self.person else {}
+        ours = {word: said for word, said in (("person", person), ("encoding", self.encoding)) if said}
+        record = {"$schema": _STANDARD, "fields": [field_to_dict(each) for each in self.fields]}
         return record | ({KEY: ours} if ours else {})
 
     def to_yaml(self) -> str:
         """The text of ``schema.yaml``."""
-        import yaml
-
-        return str(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True, width=100))
+        return as_yaml(self.to_dict())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -351,14 +303,15 @@ class Schema:
                 f"{name!r} is not a field of the schema; it has {list(self.by_name)}.{hint}"
             )
         if not field.is_used:
-            latent = (
-                f" An effect of each is (1 | {name}), where the schema says how many rows a person may have: "
-                f"person: {{field: {name}, at_most: …}}."
+            remedy = (
+                "To use it declare its type and its range (constraints) or levels, and leave the role out."
             )
-            raise DeclarationError(
-                f"field {name!r} has role {field.role!r}: it is not part of any model."
-                f"{latent if field.role == 'person' else _DECLARE}"
-            )
+            if field.role == "person":
+                remedy = (
+                    f"An effect of each is (1 | {name}), where the schema says how many rows a person may "
+                    f"have: person: {{field: {name}, at_most: …}}."
+                )
+            raise DeclarationError(f"field {name!r} has role {field.role!r}: it is in no model. {remedy}")
         return field
 
     def rows(self, names: Sequence[str] | None = None) -> Rows:
@@ -404,6 +357,13 @@ def domain(field: Field) -> Domain:
     if field.type == "integer" and low == 0 and high < 2**31:
         return Binary() if high == 1 else Counts(int(high))
     return Box(low, high)
+
+
+def as_yaml(record: Record) -> str:
+    """The text of a declaration."""
+    import yaml
+
+    return str(yaml.safe_dump(record, sort_keys=False, allow_unicode=True, width=100))
 
 
 def read_declaration(path: str | Path) -> Any:

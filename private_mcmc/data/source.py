@@ -62,7 +62,7 @@ def model_source(design: Design) -> str:
     if offset is not None:
         lines += [
             _comment(f"Offset {offset.text}."),
-            f"eta = {'eta + ' * bool(lines)}{_per(offset.source(), half)}",
+            f"eta = {'eta + ' * bool(lines)}{_per(offset.source, half)}",
         ]
     if not lines:
         lines += ["eta = 0.0"]
@@ -218,7 +218,7 @@ def _effect(effect: Effect, index: str, half: float, design: Design, first: bool
     lines += _standard(effect, index, prior, design) if effect.is_standard else _draw(effect, variable, prior)
     value = _of_row(variable, effect, design)
     for number, centre in zip(effect.numbers, effect.centres, strict=True):
-        column = f"({number.source()}{f' - {centre!r}' if centre else ''})"
+        column = f"({number.source}{f' - {centre!r}' if centre else ''})"
         value = f"{value} * {column}{'[:, None]' * bool(effect.classes)}"
     value += f" / {effect.scale!r}" * bool(effect.numbers and effect.scale != 1)
     return [*lines, f"eta = {'' if first else 'eta + '}{value}"]

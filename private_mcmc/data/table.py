@@ -27,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.data.fields import (
-    MISSING_LEVEL,
     OTHER_LEVEL,
     Field,
     composed,
@@ -35,7 +34,6 @@ from private_mcmc.data.fields import (
     identifier,
     is_number,
     plain_number,
-    truth_of,
 )
 from private_mcmc.data.readers import STATISTICAL, Chunk, Source, files_at, source_of, source_of_files
 from private_mcmc.data.schema import Schema
@@ -51,7 +49,6 @@ Array: TypeAlias = npt.NDArray[np.float64]
 REFUSED, MISSING = math.nan, math.inf
 _MOST_REMEMBERED = 100_000
 _SINGLE = 2.0**-23
-_BEYOND = "; of numbers beyond the range outside: missing, or nearest"
 
 
 def encoded(field: Field, cells: Iterable[str | None]) -> tuple[dict[str, Array], bool]:
@@ -64,21 +61,12 @@ def encoded(field: Field, cells: Iterable[str | None]) -> tuple[dict[str, Array]
     missing = np.isposinf(codes)
     if field.missing == "refuse":
         return {identifier(field.name): codes}, not (missing.any() or np.isnan(codes).any())
-    columns = {identifier(field.name): np.where(missing, _stand_in(field), codes)}
+    columns = {identifier(field.name): np.where(missing, field.stand_in, codes)}
     if field.missing == "drop":
         columns[PRESENT] = 1.0 - missing
     if field.indicator:
         columns[identifier(field.indicator)] = missing.astype(np.float64)
     return columns, not np.isnan(codes).any()
-
-
-def _stand_in(field: Field) -> float:
-    if not field.is_category:
-        return field.stand_in
-    if field.missing in ("drop", "marginal"):
-        return 0.0
-    value = MISSING_LEVEL if field.missing == "indicator" else field.missing
-    return float([level.value for level in field.all_levels].index(value))
 
 
 def _reader(field: Field) -> Callable[[str | None], float]:
@@ -88,24 +76,21 @@ def _reader(field: Field) -> Callable[[str | None], float]:
     fate = otherwise[field.otherwise]
     # Of cells, what stands around them does not matter; nor of levels.
     declared = {composed(level.value.strip()): places[level.value] for level in field.levels}
+    if field.type == "boolean":
+        declared = {word: 0.0 for word in field.false_values} | dict.fromkeys(field.true_values, 1.0)
     # -9.0 for -9 says missing too: other programs write whole numbers so beside empty cells.
     numbers = {read(mark) for mark in marks for read in (partial(_number, field), plain_number)}
     codes = {number for number in numbers if not math.isnan(number)}
-    truths = field.type == "boolean"
     low, high = (0.0, 0.0) if field.is_category else field.range
     beyond = {"refuse": REFUSED, "missing": MISSING}
     # A bound of 0.1 that was written with 32 bits is a little more than 0.1.
     slack = _SINGLE * max(abs(low), abs(high))
 
     def of_category(text: str) -> float:
-        value = truth_of(text, field.true_values, field.false_values) if truths else text
-        found = declared.get(value or "")
-        if found is None and (number := plain_number(text)).is_integer():
+        found, number = declared.get(text), plain_number(text)
+        if found is None and number.is_integer():
             # 1.0 for 1, as other programs write whole numbers.
-            value = truth_of(f"{number:.0f}", field.true_values, field.false_values)
-            found = declared.get((value or "") if truths else f"{number:.0f}")
-            if found is None and number in codes:
-                return MISSING
+            found = declared.get(f"{number:.0f}", MISSING if number in codes else None)
         return fate if found is None else found
 
     def of_number(text: str) -> float:
@@ -283,28 +268,27 @@ def cells_in_words(where: str) -> Iterator[None]:
 
 
 def _refusal(where: str, fields: Sequence[Field]) -> str:
-    names = [field.name for field in fields]
-    first = fields[0]
-    remedy = "otherwise: missing" if not first.is_category else "otherwise: other"
-    read = "its numbers' decimal sign (decimalChar)"
-    if first.type == "boolean":
-        read = "its words for true and false (trueValues, falseValues)"
-    elif first.is_category:
+    first, category = fields[0], fields[0].is_category
+    read = {
+        "boolean": "its words for true and false (trueValues, falseValues)",
+        "date": "the form of its dates (format, as %d/%m/%Y)",
+    }.get(first.type, "its numbers' decimal sign (decimalChar)")
+    if category and first.type != "boolean":
+        of_codes = Path(where).suffix.lower() in STATISTICAL
         read = "all its levels, as they are written in the table (constraints.enum)"
-        if Path(where).suffix.lower() in STATISTICAL:
-            read += " (the codes, where the file has labels for them)"
-    elif first.type == "date":
-        read = "the form of its dates (format, as %d/%m/%Y)"
+        read += " (the codes, where the file has labels for them)" * of_codes
     # What was declared is public.
-    counts = (
-        "what missing values, empty cells too, count as (private_mcmc: {missing: indicator}; of an outcome "
-        "{missing: drop}, with --adjacency zero_out), their codes"
-    )
-    codes = counts if first.missing == "refuse" else "all codes of missing values"
+    codes = "all codes of missing values (missingValues)"
+    if first.missing == "refuse":
+        codes = (
+            "what missing values, empty cells too, count as (private_mcmc: {missing: indicator}; of an "
+            "outcome {missing: drop}, with --adjacency zero_out), their codes (missingValues)"
+        )
+    other = "otherwise: other" if category else "otherwise: missing; beyond the range outside: nearest"
     return (
-        f"{where}: fields {names} have cells that the schema leaves without a fate. No row was used. Of "
-        f"{first.name!r} declare {codes} (missingValues), {read}, and what any other cell counts as "
-        f"({remedy}{_BEYOND * (not first.is_category)})."
+        f"{where}: fields {[field.name for field in fields]} have cells that the schema leaves without a "
+        f"fate. No row was used. Of {first.name!r} declare {codes}, {read}, and what any other cell counts "
+        f"as ({other})."
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from private_mcmc.analysis import read_analysis
 from private_mcmc.analysis.analysis import Analysis, Released
-from private_mcmc.data.schema import Schema
+from private_mcmc.data.schema import Schema, as_yaml
 from private_mcmc.dossier.page import columns_of, of_two, of_whom, page, protection, sections
 from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw, texts
 from private_mcmc.errors import DeclarationError, OutputError, PrivateMCMCError
@@ -114,7 +114,7 @@ def finish(folder: Path, study: ReleaseRecord) -> None:
         for name in (RECORD, *FILES):
             if (folder / name).is_symlink():  # in somebody else's folder it may lead anywhere
                 raise OutputError(f"{name} is a link, which is not followed")
-        files = contents(study)
+        files = {name: make() for name, make in contents(study).items()}
         for name, content in files.items():
             write_whole(folder / name, content)
         write_whole(folder / RECORD, study.to_json({name: digest(text) for name, text in files.items()}))
@@ -138,19 +138,17 @@ def is_raw(folder: Path) -> bool:
     return (folder / RELEASE).exists() and not (record.exists() and record.stat().st_size)
 
 
-def contents(record: ReleaseRecord) -> dict[str, bytes]:
-    """All files but the record, by name."""
-    found = {PAGE: record.report().to_html().encode()}
+def contents(record: ReleaseRecord) -> dict[str, Callable[[], bytes]]:
+    """What makes each of the files but the record, by name."""
+    found = {PAGE: lambda: record.report().to_html().encode()}
     if record.schema:
-        found[SCHEMA] = schema_text(record).encode()
+        found[SCHEMA] = lambda: as_yaml(dict(record.schema)).encode()
     if isinstance(record, Query):
-        found[ANSWERS] = record.to_csv().encode()
-    if not isinstance(record, StudyRecord):
-        return found
-    if record.draws:
-        found[DRAWS] = draws_csv(record).encode()
-    if record.model:
-        found[MODEL] = record.model.encode()
+        found[ANSWERS] = lambda: record.to_csv().encode()
+    if isinstance(record, StudyRecord) and record.draws:
+        found[DRAWS] = lambda: _draws_csv(record).encode()
+    if isinstance(record, StudyRecord) and record.model:
+        found[MODEL] = record.model.encode
     return found
 
 
@@ -164,14 +162,7 @@ def load_record(folder: str | Path) -> Study | Query:
     return checked_record(Query, raw, folder) if "kind" in raw else checked_record(Study, raw, folder)
 
 
-def schema_text(study: ReleaseRecord) -> str:
-    """The text of ``schema.yaml``."""
-    import yaml
-
-    return str(yaml.safe_dump(dict(study.schema), sort_keys=False, allow_unicode=True, width=100))
-
-
-def draws_csv(study: StudyRecord) -> str:
+def _draws_csv(study: StudyRecord) -> str:
     """A line for each draw: its chain and iteration, then every coefficient, or every value of a site.
 
     As ``posterior::as_draws_df`` has them in R; nine digits are more than any draw has.

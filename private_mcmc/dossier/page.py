@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from textwrap import shorten
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from private_mcmc.accounting import Statement, gdp
 from private_mcmc.accounting.risk import argument, curve, in_words, whom
-from private_mcmc.data.fields import Field, identifier
+from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected, texts
@@ -27,7 +28,6 @@ from private_mcmc.report import (
     Form,
     Heading,
     Note,
-    Plots,
     Report,
     Table,
     Text,
@@ -96,12 +96,23 @@ def sections(
             "recomputed from the record, the page is made again and compared."
         ),
         Code("private-mcmc verify ." + (" --ledger LEDGER" if record.ledger else "")),
-        Facts((("fingerprint", f"`{record.fingerprint}`"), ("made", record.created), *_versions(record))),
+        Facts(
+            (
+                ("fingerprint", f"`{record.fingerprint}`"),
+                ("made", record.created),
+                ("versions", f"private-mcmc {record.library}, {_listed(record.versions, ' ')}"),
+                ("randomness", _listed(record.randomness, ": ") or "not recorded"),
+            )
+        ),
         argument(record.price, record.delta),
-        Details("The privacy curve", (Plots((curve(record.price, (record.epsilon, record.delta)),)),)),
+        Details("The privacy curve", (curve(record.price, (record.epsilon, record.delta)),)),
         *folded,
     ]
     return Report(f"Dossier: {title}", tuple(blocks))
+
+
+def _listed(words: Mapping[str, str], sign: str) -> str:
+    return ", ".join(f"{name}{sign}{value}" for name, value in words.items())
 
 
 def _whom(study: ReleaseRecord) -> str:
@@ -182,7 +193,8 @@ def protection(study: ReleaseRecord) -> list[tuple[str, Cell]]:
 
 
 def _question(study: StudyRecord) -> Facts:
-    items = of_whom(study)
+    items, arguments = of_whom(study), study.arguments.items()
+    given = "; ".join(f"{name} = {shorten(str(value), 60, placeholder=' …')}" for name, value in arguments)
     if study.formula:
         items += [
             ("formula", study.formula if "`" in study.formula else f"`{study.formula}`"),
@@ -190,16 +202,11 @@ def _question(study: StudyRecord) -> Facts:
             ("priors", "; ".join(study.priors) or "the defaults, see the model"),
         ]
     else:
-        items += [("model", "of the user's own")]
-        given = (
-            f"{name} = {shorten(str(value), 60, placeholder=' …')}" for name, value in study.arguments.items()
-        )
-        items += [("its public arguments", "; ".join(given))] if study.arguments else []
+        items += [("model", "of the user's own"), *([("its public arguments", given)] if given else [])]
     items += protection(study)
     certified = study.guarantee == "posterior"
     items += [("guarantee", "the run and the posterior" if certified else "the run, with its noise")]
-    if study.temper != 1:
-        items += [("weight of the likelihood", study.temper)]
+    items += [("weight of the likelihood", study.temper)] if study.temper != 1 else []
     return Facts(tuple(items))
 
 
@@ -226,21 +233,14 @@ def columns_of(schema: Schema, names: Sequence[str]) -> Table:
             labels = [level.label for level in field.all_levels]
             allowed = ", ".join(labels[:8]) + (f", … ({len(labels)})" if len(labels) > 8 else "")
         else:
-            low, high = field.range
-            allowed = f"{_end(field, low)} to {_end(field, high)} {field.unit}".strip()
+            low, high = map(field.shown, field.range)
+            allowed = f"{low} to {high} {field.unit}".strip()
         outside = f"; outside {_fate(field.outside)}" if field.outside != "refuse" else ""
         fate = f"{_fate(field.missing)}{outside}; {_fate(field.otherwise)}"
         title = f"{name}: {field.title}" if field.title and field.title != name else name
         found.append((title, allowed, fate, field.bounds_from or "the schema"))
     columns = ("field", "what a cell may be (enforced)", "missing; other cells", "known from")
     return Table(columns, tuple(found))
-
-
-def _end(field: Field, value: float) -> str:
-    """A bound as one reads it: a date, a large whole number in groups, or a number."""
-    if field.type == "date":
-        return field.shown(value)
-    return f"{value:,.0f}" if abs(value) >= 10_000 and value == int(value) else number(value)
 
 
 def _fate(word: str) -> str:
@@ -272,9 +272,16 @@ def _ledger(study: ReleaseRecord) -> list[Block]:
 
 
 def _sentences(study: ReleaseRecord, chosen: str) -> tuple[str, ...]:
+    unit = study.price.unit
+    who = "No person has more than one row in the table."
+    if unit is not None:
+        who = (
+            f"Rows with equal {unit.name!r} are those of one person, and no person has two of them; of a "
+            f"person with more than {unit.rows} rows, {unit.rows} entered."
+        )
     found = [
         f"{chosen}, ε and δ were chosen without looking at the private table.",
-        _who_is_who(study),
+        who,
         "Whoever could read the machine's memory or time its work while it ran is trusted.",
     ]
     if study.ledger is None:
@@ -285,16 +292,6 @@ def _sentences(study: ReleaseRecord, chosen: str) -> tuple[str, ...]:
     if study.adjacency != "replace_one":
         found.append(f"{study.n:,} is a public number that was not counted from the table.")
     return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))
-
-
-def _who_is_who(study: ReleaseRecord) -> str:
-    unit = study.price.unit
-    if unit is None:
-        return "No person has more than one row in the table."
-    return (
-        f"Rows with equal {unit.name!r} are those of one person, and no person has two of them; of a person "
-        f"with more than {unit.rows} rows, {unit.rows} entered."
-    )
 
 
 def _lines(statement: Statement) -> list[str]:
@@ -322,22 +319,11 @@ def _limits(study: StudyRecord) -> list[str]:
 
 def of_two(study: ReleaseRecord) -> str:
     """How well two people together are protected."""
-    who = "One row" if study.price.unit is None else "One person"
-    together = "what is true of two people together is protected at"
-    return f"{who} is protected; {together} {_epsilon_of_two(study)}."
-
-
-def _epsilon_of_two(study: ReleaseRecord) -> str:
-    m = study.price.gdp
+    who, m = "One row" if study.price.unit is None else "One person", study.price.gdp
     # Dong, Roth, Su 2022, Theorem 2.14: twice the m, or twice the pure ε.
     found = 2 * study.price.epsilon(0.0) if m is None else gdp.epsilon(2 * m, study.delta)
-    return f"ε = {at_most(found)} (same δ)" if found < math.inf else "more than twice this ε"
-
-
-def _versions(study: ReleaseRecord) -> tuple[tuple[str, Cell], ...]:
-    shown = ", ".join(f"{name} {version}" for name, version in study.versions.items())
-    drawn = ", ".join(f"{name}: {value}" for name, value in study.randomness.items()) or "not recorded"
-    return (("versions", f"private-mcmc {study.library}, {shown}"), ("randomness", drawn))
+    told = f"ε = {at_most(found)} (same δ)" if found < math.inf else "more than twice this ε"
+    return f"{who} is protected; what is true of two people together is protected at {told}."
 
 
 _WHOLE = (
@@ -356,9 +342,9 @@ _UNITS = (
 
 def accuracy(study: StudyRecord) -> list[Block]:
     """The whole, then every coefficient, then where the budget went."""
+    passes = Text(f"Passes over the data, by the public schedule: {number(study.passes)}.")
     if study.predicted is None:
-        declared = "No plan: steps, clip and weight were declared. Nothing predicted the error."
-        return [Text(declared), _passes(study)]
+        return [Text("No plan: steps, clip and weight were declared. Nothing predicted the error."), passes]
     before, after = study.predicted, study.expected
     # General plans learn nothing of their error from what they release.
     judged = None if after is None or all(after[key] == before[key] for _, key in _WHOLE) else after
@@ -373,13 +359,13 @@ def accuracy(study: StudyRecord) -> list[Block]:
     if before.get("coefficients"):
         blocks.append(_of_each(study, before["coefficients"]))
     if study.stages:
-        squares: dict[str, float] = {}
+        total = sum(stage["gdp"] ** 2 for stage in study.stages)
+        shares: defaultdict[str, float] = defaultdict(float)
         for stage in study.stages:
-            squares[stage["name"]] = squares.get(stage["name"], 0.0) + stage["gdp"] ** 2
-        total = sum(squares.values())
-        parts = "; ".join(f"{name} {100 * square / total:.0f} %" for name, square in squares.items())
+            shares[stage["name"]] += stage["gdp"] ** 2 / total
+        parts = "; ".join(f"{name} {share:.0%}" for name, share in shares.items())
         blocks.append(Text(f"What was used went to: {parts}."))
-    return [*blocks, _passes(study)]
+    return [*blocks, passes]
 
 
 def widening(study: StudyRecord) -> list[Block]:
@@ -388,20 +374,11 @@ def widening(study: StudyRecord) -> list[Block]:
     if judged is None or study.stopped or study.guarantee != "run" or judged["unit"] != "posterior sds":
         return []
     times = math.hypot(1.0, float(judged["rms"]))
-    said = "The intervals hold privacy's noise, which by estimate makes them about "
-    said += f"{number(times, 2)} times as wide."
+    said = f"Privacy's noise makes the intervals, by estimate, about {number(times, 2)} times as wide."
     if times < _DOMINATED:
         return [Text(said)]
-    return [
-        Note(
-            f"{said} Most of what they show is noise: more rows, fewer terms or a larger ε would tell more.",
-            "unsure",
-        )
-    ]
-
-
-def _passes(study: StudyRecord) -> Text:
-    return Text(f"Passes over the data, by the public schedule: {number(study.passes)}.")
+    more = "Most of what they show is noise: more rows, fewer terms or a larger ε would tell more."
+    return [Note(f"{said} {more}", "unsure")]
 
 
 def _of_each(study: StudyRecord, predicted: list[Fields]) -> Table:

@@ -146,13 +146,6 @@ def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
     return {"url_slug": slug, "status": "Draft", "tier": 3, "deployment": entry}, unsaid
 
 
-def deployment_yaml(entry: Fields) -> str:
-    """The text of the registry's file."""
-    import yaml
-
-    return str(yaml.safe_dump(dict(entry), sort_keys=False, allow_unicode=True, width=100))
-
-
 _CHOSEN = (
     "Whether a model fits or predicts better was asked of the same people. Intervals of a model that was "
     "chosen by such an answer take the model as given: they are too narrow, by how much is not known."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +69,6 @@ class ReleaseRecord(ABC):
         adjacency: of the target.
         n: number of rows, or its public bound.
         statement: what the release cost, with its argument.
-        privacy: the statement's numbers at the target, and what they mean to one person.
         ledger: what was spent before and is left; ``None`` where nothing kept count.
         warnings: what was said before, and what is to be known of what came out.
         versions: of the libraries that ran.
@@ -88,7 +86,6 @@ class ReleaseRecord(ABC):
     adjacency: str
     n: int
     statement: Fields
-    privacy: Fields
     ledger: Fields | None
     warnings: tuple[str, ...]
     versions: Mapping[str, str]
@@ -148,8 +145,8 @@ class ReleaseRecord(ABC):
 
     @property
     def risk(self) -> Risk:
-        """What the release means to one person, as it was recorded."""
-        return Risk(**self.privacy["risk"])
+        """What the release means to one person."""
+        return risk(self.price, self.delta)
 
     @property
     def seeded(self) -> bool:
@@ -168,7 +165,6 @@ class StudyRecord(ReleaseRecord):
         priors: as stated.
         model: source of the NumPyro model that ran, where it is known.
         arguments: public arguments of the model.
-        norm: bound of the norm of a row's design, where it is known.
         guarantee: ``run`` or ``posterior``.
         temper: weight of the likelihood.
         predicted: the error that was predicted before anything was spent; ``None`` without a plan.
@@ -186,7 +182,6 @@ class StudyRecord(ReleaseRecord):
     priors: tuple[str, ...]
     model: str
     arguments: PublicArguments
-    norm: float | None
     guarantee: str
     temper: float
     predicted: Fields | None
@@ -298,21 +293,6 @@ def mark_of_claims(rows: Fields, temper: float, certificate: Fields | None) -> s
     """Of what a record says of rows and posterior and a statement does not, for the charge in a ledger."""
     text = json.dumps([rows, temper, certificate], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def privacy_numbers(statement: Statement, epsilon: float, delta: float) -> Record:
-    """What a statement says at a target, and what it means to one person; ``inf`` as a word."""
-    return {
-        "epsilon_at_delta": _finite(statement.epsilon(delta)),
-        "delta_at_epsilon": statement.delta(epsilon),
-        "gdp": statement.gdp,
-        "risk": {name: _finite(value) for name, value in risk(statement, delta).to_dict().items()},
-    }
-
-
-def _finite(value: float) -> float:
-    """JSON has no infinity: the largest float says the same of a log odds."""
-    return min(value, sys.float_info.max)
 
 
 def texts(value: Any) -> Any:

@@ -36,10 +36,6 @@ INSIDE: Record = {
     "predicted": (_PREDICTED, NoneType),
     "expected": (_PREDICTED, NoneType),
     "stages": [{"name": str, "gdp": float}],
-    "privacy": {
-        **{"epsilon_at_delta": float, "delta_at_epsilon": float, "gdp": float | None},
-        "risk": dict.fromkeys(("right", "usual", "rare", "chance"), float),
-    },
     "ledger": (_CHARGE, NoneType),
     # Of every site numbers in nested lists, which are checked below.
     "expectations": {...: {"value": Any, "noise_sd": Any}},
@@ -118,12 +114,9 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def check_values(record: Record) -> None:
-    """Raise ``DeclarationError`` for a target, counts, probabilities or draws that no run has."""
+    """Raise ``DeclarationError`` for a target, counts or draws that no run has."""
     Target(record["epsilon"], record["delta"], check_adjacency(record["adjacency"]))
     check_count("n", record["n"])
-    told = record["privacy"]["risk"]
-    if not (0 <= told["right"] <= 1 and 0 <= told["chance"] <= 1):
-        raise DeclarationError("privacy: a probability is not between 0 and 1.")
     if "draws" in record:
         _check_draws(record)
 

@@ -14,19 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from private_mcmc.dossier.claims import Check, Skipped, checked, close, need, recomputed
-from private_mcmc.dossier.folder import (
-    ANSWERS,
-    DRAWS,
-    FILES,
-    MODEL,
-    PAGE,
-    SCHEMA,
-    Query,
-    Study,
-    digest,
-    draws_csv,
-    schema_text,
-)
+from private_mcmc.dossier.folder import FILES, PAGE, Query, Study, contents, digest
 from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
 from private_mcmc.errors import DeclarationError, OutputError
 from private_mcmc.records import RECORDED, Fields, read_whole
@@ -178,12 +166,7 @@ def _files(place: Path, raw: Fields, study: ReleaseRecord, read: Read) -> str:
     listed = raw.get("files")
     if not isinstance(listed, Mapping):
         raise DeclarationError(f"the dossier is not complete: `private-mcmc report {place}` writes the rest.")
-    wanted = {PAGE} | ({SCHEMA} if study.schema else set())
-    if isinstance(study, StudyRecord):
-        wanted |= ({DRAWS} if study.draws else set()) | ({MODEL} if study.model else set())
-    else:
-        wanted |= {ANSWERS}
-    wanted |= {name for name in FILES if (place / name).exists()}
+    wanted = set(contents(study)) | {name for name in FILES if (place / name).exists()}
     need(wanted <= set(listed), f"without a hash: {sorted(wanted - set(listed))}.")
     need(set(listed) <= set(FILES), f"{sorted(set(listed) - set(FILES))[:3]}: no files of a dossier.")
     for name, found in listed.items():
@@ -192,14 +175,8 @@ def _files(place: Path, raw: Fields, study: ReleaseRecord, read: Read) -> str:
 
 
 def _copies(study: ReleaseRecord, read: Read) -> str:
-    if isinstance(study, Query):
-        need(read(ANSWERS) == study.to_csv().encode(), f"{ANSWERS} is not what the record answers.")
-    if isinstance(study, StudyRecord) and study.draws:
-        need(read(DRAWS) == draws_csv(study).encode(), f"{DRAWS} is not what was released.")
-    if isinstance(study, StudyRecord) and study.model:
-        need(read(MODEL) == study.model.encode(), f"{MODEL} is not the model of the record.")
-    if study.schema:
-        need(read(SCHEMA) == schema_text(study).encode(), f"{SCHEMA} is not the schema of the record.")
+    for name, make in contents(study).items():
+        need(name == PAGE or read(name) == make(), f"{name} is not what the record gives.")
     return "as in the record"
 
 
@@ -207,7 +184,7 @@ def _page(study: ReleaseRecord, read: Read, made: Callable[[], str]) -> str:
     same = _SVG.sub("", read(PAGE).decode()) == _SVG.sub("", made())
     here = version("private-mcmc")
     other = (
-        "" if study.library == here else f" Version {study.library} made it, by its record; this is {here}."
+        f" Version {study.library} made it, by its record; this is {here}." if study.library != here else ""
     )
     need(same, f"its words or numbers are not those of the record.{other}")
     return "words and numbers"
@@ -215,12 +192,10 @@ def _page(study: ReleaseRecord, read: Read, made: Callable[[], str]) -> str:
 
 def _drawings(study: ReleaseRecord, read: Read, made: Callable[[], str]) -> str:
     """Another machine places labels a little differently: what is not the same is left to a person's eye."""
-    there, here = _SVG.findall(read(PAGE).decode()), _SVG.findall(made())
-    if there != here:
-        raise Skipped(
-            "drawn elsewhere, by its record with matplotlib " + study.versions.get("matplotlib", "")
-        )
-    return f"{len(here)} drawings"
+    if _SVG.findall(read(PAGE).decode()) != _SVG.findall(made()):
+        drawn_by = study.versions.get("matplotlib", "")
+        raise Skipped(f"drawn elsewhere, by its record with matplotlib {drawn_by}")
+    return "as drawn here"
 
 
 def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:

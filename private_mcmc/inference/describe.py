@@ -24,7 +24,7 @@ from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import Marks, refuse_changed
 from private_mcmc.dossier.folder import Query
-from private_mcmc.dossier.record import StudyRecord, privacy_numbers, warnings_of
+from private_mcmc.dossier.record import StudyRecord, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute_plan import release_sums, row_sums
@@ -126,7 +126,6 @@ class PlannedQuery:
             adjacency=self.target.adjacency,
             n=self.mechanism.num_rows,
             statement=statement.to_dict(),
-            privacy=privacy_numbers(statement, self.target.epsilon, self.target.delta),
             ledger=None,
             warnings=self.warnings,
             versions={"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},

@@ -145,7 +145,6 @@ class Planned:
             formula=asked.formula,
             family=asked.family,
             priors=asked.priors,
-            norm=None if asked.design is None else asked.design.norm,
             warnings=self.warnings(ledger),
         )
 

@@ -20,7 +20,7 @@ from numpyro.diagnostics import effective_sample_size
 from private_mcmc.accounting import Statement
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
-from private_mcmc.dossier.record import environment_hash, mark_of_claims, privacy_numbers, warnings_of
+from private_mcmc.dossier.record import environment_hash, mark_of_claims, warnings_of
 from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
@@ -57,7 +57,6 @@ class About:
     formula: str = ""
     family: str = ""
     priors: tuple[str, ...] = ()
-    norm: float | None = None
     warnings: tuple[str, ...] | None = None
 
 
@@ -94,7 +93,6 @@ def study_of(
         priors=about.priors,
         model=about.model or shown_source(declared.model),
         arguments={name: _argument(value) for name, value in declared.model_args.items()},
-        norm=about.norm,
         epsilon=float(target.epsilon),
         delta=float(target.delta),
         adjacency=target.adjacency,
@@ -107,7 +105,6 @@ def study_of(
         stopped=stopped,
         statement=statement.to_dict(),
         certificate=None if certificate is None else certificate.to_dict(),
-        privacy=privacy_numbers(statement, target.epsilon, target.delta),
         ledger=None if charge is None else dict(charge),
         warnings=about.warnings
         if about.warnings is not None

@@ -10,7 +10,6 @@ from private_mcmc.report.blocks import Interval as Interval
 from private_mcmc.report.blocks import Line as Line
 from private_mcmc.report.blocks import Note as Note
 from private_mcmc.report.blocks import Plot as Plot
-from private_mcmc.report.blocks import Plots as Plots
 from private_mcmc.report.blocks import Rule as Rule
 from private_mcmc.report.blocks import Table as Table
 from private_mcmc.report.blocks import Text as Text
@@ -21,9 +20,9 @@ from private_mcmc.report.blocks import at_most as at_most
 from private_mcmc.report.blocks import between as between
 from private_mcmc.report.blocks import digits as digits
 from private_mcmc.report.blocks import floats as floats
+from private_mcmc.report.blocks import json_types as json_types
 from private_mcmc.report.blocks import number as number
 from private_mcmc.report.blocks import rounded_down as rounded_down
 from private_mcmc.report.blocks import rounded_up as rounded_up
 from private_mcmc.report.blocks import table_of as table_of
 from private_mcmc.report.document import Report as Report
-from private_mcmc.report.document import json_types as json_types

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from private_mcmc.errors import DeclarationError
 
@@ -149,13 +150,6 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Plots:
-    """Small plots side by side."""
-
-    plots: tuple[Plot, ...]
-
-
-@dataclass(frozen=True)
 class Code:
     """Lines of a program or a command, as they are."""
 
@@ -178,7 +172,26 @@ class Details:
     blocks: tuple[Block, ...]
 
 
-Block: TypeAlias = "Heading | Text | Verdict | Note | Facts | Table | Plot | Plots | Code | Form | Details"
+Block: TypeAlias = "Heading | Text | Verdict | Note | Facts | Table | Plot | Code | Form | Details"
+
+
+def json_types(value: Any) -> Any:
+    """Dictionaries, lists, strings and finite numbers only, of dataclasses, tuples, arrays and scalars."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: json_types(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"kind": type(value).__name__.lower(), **fields}
+    if hasattr(value, "tolist"):
+        return json_types(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): json_types(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [json_types(item) for item in value]
+    if isinstance(value, bool | int | str) or value is None:
+        return value
+    number = float(value)
+    if math.isfinite(number):
+        return number
+    return "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
 
 
 # Powers of ten from which on a number is written with one.

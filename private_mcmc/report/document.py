@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import io
 import re
 import sys
 import textwrap
@@ -16,26 +15,31 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from private_mcmc.records import visible, write_whole
+from private_mcmc.records import Record, visible, write_whole
 from private_mcmc.report.blocks import (
     Block,
     Code,
     Details,
+    Drawn,
     Facts,
     Form,
     Heading,
+    Interval,
+    Line,
     Note,
     Plot,
-    Plots,
+    Rule,
     Table,
     Text,
     Verdict,
     cell,
+    json_types,
     right_aligned,
 )
-from private_mcmc.report.drawing import svg
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from rich.console import Console, RenderableType
     from rich.panel import Panel
     from rich.table import Table as RichTable
@@ -63,36 +67,17 @@ class Report:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """One self-contained HTML page, also written to ``path`` where given."""
-        text = html_page(self.title, self.blocks)
+        text = str(_template().page(self.title, self.blocks))
         if path is not None:
             write_whole(path, text)
         return text
 
     def _repr_html_(self) -> str:
-        return html_fragment(self.title, self.blocks)
+        return str(_template().fragment(self.title, self.blocks))
 
     def to_dict(self) -> dict[str, object]:
         """Plain data: every block with its ``kind``; infinities and NaN, which JSON lacks, as words."""
         return {"title": self.title, "blocks": [json_types(block) for block in self.blocks]}
-
-
-def json_types(value: Any) -> Any:
-    """Dictionaries, lists, strings and finite numbers only, of dataclasses, tuples, arrays and scalars."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: json_types(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"kind": type(value).__name__.lower(), **fields}
-    if hasattr(value, "tolist"):
-        return json_types(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): json_types(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [json_types(item) for item in value]
-    if isinstance(value, bool | int | str) or value is None:
-        return value
-    number = float(value)
-    if math.isfinite(number):
-        return number
-    return "nan" if math.isnan(number) else ("inf" if number > 0 else "-inf")
 
 
 # A long heading is folded, so that the words below it need not be.
@@ -131,8 +116,6 @@ def _block(block: Block) -> list[RenderableType]:
             return [*([_text(block.title, "italic")] if block.title else []), _table(block)]
         case Plot():
             return [_plot(block)]
-        case Plots(plots):
-            return [_plot(plot) for plot in plots]
         case Code(text):
             return [Padding(_text(text.replace("`", "'"), "bold cyan"), (0, 0, 0, 2))]
         case Form(sentences):
@@ -189,16 +172,6 @@ STYLE = "\n" + _HERE.joinpath("report.css").read_text("utf-8")
 _SHORT = 12
 
 
-def html_page(title: str, blocks: tuple[Block, ...]) -> str:
-    """A complete HTML document."""
-    return str(_template().page(title, blocks))
-
-
-def html_fragment(title: str, blocks: tuple[Block, ...]) -> str:
-    """The report as one element with its style, to stand inside another page (a notebook)."""
-    return str(_template().fragment(title, blocks))
-
-
 @cache
 def _template() -> Any:
     """The macros of ``report.html.jinja``, which escape whatever they are given."""
@@ -209,11 +182,10 @@ def _template() -> Any:
         """Text between backticks in a fixed-width face."""
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
 
-    def drawn(plot: Plot, name: str, size: tuple[float, float]) -> Markup:
+    def drawn(plot: Plot) -> Markup:
         words = escape(visible(plot.description or plot.title))
-        tall = " tall" * (len(plot.y_ticks) > _SHORT)
-        tag = f'<svg class="{name}{tall}" role="img" aria-label="{words}"'
-        return Markup(svg(plot, size).replace("<svg", tag, 1))
+        tall = ' class="tall"' * (len(plot.y_ticks) > _SHORT)
+        return Markup(svg(plot).replace("<svg", f'<svg{tall} role="img" aria-label="{words}"', 1))
 
     def column_classes(table: Table) -> list[Markup]:
         columns = range(len(table.columns))
@@ -224,6 +196,130 @@ def _template() -> Any:
     made.filters["column_classes"] = column_classes
     made.globals["style"] = STYLE
     return made.from_string(_HERE.joinpath("report.html.jinja").read_text("utf-8")).module
+
+
+# Inches of a chart, and of what stands around named places and of each line of them.
+_WIDTH, _HEIGHT, _AROUND, _PLACE = 6.4, 3.7, 1.0, 0.24
+# Letters that have room: in a legend of two columns, on an axis's name, on a named place.
+_LEGEND_LETTERS, _NAME_LETTERS, _TICK_LETTERS = 46, 64, 32
+_DASHES = {"solid": "-", "dashed": (0, (5, 2.5)), "dotted": (0, (1.2, 1.8)), "none": "none"}
+# Colours by the names of CSS variables, which take their place: one SVG follows light and dark.
+_COLOURS = {
+    **{"ink": "#2b3036", "faint": "#c9ced6", "card": "#fefefe"},
+    **{"c0": "#0067a5", "c1": "#c8500a", "c2": "#00805c", "c3": "#9a4a86", "c4": "#7a6a00"},
+}
+
+
+def figure(plot: Plot) -> Figure:
+    """A matplotlib figure of ``plot``, through its object interface: no display, nothing global."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    places = [
+        (at, textwrap.fill(visible(name).replace("[", " ["), _TICK_LETTERS)) for at, name in plot.y_ticks
+    ]
+    lines = sum(name.count("\n") + 1 for _, name in places)
+    # Between two dollars matplotlib would read formulas.
+    with matplotlib.rc_context({"text.parse_math": False}):
+        size = (_WIDTH, max(_HEIGHT, _AROUND + _PLACE * lines))
+        result = Figure(figsize=size, layout="constrained", facecolor="none")
+        axes = result.add_subplot(facecolor="none")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.spines[["left", "bottom"]].set_color(_COLOURS["faint"])
+        axes.grid(visible=True, color=_COLOURS["faint"], linewidth=0.5, alpha=0.7)
+        axes.set_axisbelow(True)
+        axes.set(xscale="log" if plot.x_log else "linear", yscale="log" if plot.y_log else "linear")
+        for drawn in plot.drawn:
+            _draw(axes, drawn)
+        if plot.x_log:
+            _in_plain_numbers(axes)
+        if places:
+            axes.set_yticks([at for at, _ in places], [name for _, name in places])
+            axes.minorticks_off()
+        axes.set(xlim=plot.x_range, ylim=plot.y_range)
+        _name_axes(result, axes, plot)
+        for drawn in plot.drawn:
+            if isinstance(drawn, Rule):
+                _name_rule(axes, drawn)
+    return result
+
+
+def svg(plot: Plot) -> str:
+    """An inline ``<svg>`` of ``plot`` whose colours are CSS variables and whose text is text."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": plot.title}):
+        figure(plot).savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*\"", r'font: \1inherit"', text)
+    for name, colour in _COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    return text
+
+
+def _draw(axes: Axes, drawn: Drawn) -> None:
+    if isinstance(drawn, Rule):
+        rule = axes.axvline if drawn.axis == "x" else axes.axhline
+        rule(drawn.at, color=_COLOURS["ink"], linewidth=1, linestyle=_DASHES["dashed"])
+        return
+    given: Record = {"color": _COLOURS[f"c{drawn.color % 5}"], "label": visible(drawn.label) or None}
+    if isinstance(drawn, Line):
+        given |= {"linestyle": _DASHES[drawn.style], "marker": "o" if drawn.marker else None}
+        axes.plot(drawn.x, drawn.y, linewidth=1.8, markersize=2.6 if drawn.style == "none" else 4.5, **given)
+    elif isinstance(drawn, Interval):
+        axes.hlines(drawn.y, drawn.low, drawn.high, linewidth=2.2, **given)
+        axes.plot(drawn.middle, drawn.y, "o", color=given["color"], markersize=4.5)
+
+
+def _name_rule(axes: Axes, rule: Rule) -> None:
+    """Along a rule, on the side that has room; above a level, at its right end."""
+    place: Record
+    if rule.axis == "x":
+        at = axes.transAxes.inverted().transform(axes.transData.transform((rule.at, axes.get_ylim()[0])))[0]
+        side, ha = (-3, "right") if at > 0.5 else (3, "left")
+        place = {"xy": (rule.at, 0.5), "xycoords": ("data", "axes fraction"), "xytext": (side, 0), "ha": ha}
+        place |= {"va": "center", "rotation": 90}
+    else:
+        place = {"xy": (1, rule.at), "xycoords": ("axes fraction", "data"), "xytext": (-4, 4), "ha": "right"}
+    place["bbox"] = {"facecolor": _COLOURS["card"], "edgecolor": "none", "alpha": 0.85, "pad": 1}
+    words = visible(rule.label)
+    axes.annotate(words, textcoords="offset points", fontsize=8.5, color=_COLOURS["ink"], **place)
+
+
+def _name_axes(result: Figure, axes: Axes, plot: Plot) -> None:
+    words: Record = {"fontsize": 9.5, "color": _COLOURS["ink"]}
+    label = textwrap.fill(visible(plot.x_label), _NAME_LETTERS)
+    names = [drawn.label for drawn in plot.drawn if not isinstance(drawn, Rule) and drawn.label]
+    outside = len(names) > 2  # they would cover what is drawn
+    # Places leave little room below the axis itself.
+    (result.supxlabel if plot.y_ticks and not outside else axes.set_xlabel)(label, **words)
+    axes.set_ylabel(visible(plot.y_label), **words)
+    axes.tick_params(which="both", labelsize=8.5, color=_COLOURS["faint"], labelcolor=_COLOURS["ink"])
+    if names:
+        columns = 2 if 2 * max(map(len, names)) <= _LEGEND_LETTERS else 1
+        place: Record = {"loc": "outside lower center", "ncols": columns} if outside else {}
+        owner: Any = result if outside else axes
+        legend = owner.legend(fontsize=8.5, framealpha=0.85, labelcolor=_COLOURS["ink"], **place)
+        legend.get_frame().set(facecolor=_COLOURS["card"], edgecolor="none")
+
+
+def _in_plain_numbers(axes: Axes) -> None:
+    """0.1 for 10⁻¹; ratios of less than three decades, which would have one or two ticks, get more."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    low, high = axes.get_xlim()
+    if low > 0 and high / low < 1e5:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if low > 0 and high / low < 1e3:
+        # Steps that divide 1, where equality lies.
+        near = high / low <= 5
+        axes.xaxis.set_major_locator(
+            MaxNLocator(6, steps=[1, 2, 5, 10]) if near else LogLocator(subs=(1, 2, 5))
+        )
+        axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 # What drawing on a closed output raises; rich exits the process for a broken pipe.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from private_mcmc import Statement
-from private_mcmc.cli.main import main
+from private_mcmc.cli import main
 
 MODEL = """
 import jax.numpy as jnp

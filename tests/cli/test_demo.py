@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from private_mcmc import Study
-from private_mcmc.cli.demo import demo
+from private_mcmc.cli.before import demo
 from private_mcmc.data import load_adult
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.dossier import verify_dossier

@@ -27,7 +27,7 @@ def test_a_closed_pipe_is_no_claim_that_fails(tmp_path, line):
 
 ENDED = """
 import os, signal, typer
-from private_mcmc.cli.main import main
+from private_mcmc.cli import main
 
 app = typer.Typer()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.main import main
+from private_mcmc.cli import main
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.fitting import plan_fit

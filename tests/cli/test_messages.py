@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from private_mcmc import Ledger
-from private_mcmc.cli import common, study
-from private_mcmc.cli.main import main
+from private_mcmc.cli import common, main, study
 from private_mcmc.records import visible
 from tests.dossier.studies import study_of
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from private_mcmc.cli.main import main
+from private_mcmc.cli import main
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference import execute_plan, fitting, last_run
 from private_mcmc.inference.columns import Held

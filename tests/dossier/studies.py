@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from private_mcmc import Ledger, Schema, Study, Target, accounting
-from private_mcmc.dossier.record import privacy_numbers, warnings_of
+from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.report import json_types
 from private_mcmc.schedule import Schedule
@@ -94,7 +94,6 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "priors": asked.priors,
         "model": asked.source,
         "arguments": {},
-        "norm": asked.design.norm,
         "epsilon": target.epsilon,
         "delta": target.delta,
         "adjacency": target.adjacency,
@@ -107,7 +106,6 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         "stopped": False,
         "statement": statement.to_dict(),
         "certificate": None,
-        "privacy": privacy_numbers(statement, target.epsilon, target.delta),
         "ledger": kept,
         "warnings": warnings_of(target, 1000, books),
         "versions": {"matplotlib": __import__("matplotlib").__version__},
@@ -152,7 +150,6 @@ def with_long_names():
         formula=asked.formula,
         family="gaussian",
         model=asked.source,
-        norm=asked.design.norm,
         draws={name: rng.normal(0.3, 0.2, (40, *shape)).tolist() for name, shape in shapes.items()},
     )
 

@@ -9,8 +9,9 @@ import yaml
 
 from private_mcmc import DeclarationError, OutputError, Target
 from private_mcmc.cli.study import report, sign
+from private_mcmc.data.schema import as_yaml
 from private_mcmc.dossier import verify_dossier
-from private_mcmc.dossier.publication import QUESTIONS, deployment, deployment_yaml, read_about
+from private_mcmc.dossier.publication import QUESTIONS, deployment, read_about
 from private_mcmc.dossier.record import not_protected
 from private_mcmc.dossier.verify import check_signature
 from tests.dossier.studies import study_of
@@ -42,7 +43,7 @@ CHOICES = {
 )
 def test_an_entry_is_valid_against_the_registrys_template(said):
     made, unsaid = deployment(study_of(), said)
-    again = yaml.safe_load(deployment_yaml(made))
+    again = yaml.safe_load(as_yaml(made))
     assert again == made and set(made) == {"url_slug", "status", "tier", "deployment"}
     for section, fields in made["deployment"].items():
         assert set(fields) <= set(SECTIONS[section].split()), section
@@ -59,7 +60,7 @@ def test_whatever_people_say_stands_in_the_entry(tmp_path):
     path = tmp_path / "about.yaml"
     said = {name: f"{name} said" for name in QUESTIONS} | {"curators": ["us"], "authors": ["me"]}
     path.write_text(yaml.safe_dump(said | {"sector": "Healthcare"}))
-    text = deployment_yaml(deployment(study_of(), read_about(path))[0])
+    text = as_yaml(deployment(study_of(), read_about(path))[0])
     for value in (*said.values(), "Healthcare"):
         assert (value[0] if isinstance(value, list) else value) in text or value == "sector said"
     for wrong, match in (({"intended_uses": "x"}, "intended_use"), ({"curators": "us"}, "a list")):

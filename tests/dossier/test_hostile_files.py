@@ -134,7 +134,6 @@ WRONG = (
     ("draws", []),
     ("stages", {}),
     ("stages", [{"name": 3, "gdp": 0.1}]),
-    ("privacy", {"gdp": 0.1}),
     ("predicted", {"rms": "x"}),
     ("ledger", {"cost": 3}),
     ("expectations", {"mean": [1]}),

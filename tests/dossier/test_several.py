@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import private_mcmc as pmc
 from private_mcmc import Study
-from private_mcmc.cli.main import app
+from private_mcmc.cli import app
 from private_mcmc.data.fields import KEY
 from private_mcmc.dossier import new_dossier
 from private_mcmc.dossier.publication import together

@@ -21,7 +21,7 @@ from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import checked, recomputed
 from private_mcmc.dossier.folder import digest, finish, is_complete
 from private_mcmc.dossier.page import page
-from private_mcmc.dossier.record import StudyRecord, passes, privacy_numbers
+from private_mcmc.dossier.record import StudyRecord, passes
 from private_mcmc.dossier.verify import _charge
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
@@ -168,8 +168,7 @@ def lower(value):
 def without_stages(study):
     """A budget that nothing is said to have been spent of: of itself it follows from its constants."""
     smaller = accounting.capped(accounting.adaptive(0.01, study.adjacency, ()), study.n)
-    numbers = privacy_numbers(smaller, study.epsilon, study.delta)
-    return {"statement": smaller.to_dict(), "stages": (), "privacy": numbers}
+    return {"statement": smaller.to_dict(), "stages": ()}
 
 
 def seeded(record):
@@ -193,12 +192,6 @@ def seeded(record):
         ),
         (lambda s: {"rows": {**s.rows, "id": {"person": {"at_most": 9}}}}, "the privacy statement"),
         (lambda s: {"statement": s.statement | {"parts": []}}, "the stages' prices"),
-        (lambda s: {"privacy": s.privacy | {"gdp": 0.1}}, "ε, δ and the risk at the target"),
-        (lambda s: {"privacy": s.privacy | {"epsilon_at_delta": 0.9}}, "ε, δ and the risk at the target"),
-        (
-            lambda s: {"privacy": s.privacy | {"risk": s.privacy["risk"] | {"usual": 0.1}}},
-            "ε, δ and the risk at the target",
-        ),
         (lambda s: {"stages": tuple({**x, "gdp": 0.01} for x in s.stages)}, "the stages' prices"),
         (lambda s: without_stages(s), "the stages' prices"),
         (lambda s: {"guarantee": "posterior"}, "the posterior's certificate"),
@@ -207,13 +200,12 @@ def seeded(record):
         (lambda s: {"priors": ("age ~ normal(0, 9)",)}, "formula, schema, model and row bounds"),
         (lambda s: {"model": s.model + "\n"}, "formula, schema, model and row bounds"),
         (lambda s: {"rows": {**s.rows, "sex": s.rows["age"]}}, "formula, schema, model and row bounds"),
-        (lambda s: {"norm": s.norm / 2}, "formula, schema, model and row bounds"),
         (lambda s: {"arguments": {"number_of_id": 9}}, "formula, schema, model and row bounds"),
         (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
         (lambda s: {"randomness": {"source": "Caller"}}, "the privacy statement"),
         (lambda s: {"randomness": {}}, "the privacy statement"),
         (lambda s: {"statement": seeded(s.statement)}, "the privacy statement"),
-        (lambda s: {"warnings": ()}, "ε, δ and the risk at the target"),
+        (lambda s: {"warnings": ()}, "what is to be known of the target"),
     ],
 )
 def test_a_claim_is_recomputed_and_not_believed(change, seen):
@@ -245,7 +237,6 @@ def anew(study, budget=None, parts=None, spent=None):
         epsilon=epsilon,
         statement=made.to_dict(),
         stages=tuple({"name": part.mechanism or "", "gdp": part.gdp} for part in parts),
-        privacy=privacy_numbers(made, epsilon, study.delta),
         ledger=books,
     )
 
@@ -299,8 +290,7 @@ def test_clips_and_noise_made_anew_with_everything_else_are_seen_by_the_ledger_a
 
 def test_the_record_of_a_declared_chain_is_of_its_rows_and_draws():
     price = path_of(0.2, "replace_one")
-    numbers = privacy_numbers(price, 1.0, 1e-6)
-    study = study_of(statement=price.to_dict(), stages=(), privacy=numbers, predicted=None)
+    study = study_of(statement=price.to_dict(), stages=(), predicted=None)
     assert differences(study) == set()
     for wrong in (path_of(0.2, "replace_one", num_rows=9), path_of(0.2, "replace_one", dim=9)):
         assert STAGES in differences(replace(study, statement=wrong.to_dict()))
@@ -505,12 +495,11 @@ def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
         0.5, adjacency="replace_one", sensitivity=1.0, scale=2.0, grid=0.0, what="average"
     )
     value = {"mean": {"value": [0.25], "noise_sd": [0.1], "error": None}}
-    common = {"formula": "", "family": "", "schema": {}, "norm": None, "stages": (), "predicted": None}
+    common = {"formula": "", "family": "", "schema": {}, "stages": (), "predicted": None}
     noised = study_of(
         draws={},
         expectations=value,
         statement=price.to_dict(),
-        privacy=privacy_numbers(price, 0.5, 0.0),
         epsilon=0.5,
         delta=0.0,
         **common,

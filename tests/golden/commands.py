@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from private_mcmc.cli.main import app
+from private_mcmc.cli import app
 
 PAGE = Path(__file__).parent / "commands.md"
 BEGIN, END = "<!-- options: python -m tests.golden.commands -->", "<!-- end of options -->"

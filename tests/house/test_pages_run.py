@@ -24,7 +24,7 @@ import pytest
 import typer
 import yaml
 
-from private_mcmc.cli.main import app
+from private_mcmc.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

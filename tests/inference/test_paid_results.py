@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import private_mcmc as pmc
-from private_mcmc.cli.main import app
+from private_mcmc.cli import app
 from private_mcmc.dossier.folder import RELEASE, NewDossier, is_raw
 
 # By which a process changes files.

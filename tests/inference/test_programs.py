@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.cli.main import keep_programs
+from private_mcmc.cli import keep_programs
 from private_mcmc.planning import policy
 
 SCHEMA = pmc.Schema.from_dict(

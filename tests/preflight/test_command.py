@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from private_mcmc.cli import app
 from private_mcmc.cli.common import load_model
-from private_mcmc.cli.main import app
 from private_mcmc.errors import DeclarationError
 
 MODEL = """

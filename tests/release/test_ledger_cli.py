@@ -10,8 +10,8 @@ import pytest
 
 from private_mcmc import accounting
 from private_mcmc.accounting import gaussian
+from private_mcmc.cli import main
 from private_mcmc.cli.common import ERROR
-from private_mcmc.cli.main import main
 from private_mcmc.release import Ledger
 
 INIT = ["--dataset", "people", "--epsilon", "3", "--delta", "1e-6"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from benchmarks.papers.experiments.commands import figure, hf
-from private_mcmc.cli.main import main
+from private_mcmc.cli import main
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 for experiment in (hf, figure):
