@@ -15,7 +15,6 @@ from .errors import (
     OutputError,
     PrivateMCMCError,
     ReleaseError,
-    Unprotected,
     UnsupportedModel,
 )
 from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, Ray, check, compare, describe, fit
@@ -75,7 +74,6 @@ __all__ = [
     "Statement",
     "Study",
     "Target",
-    "Unprotected",
     "UnsupportedModel",
     "accounting",
     "audit",

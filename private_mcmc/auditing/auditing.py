@@ -3,16 +3,16 @@
 A test guesses, from one output, which of the data sets it came from. With ``FP`` and ``FN`` its
 probabilities of error, an ``(ε, δ)``-DP mechanism has ``FP + e^ε FN ≥ 1 − δ`` and ``FN + e^ε FP ≥ 1 − δ``,
 and an ``m``-GDP one ``Φ^{-1}(1 − FP) − Φ^{-1}(FN) ≤ m``. Errors counted on independent outputs give upper
-confidence limits of ``FP`` and ``FN``, hence lower bounds on ``ε``, ``δ`` and ``m``. A score becomes a test:
-its threshold is chosen on one half of the outputs and its errors are counted on the other.
+confidence limits of ``FP`` and ``FN``, hence lower bounds on ``ε`` at a ``δ``, and on ``m``. A score becomes
+a test: its threshold is chosen on one half of the outputs and its errors are counted on the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,30 +23,12 @@ from private_mcmc.accounting import Statement
 from private_mcmc.auditing.mechanism import DataSet, FloatArray, Mechanism, Pair, Score, chain_mechanism
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.records import Fields
 from private_mcmc.report import at_least, at_most, number
 
-
-class ErrorCounts(NamedTuple):
-    """Errors of a test, or of several at once (arrays), on outputs it was not chosen on.
-
-    Attributes:
-        false_positives: outputs on the first data set that the test takes for the second's.
-        false_negatives: outputs on the second that it takes for the first's.
-        negatives, positives: number of outputs on the first and on the second data set.
-    """
-
-    false_positives: npt.NDArray[np.int64]
-    false_negatives: npt.NDArray[np.int64]
-    negatives: int
-    positives: int
-
-    def limits(self, failure: float) -> tuple[FloatArray, FloatArray]:
-        """Upper limits of ``FP`` and ``FN`` that hold together with probability at least ``1 − failure``."""
-        return (
-            clopper_pearson_upper(self.false_positives, self.negatives, failure / 2),
-            clopper_pearson_upper(self.false_negatives, self.positives, failure / 2),
-        )
+# A score of every output on the first and on the second data set, larger where the second is likelier.
+Scores: TypeAlias = tuple[FloatArray, FloatArray]
+# A lower bound from upper limits of false positives and false negatives.
+Bound: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 def clopper_pearson_upper(errors: npt.ArrayLike, trials: int, failure: float) -> FloatArray:
@@ -72,14 +54,6 @@ def epsilon_from_errors(false_positive: FloatArray, false_negative: FloatArray, 
     return np.asarray(np.fmax(np.fmax(one, two), 0.0))
 
 
-def delta_from_errors(false_positive: FloatArray, false_negative: FloatArray, epsilon: float) -> FloatArray:
-    """``max{0, 1 − FN − e^ε FP, 1 − FP − e^ε FN}`` from upper limits of both errors."""
-    factor = np.exp(min(epsilon, 700.0))
-    one = 1 - false_negative - factor * false_positive
-    two = 1 - false_positive - factor * false_negative
-    return np.asarray(np.maximum(np.maximum(one, two), 0.0))
-
-
 def gdp_from_errors(false_positive: FloatArray, false_negative: FloatArray) -> FloatArray:
     """``max{0, Φ^{-1}(1 − FP) − Φ^{-1}(FN)}`` from upper limits of both errors.
 
@@ -89,84 +63,44 @@ def gdp_from_errors(false_positive: FloatArray, false_negative: FloatArray) -> F
     return np.asarray(np.maximum(-ndtri(false_positive) - ndtri(false_negative), 0.0))
 
 
-class Scores(NamedTuple):
-    """A score of every output, larger where the second data set is likelier; chosen and tested apart.
-
-    Attributes:
-        choose: scores on the (first, second) data set of the outputs that thresholds are chosen on.
-        test: scores of the outputs that errors are counted on, in the same order.
-    """
-
-    choose: tuple[FloatArray, FloatArray]
-    test: tuple[FloatArray, FloatArray]
-
-
-class LowerBounds(NamedTuple):
-    """Lower bounds of one attack, which hold together with the probability that was asked for.
-
-    Attributes:
-        epsilon, delta, gdp: on ``ε`` at the ``delta`` asked for, on ``δ`` at the ``epsilon``, and on ``m``.
-        gdp_estimate: ``|mean difference|/sd`` of the tested scores: ``m`` itself where the scores are
-            Gaussian of one variance, with no confidence attached.
-    """
-
-    epsilon: float
-    delta: float
-    gdp: float
-    gdp_estimate: float
-
-
-def lower_bounds(scores: Scores, *, delta: float, epsilon: float, failure: float) -> LowerBounds:
-    """Lower bounds on ``ε`` at ``delta``, on ``δ`` at ``epsilon`` and on ``m``, from one score.
-
-    Each has its own threshold, chosen where the same bound is largest on the outputs to choose on, and a
-    third of ``failure``. Which outputs are chosen on does not matter to the confidence; that they are not
-    the tested ones does.
-    """
-    share, (first, second) = failure / 3, scores.test
-    spread = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / 2))
-    return LowerBounds(
-        bound_at_best(scores, lambda counts: epsilon_from_errors(*counts.limits(share), delta)),
-        bound_at_best(scores, lambda counts: delta_from_errors(*counts.limits(share), epsilon)),
-        bound_at_best(scores, lambda counts: gdp_from_errors(*counts.limits(share))),
-        float(abs(second.mean() - first.mean()) / spread) if spread > 0 else 0.0,
-    )
-
-
 # Quantiles of either side on each tail, where thresholds are tried, and between them.
 _LEVELS = np.concatenate([tail := np.geomspace(1e-5, 0.5, 100), 1 - tail])
 
 
-def bound_at_best(scores: Scores, bound: Callable[[ErrorCounts], FloatArray]) -> float:
-    """``bound`` on the tested outputs, at the threshold where it is largest on the outputs to choose on."""
-    quantiles = np.unique(np.concatenate([np.quantile(side, _LEVELS) for side in scores.choose]))
+def bound_at_best(scores: Scores, failure: float, bound: Bound) -> float:
+    """``bound`` of the errors on the second half of the outputs, at a threshold chosen on the first half."""
+    choose = [side[: len(side) // 2] for side in scores]
+    quantiles = np.unique(np.concatenate([np.quantile(side, _LEVELS) for side in choose]))
     thresholds = np.unique(np.concatenate([quantiles, quantiles[:-1] + np.diff(quantiles) / 2]))
-    values = bound(_errors_at(scores.choose, thresholds))
+    values = bound(*_errors(choose, thresholds, failure))
     # Of several best ones the middle: far from where either side errs.
     best = np.flatnonzero(values == values.max())
-    return float(bound(_errors_at(scores.test, thresholds[[best[len(best) // 2]]]))[0])
+    test = [side[len(side) // 2 :] for side in scores]
+    return float(bound(*_errors(test, thresholds[[best[len(best) // 2]]], failure))[0])
 
 
-def _errors_at(scores: tuple[FloatArray, FloatArray], thresholds: FloatArray) -> ErrorCounts:
-    """Errors of the tests "second if the score is above the threshold"."""
+def _errors(
+    scores: Sequence[FloatArray], thresholds: FloatArray, failure: float
+) -> tuple[FloatArray, FloatArray]:
+    """Upper limits of ``FP`` and ``FN`` of the tests "second if the score is above the threshold".
+
+    At one threshold they hold together with probability at least ``1 − failure``.
+    """
     first, second = (np.sort(side) for side in scores)
     above = len(first) - np.searchsorted(first, thresholds, side="right")
     below = np.searchsorted(second, thresholds, side="right")
-    return ErrorCounts(above, below, len(first), len(second))
+    return (
+        clopper_pearson_upper(above, len(first), failure / 2),
+        clopper_pearson_upper(below, len(second), failure / 2),
+    )
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A lower bound with confidence beside what is claimed."""
 
     quantity: str
     lower: float
     upper: float
-
-    @property
-    def violated(self) -> bool:
-        """True if the claim is refuted; an upper bound that is NaN counts as refuted."""
-        return not self.lower <= self.upper
 
 
 @dataclass(frozen=True)
@@ -182,32 +116,28 @@ class AuditResult:
         mechanism: what was run.
         pair: name of the pair of data sets.
         statement: the claim.
-        epsilon, delta: where ``δ(ε)`` and ``ε(δ)`` were compared.
-        attacks: lower bounds by the attack's name.
+        deltas: where ``ε`` was compared.
+        attacks: by the attack's name its lower bounds on ``ε`` at each ``δ``, and on ``m``.
     """
 
     mechanism: str
     pair: str
     statement: Statement
-    epsilon: float
-    delta: float
-    attacks: Mapping[str, LowerBounds]
+    deltas: tuple[float, ...]
+    attacks: Mapping[str, tuple[float, ...]]
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
-        """Best lower bounds beside the claims on ``ε``, ``δ`` and, where one is made, ``m``."""
-        found, claim = self.attacks.values(), self.statement
-        gdp = [] if claim.gdp is None else [Comparison("gdp", max(b.gdp for b in found), claim.gdp)]
-        return (
-            Comparison("epsilon", max(b.epsilon for b in found), claim.epsilon(self.delta)),
-            Comparison("delta", max(b.delta for b in found), claim.delta(self.epsilon)),
-            *gdp,
-        )
+        """Best lower bounds beside the claims on ``ε`` and, where one is made, on ``m``."""
+        claims = [(f"ε at δ = {number(delta)}", self.statement.epsilon(delta)) for delta in self.deltas]
+        claims += [] if self.statement.gdp is None else [("gdp", self.statement.gdp)]
+        found = map(max, zip(*self.attacks.values(), strict=True))
+        return tuple(Comparison(name, one, claim) for (name, claim), one in zip(claims, found, strict=False))
 
     @property
     def violations(self) -> tuple[Comparison, ...]:
-        """Comparisons whose lower bound exceeds the claim: each refutes the claim."""
-        return tuple(comparison for comparison in self.comparisons if comparison.violated)
+        """Comparisons that refute the claim; one that is NaN counts as refuted."""
+        return tuple(one for one in self.comparisons if not one.lower <= one.upper)
 
     @property
     def sound(self) -> bool:
@@ -217,28 +147,22 @@ class AuditResult:
     def __str__(self) -> str:
         lines = [f"{self.mechanism} on {self.pair}: {'sound' if self.sound else 'CLAIM REFUTED'}"]
         lines += [f"  {c.quantity}: {at_least(c.lower)} ≤ … ≤ {at_most(c.upper)}" for c in self.comparisons]
-        for name, b in self.attacks.items():
-            epsilon, delta, gdp = map(at_least, (b.epsilon, b.delta, b.gdp))
-            estimate = number(b.gdp_estimate)
-            lines.append(f"  {name}: ε ≥ {epsilon}, δ ≥ {delta}, m ≥ {gdp}, mean difference/sd {estimate}")
+        for name, (*epsilons, gdp) in self.attacks.items():
+            lines.append(f"  {name}: ε ≥ {', '.join(map(at_least, epsilons))}, m ≥ {at_least(gdp)}")
         return "\n".join(lines)
-
-
-_LEAST_RUNS = 40
 
 
 def audit(
     kernel_or_mechanism: LangevinKernel | Mechanism,
     pair: tuple[DataSet, DataSet],
     *,
-    delta: float = 1e-5,
-    epsilon: float = 1.0,
+    delta: float | Sequence[float] = 1e-5,
     num_runs: int = 20_000,
     failure_probability: float = 1e-6,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
     **declared: Any,
 ) -> AuditResult:
-    """Attack a mechanism's privacy claim: lower bounds on ``ε``, ``δ`` and ``m`` beside the claimed ones.
+    """Attack a mechanism's privacy claim: lower bounds on ``ε`` and ``m`` beside the claimed ones.
 
     The mechanism runs ``num_runs`` times on each data set of ``pair``. On one half of the runs every attack
     is fitted and its thresholds are chosen; on the other half its errors are counted.
@@ -253,15 +177,13 @@ def audit(
         pair: two adjacent data sets, columns by name, that differ in one row, wherever it stands. A column
             ``present`` of truth values marks slots without a row: under ``zero_out`` one slot is empty in
             one of them. Under ``add_remove`` one is the other without one row, the order kept.
-        delta: where ``ε`` is compared.
-        epsilon: where ``δ`` is compared.
+        delta: where ``ε`` is compared; of several, at each.
         num_runs: runs on each data set.
         failure_probability: that any of all these lower bounds is too large.
-        seed: of the audit's randomness; the audit is reproducible.
+        seed: of the audit's randomness, which is reproducible.
 
     Raises:
-        DeclarationError: for numbers out of range, declarations that are missing, or data sets that are not
-            adjacent.
+        DeclarationError: for numbers out of range, missing declarations, and data sets not adjacent.
         DataSchemaError: for data sets with other columns, shapes or numbers of rows than declared.
 
     Source: Heller, Fetaya 2023, (11)-(12); Dong, Roth, Su 2022, Definition 2.6.
@@ -275,78 +197,43 @@ def audit(
         >>> pmc.audit(noised_sum, pair, num_runs=2_000).sound
         True
     """
-    _check(num_runs, failure_probability, epsilon, delta, pair)
-    return audit_at(
-        _mechanism(kernel_or_mechanism, declared),
-        Pair(*pair),
-        ((epsilon, delta),),
-        num_runs=num_runs,
-        failure=failure_probability,
-        seed=np.random.SeedSequence(seed),
-    )[0]
-
-
-def audit_at(
-    mechanism: Mechanism,
-    pair: Pair,
-    points: Sequence[tuple[float, float]],
-    *,
-    num_runs: int,
-    failure: float,
-    seed: np.random.SeedSequence,
-) -> tuple[AuditResult, ...]:
-    """One result for each ``(ε, δ)`` of ``points``, all from the same runs, each with ``failure``."""
-    pair.differing(mechanism.statement.adjacency)
-    # What is not finite is an output like any other, and may tell the data sets apart.
-    first, second = (
-        np.clip(np.nan_to_num(mechanism.draw(data, num_runs, at), nan=1e15), -1e15, 1e15)
-        for data, at in zip(pair[:2], seed.spawn(2), strict=True)
-    )
-    half, scored = len(first) // 2, {}
-    learned = {"logistic density ratio": logistic(first[:half], second[:half])}
-    for name, score in {**mechanism.scores(pair), **learned}.items():
-        one, two = score(first), score(second)
-        scored[name] = Scores((one[:half], two[:half]), (one[half:], two[half:]))
-    share = failure / len(scored)
-
-    def at(epsilon: float, delta: float) -> AuditResult:
-        attacks = {
-            name: lower_bounds(scores, delta=delta, epsilon=epsilon, failure=share)
-            for name, scores in scored.items()
-        }
-        return AuditResult(mechanism.name, pair.name, mechanism.statement, epsilon, delta, attacks)
-
-    return tuple(at(epsilon, delta) for epsilon, delta in points)
-
-
-def _check(num_runs: int, failure: float, epsilon: float, delta: float, pair: object) -> None:
-    if not (isinstance(num_runs, int | np.integer) and num_runs >= _LEAST_RUNS):
-        raise DeclarationError(f"num_runs={num_runs}: a whole number, at least {_LEAST_RUNS}, is needed.")
-    if not 0 < failure < 1:
-        raise DeclarationError(f"failure_probability={failure}: must lie in (0, 1).")
-    if not 0 <= epsilon < np.inf:
-        raise DeclarationError(f"epsilon={epsilon}: must be non-negative and finite.")
-    if not 0 <= delta < 1:
+    deltas = tuple(np.ravel(delta).tolist())
+    if not (isinstance(num_runs, int | np.integer) and num_runs >= 40):
+        raise DeclarationError(f"num_runs={num_runs}: a whole number, at least 40, is needed.")
+    if not 0 < failure_probability < 1:
+        raise DeclarationError(f"failure_probability={failure_probability}: must lie in (0, 1).")
+    if not all(0 <= each < 1 for each in deltas):
         raise DeclarationError(f"delta={delta}: must lie in [0, 1).")
     if not (isinstance(pair, tuple) and len(pair) in (2, 3)):
         raise DeclarationError("pair: give a tuple of two data sets (first, second), columns by name.")
-
-
-def _mechanism(given: LangevinKernel | Mechanism, declared: Fields) -> Mechanism:
-    if isinstance(given, Mechanism):
-        if declared:
-            raise DeclarationError(f"{sorted(declared)}: a mechanism brings its own declarations.")
-        return given
-    if not isinstance(given, LangevinKernel):
+    mechanism, sides = kernel_or_mechanism, Pair(*pair)
+    if isinstance(mechanism, LangevinKernel):
+        mechanism = chain_mechanism(mechanism, **declared)
+    elif not isinstance(mechanism, Mechanism):
         raise DeclarationError(
-            f"audit takes a private kernel or a Mechanism, not a {type(given).__name__}: for a driver, "
+            f"audit takes a private kernel or a Mechanism, not a {type(mechanism).__name__}: for a driver, "
             "audit(its kernel, pair, rows=…, target=…, release=…, num_steps=…, n=…)."
         )
-    try:
-        signature(chain_mechanism).bind(given, **declared)
-    except TypeError as error:
-        raise DeclarationError(f"audit({type(given).__name__}, …): {error}.") from error
-    return chain_mechanism(given, **declared)
+    elif declared:
+        raise DeclarationError(f"{sorted(declared)}: a mechanism brings its own declarations.")
+    sides.differing(mechanism.statement.adjacency)
+    # What is not finite is an output like any other, and may tell the data sets apart.
+    first, second = (
+        np.clip(np.nan_to_num(mechanism.draw(data, num_runs, at), nan=1e15), -1e15, 1e15)
+        for data, at in zip(sides[:2], np.random.SeedSequence(seed).spawn(2), strict=True)
+    )
+    half = len(first) // 2
+    learned = {"logistic density ratio": logistic(first[:half], second[:half])}
+    attacks = {**mechanism.scores(sides), **learned}
+    bounds: list[Bound] = [*(partial(epsilon_from_errors, delta=each) for each in deltas), gdp_from_errors]
+    share = failure_probability / (len(attacks) * len(bounds))
+
+    def bounded(score: Score) -> tuple[float, ...]:
+        scores = score(first), score(second)
+        return tuple(bound_at_best(scores, share, bound) for bound in bounds)
+
+    found = {name: bounded(score) for name, score in attacks.items()}
+    return AuditResult(mechanism.name, sides.name, mechanism.statement, deltas, found)
 
 
 _MOST_SQUARED = 40

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from numpyro.distributions import biject_to
 
 from private_mcmc.accounting import Statement
-from private_mcmc.domains import Rows
+from private_mcmc.arguments import arguments_checked
 from private_mcmc.domains.columns import PRESENT, holds_person
 from private_mcmc.domains.persons import ungrouped
 from private_mcmc.errors import DeclarationError
@@ -25,9 +25,8 @@ from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.keys import CHACHA20
-from private_mcmc.model import RowModel
 from private_mcmc.release import Expectations, ReleasedStates
-from private_mcmc.schedule import Release, Schedule
+from private_mcmc.schedule import Average, Release
 from private_mcmc.target import Adjacency, Target
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,7 +47,7 @@ class Pair(NamedTuple):
     second: DataSet
     name: str = "given"
 
-    def differing(self, adjacency: Adjacency) -> tuple[int | None, int | None]:
+    def differing(self, adjacency: Adjacency) -> _Places:
         """The slot of the differing row in the first and in the second data set, ``None`` where absent.
 
         What the columns hold in an empty slot does not matter.
@@ -148,23 +147,21 @@ class Mechanism:
     scores: Callable[[Pair], Mapping[str, Score]] = lambda pair: {}
 
 
-# Rows × chains of one run: its predictors stay in a core's cache.
-_RUN_PREDICTORS = 2**17
-_RUN_STATES = 2**22
+# Rows × chains, and numbers, of one run: its predictors stay in a core's cache.
+_RUN_PREDICTORS, _RUN_NUMBERS = 2**17, 2**22
 # A target that every run meets: an audit asks what is claimed, not whether it is little.
 _ANY_EPSILON, _ANY_DELTA = 1e6, 1.0 - 1e-6
 
 
+@arguments_checked
 def chain_mechanism(
     kernel: LangevinKernel,
     *,
-    rows: Rows,
     target: Target,
     release: Release | Expectations,
-    num_steps: int,
     n: int,
     num_chains: int = 1,
-    init_params: npt.ArrayLike | None = None,
+    **declared: Any,
 ) -> Mechanism:
     """A declared run, ready to be repeated by its own driver; arguments as for ``PrivateMCMC``.
 
@@ -174,55 +171,49 @@ def chain_mechanism(
     ``num_chains`` chains: the library claims that chains are independent, so a refutation is a fault of it
     in any case. Every output of ``Expectations`` is a run of its own.
     """
-    priced = isinstance(release, Expectations)
+    if not isinstance(release, Expectations):
+        target = Target(_ANY_EPSILON, _ANY_DELTA, target.adjacency)
 
     def driver(chains: int) -> PrivateMCMC:
         return PrivateMCMC(
             kernel,
-            rows=rows,
-            target=target if priced else Target(_ANY_EPSILON, _ANY_DELTA, target.adjacency),
+            target=target,
             release=release,
-            num_steps=num_steps,
             num_chains=chains,
             guarantee="run",
             n=n,
-            execution=Execution(
-                init_params=init_params,
-                progress_bar=False,
-                unsafe_seed=True,
-            ),
+            execution=Execution(progress_bar=False, unsafe_seed=True),
+            **declared,
         )
 
     decision = driver(num_chains).decide(n)
-    what = release if isinstance(release, str) else f"steps {release}"
-    if isinstance(release, Expectations):
-        what = f"expectations of {', '.join(name for name, _ in release.items)}"
-    return Mechanism(
-        f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')}), {what}",
-        decision.statement,
-        _runs(driver, decision, priced),
-    )
+    name = f"{type(kernel).__name__}({getattr(kernel.model, '__name__', 'model')})"
+    return Mechanism(name, decision.statement, _runs(driver, decision))
 
 
 def _runs(
-    driver: Callable[[int], PrivateMCMC], decision: Decision, priced: bool
+    driver: Callable[[int], PrivateMCMC], decision: Decision
 ) -> Callable[[DataSet, int, np.random.SeedSequence], FloatArray]:
     """Outputs of a driver's runs: what it releases, and nothing that stays on the curator's side."""
-    chains, unit = decision.schedule.num_chains, decision.reading.unit
-    made: dict[int, PrivateMCMC] = {}
+    schedule, reading, made = decision.schedule, decision.reading, lru_cache(driver)
+    numbers = schedule.dim * (1 if schedule.release == "last" else schedule.num_steps)
+    chains, devices = schedule.num_chains, len(jax.devices())
+    most = devices * min(_RUN_PREDICTORS // schedule.num_rows, _RUN_NUMBERS // numbers) // chains
 
     def draw(data: DataSet, count: int, seed: np.random.SeedSequence) -> FloatArray:
-        """What ``count`` runs release: states, ``(count, chains · kept · p)``, or noised averages."""
-        width = 1 if priced else _width(decision.schedule, count)
-        if width not in made:
-            made[width] = driver(width * chains)
-        mcmc, outputs = made[width], []
-        slots = data if unit is None else ungrouped(data, unit.name)
+        """What ``count`` runs release: values of sites or noised averages, ``(count, numbers)``."""
+        # Whole on every device; of averages every output is a run.
+        width = -(-min(count, max(most, 64)) // devices) * devices
+        width = 1 if isinstance(schedule.release, Average) else width
+        slots = data if reading.unit is None else ungrouped(data, reading.unit.name)
+        outputs = []
         for key in keys(seed, -(-count // width)):
+            mcmc = made(width * chains)
             mcmc.run(rng_key=key, **slots)
             released = mcmc.released
             if isinstance(released, ReleasedStates):
-                states = unconstrained(decision.reading, released.samples)
+                values = [released.samples[site.name] for site in reading.sites]
+                states = np.concatenate([one.reshape(*one.shape[:2], -1) for one in values], axis=2)
                 outputs.append(states.reshape(width, -1))
             else:
                 outputs.append(np.concatenate([np.ravel(value.value) for value in released.values])[None])
@@ -231,31 +222,7 @@ def _runs(
     return draw
 
 
-def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generic]]) -> FloatArray:
-    """Released states ``(chains, kept, p)`` on the unconstrained space, whose image every site is.
-
-    A site whose support is not known beforehand stays as it was released.
-    """
-    parts = []
-    with jax.enable_x64(True):
-        for site in reading.sites:
-            value = jnp.asarray(samples[site.name])
-            if site.constraint is not None:
-                value = biject_to(site.constraint).inv(value)
-            parts.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
-    return np.concatenate(parts, axis=-1)
-
-
 def keys(seed: np.random.SeedSequence, count: int) -> list[jax.Array]:
     """``count`` keys with all their bits, so that an audit is reproducible."""
     drawn = seed.generate_state(count * 8, np.uint32).reshape(count, 8)
     return [jax.random.wrap_key_data(jnp.asarray(one), impl=CHACHA20) for one in drawn]
-
-
-def _width(schedule: Schedule, count: int) -> int:
-    """Outputs of one run: as many as there is room for, whole on every device."""
-    devices = len(jax.devices())
-    steps = 1 if schedule.release == "last" else schedule.num_steps
-    most = min(_RUN_PREDICTORS // schedule.num_rows, _RUN_STATES // (steps * schedule.dim))
-    width = min(count, max(devices * most // schedule.num_chains, 64))
-    return -(-width // devices) * devices

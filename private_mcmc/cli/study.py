@@ -203,14 +203,14 @@ def report(
         typer.Option(help="write a dossier's entry for OpenDP's registry of deployments to this YAML file"),
     ] = None,
     about: Annotated[
-        Path | None, typer.Option(help="what only people know, for it: a YAML file, see docs/dossier.md")
+        Path | None, typer.Option(help="what only people know, for page or entry: see docs/dossier.md")
     ] = None,
     html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a dossier, or several as one; one that was interrupted is completed."""
     from private_mcmc.dossier import load_record
-    from private_mcmc.dossier.publication import several
+    from private_mcmc.dossier.publication import read_about, several, with_answers
 
     if len(what) > 1 and any(one is not None for one in (key, model, ledger, registry, about)):
         raise DeclarationError("--key, --model, --ledger, --registry and --about are of one dossier.")
@@ -221,6 +221,8 @@ def report(
     if registry is not None:
         _register(what[0], about, registry)
         return
+    if about is not None:
+        page = with_answers(page, read_about(about))
     show(page, page.to_dict(), as_json, html)
 
 

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
@@ -214,15 +213,9 @@ class OwnLatents(Summed):
         """Of the person's own sites."""
         return [latent.site for latent in self.latents]
 
-    def atoms_of(self) -> int:
-        """How many things a person may be."""
-        dim = self.program.shape(self.program.inputs["theta"])
-        origin = jnp.zeros(dim, jax.dtypes.canonicalize_dtype(np.float64))
-        return len(jax.eval_shape(self.atoms, origin, {})[1])
-
     def elements(self, rows: int) -> int:
         """How many numbers are alive while the gradient of a person with so many rows is formed."""
-        return _OF_TERMS * self.atoms_of() * rows
+        return _OF_TERMS * math.prod(map(len, self._axes(first=False))) * rows
 
     def term(self, theta: jax.Array, own: Row, row: Row) -> jax.Array:
         """A row's term, given the person's own latents."""

@@ -114,6 +114,8 @@ def _owned(value: Any) -> Any:
             parts = {name: _owned(getattr(value, name)) for name in names}
             if isinstance(value, jex.JaxprEqn) and value.primitive.name in _UNSET:
                 return _zeros(value)
+            if isinstance(value, jex.JaxprEqn) and "_prim" in value.params and _operation(value) in _own():
+                return _owned(_written_out(value))
             if isinstance(value, jex.JaxprEqn):
                 parts["params"] = _without_promises(value.primitive.name, parts["params"])
             return value.replace(**parts)  # type: ignore
@@ -132,6 +134,21 @@ def _zeros(equation: jex.JaxprEqn) -> jex.JaxprEqn:
     params = {**zero.params, "shape": made.shape}
     zeros: jex.JaxprEqn = equation.replace(primitive=zero.primitive, params=params, invars=zero.invars)
     return zeros
+
+
+def _written_out(equation: jex.JaxprEqn) -> jex.JaxprEqn:
+    """An operation that JAX makes of others (``jnp.searchsorted``, from 0.12), as a call of these.
+
+    It is an object, whose rules for many rows and for slopes anybody may have set: none of them is asked.
+    """
+    made: Any = equation.params["_prim"]
+
+    def parts(*given: jax.Array) -> list[Tree]:
+        return jax.tree.leaves(type(made).expand(made, *jax.tree.unflatten(made.in_tree, given)))
+
+    called = jax.make_jaxpr(jax.jit(parts))(*(one.aval for one in equation.invars)).eqns[0]
+    written: jex.JaxprEqn = equation.replace(primitive=called.primitive, params=called.params)
+    return written
 
 
 # JAX's own whose results under vmap are not those row by row, or that carry a state from call to call.
@@ -183,8 +200,9 @@ def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
             "carry values of private rows out of the compiled program; remove these calls."
         )
     for equation in equations:
-        name = equation.primitive.name
-        if name in _MIXED or _operation(equation) not in _own():
+        primitive, kind = _operation(equation)
+        name = primitive.name if kind is type(None) else kind.__name__
+        if name in _MIXED or "_prim" in equation.params or (primitive, kind) not in _own():
             raise NotYetSupported(
                 f"the model calls {name!r}, whose rule for many rows at once is not JAX's own and may mix "
                 "them (jax.custom_batching.custom_vmap, foreign functions, kernels, primitives of other "

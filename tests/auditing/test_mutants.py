@@ -10,7 +10,7 @@ from private_mcmc import Box, PrivateULA, Rows, Target
 from private_mcmc.auditing import Pair, audit
 from private_mcmc.kernels.langevin import PrivateSGLD
 from tests.auditing import mutants
-from tests.soundness.attacks import chain_mechanism, tightness
+from tests.soundness.attacks import chain_mechanism, deltas, tightness
 from tests.soundness.sweep.zoo import bent, mean
 
 
@@ -42,8 +42,7 @@ class Scenario:
             num_steps=self.num_steps,
             n=1 + len(self.others),
         )
-        epsilon, delta = self.at
-        return audit(mechanism, self.pair, num_runs=self.num_runs, epsilon=epsilon, delta=delta)
+        return audit(mechanism, self.pair, num_runs=self.num_runs, delta=deltas(mechanism, [self.at]))
 
     @property
     def pair(self) -> Pair:

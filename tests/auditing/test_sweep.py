@@ -35,7 +35,7 @@ def test_no_claim_of_a_few_chains_is_refuted():
     """Fails with probability 8e-6 if all claims hold."""
     part = [setting for setting in settings() if setting.name in CHAINS]
     assert len(part) == len(CHAINS)
-    found = [one for _, results in sweep(part, num_runs=2_000) for one in results]
+    found = [one for _, one in sweep(part, num_runs=2_000)]
     assert all(one.sound for one in found), found
     assert sum(tightness(one) > 0.3 for one in found) >= len(found) / 2
 
@@ -49,7 +49,7 @@ def test_no_claim_of_noise_filters_and_exact_posteriors_is_refuted():
         if setting.adjacency == "replace_one"
         and (setting.release in set(NOISED) - {"second moments"} or setting.model in ("Normal mean", "coin"))
     ]
-    found = [one for _, results in sweep(part, num_runs=1_000) for one in results]
+    found = [one for _, one in sweep(part, num_runs=1_000)]
     assert all(one.sound for one in found), found
     assert sum(tightness(one) > 0.2 for one in found) > len(found) / 2
 

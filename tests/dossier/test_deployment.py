@@ -63,6 +63,8 @@ def test_whatever_people_say_stands_in_the_entry(tmp_path):
     text = as_yaml(deployment(study_of(), read_about(path))[0])
     for value in (*said.values(), "Healthcare"):
         assert (value[0] if isinstance(value, list) else value) in text or value == "sector said"
+    report([study_of().save(tmp_path / "study")], about=path, html=tmp_path / "page.html")
+    assert all(str(value).strip("[']") in (tmp_path / "page.html").read_text() for value in said.values())
     for wrong, match in (({"intended_uses": "x"}, "intended_use"), ({"curators": "us"}, "a list")):
         path.write_text(yaml.safe_dump(wrong))
         with pytest.raises(DeclarationError, match=match):

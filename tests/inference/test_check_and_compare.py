@@ -1,6 +1,9 @@
 """``check`` and ``compare`` from a study and a table to a dossier that is verified."""
 
 import numpy as np
+import pandas
+import polars
+import pyarrow
 import pytest
 
 import private_mcmc as pmc
@@ -55,6 +58,26 @@ def test_a_comparison_is_charged_and_verified(table, books, tmp_path):
     assert verify_dossier(folder, books)
     whole = found.lines()[0]
     assert whole["low"] <= whole["value"] <= whole["high"]
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_frames_are_described_checked_and_compared_as_columns_are(table, frame):
+    given, asked = frame(table), {"epsilon": 1e3, "delta": 1e-6}
+    found = pmc.describe(given, SCHEMA, fields=["sex"], **asked).lines()
+    counted = {
+        line["level"]: line["value"] for line in found if line["statistic"] == "count" and line["level"]
+    }
+    assert counted["male"] == pytest.approx((table["sex"] == "m").sum(), abs=2)
+    assert len(pmc.check(study_of(), given, by=["sex"], **asked).lines()) > 3
+    (whole, *_) = pmc.compare(study_of(), study_of(), given, **asked).lines()
+    assert whole["value"] == pytest.approx(0.0, abs=0.01)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
+def test_frames_are_fitted(table, frame):
+    study = pmc.fit(frame(table), SCHEMA, "died ~ age + sex", epsilon=3.0, delta=1e-6, progress_bar=False)
+    assert study.n == 1000 and set(study.draws) == {"1", "age", "sex"}
 
 
 def test_what_was_described_is_averaged_over(table):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas
+import polars
 import pytest
 
 import private_mcmc as pmc
@@ -85,6 +86,9 @@ IN_MEMORY = {
     "pandas boolean": lambda _: pandas.Series(VALUES == 1).astype("boolean"),
     "pandas sparse": lambda _: pandas.Series(VALUES).astype(pandas.SparseDtype("float")),
     "pandas index": lambda _: pandas.Index(VALUES),
+    "Polars": lambda _: polars.Series(VALUES),
+    "Polars Int8": lambda _: polars.Series(VALUES.astype("int8")),
+    "Arrow, in memory": lambda _: pytest.importorskip("pyarrow").chunked_array([VALUES]),
 }
 # ... and what no run takes.
 REFUSED = {f"numpy {kind}": lambda _, kind=kind: np.zeros(N, kind) for kind in OTHER} | {

@@ -306,13 +306,13 @@ def test_what_follows_the_number_of_rows_is_no_part_of_the_prior():
 
 def test_a_datum_that_the_prior_holds_ends_what_is_known_of_a_conjugate_one():
     def model(y=None, term=False):
-        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        p = numpyro.sample("p", dist.Beta(30.0, 30.0))
         if term:
-            numpyro.factor("corner", 200 * jnp.log(p[0]))
+            numpyro.factor("corner", 200 * jnp.log(p))
         with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Categorical(probs=p), obs=y)
+            numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
 
-    rows, target = pmc.Rows(y=pmc.Categories(3)), pmc.Target(1.0, 1e-3)
+    rows, target = pmc.Rows(y=pmc.Binary()), pmc.Target(1.0, 1e-3)
     assert "conjugate" in str(pmc.preflight(model, rows, target, n=50).certificates)
     other = pmc.preflight(model, rows, target, n=50, model_args={"term": True})
     assert "conjugate" not in str(other.certificates)

@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.custom_batching import custom_vmap
+from jax.experimental import hijax
 from jax.interpreters import batching, mlir
 
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
@@ -81,6 +82,46 @@ def test_a_primitive_of_ones_own_is_refused_whatever_its_name():
     mlir.register_lowering(mine, mlir.lower_fun(lambda x: x, multiple_results=False))
     with pytest.raises(NotYetSupported, match="'add'"):
         read(model_of(mine.bind), ROWS, n=40)
+
+
+def operations(function, *given):
+    """Objects that are operations made of others, as JAX 0.12 has them."""
+    equations = jax.make_jaxpr(function)(*given).jaxpr.eqns
+    inner = [one for each in equations for part in jex.jaxprs_in_params(each.params) for one in part.eqns]
+    return [each.params["_prim"] for each in [*equations, *inner] if "_prim" in each.params]
+
+
+def test_an_operation_of_ones_own_that_is_made_of_others_is_refused_by_name():
+    class Same(getattr(hijax, "HiPrim", None) or hijax.VJPHiPrimitive):
+        def __init__(self, given):
+            self.in_avals, self.out_aval, self.params = (given,), given, {}
+            super().__init__()
+
+        def expand(self, x):
+            return x
+
+        def batch(self, axes, xs, dims):
+            return xs[0] + 20 * xs[0][:1], dims[0]
+
+    with pytest.raises(NotYetSupported, match="'Same'"):
+        read(model_of(lambda x: Same(jax.typeof(x))(x)), ROWS, n=40)
+
+
+def test_of_an_operation_of_jax_only_what_it_is_made_of_is_run():
+    """The object is anybody's to change: its rules for many rows and for slopes are not asked."""
+    ends, x = jnp.array([-0.3, 0.3]), jnp.linspace(-1, 1, 9)
+    made = operations(jnp.searchsorted, ends, x)
+    if not made:
+        pytest.skip("this JAX has no such operation")
+
+    def mixed(axes, given, dims):
+        raise AssertionError("a rule that somebody set")
+
+    made[0].batch = made[0].jvp = made[0].vjp_fwd = made[0].expand = mixed
+    function = rowwise.rowwise(lambda one: made[0](ends, one))
+    np.testing.assert_array_equal(
+        jax.vmap(function)(x[:, None] + 0 * x), jnp.searchsorted(ends, x[:, None] + 0 * x)
+    )
 
 
 def with_rule(rule):

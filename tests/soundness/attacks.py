@@ -6,7 +6,7 @@ gradients stay below the clip.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from numpyro.distributions import biject_to
 
 from private_mcmc.accounting.steps import batch_factor
 from private_mcmc.auditing import AuditResult
@@ -177,15 +178,32 @@ class ChainAttacks:
 
     def _on_states(self, of_runs: Callable[[jax.Array], jax.Array]) -> Score:
         """A score of flat outputs from a function of states; what is not finite becomes finite."""
-        kept = -1 if self._schedule.release != "path" else self._schedule.num_steps
-        shape = self._schedule.num_chains, kept, self._model.dim
+        chains = self._schedule.num_chains
+        sizes = [int(np.prod(site.shape)) for site in self._model.sites]
 
         def score(outputs: FloatArray) -> FloatArray:
+            flat = outputs.reshape(len(outputs) * chains, -1, sum(sizes))
+            parts = np.split(flat, np.cumsum(sizes)[:-1], axis=2)
+            values = {
+                site.name: part.reshape(*part.shape[:2], *site.shape)
+                for site, part in zip(self._model.sites, parts, strict=True)
+            }
+            states = unconstrained(self._model, values).reshape(len(outputs), chains, -1, self._model.dim)
             with jax.enable_x64(True):
-                values = of_runs(jnp.asarray(outputs.reshape(len(outputs), *shape)))
+                values = of_runs(jnp.asarray(states))
             return np.clip(np.nan_to_num(np.asarray(values, dtype=np.float64)), -1e30, 1e30)
 
         return score
+
+
+def unconstrained(reading: RowModel, samples: Mapping[str, npt.NDArray[np.generic]]) -> FloatArray:
+    """Released states ``(chains, kept, p)`` on the unconstrained space, whose image every site is."""
+    parts = []
+    with jax.enable_x64(True):
+        for site in reading.sites:
+            value = biject_to(site.constraint).inv(jnp.asarray(samples[site.name]))
+            parts.append(np.asarray(value, dtype=np.float64).reshape(*value.shape[:2], -1))
+    return np.concatenate(parts, axis=-1)
 
 
 def _window_name(size: int) -> str:
@@ -229,6 +247,12 @@ class PairedMechanism(Mechanism):
     """A mechanism and the pairs of data sets that are likely to leak most, the likeliest first."""
 
     pairs: Callable[[], tuple[Pair, ...]] = tuple
+
+
+def deltas(mechanism: Mechanism, points: Sequence[tuple[float, float]]) -> list[float]:
+    """Where the claim is compared: at every ``δ`` of the points, and where it claims their ``ε``."""
+    claimed = [float(mechanism.statement.delta(epsilon)) for epsilon, _ in points]
+    return [*(delta for _, delta in points), *(min(delta, 0.999) for delta in claimed)]
 
 
 def tightness(found: AuditResult) -> float:

@@ -71,7 +71,7 @@ def mechanism() -> Mechanism:
 
 
 def refuted() -> bool:
-    found = audit(mechanism(), FAR, num_runs=6_000, epsilon=3.0, delta=0.01, seed=1, failure_probability=1e-6)
+    found = audit(mechanism(), FAR, num_runs=6_000, delta=0.01, seed=1, failure_probability=1e-6)
     return bool(found.violations)
 
 

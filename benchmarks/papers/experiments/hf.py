@@ -20,10 +20,9 @@ from benchmarks.papers.experiments.networks import Network, lenet
 from benchmarks.papers.experiments.sgld import SGLD, Neighbour, epoch
 from benchmarks.papers.experiments.store import Arrays, ChunkStore
 from private_mcmc.auditing.auditing import (
-    ErrorCounts,
     FloatArray,
-    Scores,
     bound_at_best,
+    clopper_pearson_upper,
     epsilon_from_errors,
 )
 
@@ -158,13 +157,12 @@ class HFExperiment(HFSettings):
         half = self.models
         score = _linear(first[:half], second[:half])
         one, two = score(first), score(second)
-        scores = Scores((one[:half], two[:half]), (one[half:], two[half:]))
 
-        def bound(counts: ErrorCounts) -> FloatArray:
-            return epsilon_from_errors(*counts.limits(self.failure_probability), self.delta)
+        def bound(*errors: FloatArray) -> FloatArray:
+            return epsilon_from_errors(*errors, self.delta)
 
-        nothing = np.zeros(1, dtype=np.int64)
-        return bound_at_best(scores, bound), float(bound(ErrorCounts(nothing, nothing, half, half))[0])
+        none = clopper_pearson_upper([0], half, self.failure_probability / 2)
+        return bound_at_best((one, two), self.failure_probability, bound), float(bound(none, none)[0])
 
 
 def _linear(first: FloatArray, second: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -11,7 +11,7 @@ import numpy as np
 
 import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair
-from private_mcmc.auditing.mechanism import keys, unconstrained
+from private_mcmc.auditing.mechanism import keys
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.kernels import PrivateULA
@@ -115,7 +115,7 @@ def _mechanism(
         found = []
         for key in keys(seed, -(-count // width)):
             many.run(rng_key=key, **_file(data, extra, first))
-            found.append(unconstrained(decision.reading, many.released.samples).reshape(width, -1))
+            found.append(np.asarray(many.released.samples["mu"]).reshape(width, -1))
         return np.concatenate(found)[:count]
 
     attacks = ChainAttacks(decision.reading, decision.schedule, np.zeros(1))

@@ -10,6 +10,7 @@ import numpy as np
 import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair, audit
 from private_mcmc.auditing.mechanism import keys
+from tests.soundness.attacks import deltas
 
 # Probability that a check speaks against a library without faults.
 FAILURE = 1e-6
@@ -46,18 +47,9 @@ def states(mcmc: pmc.PrivateMCMC, site: str) -> np.ndarray:
 def audited(
     mechanism: Mechanism, pair: Pair, num_runs: int, at: tuple[float, float] = (1.0, 0.01)
 ) -> Attempt:
-    epsilon, delta = at
-
     def attempt(seed: int) -> list[str]:
-        found = audit(
-            mechanism,
-            pair,
-            num_runs=num_runs,
-            epsilon=epsilon,
-            delta=delta,
-            seed=seed,
-            failure_probability=FAILURE,
-        )
+        where = deltas(mechanism, [at])
+        found = audit(mechanism, pair, num_runs=num_runs, delta=where, seed=seed, failure_probability=FAILURE)
         return [f"{c.quantity} at least {c.lower:.3g}, claimed {c.upper:.3g}" for c in found.violations]
 
     return attempt

@@ -22,11 +22,9 @@ def main() -> int:
     asked = parser.parse_args()
     chosen, refuted = list(settings())[:: asked.every], 0
     found = sweep(chosen, num_runs=asked.num_runs, failure=asked.failure, workers=asked.workers)
-    for done, (setting, results) in enumerate(found, 1):
-        wrong = [violation for one in results for violation in one.violations]
-        refuted += bool(wrong)
-        share = max(tightness(one) for one in results)
-        word = f"REFUTED: {wrong[0]}" if wrong else f"{share:.2f} of its claim"
+    for done, (setting, one) in enumerate(found, 1):
+        refuted += not one.sound
+        word = f"{tightness(one):.2f} of its claim" if one.sound else f"REFUTED: {one.violations[0]}"
         print(f"{done}/{len(chosen)}  {setting.family}: {setting.name}: {word}", flush=True)
     print(f"{len(chosen)} settings, {refuted} refuted")
     return int(refuted > 0)

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
-import numpy as np
-
-from private_mcmc.auditing.auditing import AuditResult, audit_at
+from private_mcmc.auditing import AuditResult, audit
+from tests.soundness.attacks import deltas
 from tests.soundness.sweep.settings import POINTS, Setting
 
 _FEWEST_RUNS = 200
-Found = tuple[Setting, tuple[AuditResult, ...]]
+Found = tuple[Setting, AuditResult]
 
 
 def sweep(
@@ -36,8 +35,12 @@ def sweep(
 
 
 def _audited(setting: Setting, num_runs: int, failure: float) -> Found:
-    mechanism, seed = setting.build(), np.random.SeedSequence([0, *setting.name.encode()])
-    runs = max(_FEWEST_RUNS, round(num_runs * setting.share))
-    return setting, audit_at(
-        mechanism, mechanism.pairs()[0], POINTS, num_runs=runs, failure=failure, seed=seed
+    mechanism, runs = setting.build(), max(_FEWEST_RUNS, round(num_runs * setting.share))
+    return setting, audit(
+        mechanism,
+        mechanism.pairs()[0],
+        delta=deltas(mechanism, POINTS),
+        num_runs=runs,
+        failure_probability=failure,
+        seed=[0, *setting.name.encode()],
     )

@@ -11,7 +11,7 @@ from benchmarks.papers.bounds import bjrd
 from benchmarks.papers.pages import normals
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting import gdp
-from private_mcmc.auditing.auditing import Scores, bound_at_best, epsilon_from_errors
+from private_mcmc.auditing.auditing import bound_at_best, epsilon_from_errors
 from private_mcmc.report import Facts, Heading, Line, Plot, Text, floats, number
 
 EPSILON, STEP, PRIOR, ROWS, STEPS = 1.0, 0.01, 1.0, 20, 100
@@ -258,7 +258,5 @@ def _average(rng: np.random.Generator, pull: float, burn: int, kept: int, chains
 
 def _audit(outputs: list[np.ndarray]) -> float:
     """A lower bound on ε: the threshold from the first half, errors counted on the second."""
-    half = len(outputs[0]) // 2
-    first, second = outputs[1], outputs[0]
-    scores = Scores((first[:half], second[:half]), (first[half:], second[half:]))
-    return bound_at_best(scores, lambda counts: epsilon_from_errors(*counts.limits(1e-6), 0.0))
+    scores = outputs[1], outputs[0]
+    return bound_at_best(scores, 1e-6, lambda *errors: epsilon_from_errors(*errors, 0.0))

@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from benchmarks.papers.bounds import hf
 from benchmarks.papers.experiments.figures import measured
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.propose_test_sample import ProposeTestSample
 from private_mcmc.accounting.pld import Sampled
-from private_mcmc.auditing.auditing import ErrorCounts, epsilon_from_errors
+from private_mcmc.auditing.auditing import clopper_pearson_upper, epsilon_from_errors
 from private_mcmc.report import Block, Heading, Line, Note, Plot, Rule, Table, Text, floats, number
 
 DELTA = 1e-5
@@ -96,10 +94,10 @@ def propose_test_sample() -> Section:
 
 def attacks(full: bool) -> Section:
     """The largest provable ε, and Figure 3's upper curve at the paper's size."""
-    nothing = np.zeros(1, dtype=np.int64)
 
     def most(each: int) -> float:
-        return float(epsilon_from_errors(*ErrorCounts(nothing, nothing, each, each).limits(0.1), DELTA)[0])
+        none = clopper_pearson_upper(0, each, 0.05)
+        return float(epsilon_from_errors(none, none, DELTA))
 
     counts = (50, 100, 250, 500, 1000)
     each = next(count for count in range(250, 1000) if most(count) >= 4.89)
