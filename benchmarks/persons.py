@@ -125,7 +125,8 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     columns = data.columns
     if rows.unit is not None:
         columns = rows.grouped({**columns, rows.unit.name: data.who}, n)
-    held, streams = held_rows(decision.reading.rows, columns, n, Place()), trial_streams("chacha20")
+    streams = trial_streams("chacha20")
+    held = held_rows(decision.reading.rows, columns, n, Place(), mcmc._run.declared, streams.start)
     runner = chain_runner(langevin_program(decision.reading, decision.schedule), decision.schedule)
 
     def run() -> None:

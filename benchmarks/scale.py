@@ -45,9 +45,9 @@ class Clock:
     engine: pmc.Ray
     times: list[float] = field(default_factory=list, repr=False)
 
-    def partitions(self, columns: Mapping[str, HostColumn], n: int) -> tuple[Partition, ...]:
+    def partitions(self, columns: Mapping[str, HostColumn], n: int, *placed: Any) -> tuple[Partition, ...]:
         """Those of the engine."""
-        first, *others = self.engine.partitions(columns, n)
+        first, *others = self.engine.partitions(columns, n, *placed)
         return Clocked(first, self.times), *others
 
 

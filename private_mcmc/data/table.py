@@ -136,7 +136,9 @@ def spooled_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str,
     for part in _encoded_parts(source_of(table, schema.encoding), schema, names):
         for name, values in part.items():
             spools[name].append(values)
-    return {name: SpooledColumn.of(spool) for name, spool in spools.items()}
+    files = files_at(Path(table)) if isinstance(table, str | Path) else None
+    moved = files is not None and files.ordered_by_cells
+    return {name: SpooledColumn.of(spool, part[name], moved) for name, spool in spools.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +215,8 @@ def refuse_empty(table: object, columns: Fields) -> None:
         raise DataSchemaError(f"{where}: has a header and no rows.")
 
 
-def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
-    """The texts of the field that tells persons apart, shape ``(rows,)``; empty where one is missing.
-
-    As objects: an array of text has room for the longest one in every row.
-    """
+def read_identifiers(table: Any, schema: Schema) -> Iterator[str]:
+    """The texts of the field that tells persons apart, row by row; empty where one is missing."""
     source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
     _check_names(source, [field.name])
     # Rows with a code of missing values are those of nobody, and not all of one person.
@@ -232,8 +231,8 @@ def read_identifiers(table: Any, schema: Schema) -> npt.NDArray[np.object_]:
 
     with cells_in_words(source.where):
         check_wide(field.name, source.kind(field.name))
-        cells = (told(cell) for chunk in source.chunks([field.name]) for cell in chunk[field.name])
-        return np.array(list(cells), dtype=np.object_)
+        for chunk in source.chunks([field.name]):
+            yield from map(told, chunk[field.name])
 
 
 def read_header(path: str | Path, declared: Collection[str] = (), encoding: str = "") -> list[str]:

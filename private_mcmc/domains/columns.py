@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tempfile
@@ -182,6 +183,11 @@ class HostColumn(ABC):
         """All rows in order, ``size`` at a time; the last block may be shorter."""
 
     @property
+    def ordered_by_cells(self) -> bool:
+        """Whether the order of the rows follows cells of theirs, as in folders such as ``region=north``."""
+        return False
+
+    @property
     def schema(self) -> np.ndarray:
         """An array of this shape and type that holds no row, for checks of the schema."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
@@ -189,6 +195,15 @@ class HostColumn(ABC):
     def loaded(self) -> np.ndarray:
         """All rows, in memory."""
         return np.concatenate([np.zeros((0, *self.shape[1:]), native(self.dtype)), *self.blocks(_LOADED)])
+
+    def at(self, rows: npt.NDArray[np.int64]) -> np.ndarray:
+        """The rows of these numbers, which increase; all are read."""
+        found, first = [np.zeros((0, *self.shape[1:]), native(self.dtype))], 0
+        for block in self.blocks(_LOADED):
+            low, high = np.searchsorted(rows, (first, first + len(block)))
+            found.append(block[rows[low:high] - first])
+            first += len(block)
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,28 +229,37 @@ class Spool:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self.file.close)
 
-    def append(self, part: npt.NDArray[np.float64]) -> None:
+    def append(self, part: np.ndarray) -> None:
         """Write the next rows of a column."""
         self.file.write(part.tobytes())
 
 
 @dataclass(frozen=True, eq=False)
 class SpooledColumn(HostColumn):
-    """A column of float64 in such a file."""
+    """A column in such a file."""
 
     spool: Spool = field(repr=False)
+    by_cells: bool = False
 
     @classmethod
-    def of(cls, spool: Spool) -> SpooledColumn:
-        """All that was written."""
-        return cls((spool.file.tell() // 8,), np.dtype(np.float64), spool)
+    def of(cls, spool: Spool, like: np.ndarray, by_cells: bool = False) -> SpooledColumn:
+        """All that was written, rows like these."""
+        width = math.prod(like.shape[1:]) * like.itemsize
+        return cls((spool.file.tell() // width, *like.shape[1:]), like.dtype, spool, by_cells)
+
+    @property
+    def ordered_by_cells(self) -> bool:
+        """As the files that it was read from."""
+        return self.by_cells
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
         """Copies of consecutive rows."""
         self.spool.file.flush()
+        width = math.prod(self.shape[1:]) * self.dtype.itemsize
         for first in range(0, self.shape[0], size):
             count = min(size, self.shape[0] - first)
-            yield np.frombuffer(os.pread(self.spool.file.fileno(), 8 * count, 8 * first), np.float64, count)
+            read = os.pread(self.spool.file.fileno(), width * count, width * first)
+            yield np.frombuffer(read, self.dtype).reshape(count, *self.shape[1:])
 
 
 def on_host(column: object) -> bool:

@@ -8,8 +8,8 @@ nothing whose law depends on the slot may be run.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jax.typing import ArrayLike
 
 from private_mcmc.arguments import construction_checked
-from private_mcmc.domains.columns import PRESENT, check_unmasked
+from private_mcmc.domains.columns import PRESENT, HostColumn, check_unmasked, holds_person
 from private_mcmc.domains.domain import Domain, whole
 from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import Record, as_seen, text_of_bytes
@@ -113,6 +113,45 @@ def grouped(columns: Columns, codes: Numbers, persons: int, at_most: int) -> Rec
     return {**found, OWN_ROWS: own, PRESENT: own[:, 0] == 1}
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Slots:
+    """Which rows of a data set stand where: partitions of slots, each with the rows that lie in them.
+
+    Attributes:
+        size: how many slots there are.
+        rows: numbers of the rows that have one, increasing.
+        places: their slots, shape as of ``rows``; all rows of a person have one.
+        at_most: rows of a person; 0 where a slot holds one row and no person.
+    """
+
+    size: int
+    rows: Numbers
+    places: Numbers
+    at_most: int = 0
+
+    @classmethod
+    def of(cls, who: Numbers, order: Numbers, at_most: int = 0) -> Slots:
+        """The rows of number ``order[s]`` in ``who``, shape ``(rows,)``, in slot ``s``; of −1 in none."""
+        places = np.where(who < 0, -1, np.argsort(order)[who]) if len(order) else who
+        rows = np.flatnonzero(places >= 0)
+        return cls(len(order), rows, places[rows], at_most)
+
+    def part(self, first: int, last: int) -> Slots:
+        """The slots ``first … last − 1``."""
+        here = (self.places >= first) & (self.places < last)
+        return replace(self, size=last - first, rows=self.rows[here], places=self.places[here] - first)
+
+    def filled(self, columns: Mapping[str, HostColumn]) -> dict[str, np.ndarray]:
+        """The columns' rows in these slots, and ``PRESENT``; of persons as ``grouped`` has them."""
+        found = {name: column.at(self.rows) for name, column in columns.items()}
+        there = holds_person(found.pop(PRESENT, np.ones(len(self.rows))))
+        rows, at_most = {name: values[there] for name, values in found.items()}, max(self.at_most, 1)
+        placed = grouped(rows, self.places[there], self.size, at_most)
+        if self.at_most:
+            return placed
+        return {name: placed[name][:, 0] for name in rows} | {PRESENT: placed[PRESENT]}
+
+
 def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
     """Rows, and identifiers under ``name``, of which ``grouped`` makes these public ``persons``.
 
@@ -155,16 +194,18 @@ def identified(name: str, column: object) -> Numbers:
     if array.dtype.kind == "f":
         there = np.isfinite(array)
     elif array.dtype.kind in "USOT":
-        # Numbered one by one: in an array of text one long identifier would fill the memory of them all.
-        places: dict[str, int] = {"": -1}
-        return np.array(
-            [places.setdefault(spelling(value), len(places) - 1) for value in array.tolist()], np.int64
-        )
+        return numbered(array.tolist())
     else:
         there = np.ones(len(array), dtype=bool)
     codes = np.full(len(array), -1, np.int64)
     codes[there] = np.unique(array[there], return_inverse=True)[1]
     return codes
+
+
+def numbered(identifiers: Iterable[object]) -> Numbers:
+    """Those of ``identified``, in the order in which they come; each is held in memory once."""
+    places: dict[str, int] = {"": -1}
+    return np.fromiter((places.setdefault(spelling(one), len(places) - 1) for one in identifiers), np.int64)
 
 
 def check_wide(name: str, dtype: object) -> None:

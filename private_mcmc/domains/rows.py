@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from private_mcmc.arguments import construction_checked, habit
 from private_mcmc.domains.columns import PRESENT, numeric_column
@@ -110,6 +111,12 @@ class Rows:
         Raises:
             DataSchemaError: as ``validate``.
         """
+        columns, persons = self.numbered(data, n)
+        return grouped(columns, persons, n, 1 if self.unit is None else self.unit.rows)
+
+    @clean_errors
+    def numbered(self, data: Fields, n: int) -> tuple[dict[str, np.ndarray], npt.NDArray[np.int64]]:
+        """The columns of ``data`` and the number of each row's person, below ``n``; −1: of none."""
         if self.unit is None:
             raise DeclarationError("Rows(…): no column of identifiers is declared.")
         name = self.unit.name
@@ -124,7 +131,7 @@ class Rows:
             )
         if persons.max(initial=-1) >= n:
             raise DataSchemaError(f"column {name!r}: more identifiers than the declared n={n} persons.")
-        return grouped(columns, persons, n, self.unit.rows)
+        return columns, persons
 
     @clean_errors
     def validate(self, data: Fields, n: int | None) -> dict[str, np.ndarray]:

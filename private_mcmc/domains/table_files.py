@@ -40,9 +40,16 @@ Opener = Callable[[Path], AbstractContextManager[Table]]
 class FileColumn(HostColumn):
     """A column of files: whoever sees them under the same paths reads its own part of the rows."""
 
+    files: TableFiles
+
     @abstractmethod
     def part(self, first: int, last: int) -> FileColumn:
         """The rows ``first … last − 1`` of the column."""
+
+    @property
+    def ordered_by_cells(self) -> bool:
+        """Whether folders' names are cells: a row whose cell changes is in another file then."""
+        return self.files.ordered_by_cells
 
     @abstractmethod
     def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
@@ -172,6 +179,11 @@ class TableFiles:
     def num_rows(self) -> int:
         """Of all files."""
         return sum(self._counts)
+
+    @property
+    def ordered_by_cells(self) -> bool:
+        """Whether names of folders are cells, which tell where among the rows a row is."""
+        return len(self._files) > 1 and None in self.types.values()
 
     def batches(
         self, names: Sequence[str], size: int, first: int = 0, last: int | None = None

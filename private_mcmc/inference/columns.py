@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -18,20 +18,22 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import (
     PRESENT,
     HostColumn,
+    Spool,
+    SpooledColumn,
     blank,
     holds_person,
     host_column,
-    native,
     numeric_column,
     on_host,
     padded,
 )
-from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
+from private_mcmc.domains.persons import Numbers, Slots
+from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels.partitions import Blocks, Engine, Partition, row_slots
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
-from private_mcmc.target import Target
+from private_mcmc.target import Adjacency, Target, Unit
 
 Columns = dict[str, np.ndarray]
 HostColumns = dict[str, HostColumn]
@@ -39,13 +41,16 @@ HostColumns = dict[str, HostColumn]
 _BLOCK_BYTES = 2**26
 # Rows of a table that are in memory at a time, where not all are.
 BLOCK = 2**17
+# Rows of a copy that are in memory at a time.
+_COPIED = 2**19
 
 
 @dataclass(frozen=True)
 class Place:
     """Where a run wants its rows: on the devices of ``mesh``, in blocks of so many, or at an engine.
 
-    ``whole``: those of files are read into memory, unless blocks or an engine are asked for.
+    ``whole``: those of files are read into memory, unless blocks or an engine are asked for, or a copy of
+    them in other slots.
     """
 
     mesh: Mesh | None = None
@@ -56,6 +61,7 @@ class Place:
     def put(self, data: Mapping[str, object]) -> dict[str, object]:
         """The columns as they came, or all of them on the host where one of them asks to stay there."""
         asked = self.rows_on_device is not None or self.engine is not None
+        asked |= any(isinstance(one, HostColumn) and one.ordered_by_cells for one in data.values())
         if self.whole and not asked:
             return {
                 name: host_column(name, column).loaded() if on_host(column) else column
@@ -112,7 +118,7 @@ def _persons(
     n: int | None,
     flags: bool,
     place: Place,
-) -> tuple[Columns, int]:
+) -> tuple[Columns | HostColumns, int]:
     """Rows grouped into ``n`` persons, whose number the data do not tell: one may have no rows."""
     if n is None:
         raise DeclarationError("persons with several rows: give PrivateMCMC their number, public, n=….")
@@ -120,13 +126,12 @@ def _persons(
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
     unit = "" if rows.unit is None else rows.unit.name
     ours = place.put({name: column for name, column in data.items() if name != unit})
-    if on_the_host(ours):
-        raise NotYetSupported(
-            "persons with several rows are grouped over the whole data set, in memory: load "
-            "the columns (np.asarray), without rows_on_device=."
-        )
     given = {unit: data[unit]} if unit in data else {}
-    return rows.grouped({**ours, **given}, n), n
+    host = on_the_host(ours)
+    if not host:
+        return rows.grouped({**ours, **given}, n), n
+    _, who = rows.numbered({**without_rows(host), **given}, n)
+    return host | {unit: host_column(unit, who)}, n
 
 
 def without_rows(data: Mapping[str, object]) -> dict[str, object]:
@@ -211,40 +216,97 @@ class Held:
     rows: dict[str, jax.Array] = field(default_factory=dict)
     present: jax.Array = field(default_factory=lambda: jnp.zeros(0, dtype=bool))
     partitions: tuple[Partition, ...] = ()
+    outside: Outside | None = None
     mesh: Mesh | None = None
 
     def placed(self, key: jax.Array, declared: Declaration | Plan) -> Held:
-        """Under ``add_remove``, and persons: in slots drawn at random, empty ones among them.
-
-        **Guarantee**: a row's term is computed in the same slot whoever else is there, so that its own
-        rounding, which may follow the slot, is not changed by another row. For every placement the two data
-        sets differ in one slot alone; placements have the same law for both, once slots are renamed, and
-        ``δ(ε)`` is jointly convex. Rows in the order they came in move up behind an absent one, and persons
-        in that of identifiers. Rows of several devices, and those that an engine's workers have, do stay in
-        that order: no process has all of them.
-        """
-        moves = declared.target.adjacency == "add_remove" or declared.rows.unit is not None
-        streamed = [one for one in self.partitions if isinstance(one, Blocks)]
-        if not moves or self.mesh is not None or len(streamed) < len(self.partitions):
+        """Where who stands where could follow other rows: in slots drawn at random, see :func:`moves`."""
+        outside = self.outside
+        if not moves(declared.target.adjacency, declared.rows, outside.columns if outside else {}):
             return self
-        if streamed:
-            return replace(self, partitions=tuple(_in_slots(key, one, declared.n) for one in streamed))
         with jax.enable_x64(True):
-            rows, present = _permuted(key, self.rows, self.present)
+            if outside is not None:
+                order = np.asarray(jax.random.permutation(key, outside.n))
+                return replace(self, partitions=outside.partitions(order, self.partitions))
+            slots = len(self.present) if declared.n is None else declared.n
+            rows, present = _permuted(key, self.rows, self.present, slots)
         return replace(self, rows=rows, present=present)
 
 
-def held_rows(rows: Rows, columns: Columns | HostColumns, n: int, place: Place) -> Held:
+def moves(adjacency: Adjacency, rows: Rows, columns: HostColumns) -> bool:
+    """Whether another row may change the order of the rows, so that they lie in slots drawn at random.
+
+    **Guarantee** of such slots: a row's term is computed in the same slot whoever else is there, so that its
+    own rounding, which may follow the slot, is not changed by another row. For every placement the two data
+    sets differ in one slot alone; placements have the same law for both, once slots are renamed, and ``δ(ε)``
+    is jointly convex. In the order they came in rows move up behind an absent one, persons in that of
+    identifiers, and all between two files behind a row whose cell names another folder.
+    """
+    ordered = any(one.ordered_by_cells for one in columns.values())
+    return adjacency == "add_remove" or rows.unit is not None or ordered
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Outside:
+    """Rows that are read block by block, in ``n`` slots; of persons their numbers lie under ``unit``."""
+
+    columns: HostColumns
+    n: int
+    place: Place
+    unit: Unit | None = None
+
+    def partitions(
+        self, order: Numbers | None = None, before: tuple[Partition, ...] = ()
+    ) -> tuple[Partition, ...]:
+        """At an engine, or blocks on the host; where ``order`` is given, slot ``s`` has the row ``order[s]``.
+
+        An engine may take the places of partitions ``before``.
+        """
+        slots, engine, columns = None, self.place.engine, dict(self.columns)
+        who = np.arange(next(iter(columns.values())).shape[0])
+        if self.unit is not None:
+            who = columns.pop(self.unit.name).loaded()
+        if order is not None:
+            slots = Slots.of(who, order, 0 if self.unit is None else self.unit.rows)
+        if engine is not None:
+            return engine.partitions(columns, self.n, slots, before)
+        if slots is not None:
+            columns = in_slots(slots, columns)
+        return (blocks_of(columns, self.place.rows_on_device, self.n),)
+
+
+def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:
+    """A copy of the columns in these slots: in files without a name, or in memory if they are few."""
+    size = max(1, _COPIED // max(slots.at_most, 1))
+    spools: defaultdict[str, Spool] = defaultdict(Spool)
+    for first in range(0, slots.size, size):
+        part = slots.part(first, min(first + size, slots.size)).filled(columns)
+        if slots.size <= size:
+            return {name: host_column(name, values) for name, values in part.items()}
+        for name, values in part.items():
+            spools[name].append(values)
+    return {name: SpooledColumn.of(spool, part[name]) for name, spool in spools.items()}
+
+
+def held_rows(
+    rows: Rows,
+    columns: Columns | HostColumns,
+    n: int,
+    place: Place,
+    declared: Declaration | Plan,
+    key: jax.Array,
+) -> Held:
     """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on a mesh's devices.
 
     There they are padded to the mesh's slots. Without a column of presence all are present. Holes are
-    zeros before anything else sees them. Over several devices each gets its share, and none ever holds all.
+    zeros before anything else sees them. Rows that a run places at random are placed by ``key``, so that it
+    is known to work, once.
     """
-    host, mesh = on_the_host(columns), place.mesh
-    if host and place.engine is not None:
-        return Held(partitions=place.engine.partitions(host, n))
-    if host:
-        return Held(partitions=(blocks_of(host, place.rows_on_device, n),))
+    mesh = place.mesh
+    if host := on_the_host(columns):
+        outside = Outside(host, n, place, declared.rows.unit)
+        held = Held(outside=outside).placed(key, declared)
+        return held if held.partitions else Held(partitions=outside.partitions())
     arrays = {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
     count = len(next(iter(arrays.values())))
     slots = row_slots(mesh, n)
@@ -259,34 +321,19 @@ def held_rows(rows: Rows, columns: Columns | HostColumns, n: int, place: Place) 
 
             spread = partial(jax.device_put, device=by_row)
 
-        held = _projection(rows)({name: spread(value) for name, value in filled.items()})
-        return Held(held, spread(there), mesh=mesh)
+        mapped = _projection(rows)({name: spread(value) for name, value in filled.items()})
+        held = Held(mapped, spread(there), mesh=mesh)
+    held.placed(key, declared)
+    return held
 
 
-@jax.jit
+@partial(jax.jit, static_argnums=3)
 def _permuted(
-    key: jax.Array, rows: dict[str, jax.Array], present: jax.Array
+    key: jax.Array, rows: dict[str, jax.Array], present: jax.Array, n: int
 ) -> tuple[dict[str, jax.Array], jax.Array]:
-    order = jax.random.permutation(key, present.shape[0])
+    """The first ``n`` slots; those after them fill the devices up."""
+    order = jnp.append(jax.random.permutation(key, n), jnp.arange(n, present.shape[0]))
     return {name: column[order] for name, column in rows.items()}, present[order]
-
-
-def _in_slots(key: jax.Array, rows: Blocks, n: int | None) -> Blocks:
-    """A copy of rows that are not in memory, in the slots of :func:`_permuted`: in files without a name."""
-    slots = n or len(next(iter(rows.columns.values())).schema)
-    place, present = np.argsort(jax.random.permutation(key, slots)), np.zeros(slots, dtype=bool)
-    copies = {}
-    for name, one in rows.columns.items():
-        with tempfile.TemporaryFile() as file:
-            copies[name] = np.memmap(file, native(one.dtype), "w+", shape=(slots, *one.shape[1:]))
-    for block in rows:
-        here = np.flatnonzero(block.present)
-        there = place[block.first + here]
-        present[there] = True
-        for name, column in block.columns.items():
-            copies[name][there] = column[here]
-    columns = {name: host_column(name, one) for name, one in copies.items()}
-    return Blocks(columns, rows.size, host_column(PRESENT, present))
 
 
 @lru_cache(maxsize=8)

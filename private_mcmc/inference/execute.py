@@ -257,7 +257,9 @@ class DeclaredRun:
         decision, streams = self.decide(n), trial_streams(generator)
         schedule = decision.schedule
         start = checked_start(self.execution.init_params, schedule)
-        held = held_rows(decision.reading.rows, columns, n, self.execution.place())
+        held = held_rows(
+            decision.reading.rows, columns, n, self.execution.place(), self.declared, streams.start
+        )
         made = n, bool(held.partitions)
         if made not in self._runners:
             self._runners[made] = runner_of(
@@ -265,7 +267,6 @@ class DeclaredRun:
             )
         runner = self._runners[made]
         runner.try_out(start, *given_rows(held), streams)
-        held.placed(streams.start, self.declared)
         if decision.expectations is None:
             try_constraining(decision.reading, schedule.num_chains)
         return partial(self._run, decision, runner, start, held)

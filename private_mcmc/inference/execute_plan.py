@@ -18,9 +18,8 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import check_kind
-from private_mcmc.data.table import rows_of
 from private_mcmc.domains import Rows
-from private_mcmc.domains.columns import PRESENT, host_column, padded
+from private_mcmc.domains.columns import host_column
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping, Job, marked
@@ -29,8 +28,11 @@ from private_mcmc.inference.columns import (
     Columns,
     Held,
     HostColumns,
+    Outside,
+    Place,
     checked_columns,
     held_rows,
+    moves,
     without_rows,
 )
 from private_mcmc.inference.decision import Decision
@@ -50,7 +52,7 @@ from private_mcmc.inference.execute import (
     try_constraining,
 )
 from private_mcmc.kernels import ChainRunner, Streams
-from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Question, summed
+from private_mcmc.kernels.partitions import Engine, Question, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,
@@ -145,8 +147,8 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        held = held_rows(plan.reading.rows, columns, n, self.execution.place(whole=True))
-        held.placed(trial_streams(generator).start, plan)
+        place, key = self.execution.place(whole=True), trial_streams(generator).start
+        held = held_rows(plan.reading.rows, columns, n, place, plan, key)
         if isinstance(first, PathStage):
             start = checked_start(first.start, first.schedule)
             given = given_rows(held, first.derived)
@@ -286,23 +288,17 @@ def row_sums(
     rounding follows from who else is there. With ``random`` each row has a uniform number of its own, by a
     key from the operating system.
     """
-    n, most = mechanism.num_rows, mechanism.rows
+    n, shapes = mechanism.num_rows, without_rows(columns)
     if rows.unit is None:
-        checked_columns(rows, without_rows(columns), target, n)
         slots, given = rows, dict(columns)
+        checked_columns(rows, shapes, target, n)
     else:
         slots = rows.persons
-        given = rows.grouped({name: value for name, value in columns.items() if name != PRESENT}, n)
-    if rows.unit is not None or target.adjacency == "add_remove":
-        given.setdefault(PRESENT, np.ones(rows_of(given), dtype=bool))
-        order = np.random.default_rng().permutation(n)
-        given = {name: padded(one, n)[order] for name, one in given.items()}
+        given = dict(columns) | {rows.unit.name: rows.numbered(shapes, n)[1]}
     held = {name: host_column(name, one) for name, one in given.items()}
-    if engine is None:
-        present = held.pop(PRESENT, None)
-        partitions: tuple[Partition, ...] = (Blocks(held, max(1, min(BLOCK // most, n)), present),)
-    else:
-        partitions = engine.partitions(held, n)
+    order = np.random.default_rng().permutation(n) if moves(target.adjacency, rows, held) else None
+    place = Place(rows_on_device=max(1, BLOCK // mechanism.rows), engine=engine)
+    partitions = Outside(held, n, place, rows.unit).partitions(order)
     key = np.frombuffer(os.urandom(8), np.uint32)
     with no_value_checks():
         return summed(_asked(of_row, slots, mechanism, random), partitions, key)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ import numpy as np
 
 from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, HostColumn
+from private_mcmc.domains.persons import Slots
 from private_mcmc.domains.table_files import FileColumn
 from private_mcmc.errors import DataSchemaError, DeclarationError, ReleaseError
 from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
@@ -66,8 +68,17 @@ class Ray:
     def __post_init__(self) -> None:
         check_count("workers", self.workers)
 
-    def partitions(self, columns: Mapping[str, HostColumn], n: int) -> tuple[Partition, ...]:
-        """The rows of ``columns`` divided among new workers, which read them now."""
+    def partitions(
+        self,
+        columns: Mapping[str, HostColumn],
+        n: int,
+        slots: Slots | None = None,
+        before: tuple[Partition, ...] = (),
+    ) -> tuple[Partition, ...]:
+        """The rows of ``columns`` divided among new workers, or those of ``before``, which read them now.
+
+        With ``slots`` each reads all files, and keeps the rows that lie in its own.
+        """
         wrong = sorted(name for name, column in columns.items() if not isinstance(column, FileColumn))
         if wrong:
             raise DeclarationError(
@@ -75,15 +86,18 @@ class Ray:
                 "pmc.Parquet or pmc.Arrow."
             )
         self._connected()
-        number = len(next(iter(columns.values())).schema)
+        number = len(next(iter(columns.values())).schema) if slots is None else slots.size
         size, key = max(1, -(-number // self.workers)), secrets.token_bytes(32)
         of_files = {name: one for name, one in columns.items() if isinstance(one, FileColumn)}
         workers = []
         for first in range(0, max(number, 1), size):
-            own = {name: one.part(first, min(first + size, number)) for name, one in of_files.items()}
-            workers.append(_Partition(self, own, size, first, key))
-        for worker in workers:
-            worker.start()
+            own = of_files
+            if slots is None:
+                own = {name: one.part(first, min(first + size, number)) for name, one in of_files.items()}
+            part = None if slots is None else slots.part(first, first + size)
+            workers.append(_Partition(self, own, size, first, key, part))
+        for worker, old in zip_longest(workers, before):
+            worker.start(old._worker if isinstance(old, _Partition) else None)
         for worker in workers:
             worker.check()
         return tuple(workers)
@@ -111,24 +125,33 @@ class _Partition:
     size: int
     first: int
     key: bytes = field(repr=False)
+    slots: Slots | None = field(default=None, repr=False)
     _worker: Any = None
     _mark: Any = None
     _digest: bytes = field(default=b"", repr=False)
+    _shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]] = field(default_factory=dict, repr=False)
     _programs: dict[str, bytes] = field(default_factory=dict, repr=False)
 
-    def start(self) -> None:
-        """Begin to read the rows at a new worker."""
+    def start(self, worker: Any = None) -> None:
+        """Begin to read the rows at a new worker, or at this one in place of what it has."""
         actor = _ray().remote(num_cpus=self.engine.cpus, max_restarts=0, max_task_retries=0)(_Worker)
-        self._worker = actor.remote()
-        place = pickle.dumps((dict(self.columns), self.size, self.first, self.key))
-        self._mark = self._worker.load.remote(place)
+        self._worker = actor.remote() if worker is None else worker
+        place = pickle.dumps((dict(self.columns), self.size, self.first, self.key, self.slots))
+        self._mark = self._sent("load", place)
+
+    def _sent(self, what: str, content: bytes, *beside: str) -> Any:
+        """Have a worker do something with what is sent in pieces; it does what it is told in order."""
+        *pieces, last = _cut(content)
+        for piece in pieces:
+            self._worker.receive.remote(piece)
+        return getattr(self._worker, what).remote(last, *beside)
 
     def check(self) -> None:
         """Wait until they are read, elsewhere where that worker is lost; refuse other rows than before."""
         self._insisted(self._read, self.start)
 
     def _read(self) -> None:
-        digest = _found(_ray().get(self._mark))
+        digest, self._shapes = _found(_ray().get(self._mark))
         if self._digest and not hmac.compare_digest(self._digest, digest):
             raise ReleaseError(
                 "a worker that took the place of a lost one reads other rows than that had: nothing more is "
@@ -152,7 +175,7 @@ class _Partition:
         def started(*given: Any) -> Callable[[], Any]:
             nonlocal program
             if not program:
-                program = _exported(question, self.columns, self.size, given)
+                program = _exported(question, self._shapes, self.size, given)
                 self._told(name, program)
             sent = pickle.dumps([_plain(leaf) for leaf in jax.tree.leaves(given)])
             first = self._asked(name, sent)
@@ -166,11 +189,8 @@ class _Partition:
         self._worker.learn.remote(name, program)
 
     def _asked(self, name: str, sent: bytes) -> Any:
-        """One question; a worker does what it is told in order."""
-        *pieces, last = _cut(sent)
-        for piece in pieces:
-            self._worker.receive.remote(piece)
-        return self._worker.answer.remote(name, last)
+        """One question."""
+        return self._sent("answer", sent, name)
 
     def _awaited(self, name: str, sent: bytes, reference: Any) -> Any:
         ray = _ray()
@@ -188,7 +208,11 @@ class _Partition:
             pieces = [piece]
             for place in range(1, number):
                 pieces.append(_found(ray.get(self._worker.piece.remote(place))))
-            return jnp.asarray(pickle.loads(b"".join(pieces)))
+            found = pickle.loads(b"".join(pieces))
+            if not np.isfinite(found).all():
+                # Terms are clipped or counted: of whatever rows, every sum is a number.
+                raise ReleaseError("a worker's answer is no number: nothing more is done with its rows.")
+            return jnp.asarray(found)
 
         return self._insisted(answer, again)
 
@@ -220,12 +244,13 @@ def _restored(like: Any, words: jax.Array) -> jax.Array:
     return words
 
 
-def _exported(question: Question, columns: Mapping[str, FileColumn], size: int, given: Any) -> bytes:
+def _exported(
+    question: Question, columns: Mapping[str, tuple[tuple[int, ...], np.dtype]], size: int, given: Any
+) -> bytes:
     """The question as a program for arrays of these shapes: what is public of it, in JAX's own form."""
     leaves, tree = jax.tree.flatten(given)
-    names = [name for name in columns if name != PRESENT]
     with jax.enable_x64(True):
-        raw = {name: abstract((size, *columns[name].shape[1:]), columns[name].dtype) for name in names}
+        raw = {name: abstract(*column) for name, column in columns.items()}
         present = abstract((size,), np.bool_)
         kept = jax.eval_shape(question.prepare, raw, present)
         shapes, kept_tree = jax.tree.flatten(kept)
@@ -257,38 +282,45 @@ class _Worker:
         self._sent: list[bytes] = []
         self._pieces: list[bytes] = []
 
-    def load(self, place: bytes) -> tuple[bool, Any]:
-        """Read the rows; a keyed hash of them."""
-        return _guarded(self._load, place)
+    def load(self, last: bytes) -> tuple[bool, Any]:
+        """Read the rows; a keyed hash of them, and the columns' shapes and types."""
+        return _guarded(self._load, self._joined(last))
 
     def learn(self, name: str, program: bytes) -> None:
         """Keep a question under a name."""
         self._known[name] = program
 
     def receive(self, piece: bytes) -> None:
-        """A part of what the next question is asked with."""
+        """A part of what it is told next."""
         self._sent.append(piece)
 
-    def answer(self, name: str, last: bytes) -> tuple[bool, Any]:
+    def answer(self, last: bytes, name: str) -> tuple[bool, Any]:
         """Compute an answer: in how many pieces it is there, and the first."""
-        sent, self._sent = b"".join([*self._sent, last]), []
-        return _guarded(self._answer, name, sent)
+        return _guarded(self._answer, name, self._joined(last))
 
     def piece(self, place: int) -> tuple[bool, Any]:
         """Another one of them."""
         return _guarded(lambda: self._pieces[place])
 
-    def _load(self, place: bytes) -> bytes:
-        columns, size, self._first, key = pickle.loads(place)
+    def _joined(self, last: bytes) -> bytes:
+        sent, self._sent = b"".join([*self._sent, last]), []
+        return sent
+
+    def _load(self, place: bytes) -> tuple[bytes, dict[str, tuple[tuple[int, ...], np.dtype]]]:
+        columns, size, self._first, key, slots = pickle.loads(place)
+        self._known = {}
         # To their end, where files are checked again, and cells without a fate are refused.
-        (block,) = Blocks(columns, size, columns.pop(PRESENT, None))
-        mark = hmac.new(key, block.present.tobytes(), hashlib.sha256)
-        for column in block.columns.values():
+        if slots is None:
+            ((_, read, self._present),) = Blocks(columns, size, columns.pop(PRESENT, None))
+        else:
+            read = slots.filled(columns)
+            self._present = read.pop(PRESENT)
+        mark = hmac.new(key, self._present.tobytes(), hashlib.sha256)
+        for column in read.values():
             mark.update(np.ascontiguousarray(column).tobytes())
         with jax.enable_x64(True):
-            self._columns = {name: jnp.asarray(column) for name, column in block.columns.items()}
-            self._present = block.present
-        return mark.digest()
+            self._columns = {name: jnp.asarray(column) for name, column in read.items()}
+        return mark.digest(), {name: (column.shape, column.dtype) for name, column in read.items()}
 
     def _answer(self, name: str, sent: bytes) -> tuple[int, bytes]:
         with jax.enable_x64(True):

@@ -20,13 +20,13 @@ from private_mcmc.data.table import (
     rows_of,
     spooled_table,
 )
-from private_mcmc.domains.columns import PRESENT
-from private_mcmc.domains.persons import OWN_ROWS, Numbers, grouped, identified
+from private_mcmc.domains.columns import PRESENT, host_column, on_host
+from private_mcmc.domains.persons import Numbers, Slots, numbered
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
-from private_mcmc.inference.columns import checked_columns, without_rows
+from private_mcmc.inference.columns import checked_columns, in_slots, without_rows
 from private_mcmc.inference.question import Question
 from private_mcmc.kernels.partitions import Engine
-from private_mcmc.records import Fields
+from private_mcmc.records import Fields, Record
 from private_mcmc.target import Adjacency, Target, check_count, small_delta
 
 # No column of a table has this name.
@@ -83,7 +83,7 @@ def read_once(
     marks = data_marks(table)
     if asked.schema.person:
         # A ledger adds up charges for one unit: who counts as one person, however the column is read.
-        codes = identified(asked.schema.person, read_identifiers(table, asked.schema))
+        codes = numbered(read_identifiers(table, asked.schema))
         marks = replace(marks, known_by={**marks.known_by, _WHO: codes})
         _check_persons(asked, codes, n, adjacency)
     columns = read_columns(table, asked.schema, asked, adjacency, engine)
@@ -141,31 +141,29 @@ def read_columns(
     """What the model reads, and who each row is about where that is declared.
 
     Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
-    Rows of several files stay outside memory, if each has a slot of its own; those that an engine holds are
-    read by its workers.
+    Rows of several files stay outside memory; those that an engine holds are read by its workers.
     """
-    slots = not schema.person and adjacency != "add_remove"
-    if engine is not None:
-        if not slots:
-            raise NotYetSupported(
-                "engine: rows of persons, and those of add_remove, are drawn into slots in memory; leave it."
-            )
-        return coded_table(table, schema, asked.fields)
-    if slots and isinstance(table, str | Path) and not Path(table).is_file():
-        return spooled_table(table, schema, asked.fields)
-    columns: dict[str, np.ndarray] = dict(read_table(table, schema, asked.fields))
+    several = isinstance(table, str | Path) and not Path(table).is_file()
+    read = coded_table if engine is not None else spooled_table if several else read_table
+    columns: Record = dict(read(table, schema, asked.fields))
     if not schema.person:
         return columns
-    who = read_identifiers(table, schema)
+    codes = numbered(read_identifiers(table, schema))
     if asked.rows.unit is not None:
+        present = columns.pop(PRESENT, np.ones(len(codes)))
+        there = np.asarray(present.loaded() if on_host(present) else present) > 0
         # How many rows a person has is private in any case: those that drop out are none of them.
-        there = np.asarray(columns.pop(PRESENT, np.ones(len(who)))) > 0
-        return {name: values[there] for name, values in (columns | {asked.rows.unit.name: who}).items()}
-    codes = identified(schema.person, who)
-    persons = grouped(columns, codes, int(codes.max(initial=-1)) + 1, 1)
+        return columns | {asked.rows.unit.name: np.where(there & (codes >= 0), codes, np.nan)}
+    if engine is not None:
+        raise NotYetSupported(
+            "engine: rows of persons with one row each are sought in memory. Leave engine out, or declare "
+            "at_most: 2 and the number of persons, n."
+        )
     # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
-    order = np.random.default_rng().permutation(len(persons[OWN_ROWS]))
-    return {name: persons[name][order, 0] for name in columns}
+    slots = Slots.of(codes, np.random.default_rng().permutation(int(codes.max(initial=-1)) + 1))
+    held = {name: host_column(name, one) for name, one in columns.items()}
+    found = in_slots(slots, held) if several else slots.filled(held)
+    return {name: found[name] for name in columns}
 
 
 def schema_of(given: object) -> Schema:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.domains.columns import HostColumn, blank, holds_person, padded
+from private_mcmc.domains.persons import Slots
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.chain import ChainRunner, observed
@@ -67,8 +68,17 @@ class Partition(Protocol):
 class Engine(Protocol):
     """Where rows lie besides this process."""
 
-    def partitions(self, columns: Mapping[str, HostColumn], n: int) -> tuple[Partition, ...]:
-        """Partitions of the rows, in their order; one of the columns may be that of presence."""
+    def partitions(
+        self,
+        columns: Mapping[str, HostColumn],
+        n: int,
+        slots: Slots | None = None,
+        before: tuple[Partition, ...] = (),
+    ) -> tuple[Partition, ...]:
+        """Partitions of the rows, in their order, or of ``slots``; a column may be that of presence.
+
+        ``before``: partitions of the same rows in other slots, which are asked no more.
+        """
 
 
 def summed(question: Question, partitions: Sequence[Partition], *given: Any) -> npt.NDArray[np.float64]:

@@ -71,7 +71,7 @@ def test_a_schema_of_anything_is_a_schema_or_one_line(words, own, whole, person,
         read = Schema.from_dict(schema.to_dict())
         schema.rows()
         if schema.person:
-            read_identifiers({"x": [cell]}, read)
+            [*read_identifiers({"x": [cell]}, read)]
         else:
             read_table({"x": [cell]}, read, ["x"])
     except PrivateMCMCError as error:

@@ -151,7 +151,7 @@ def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
         "age": [30.0, 40.0, 50.0, 60.0],
         "seen": [True, False, True, True],
     }
-    assert read_identifiers(table, schema).tolist() == ["b", "a", "", "b"]
+    assert [*read_identifiers(table, schema)] == ["b", "a", "", "b"]
     with pytest.raises(pmc.DeclarationError, match=r"'person'.*belongs under private_mcmc"):
         pmc.Schema.from_dict({"fields": record["fields"], **record["private_mcmc"]})
     asked = question(schema, "seen ~ age")

@@ -1,11 +1,15 @@
 """A folder of Parquet is fitted, described, checked and compared in blocks, as one file of its rows is."""
 
+from types import SimpleNamespace
+
+import jax
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.columns import HostColumn
-from private_mcmc.inference import driver, execute_plan, fitting
+from private_mcmc.domains.columns import HostColumn, host_column
+from private_mcmc.inference import columns, driver, execute_plan, fitting
+from private_mcmc.inference.columns import Outside, Place, held_rows, without_rows
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
@@ -23,6 +27,7 @@ PERSONS = pmc.Schema.from_dict(
         "private_mcmc": {"person": {"field": "who", "at_most": "2"}},
     }
 )
+ONE_ROW = pmc.Schema.from_dict(PERSONS.to_dict() | {"private_mcmc": {"person": {"field": "who"}}})
 FORMULA = "died ~ age + region"
 
 
@@ -65,6 +70,8 @@ ASKED = {
         {"missingValues": ["19"], "private_mcmc": {"missing": "drop"}},
         {"adjacency": "zero_out"},
     ),
+    "a hidden number of rows": ({}, {"adjacency": "add_remove", "n": N + 100}),
+    "persons": ({}, {"n": N}),
 }
 
 
@@ -73,7 +80,8 @@ ASKED = {
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
     ours, more = ASKED[asked]
-    schema = pmc.Schema.from_dict({"fields": [AGE | ours, *FIELDS[1:]]})
+    whole = PERSONS if asked == "persons" else SCHEMA
+    schema = pmc.Schema.from_dict(whole.to_dict() | {"fields": [AGE | ours, *whole.to_dict()["fields"][1:]]})
     one, several = (fitted(table, schema, **more) for table in tables)
     for name, draws in one.draws.items():
         np.testing.assert_allclose(several.draws[name], draws, rtol=1e-6, atol=1e-6)
@@ -85,6 +93,8 @@ def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
 def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, without_noise, monkeypatch):
     study, other = fitted(tables[0]), pmc.fit(tables[0], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
     monkeypatch.setattr("os.urandom", lambda count: bytes(count))
+    # In slots drawn at random rows of the folder would have other uniform numbers.
+    monkeypatch.setattr(execute_plan, "moves", lambda *_: False)
     for ask in (
         lambda table: pmc.describe(table, SCHEMA, by=["region"], epsilon=1.0),
         lambda table: pmc.check(study, table, by=["region"], epsilon=1.0),
@@ -94,18 +104,58 @@ def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, witho
         np.testing.assert_allclose(several, one, rtol=1e-9, atol=1e-4)
 
 
-def test_rows_of_a_folder_stay_outside_memory_where_each_has_a_slot_of_its_own(tables, tmp_path, monkeypatch):
-    """Elsewhere they are drawn into slots at random, or grouped by persons. No file has them."""
+@pytest.mark.parametrize("schema", [SCHEMA, PERSONS, ONE_ROW], ids=["rows", "persons", "one row"])
+def test_rows_of_a_folder_stay_outside_memory_and_no_file_has_them(tables, tmp_path, monkeypatch, schema):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for schema, adjacency, outside in (
-        (SCHEMA, "replace_one", True),
-        (SCHEMA, "zero_out", True),
-        (SCHEMA, "add_remove", False),
-        (PERSONS, "replace_one", False),
-    ):
+    for adjacency in ("replace_one", "zero_out", "add_remove"):
         columns = read_columns(tables[1], schema, question(schema, FORMULA), adjacency)
-        assert all(isinstance(one, HostColumn) == outside for one in columns.values())
+        assert {name for name, one in columns.items() if not isinstance(one, HostColumn)} <= {"who"}
         assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("schema", [PERSONS, ONE_ROW], ids=["persons", "one row"])
+def test_persons_are_found_over_all_files_whichever_copies_of_them_are_in_memory(tables, schema, monkeypatch):
+    """A copy is made of few slots at a time; each person has the rows that a table in memory gives them."""
+    found, asked = [], question(schema, FORMULA)
+    for copied, table in ((2**19, tables[0]), (2**19, tables[1]), (64, tables[1])):
+        monkeypatch.setattr(columns, "_COPIED", copied)
+        read = read_columns(table, schema, asked, "replace_one")
+        if schema is PERSONS:
+            data = {name: one if name == "who" else host_column(name, one) for name, one in read.items()}
+            _, who = asked.rows.numbered(without_rows(data), N // 2)
+            (blocks,) = Outside(
+                data | {"who": host_column("who", who)}, N // 2, Place(), asked.rows.unit
+            ).partitions(np.arange(N // 2))
+            read = {
+                name: np.concatenate([block.columns[name] for block in blocks]) for name in blocks.columns
+            }
+        else:
+            read = {name: host_column(name, one).loaded() for name, one in read.items()}
+            order = np.lexsort([*read.values()])
+            read = {name: one[order] for name, one in read.items()}
+        found.append(read)
+    for name, one in found[0].items():
+        assert len(one) == N // 2
+        for other in found[1:]:
+            np.testing.assert_array_equal(other[name][: N // 2], one)
+
+
+@pytest.mark.parametrize(("place", "drawn"), [(0, False), (1, True)])
+def test_rows_of_folders_that_cells_name_lie_in_slots_drawn_at_random(tables, place, drawn):
+    """A person whose region changes is in another file then: all rows between would move up."""
+    ages = pmc.Parquet(tables[place])["age"]
+    given = Place(whole=True).put({"age": ages})
+    assert isinstance(given["age"], HostColumn) == drawn
+    rows, held = pmc.Rows(age=pmc.Real()), {"age": host_column("age", given["age"])}
+    declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6), rows=rows, n=N)
+    orders = []
+    for seed in range(2):
+        found = held_rows(rows, held, N, Place(), declared, jax.random.key(9))
+        (blocks,) = found.placed(jax.random.key(seed), declared).partitions
+        orders.append(np.concatenate([block.columns["age"] for block in blocks])[:N])
+        np.testing.assert_array_equal(np.sort(orders[-1]), np.sort(ages.loaded()))
+        assert np.array_equal(orders[-1], ages.loaded()) != drawn
+    assert np.array_equal(*orders) != drawn
 
 
 @pytest.mark.long
@@ -114,6 +164,8 @@ def test_persons_of_a_folder_are_grouped_over_all_its_files(tables):
     asked = question(PERSONS, FORMULA)
     planned = plan_fit(tables[1], asked, epsilon=2.0, n=N // 2, progress_bar=False)
     assert planned.plan.rows.unit.rows == 2 and len(np.unique(planned.columns["who"])) == N // 2
+    one = plan_fit(tables[0], asked, epsilon=2.0, n=N // 2, progress_bar=False)
+    np.testing.assert_array_equal(one.columns["who"], planned.columns["who"])
 
 
 def test_a_folder_that_changes_after_the_plan_is_refused_and_nothing_is_charged(tables, tmp_path):

@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.domains.columns import PRESENT
+from private_mcmc.domains.columns import PRESENT, host_column
 from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
 from private_mcmc.kernels import PrivateULA, chain_runner, langevin_program
 from private_mcmc.kernels.clipping import Whitening
@@ -360,9 +360,10 @@ def test_columns_that_do_not_go_with_persons_are_refused(tmp_path):
     assert not any(sign.isdigit() for sign in str(refused.value)), "how many rows there are is private"
     with pytest.raises(pmc.DataSchemaError, match="present"):
         driver(target=pmc.Target(1e6, 0.9, "zero_out")).run(**rows, present=np.ones(40))
-    on_disk = np.memmap(tmp_path / "X.bin", float, "w+", shape=(40, 2))
-    with pytest.raises(pmc.NotYetSupported, match="grouped over the whole data set"):
-        driver().run(**{**rows, "X": on_disk})
+    np.save(tmp_path / "who.npy", np.zeros(40))
+    on_disk = host_column("who", np.load(tmp_path / "who.npy", mmap_mode="r"))
+    with pytest.raises(pmc.DataSchemaError, match="identifiers are one column"):
+        driver().run(**{**rows, "who": on_disk})
 
 
 def intercepts(X, who, y=None):

@@ -10,7 +10,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT, ArrayColumn, host_column
-from private_mcmc.inference.columns import Held, blocks_of
+from private_mcmc.inference.columns import Held, Outside, Place
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain
 from private_mcmc.release.ledger_file import data_mark
 from tests.examples_of_models import logistic
@@ -181,7 +181,7 @@ def test_every_row_is_in_every_slot_as_often():
 
     def slots(key, adjacency, **unit):
         declared = SimpleNamespace(
-            target=pmc.Target(1.0, 1e-6, adjacency), rows=pmc.Rows(i=pmc.Binary(), **unit)
+            target=pmc.Target(1.0, 1e-6, adjacency), rows=pmc.Rows(i=pmc.Binary(), **unit), n=4
         )
         return Held(rows, jnp.ones(4, bool)).placed(key, declared).rows["i"]
 
@@ -199,9 +199,8 @@ def test_rows_outside_memory_lie_in_the_same_slots(tmp_path):
     declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()), n=7)
     np.save(tmp_path / "i.npy", np.arange(1, 6))
     mapped, key = np.load(tmp_path / "i.npy", mmap_mode="r"), jax.random.key(3)
-    (found,) = (
-        Held(partitions=(blocks_of({"i": host_column("i", mapped)}, 2, 7),)).placed(key, declared).partitions
-    )
+    outside = Outside({"i": host_column("i", mapped)}, 7, Place(rows_on_device=2))
+    (found,) = Held(outside=outside).placed(key, declared).partitions
     whole = Held({"i": jnp.asarray([*range(1, 6), 0, 0])}, jnp.arange(7) < 5).placed(key, declared)
     rows, present = (
         np.concatenate(each)[:7] for each in zip(*((b.columns["i"], b.present) for b in found), strict=True)

@@ -1,8 +1,10 @@
 """Rows in the memory of a Ray cluster's workers: the chain of the same rows here, whoever is lost."""
 
+import os
 import signal
 from contextlib import suppress
 from dataclasses import replace
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc.inference import ray_engine
 from tests.cli.test_fit import command
 from tests.examples_of_models import logistic
-from tests.inference.test_folders import AGE, FIELDS, SCHEMA, fitted
+from tests.inference.test_folders import AGE, FIELDS, PERSONS, SCHEMA, fitted
 from tests.inference.test_folders import tables as tables
 from tests.inference.test_folders import without_noise as without_noise
 from tests.inference.test_plan_runs import counts, moments, path
@@ -75,16 +77,16 @@ def people(table):
 
 
 def driver(engine, kernel=None, **options):
-    return pmc.PrivateMCMC(
-        kernel or pmc.PrivateULA(logistic, 0.002, 1.0), rows=ROWS, release="path", num_steps=6,
-        target=pmc.Target(9.0, 1e-6), guarantee="run", progress_bar=False,
-        execution=replace(SEEDED, engine=engine), num_chains=2, **options,
-    )  # fmt: skip
+    settings = dict(
+        rows=ROWS, release="path", num_steps=6, target=pmc.Target(9.0, 1e-6), guarantee="run",
+        progress_bar=False, execution=replace(SEEDED, engine=engine), num_chains=2,
+    ) | options  # fmt: skip
+    return pmc.PrivateMCMC(kernel or pmc.PrivateULA(logistic, 0.002, 1.0), **settings)
 
 
-def draws(table, engine, kernel=None, seed=4):
-    mcmc = driver(engine, kernel)
-    mcmc.run(rng_key=seed, **people(table))
+def draws(table, engine, kernel=None, seed=4, others=None, **options):
+    mcmc = driver(engine, kernel, **options)
+    mcmc.run(rng_key=seed, **people(table), **(others or {}))
     return mcmc.get_samples()["w"]
 
 
@@ -102,10 +104,53 @@ def test_a_folder_of_files_is_one_table_in_the_order_of_names(table):
     np.testing.assert_array_equal(np.concatenate(list(part.blocks(37))), X[140:260])
 
 
-@pytest.mark.parametrize("kernel", [None, pmc.PrivateSGLD(logistic, 0.002, 1.0, rate=0.1)])
-def test_workers_run_the_chain_of_the_rows_here(table, kernel):
-    here, there = (draws(table, engine, kernel) for engine in (None, WORKERS))
+SGLD = pmc.PrivateSGLD(logistic, 0.002, 1.0, rate=0.1)
+UNIT = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary(), who=pmc.Person(2))
+# Some have one row, others three, of which two are kept; five are of nobody.
+WHO = np.repeat(np.arange(N // 2, dtype=float), 2)
+WHO[::11], WHO[:5] = 7.0, np.nan
+CASES = {
+    "all rows": (None, {}, {}),
+    "batches": (SGLD, {}, {}),
+    "a hidden number of rows": (SGLD, {"n": N + 30, "target": pmc.Target(9.0, 1e-6, "add_remove")}, {}),
+    "persons": (SGLD, {"n": N // 2 + 9, "rows": UNIT}, {"who": WHO}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_workers_run_the_chain_of_the_rows_here(table, case):
+    kernel, options, others = CASES[case]
+    here, there = (draws(table, engine, kernel, others=others, **options) for engine in (None, WORKERS))
     np.testing.assert_allclose(there, here, atol=1e-6)
+    loaded = {name: column.loaded() for name, column in people(table).items()}
+    mcmc = driver(None, kernel, **options)
+    mcmc.run(rng_key=4, **loaded, **others)
+    if options:
+        # In memory each of them has the same slot.
+        np.testing.assert_allclose(mcmc.get_samples()["w"], here, atol=1e-6)
+
+
+def test_two_drivers_of_one_cluster_each_have_their_own_rows(table, wanted):
+    """Workers have no names by which another driver finds them: another's run beside ours changes no bit."""
+    address = ray.get_runtime_context().gcs_address
+    other = get_context("spawn").Process(target=beside, args=(address, table))
+    other.start()
+    while other.is_alive():
+        np.testing.assert_array_equal(draws(table, WORKERS), wanted)
+    other.join()
+    assert other.exitcode == 0
+
+
+def beside(address, table):
+    """Another driver, of another seed, twice."""
+    first, second = (draws(table, replace(WORKERS, address=address, cpus=0.2), seed=5) for _ in range(2))
+    np.testing.assert_array_equal(second, first)
+
+
+def test_an_answer_that_is_no_number_ends_the_run(table, monkeypatch):
+    monkeypatch.setattr(ray_engine.pickle, "loads", lambda content: np.full(3, np.nan))
+    with pytest.raises(pmc.ReleaseError, match="is no number"):
+        draws(table, WORKERS)
 
 
 def test_a_worker_that_is_lost_changes_no_bit(table, wanted, monkeypatch):
@@ -128,8 +173,8 @@ def test_a_worker_that_is_lost_changes_no_bit(table, wanted, monkeypatch):
 def test_one_that_is_lost_while_it_reads_is_replaced_and_nobody_tries_for_ever(table, wanted, monkeypatch):
     start, lost = ray_engine._Partition.start, []
 
-    def then_lost(self):
-        start(self)
+    def then_lost(self, *worker):
+        start(self, *worker)
         if len(lost) < most:
             lost.append(self.first)
             ray.kill(self._worker)
@@ -143,25 +188,39 @@ def test_one_that_is_lost_while_it_reads_is_replaced_and_nobody_tries_for_ever(t
         draws(table, WORKERS)
 
 
-def test_a_run_whose_driver_was_killed_goes_on_at_new_workers(table, wanted, tmp_path, monkeypatch):
-    saved, ledger = pmc.Checkpoint(tmp_path / "run.ckpt", seconds=0), pmc.Ledger.create(tmp_path / "ledger")
+def test_a_run_whose_driver_was_killed_goes_on_at_new_workers(table, wanted, tmp_path):
+    """Its process is killed, with its workers, between two questions of the third step."""
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("people", pmc.Target(1e4, 1e-6))
-    books = pmc.Bookkeeping(ledger, "people", checkpoint=saved)
-    mcmc = driver(WORKERS, bookkeeping=books)
-    asked, seen = ray_engine._Partition._asked, []
-
-    def killed(self, *question):
-        seen.append(self.first)
-        if len(seen) == 10:
-            raise KeyboardInterrupt
-        return asked(self, *question)
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(ray_engine._Partition, "_asked", killed)
-        mcmc.run(rng_key=4, **people(table))
-    again = driver(WORKERS, bookkeeping=books)
+    address = ray.get_runtime_context().gcs_address
+    driven = get_context("spawn").Process(target=killed, args=(address, table, tmp_path))
+    driven.start()
+    driven.join()
+    assert driven.exitcode == -signal.SIGKILL
+    again = driver(WORKERS, bookkeeping=books_in(tmp_path))
     again.resume(**people(table))
     np.testing.assert_array_equal(again.get_samples()["w"], wanted)
+    assert [charge.outcome for charge in ledger.history()] == ["released"]
+
+
+def books_in(folder):
+    saved = pmc.Checkpoint(folder / "run.ckpt", seconds=0)
+    return pmc.Bookkeeping(pmc.Ledger(folder / "ledger"), "people", checkpoint=saved)
+
+
+def killed(address, table, folder):
+    """A driver that ends at its tenth question."""
+    asked, seen = ray_engine._Partition._asked, []
+
+    def then_killed(self, *question):
+        seen.append(self.first)
+        if len(seen) == 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return asked(self, *question)
+
+    ray_engine._Partition._asked = then_killed
+    mcmc = driver(replace(WORKERS, address=address), bookkeeping=books_in(folder))
+    mcmc.run(rng_key=4, **people(table))
 
 
 def test_a_worker_that_reads_other_rows_than_the_lost_one_is_refused(table, monkeypatch):
@@ -193,6 +252,13 @@ def test_a_plan_buys_the_same_of_workers(table):
     assert states.shape == (20, 3)
 
 
+def same_slots(monkeypatch):
+    """Rows of a query in the same slots wherever they are, with the same uniform numbers."""
+    drawn = np.random.default_rng
+    monkeypatch.setattr("os.urandom", lambda count: bytes(count))
+    monkeypatch.setattr(np.random, "default_rng", lambda seed=7: drawn(seed))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_fitted_described_and_checked_by_workers_as_it_is_here(
     tables, without_noise, monkeypatch
@@ -205,12 +271,31 @@ def test_a_folder_is_fitted_described_and_checked_by_workers_as_it_is_here(
         for name, draws in here.draws.items():
             np.testing.assert_allclose(there.draws[name], draws, rtol=1e-6, atol=1e-6)
     study = fitted(tables[1])
-    monkeypatch.setattr("os.urandom", lambda count: bytes(count))
+    other = pmc.fit(tables[1], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
+    same_slots(monkeypatch)
     for ask in (
         lambda engine: pmc.describe(tables[1], SCHEMA, by=["region"], epsilon=1.0, engine=engine),
         lambda engine: pmc.check(study, tables[1], by=["region"], epsilon=1.0, engine=engine),
+        lambda engine: pmc.compare(study, other, tables[1], epsilon=1.0, engine=engine),
     ):
-        np.testing.assert_array_equal(ask(WORKERS).released, ask(None).released)
+        np.testing.assert_allclose(ask(WORKERS).released, ask(None).released, rtol=1e-9, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["rows", "persons"])
+def test_persons_and_a_hidden_number_of_rows_are_fitted_described_and_checked_by_workers(
+    tables, without_noise, monkeypatch, schema
+):
+    more = {"n": N} if schema is PERSONS else {"n": 1000, "adjacency": "add_remove"}
+    here, there = (fitted(tables[1], schema, engine=engine, **more) for engine in (None, WORKERS))
+    for name, found in here.draws.items():
+        np.testing.assert_allclose(there.draws[name], found, rtol=1e-6, atol=1e-6)
+    same_slots(monkeypatch)
+    for ask in (
+        lambda engine: pmc.describe(tables[1], schema, by=["region"], epsilon=1.0, engine=engine, **more),
+        lambda engine: pmc.check(here, tables[1], by=["region"], epsilon=1.0, engine=engine, **more),
+    ):
+        np.testing.assert_allclose(ask(WORKERS).released, ask(None).released, rtol=1e-9, atol=1e-4)
 
 
 def test_the_command_describes_at_workers_and_refuses_what_they_do_not_read(tables, tmp_path, monkeypatch):
@@ -218,8 +303,7 @@ def test_the_command_describes_at_workers_and_refuses_what_they_do_not_read(tabl
     (tmp_path / "schema.yaml").write_text(SCHEMA.to_yaml())
     given = ["describe", str(tables[1]), "--schema", "schema.yaml", "--epsilon", "1", "--yes", "--out", "out"]
     assert "died" in command(tmp_path, *given, "--engine", "ray,1").stdout
-    refused = (*given[:-1], "none", "--adjacency", "add_remove", "--n", "1000", "--engine")
-    assert "in memory" in command(tmp_path, *refused, "ray,1", code=3).stderr
+    refused = (*given[:-1], "none", "--engine")
     assert "ray,WORKERS" in command(tmp_path, *refused, "dask", code=3).stderr
 
 

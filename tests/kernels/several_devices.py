@@ -71,16 +71,19 @@ def run(kernel, rows, release, where: Mesh | None):
     return found.average if found.states is None else found.states
 
 
-def with_holes(devices: int | None, present) -> np.ndarray:
-    """The driver's run under zero_out, garbage in the holes."""
+def with_holes(devices: int | None, present, adjacency="zero_out") -> np.ndarray:
+    """The driver's run under zero_out, garbage in the holes; under add_remove without those rows."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (N, 2)), rng.integers(0, 2, N)
     X[~present], y[~present] = np.nan, 99
+    hidden = adjacency == "add_remove"
     mcmc = PrivateMCMC(
-        PrivateULA(logistic, 0.02, 1.0), rows=CLASSES, release="path",
-        target=Target(1e4, 1e-6, "zero_out"), num_steps=N, guarantee="run", n=N, progress_bar=False,
+        CASES["gathered"][0] if hidden else PrivateULA(logistic, 0.02, 1.0), rows=CLASSES, release="path",
+        target=Target(1e4, 1e-6, adjacency), num_steps=N, guarantee="run", n=N, progress_bar=False,
         execution=Execution(devices=devices, unsafe_seed=True, generator="threefry2x32"),
     )  # fmt: skip
+    if hidden:
+        X, y, present = X[present], y[present], None
     mcmc.run(X, y, present=present, rng_key=1)
     return mcmc.get_samples()["w"]
 
@@ -102,8 +105,9 @@ def same_chains(name: str) -> None:
 
 
 def holes_are_empty() -> None:
-    one, many = (with_holes(devices, np.arange(N) % 5 != 3) for devices in (None, 8))
-    np.testing.assert_allclose(many, one, atol=1e-6)
+    for adjacency in ("zero_out", "add_remove"):
+        one, many = (with_holes(devices, np.arange(N) % 5 != 3, adjacency) for devices in (None, 8))
+        np.testing.assert_allclose(many, one, atol=1e-6, err_msg=adjacency)
 
 
 def main(names: list[str]) -> None:
