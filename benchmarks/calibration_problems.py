@@ -24,7 +24,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Policy
-from private_mcmc.planning.planners import Planner, certified_temper, planner
+from private_mcmc.planning.planners import Planner, certified_temper
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.target import Adjacency, Target
 
@@ -69,7 +69,7 @@ class Problem:
 
     @cached_property
     def _planner(self) -> Planner:
-        return planner(self.reading, Target(1.0, DELTA, self.adjacency), {})
+        return Planner(self.reading, self.adjacency, {})
 
     def _policy(self, epsilon: float) -> Policy:
         """That of the plan that users get."""

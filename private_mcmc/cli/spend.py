@@ -221,7 +221,8 @@ def _look(options: ChargedOptions, limit: float | None, units: Mapping[str, str]
     from rich.console import Console
 
     from private_mcmc.inference.fitting import exceeds
-    from private_mcmc.planning.prediction import coefficient_table, predict_after
+    from private_mcmc.planning.policy import predict_after
+    from private_mcmc.planning.prediction import coefficient_table
     from private_mcmc.report import Facts, Report, number
 
     def look(plan: Plan, releases: History) -> bool:

@@ -24,8 +24,7 @@ from private_mcmc.inference.last_run import LastRun, charged_words
 from private_mcmc.kernels import LangevinKernel, run_keys
 from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.planning import DeclaredPlan, History, Plan, Prediction
-from private_mcmc.planning.policy import make_room, opening
-from private_mcmc.planning.prediction import predict_after
+from private_mcmc.planning.policy import make_room, opening, predict_after
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations

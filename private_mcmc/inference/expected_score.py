@@ -23,7 +23,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.program import Output
 from private_mcmc.model.proposals import find_link
 from private_mcmc.model.synthetic import people, synthetic_rows
-from private_mcmc.planning.synthetic_outcomes import Likelihood, likelihood_of
+from private_mcmc.planning.outcomes import Likelihood, likelihood_of
 from private_mcmc.records import ON_FEW_ROWS, Record
 
 Array: TypeAlias = npt.NDArray[np.float64]

@@ -27,7 +27,7 @@ from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrai
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
-from private_mcmc.planning.prediction import predict_after
+from private_mcmc.planning.policy import predict_after
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import ReleasedExpectations, ReleasedStates

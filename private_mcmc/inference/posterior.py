@@ -31,7 +31,9 @@ from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
 from private_mcmc.planning.estimates import (
     ALLOWED,
     ScoreAverage,
+    halves,
     metric_of,
+    modes_apart,
     prior_curvature,
     prior_slopes,
     score_average,
@@ -130,7 +132,7 @@ def posterior_of(
     """
     key = jax.random.key(0) if key is None else key
     if conclusion.located:
-        return _around_mode(conclusion, key, asked)
+        return _around_mode(conclusion, asked)
     if reading.dim > _MOST_PARAMETERS:
         raise NotYetSupported(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
@@ -152,14 +154,11 @@ def posterior_of(
     return found
 
 
-def _around_mode(conclusion: Conclusion, key: jax.Array, asked: Chains) -> GivenReleases:
-    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    covariance, mean = np.atleast_2d(np.cov(conclusion.draws.T)), conclusion.draws.mean(axis=0)
-    normal = random.standard_normal((asked.chains * asked.draws, len(mean)))
-    draws = mean + (normal - normal.mean(axis=0)) @ np.linalg.cholesky(covariance).T
-    error = conclusion.prediction.rms
-    sds = np.sqrt(np.diag(covariance)) / math.hypot(1.0, error)
-    return GivenReleases(draws.reshape(asked.chains, asked.draws, -1), sds, told=error)
+def _around_mode(conclusion: Conclusion, asked: Chains) -> GivenReleases:
+    """The policy's own draws, of which there are enough, as chains."""
+    error, draws = conclusion.prediction.rms, conclusion.draws[: asked.chains * asked.draws]
+    sds = conclusion.draws.std(axis=0) / math.hypot(1.0, error)
+    return GivenReleases(draws.reshape(asked.chains, -1, draws.shape[1]), sds, told=error)
 
 
 def _given(
@@ -177,15 +176,17 @@ def _given(
         shares = steps.shares(curvatures.mean(axis=0))
         met = shares[:, None, None] * curvatures
         weights = steps.log_weights(met)
-        average = settled_average(path.states, schedule, 1.0, prior, met.mean(axis=0))
-        said = Said(average, shares, conclusion.prediction.bias)
-    given, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
+        given, usual = (path.states, schedule, 1.0, prior), met.mean(axis=0)
+        early, late = halves(*given)
+        apart = modes_apart(early, usual, late, usual)
+        said = Said(settled_average(*given, usual), shares, conclusion.prediction.bias, apart)
+    found, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, said.average.centre) if mixes_latents(reading) else None
     slope = np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
-    mean, root = _about(given, precision, at - prior_root @ (prior_root.T @ slope))
+    mean, root = _about(found, precision, at - prior_root @ (prior_root.T @ slope))
     made = np.asarray(
-        _chains(reading, asked, given, expected, mean, root, jax.random.split(key, asked.chains))
+        _chains(reading, asked, found, expected, mean, root, jax.random.split(key, asked.chains))
     )
     away = np.linalg.solve(root, (made.reshape(-1, len(mean)) - mean).T)
     far = float(np.median(np.mean(away**2, axis=0))) > _FAR**2
@@ -337,18 +338,26 @@ class Steps(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A run's mean score, its draws of ``s``, and ``b``, the clip's error in posterior sds."""
+    """What a run says.
+
+    Attributes:
+        average: its mean score.
+        shares: draws of ``s``, ``(draws,)``.
+        bias: ``b``, the clip's error in posterior sds.
+        apart: how far the modes that its halves imply are apart, beyond noise: ``a``, ``(p,)``.
+    """
 
     average: ScoreAverage
     shares: Array
     bias: float
+    apart: Array | float = 0.0
 
 
 class Likelihoods(NamedTuple):
-    """For every draw of ``H`` the law ``N(−Hθ, (1 + b²)H + N)`` of what a run says of the ``k`` parameters.
+    """For every draw of ``H`` the law ``N(−Hθ, (1 + b²)H + N + HaaᵀH)`` of what a run says of the parameter.
 
     Attributes:
-        said: ``y/s − Hθ_b`` of its mean score ``y`` around ``θ_b``, ``(draws, k)``.
+        said: ``y/s − Hθ_b`` of its mean score ``y`` around ``θ_b``, of ``k`` parameters: ``(draws, k)``.
         hessian: the rows of ``H`` that are read, ``(draws, k, p)``.
         whitening: the inverse of a root of the covariance, ``(draws, k, k)``.
         log_sizes: the logarithm of the root's determinant, ``(draws,)``.
@@ -379,6 +388,8 @@ def likelihoods(run: Said, curvatures: Array, read: Flags, log_weights: Array | 
     hessian = curvatures[:, read]
     seen = seen_alone(run.average.score, run.average.precision, read) / run.shares[:, None]
     noise = np.linalg.inv(run.average.precision[np.ix_(read, read)]) / run.shares[:, None, None] ** 2
+    apart = hessian @ (run.apart * np.ones(len(read)))
+    noise = noise + apart[:, :, None] * apart[:, None]
     factor = np.linalg.cholesky((1 + run.bias**2) * hessian[:, :, read] + noise)
     sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
     if log_weights is not None:

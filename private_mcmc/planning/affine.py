@@ -23,6 +23,7 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate, NotYetSupported
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
+from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.affine_releases import (
     AFTERWARDS,
     COUNTS,
@@ -31,6 +32,7 @@ from private_mcmc.planning.affine_releases import (
     MOST_ROUNDS,
     RUN,
     WARM_UP,
+    WARM_UP_SPEED,
     Releases,
 )
 from private_mcmc.planning.estimates import (
@@ -39,6 +41,7 @@ from private_mcmc.planning.estimates import (
     Estimate,
     ScoreAverage,
     inverse_of,
+    modes_apart,
     no_wider,
     normal_draws,
     query,
@@ -53,6 +56,7 @@ from private_mcmc.planning.influence import (
     Influence,
     counts_of_influence,
 )
+from private_mcmc.planning.outcomes import candidates
 from private_mcmc.planning.prediction import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.stages import (
     Array,
@@ -66,7 +70,6 @@ from private_mcmc.planning.stages import (
     named,
     passes,
 )
-from private_mcmc.planning.synthetic import possible_outcomes
 from private_mcmc.potential.potential import Potential
 from private_mcmc.release import plan_second_moments
 from private_mcmc.schedule import Schedule
@@ -211,6 +214,8 @@ class AffinePolicy(Releases):
         bias, known = math.hypot(counts.bias(clip), half * moved), exact.mean(axis=0)
         covariance = covariances.mean(axis=0) + (means - mean).T @ (means - mean) / len(means)
         covariance = covariance + half**2 * steps.T @ steps / len(steps)
+        shift = self._shift(history, average, hessian, share)
+        covariance = covariance + np.outer(shift, shift)
         covariance = no_wider(covariance + bias**2 * known, self.precision, self.prior_score(mean))
         draws = normal_draws(mean, covariance)
         inside, step = np.linalg.inv(np.linalg.cholesky(known)), max(schedule.step_sizes)
@@ -237,6 +242,21 @@ class AffinePolicy(Releases):
     def followed(self, stage: PathStage) -> Followed:
         """The model, or that of weighted slopes."""
         return _constant(stage.reading or self.reading)
+
+    def _shift(self, history: History, average: ScoreAverage, hessian: Array, share: float) -> Array:
+        """How far the implied mode moved from the last warm-up to the run, beyond noise, ``(p,)``.
+
+        Where the model is right its mode is the same whatever the weights of rows, and a straight line from
+        either path leads to it. The warm-up gives rows of influence about half the weight that the run gives
+        them, so that where modes differ the one without weights may be as far away again; as it is where
+        outcomes are nearly separated, whose mode is the further away the closer one gets.
+        """
+        estimate, _ = self.moments(named(history, MOMENTS))
+        _, late = self._halves(named(history, WARM_UP)[-1])
+        before = WARM_UP_SPEED * self.hessian(estimate, named(history, CURVATURE))
+        moved = modes_apart(late, before, average, share * hessian)
+        both = inverse_of(inverse_of(average.information(share * hessian)) + inverse_of(hessian))
+        return np.asarray(inverse_of(self.precision + both) @ both @ moved)
 
     def _located(self, average: ScoreAverage, curvature: Array, hessian: Array) -> tuple[Array, Array, Array]:
         """Covariance and mean of the parameter by the score's mean, and the mode that it implies.
@@ -351,7 +371,11 @@ def affine_policy(reading: RowModel, n: int, adjacency: Adjacency, budget: float
         raise NotYetSupported("plans need a Normal prior so far (a constant, positive prior precision).")
     precision = np.asarray(hessian, dtype=np.float64)
     precision = np.diag(precision) if precision.ndim == 1 else precision
-    influence = Influence(reading, predictor, possible_outcomes(reading))
+    names = outcome_columns(reading)
+    if len(names) != 1 or not all(map(np.all, map(np.isfinite, reading.rows.columns[names[0]].interval()))):
+        raise NotYetSupported(f"plans need an outcome of one bounded number; the model observes {names}.")
+    outcomes = {name: np.asarray(each) for name, each in candidates(reading.rows, names).items()}
+    influence = Influence(reading, predictor, outcomes)
     return AffinePolicy(reading, predictor, influence, precision, n, adjacency, budget, 1.0)
 
 

@@ -40,7 +40,7 @@ _SETTLED, _SETTLED_NOISE = 0.75, 0.5
 # Directions have about as much curvature as the others, or this share of it.
 _LEAST_CURVATURE = 0.4
 # A warm-up clips so much that its path is slower by this.
-_WARM_UP_SPEED = 0.45
+WARM_UP_SPEED = 0.45
 # Another warm-up follows where the last one found curvature beyond these shares of what its metric was made
 # for: with less the path was slow, with more the ball cut rows. On seven data sets and 1,600 simulated runs.
 _SAME_LEVEL = (0.75, 1.5)
@@ -156,7 +156,7 @@ class Releases:
         if not warm_ups:
             return np.asarray(-np.linalg.solve(self.precision, self._prior_at_zero))
         _, late = self._halves(warm_ups[-1])
-        curvature = _WARM_UP_SPEED * self.hessian(moments, curvatures[: len(warm_ups) - 1])
+        curvature = WARM_UP_SPEED * self.hessian(moments, curvatures[: len(warm_ups) - 1])
         precision = self.precision + late.information(curvature)
         mode = late.root(curvature)
         return np.asarray(mode - inverse_of(precision) @ self.prior_score(mode))
@@ -177,7 +177,7 @@ class Releases:
         root = root_of(before + self.precision)
         level = float(np.trace(root.T @ found @ root) / np.trace(root.T @ before @ root))
         least, most = _SAME_LEVEL
-        return least <= level <= most and same_mode(*self._halves(warm_ups[-1]), _WARM_UP_SPEED * found)
+        return least <= level <= most and same_mode(*self._halves(warm_ups[-1]), WARM_UP_SPEED * found)
 
     def influence_on(self, history: History, bound: Bound) -> InfluenceCounts:
         """What the released counts say of bounding the rows' influence in one way."""

@@ -17,9 +17,8 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import prior_draws, scale_of, synthetic_rows
 from private_mcmc.planning.estimates import prior_curvature, query, spectral_norm
+from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array, of_rows
-from private_mcmc.planning.synthetic import Columns
-from private_mcmc.planning.synthetic_outcomes import Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.records import PublicArguments
 from private_mcmc.release import SecondMomentsPlan
 from private_mcmc.target import Adjacency

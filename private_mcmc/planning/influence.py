@@ -26,8 +26,8 @@ from private_mcmc.domains import Rows
 from private_mcmc.model import Predictor, RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.estimates import NOISE
+from private_mcmc.planning.outcomes import Columns, with_outcomes
 from private_mcmc.planning.stages import Array, CountsStage, Row, Stage, of_rows
-from private_mcmc.planning.synthetic import Columns, with_outcomes
 from private_mcmc.potential.potential import RowTerm
 from private_mcmc.records import RUN_ONCE
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
@@ -395,7 +395,7 @@ def expected_counts(influence: Influence, stage: Stage, count: float) -> Array:
         rows, design, offset = _people(influence.predictor, influence.model.rows)
         logits = -np.asarray(losses(influence.predictor, choices, rows, design @ theta + offset))
         each = count / len(logits)
-        rows, weights = with_outcomes(rows, choices, logits, each, jax.random.key(0))
+        rows, weights = with_outcomes(rows, choices, logits, each, 0)
         cells = of_rows(stage.cell, rows)
     return np.asarray(np.bincount(np.asarray(cells), weights, minlength=CELLS), dtype=np.float64)
 

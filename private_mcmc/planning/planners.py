@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,11 +17,13 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import has_factors, outcome_columns, synthetic_rows
 from private_mcmc.planning.affine import AffinePolicy, affine_policy
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import RUN, GeneralPolicy
-from private_mcmc.planning.prediction import Coefficients, Named, Policy, Prediction, guess
+from private_mcmc.planning.general import GeneralPolicy
+from private_mcmc.planning.outcomes import Columns
+from private_mcmc.planning.prediction import Coefficients, Named, Prediction, known_before, prediction_of
 from private_mcmc.planning.simulate import simulate, synthetic_table
+from private_mcmc.planning.stages import Array, History
 from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
-from private_mcmc.records import PublicArguments, blas_of_one_thread
+from private_mcmc.records import PublicArguments
 from private_mcmc.report.document import say
 from private_mcmc.target import Adjacency, Guarantee, Target, Unit
 
@@ -30,8 +31,8 @@ from private_mcmc.target import Adjacency, Guarantee, Target, Unit
 _TABLES, _TIMED = 8, 64
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Planner(ABC):
+@dataclass(frozen=True, eq=False)
+class Planner:
     """Makes policies for one model under one adjacency, for any budget and number of rows.
 
     Attributes:
@@ -40,98 +41,64 @@ class Planner(ABC):
     """
 
     reading: RowModel
-    target: Target
+    adjacency: Adjacency
+    model_args: PublicArguments
     named: Named | None = None
-    max_passes: int | None = None
+    max_passes: float = math.inf
 
     @cached_property
     def read(self) -> Coefficients:
         """What is read of the draws."""
         return Coefficients(self.reading, self.named)
 
-    @abstractmethod
-    def predict(self, budget: float, n: int, temper: float) -> Prediction:
-        """The error to expect of the policy."""
+    def policy(self, budget: float, n: int, temper: float) -> AffinePolicy | GeneralPolicy:
+        """The policy for this budget: for one affine predictor of one outcome and a Normal prior, or any."""
+        if (base := _affine_policy(self.reading, self.adjacency)) is not None:
+            return replace(base, budget=budget, num_rows=n, temper=temper, most_passes=self.max_passes)
+        facts = facts_of(self.reading, n, self.adjacency, budget, self.model_args, temper)
+        return GeneralPolicy(facts, self.max_passes)
 
-    @abstractmethod
-    def policy(self, budget: float, n: int, temper: float) -> Policy:
-        """The policy for this budget."""
+    def predict(self, budget: float, n: int, temper: float) -> tuple[Prediction, float]:
+        """The error to expect of the policy, and how many seconds a row takes.
 
+        With one affine predictor from the stages on synthetic tables. Else from public facts alone, and
+        synthetic rows, twice, tell how long a run takes.
+        """
+        policy, paces = self.policy(budget, n, temper), []
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class AffinePlanner(Planner):
-    """For one affine predictor under a prior of constant precision."""
-
-    @cached_property
-    def _base(self) -> AffinePolicy:
-        return _unit_policy(self.reading, self.target.adjacency)
-
-    def predict(self, budget: float, n: int, temper: float) -> Prediction:
-        """From the stages on synthetic tables."""
-        policy, runs = self.policy(budget, n, temper), []
-        for seed in range(_TABLES):
-            say(f"planning: the stages are tried on synthetic table {seed + 1} of {_TABLES}")
-            rows, weights = synthetic_table(policy, seed)
+        def tried(rows: Columns, weights: Array, seed: int) -> History:
+            say(f"planning: the stages are tried on synthetic table {seed + 1}")
+            began = time.perf_counter()
             history = simulate(policy, rows, weights, seed)
-            at = next(k for k, one in enumerate(history) if one.stage.name == RUN)
-            known = policy.known(history[:at], history[at].path)
-            if self.max_passes is not None:
-                # A short run is still on its way, which is known afterwards.
-                known = known._replace(bias=policy.conclude(history).prediction.bias)
-            runs.append((known, history[at].path))
-        return guess(self.read, runs)
+            paces.append((time.perf_counter() - began) / len(weights))
+            return history
 
-    def policy(self, budget: float, n: int, temper: float) -> AffinePolicy:
-        """The policy for this budget."""
-        made = replace(self._base, budget=budget, num_rows=n, temper=temper)
-        return made if self.max_passes is None else replace(made, most_passes=self.max_passes)
+        if isinstance(policy, AffinePolicy):
+            histories = [tried(*synthetic_table(policy, seed), seed) for seed in range(_TABLES)]
+            runs = [known_before(policy, history) for history in histories]
+            if self.max_passes < math.inf:
+                # A short run is still on its way, which is known afterwards.
+                ends = (policy.conclude(history).prediction.bias for history in histories)
+                runs = [(one._replace(bias=bias), run) for (one, run), bias in zip(runs, ends, strict=True)]
+        else:
+            with jax.enable_x64(True):
+                rows = self.reading.rows.project(synthetic_rows(self.reading.rows, 3, _TIMED))
+                run = policy.first_run()
+                runs = [(policy.known((), run), run)]
+            for seed in range(2):
+                tried(rows, np.full(_TIMED, n / _TIMED), seed)
+        return prediction_of(self.read, runs), min(paces)
 
 
 @lru_cache(maxsize=8)
-def _unit_policy(reading: RowModel, adjacency: Adjacency) -> AffinePolicy:
-    """Made once: what a simulation compiles is kept for every budget and number of rows."""
-    return affine_policy(reading, 1, adjacency, 1.0)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class GeneralPlanner(Planner):
-    """For any model that can be read and whose prior can be drawn from."""
-
-    model_args: PublicArguments
-
-    def predict(self, budget: float, n: int, temper: float) -> Prediction:
-        """From public facts alone; synthetic rows, twice, tell how long a run takes."""
-        policy = self.policy(budget, n, temper)
-        rows = synthetic_rows(self.reading.rows, 3, _TIMED)
-        for seed in range(2):
-            say("planning: the stages are timed on synthetic rows")
-            with blas_of_one_thread(), jax.enable_x64(True):
-                simulate(policy, self.reading.rows.project(rows), np.full(_TIMED, n / _TIMED), seed)
-        with jax.enable_x64(True):
-            run = policy.first_run()
-            return guess(self.read, [(policy.known((), run), run)])
-
-    def policy(self, budget: float, n: int, temper: float) -> GeneralPolicy:
-        """The policy for this budget."""
-        facts = facts_of(self.reading, n, self.target.adjacency, budget, self.model_args, temper)
-        return GeneralPolicy(facts, math.inf if self.max_passes is None else self.max_passes)
-
-
-def planner(
-    reading: RowModel,
-    target: Target,
-    model_args: PublicArguments,
-    named: Named | None = None,
-    max_passes: int | None = None,
-) -> Planner:
-    """The planner for this model; ``named`` is what users read."""
-    given: dict[str, Any] = {"reading": reading, "target": target, "named": named, "max_passes": max_passes}
+def _affine_policy(reading: RowModel, adjacency: Adjacency) -> AffinePolicy | None:
+    """Made once, if there is one: what a simulation compiles is kept for every budget and number of rows."""
     prior, outcome = reading.prior, outcome_columns(reading)
     one = len(outcome) == 1 and reading.rows.columns[outcome[0]].event_shape == ()
     one = one and not has_factors(reading)
     if one and reading.predictor is not None and prior.hessian is not None and prior.strong_convexity > 0:
-        return AffinePlanner(**given)
-    return GeneralPlanner(**given, model_args=model_args)
+        return affine_policy(reading, 1, adjacency, 1.0)
+    return None
 
 
 def certified_temper(

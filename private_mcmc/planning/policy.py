@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import jax
+
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.data.source import is_written
 from private_mcmc.domains import Ball, Rows
-from private_mcmc.errors import DeclarationError, NotPrivate, OutputError
+from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.general import GeneralPolicy
@@ -23,11 +26,20 @@ from private_mcmc.planning.planners import (
     Planner,
     certified_temper,
     gdp_budget,
-    planner,
     policy_statement,
 )
-from private_mcmc.planning.prediction import OF_SYNTHETIC, Named, Policy, Prediction, coefficient_table
-from private_mcmc.planning.simulate import measured
+from private_mcmc.planning.prediction import (
+    KNOWN,
+    OF_SYNTHETIC,
+    RUN,
+    Named,
+    Policy,
+    Prediction,
+    coefficient_table,
+    known_before,
+    prediction_of,
+)
+from private_mcmc.planning.stages import History, PathStage, named
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.records import Model, PublicArguments
@@ -131,7 +143,7 @@ class Plan:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target = replace(self.target, epsilon=epsilon)
         temper = certified_temper(self.reading, target, n, self.guarantee)[0]
-        return self.planner.predict(gdp_budget(target), n, temper)
+        return self.planner.predict(gdp_budget(target), n, temper)[0]
 
     @property
     def mark(self) -> str:
@@ -275,9 +287,11 @@ def plan(
     if max_passes is not None and max_passes < made.policy.least_passes:
         least = f"a plan of this model takes {made.policy.least_passes:,} passes over the rows, or more"
         raise DeclarationError(f"{max_passes=}: {least}.")
-    with telling(progress_bar), measured() as expected:
-        prediction = made.planner.predict(made.budget, n, made.temper)
-        seconds = expected(n)
+    with telling(progress_bar):
+        # All that is compiled is compiled again for the rows; each takes what a synthetic one took.
+        began = time.perf_counter()
+        prediction, of_row = made.planner.predict(made.budget, n, made.temper)
+        seconds = time.perf_counter() - began + n * of_row
     if max_error is not None and not prediction.rms <= max_error:
         raise NotPrivate(_too_little(target, n, prediction.rms, max_error))
     return replace(made, prediction=prediction, seconds=seconds)
@@ -298,7 +312,8 @@ def without_prediction(
     public, budget = copy.deepcopy(dict(model_args)), gdp_budget(target)
     reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
-    makes = planner(reading, target, public, coefficients, max_passes)
+    most = math.inf if max_passes is None else max_passes
+    makes = Planner(reading, target.adjacency, public, coefficients, most)
     return Plan(
         model=model,
         reading=reading,
@@ -313,6 +328,35 @@ def without_prediction(
         prediction=Prediction(math.nan, math.nan, math.nan, math.nan),
         planner=makes,
     )
+
+
+def predict_after(plan: Plan, releases: History) -> Prediction:
+    """The error to expect of ``plan``, were the stages that are still to be bought carried out.
+
+    A function of releases and public facts alone: post-processing, free. Before the next stage is the run it
+    is the plan's own prediction, which is a guess. Then it is computed from the curvature that was released,
+    its noise, and what the rest of the budget buys of a path.
+
+    Args:
+        plan: what was planned.
+        releases: the stages that were carried out, with what they released, in their order.
+
+    Returns:
+        ``rms``: root mean square over coefficients of the expected distance between the private and the
+        exact posterior mean, in sds of the exact posterior. ``low``, ``high``: nine in ten errors of tables
+        that it was measured on at ε = 1 are between them. ``coefficients``: of each its expected error and
+        its sd without privacy, in its own units; their ratio is the error in sds. ``bias`` and
+        ``monte_carlo``: the parts of ``rms`` that bounding rows' influence and privacy's noise have.
+    """
+    if named(releases, RUN):
+        known, run = known_before(plan.policy, releases)
+    else:
+        stage = plan.policy.next(releases)
+        if not isinstance(stage, PathStage) or stage.name != RUN:
+            return plan.prediction
+        known, run = plan.policy.known(releases, stage), stage
+    with jax.enable_x64(True):
+        return prediction_of(plan.planner.read, [(known, run)], KNOWN)
 
 
 def _too_little(target: Target, n: int, error: float, max_error: float) -> str:
@@ -342,38 +386,19 @@ def in_minutes(seconds: float) -> str:
     return f"about {hours} h {minutes} min" if hours else f"about {minutes} min"
 
 
-# XLA maps each program into memory, and a process may have so many mappings. A fit compiles some two hundred
-# programs in 2,000 mappings; Linux allows a process 65,530.
-_SHARE_KEPT, _NEEDED = 0.25, 4_000
-_MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-
-
-def mappings() -> tuple[int, int] | None:
-    """Mappings of this process, and how many it may have; ``None`` where the system does not say."""
-    try:
-        with _MAPS.open("rb") as lines:
-            return sum(1 for _ in lines), int(_LIMIT.read_text())
-    except (OSError, ValueError):
-        return None
+# XLA maps each program into memory, a fit some two hundred of them; Linux allows a process 65,530 mappings.
+_MOST_MAPPINGS = 16_000
+_MAPS = Path("/proc/self/maps")
 
 
 def make_room() -> None:
     """Forget compiled programs where there are many, which bounds what a process of many fits holds.
 
     Called before anything is charged: a compiler that finds no room ends the process.
-
-    Raises:
-        OutputError: where too few mappings are left all the same.
     """
-    found = mappings()
-    if found is None or found[0] < _SHARE_KEPT * found[1]:
+    if not _MAPS.exists():
         return
-    import jax  # here: commands need none of it for their help
-
-    jax.clear_caches()  # type: ignore[no-untyped-call]
-    found = mappings()
-    if found is not None and found[1] - found[0] < _NEEDED:
-        raise OutputError(
-            f"this process has {found[0]:,} memory mappings and may have {found[1]:,}: too few are left to "
-            "compile a run. Nothing was charged. Run it in a new process, or raise vm.max_map_count."
-        )
+    with _MAPS.open("rb") as lines:
+        many = sum(1 for _ in lines) > _MOST_MAPPINGS
+    if many:
+        jax.clear_caches()  # type: ignore[no-untyped-call]

@@ -20,7 +20,7 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference import execute_plan, fitting, last_run
 from private_mcmc.inference.columns import Held
 from private_mcmc.planning import Prediction
-from private_mcmc.planning.planners import AffinePlanner
+from private_mcmc.planning.planners import Planner
 from private_mcmc.release import Contribution, SumsPlan, ledger, noise
 
 SCHEMA = """fields:
@@ -150,7 +150,7 @@ def test_only_mechanisms_tell_who_is_in_a_table(tmp_path, fixed, capfd, recwarn,
     (tmp_path / "schema.yaml").write_text(schema, encoding="utf-8")
     asked = ("--epsilon", "2", *about, "--n", str(size))
     # It is given no rows, and takes most of the time.
-    monkeypatch.setattr(AffinePlanner, "predict", lambda *_: Prediction(0.5, 0.3, 0.4, 0.1))
+    monkeypatch.setattr(Planner, "predict", lambda *_: (Prediction(0.5, 0.3, 0.4, 0.1), 0.0))
 
     def seen(name, rows):
         recwarn.clear()

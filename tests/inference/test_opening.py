@@ -14,7 +14,8 @@ import private_mcmc as pmc
 from private_mcmc.dossier.page import page
 from private_mcmc.model import read
 from private_mcmc.models import logistic, logistic_rows
-from private_mcmc.planning import simulate
+from private_mcmc.planning import Prediction
+from private_mcmc.planning.planners import Planner
 from private_mcmc.planning.policy import in_minutes
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.target import OF_FITS, OF_PLANS
@@ -87,14 +88,10 @@ def test_the_defaults_of_the_guarantee_are_stated_in_one_place():
 
 
 def test_expected_time_is_what_was_tried_and_the_quickest_synthetic_row_for_every_row(monkeypatch):
-    ticks = iter([0.0, 1.0, 21.0, 22.0, 32.0, 40.0, 40.0])
-    monkeypatch.setattr(simulate.time, "perf_counter", lambda: next(ticks))
-    policy = stages_of((), 0.5).policy
-    with simulate.measured() as expected:
-        for _ in range(2):
-            simulate.simulate(policy, {}, np.ones(10), 0)
-        assert expected(1000) == 40.0 + 1000 * 1.0
-        assert expected(0) == 40.0
+    tried = Prediction(0.1, 0.1, 0.0, 0.0), 0.25
+    monkeypatch.setattr(Planner, "predict", lambda *_: tried)
+    made = [pmc.plan(logistic, ROWS, pmc.Target(1.0, 1e-6), n=n, guarantee="run") for n in (1000, 2000)]
+    assert made[1].seconds - made[0].seconds == pytest.approx(250.0, abs=20.0)
     assert [in_minutes(seconds) for seconds in (59.0, 61.0, 3700.0)] == [
         "less than a minute", "about 2 min", "about 1 h 2 min"
     ]  # fmt: skip

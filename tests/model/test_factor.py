@@ -17,7 +17,7 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.models import hazards, hazards_rows, survival, survival_rows
-from private_mcmc.planning.synthetic_outcomes import likelihood_of
+from private_mcmc.planning.outcomes import likelihood_of
 
 ROWS = survival_rows(2)
 

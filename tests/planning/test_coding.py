@@ -16,7 +16,8 @@ from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.simulate import posterior_mode, simulate
+from private_mcmc.planning.simulate import simulate
+from tests.planning.exact import posterior_mode
 
 N, DIM, RUNS = 4000, 4, 4
 

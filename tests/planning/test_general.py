@@ -21,11 +21,10 @@ from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
 from private_mcmc.planning.general import FIRST, RUN, SECOND, WARM_UP, GeneralPolicy, burn_in, widened
 from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
 from private_mcmc.planning.policy import Plan
 from private_mcmc.planning.prediction import Prediction
 from private_mcmc.planning.stages import CompletedStage, PathStage
-from private_mcmc.planning.synthetic import candidates
-from private_mcmc.planning.synthetic_outcomes import CENTRE, Likelihood, likelihood_of
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import bent
 from tests.zoo.models import groups_centred, groups_noncentred, latent_scale, network, softmax

@@ -12,7 +12,8 @@ import private_mcmc as pmc
 from private_mcmc.accounting import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
-from private_mcmc.planning.simulate import posterior_mode, simulate, synthetic_table
+from private_mcmc.planning.simulate import simulate, synthetic_table
+from tests.planning.exact import posterior_mode
 
 N, SHAPE, MOST = 660, 0.5, 100
 

@@ -14,8 +14,9 @@ from private_mcmc.accounting import gdp
 from private_mcmc.model import read
 from private_mcmc.planning.affine import affine_policy
 from private_mcmc.planning.influence import CELLS, CLIPS, InfluenceCounts, cell_of, counts_of_influence
-from private_mcmc.planning.simulate import posterior_mode, simulate
+from private_mcmc.planning.simulate import simulate
 from private_mcmc.release import Contribution, Sums
+from tests.planning.exact import posterior_mode
 
 
 def influence_of(outcome, domain):

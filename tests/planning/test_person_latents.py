@@ -11,8 +11,8 @@ import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import GeneralPolicy
+from private_mcmc.planning.outcomes import likelihood_of
 from private_mcmc.planning.stages import PathStage
-from private_mcmc.planning.synthetic_outcomes import likelihood_of
 from tests.examples_of_models import logistic
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), person=pmc.Person(at_most=3))
@@ -42,22 +42,21 @@ def test_every_stage_is_stated_for_persons_and_fits_the_budget():
 
 
 @pytest.mark.long
-def test_outcomes_of_one_person_agree_as_its_latent_makes_them():
-    """Under a wide spread of intercepts most persons answer all alike, in shares that quadrature gives."""
-    reading = read(with_intercepts, ROWS, n=N, model_args={"persons": N})
-    likelihood = likelihood_of(reading, 1.0)
+def test_the_information_of_persons_is_the_curvature_of_what_their_latents_leave():
+    """On average over outcomes that the model draws, which is Fisher's."""
+    reading, random, count = read(with_intercepts, ROWS, n=N, model_args={"persons": N}), np.random, 4000
+    rng, theta = random.default_rng(0), np.array([0.5, -0.3, 0.2])
+    X = np.stack([np.ones((count, 3)), rng.uniform(-1, 1, (count, 3))], axis=2) / 2**0.5
+    eta = X @ theta[:2] + np.exp(theta[2]) * rng.normal(size=(count, 1))
     persons = {
-        "X": jnp.zeros((N, 3, 2)),
-        "y": jnp.zeros((N, 3), int),
-        "rows of the person": jnp.ones((N, 3), int),
+        "X": jnp.asarray(X),
+        "y": jnp.asarray((rng.random((count, 3)) < 1 / (1 + np.exp(-eta))).astype(int)),
+        "rows of the person": jnp.ones((count, 3), int),
     }
+    likelihood = likelihood_of(reading, 1.0)
     with jax.enable_x64(True):
-        theta = jnp.array([0.0, 0.0, float(np.log(4.0))])
-        keys = jax.random.split(jax.random.key(0), N)
-        drawn = jax.vmap(likelihood._drawn, in_axes=(None, 0, 0))(theta, persons, keys)
-    alike = np.mean(np.ptp(np.asarray(drawn["y"]), axis=1) == 0)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(101)
-    p = 1 / (1 + np.exp(-4.0 * nodes))
-    exact = np.sum(weights * (p**3 + (1 - p) ** 3)) / np.sum(weights)
-    # Four standard errors.
-    assert abs(alike - exact) < 4 * np.sqrt(exact * (1 - exact) / N)
+        told = jax.vmap(likelihood.information, (None, None, 0))(theta[None], np.eye(3), persons)
+        scores = np.asarray(jax.vmap(jax.grad(reading.row_loss), (None, 0))(jnp.asarray(theta), persons))
+    information = np.einsum("rki,rkj->ij", told, told) / count
+    # The curvature's positive part is a little more.
+    np.testing.assert_allclose(information, scores.T @ scores / count, atol=0.05)

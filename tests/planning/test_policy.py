@@ -28,10 +28,11 @@ from private_mcmc.planning.estimates import (
     spectral_norm,
 )
 from private_mcmc.planning.influence import CELLS, InfluenceCounts, cell_of, counts_of_influence
-from private_mcmc.planning.simulate import posterior_mode, simulate, synthetic_table
+from private_mcmc.planning.simulate import simulate, synthetic_table
 from private_mcmc.planning.stages import named
 from private_mcmc.release import Contribution, SecondMoments, Sums, plan_second_moments
 from tests.examples_of_models import logistic
+from tests.planning.exact import posterior_mode
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
 

@@ -16,8 +16,9 @@ from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of
-from private_mcmc.planning.general import REACH, RUN, WARM_UP, GeneralPolicy, assumed, counts_reach, reach_of
+from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy
 from private_mcmc.planning.influence import MIDDLES
+from private_mcmc.planning.reach import REACH, assumed, counts_reach, reach_of
 from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from private_mcmc.target import Unit

@@ -1,59 +1,87 @@
-"""Losses of rows, of persons and of factors at every outcome that they may have, and their information."""
+"""Possible outcomes of rows, persons and factors: losses at each of them, and the information of rows.
+
+Everything is drawn with fixed keys from the declared row domain, so that it depends on nothing private.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+from scipy.special import softmax
 
-from private_mcmc.domains import Binary
+from private_mcmc.domains import Binary, Rows
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
-from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.synthetic import has_factors, outcome_columns
 from private_mcmc.planning.stages import Array
-from private_mcmc.planning.synthetic import FEW_OUTCOMES, Columns, candidates
 from private_mcmc.records import Record
 
-_POINTS, _TRIED = 129, 6
+Columns: TypeAlias = Record
+_MOST_OUTCOMES = 257
+FEW_OUTCOMES = 8
+
+
+def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
+    """Possible values of the outcome columns: all of them, an even grid, or public random ones."""
+    with jax.enable_x64(True):
+        if len(names) == 1 and rows.columns[names[0]].event_shape == ():
+            domain = rows.columns[names[0]]
+            low, high = (float(bound) for bound in domain.interval())
+            if math.isfinite(high - low):
+                whole = np.issubdtype(domain.dtype, np.integer)
+                count = min(int(high - low) + 1, _MOST_OUTCOMES) if whole else _MOST_OUTCOMES
+                even = np.linspace(low, high, count)
+                return {names[0]: domain.project(np.unique(even.round()) if whole else even)}
+        drawn = rows.project(rows.synthetic(2, _MOST_OUTCOMES))
+        return {name: drawn[name] for name in names}
+
+
+def with_outcomes(
+    rows: Columns, outcomes: Mapping[str, ArrayLike], logits: ArrayLike, each: float, seed: int
+) -> tuple[Columns, Array]:
+    """``each`` times every row, with outcomes of probabilities ``softmax(logits)``, and the rows' weights.
+
+    Of a few values there is a row for each, weighted by its probability: one outcome for all copies of a row
+    would be as noisy as if rows were few. Else copies share one outcome. ``logits`` is ``(rows, values)``.
+    """
+    shares = softmax(np.asarray(logits, dtype=np.float64), axis=1)
+    count, values = shares.shape
+    options = {name: np.asarray(every) for name, every in outcomes.items()}
+    if values > FEW_OUTCOMES:
+        below = np.cumsum(shares, axis=1) < np.random.default_rng(seed).random((count, 1))
+        chosen = np.minimum(below.sum(axis=1), values - 1)
+        return {**rows, **{name: every[chosen] for name, every in options.items()}}, np.full(count, each)
+    repeated = {name: np.repeat(np.asarray(column), values, axis=0) for name, column in rows.items()}
+    return repeated | {name: np.concatenate([every] * count) for name, every in options.items()}, (
+        each * shares.ravel()
+    )
+
+
+_TRIED = 6
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class EventTimes:
-    """The columns of a censored time, and public times over which its hazard is added up.
+    """The columns of a censored time.
 
     Attributes:
         time: name of the column of the time.
         event: name of the column that tells whether the event was seen.
-        grid: times from the domain's least to its largest, closer together at its beginning.
     """
 
     time: str
     event: str
-    grid: Array
-
-    def drawn(self, loss: Callable[[Record], jax.Array], row: Record, key: jax.Array) -> Record:
-        """The time of an event with the hazard of ``loss``, and its flag; cut off at the row's own time."""
-        seen = jnp.asarray(row[self.event])
-
-        def without(time: jax.Array) -> jax.Array:
-            return loss({**row, self.time: time, self.event: jnp.zeros_like(seen)})
-
-        grid = jnp.asarray(self.grid)
-        hazard = jax.vmap(without)(grid)
-        hazard = jax.lax.cummax(jnp.nan_to_num(hazard - hazard[0], nan=0.0))
-        reached = jax.random.exponential(key)
-        when = jnp.where(reached > hazard[-1], jnp.inf, jnp.interp(reached, hazard, grid))
-        last = jnp.asarray(row[self.time])
-        return {self.time: jnp.minimum(when, last), self.event: (when <= last).astype(seen.dtype)}
 
     def slope(
         self, loss: Callable[[jax.Array, Record], jax.Array], theta: jax.Array, row: Record
@@ -86,8 +114,7 @@ def event_times(reading: RowModel) -> EventTimes | None:
     for event in flags:
         for time in times:
             if _is_hazard(reading, time, event):
-                low, high = (float(end) for end in columns[time].interval())
-                return EventTimes(time, event, low + (high - low) * np.linspace(0.0, 1.0, _POINTS) ** 3)
+                return EventTimes(time, event)
     return None
 
 
@@ -257,18 +284,15 @@ class Likelihood:
 
 # Of more parameters a root of every row's curvature costs too much.
 _MOST = 32
-_LEAST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class FactorLikelihood(Likelihood):
     """A row's term with another value of its whole-numbered columns in place of its own.
 
-    For a likelihood that is a ``numpyro.factor``, where no density of an outcome is known, and for outcomes
-    of several numbers, which no grid is fine enough for. Of an event and the time until it only the pair has
-    a density, and of what cuts times off the model says nothing. So times stay the rows' own, and of the
-    event is asked that scores have mean zero, as they have under the model; information is curvature, which
-    needs no outcome.
+    For a likelihood that is a ``numpyro.factor``, where no density of an outcome is known, for outcomes of
+    several numbers, which no grid is fine enough for, and for persons whose latents are integrated out.
+    Information is curvature, which needs no outcome; of an event and the time until it, see ``EventTimes``.
     """
 
     @property
@@ -285,21 +309,6 @@ class FactorLikelihood(Likelihood):
         values, vectors = jnp.linalg.eigh(hessian)
         halves = jnp.sqrt(jnp.maximum(values, 0.0))[..., None] * jnp.swapaxes(vectors, -1, -2)
         return self._in_metric(halves, root, len(halves))
-
-    def _logits(self, theta: jax.Array, row: Columns, outcomes: Columns | None = None) -> jax.Array:
-        """Of two outcomes, the probabilities that bring the expected score closest to zero."""
-        if self._count != 2:
-            return super()._logits(theta, row, outcomes)
-        score = jax.grad(self.reading.row_loss)
-        first, second = jax.vmap(lambda outcome: score(theta, row | outcome))(self.outcomes)
-        apart = first - second
-        share = jnp.dot(first, apart) / jnp.maximum(jnp.dot(apart, apart), 1e-30)
-        share = jnp.clip(jnp.nan_to_num(share, nan=0.5), _LEAST, 1 - _LEAST)
-        return jnp.log(jnp.stack([1 - share, share]))
-
-
-# Outcomes that stand for all that a person's rows can have.
-_DRAWS = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -325,51 +334,6 @@ def _rows_of(person: Columns) -> Columns:
     return {name: column for name, column in person.items() if name != OWN_ROWS}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OwnLatentsLikelihood(Likelihood):
-    """Of persons whose own latents are integrated out: ``reading`` is that of persons."""
-
-    own: OwnLatents
-    columns: tuple[str, ...]
-
-    @property
-    def vectors(self) -> int:
-        """How many gradients stand for one person and parameter."""
-        return _DRAWS
-
-    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
-        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇V ∇Vᵀ] A``, by outcomes drawn from the model with fixed keys.
-
-        The expectation is over outcomes given the person's covariates: the person's own are not used.
-        """
-        keys, score = jax.random.split(jax.random.key(11), _DRAWS), jax.grad(self.reading.row_loss)
-
-        def at(theta: jax.Array) -> jax.Array:
-            return jnp.asarray(jax.vmap(lambda key: score(theta, self._drawn(theta, row, key)))(keys))
-
-        scores = jax.vmap(at)(jnp.asarray(thetas))
-        return self._in_metric(scores, root, scores.shape[0] * _DRAWS)
-
-    def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
-        """The person with other outcomes in all rows: a point of the grid is drawn, and rows given it."""
-        first, second = jax.random.split(key)
-        atoms, log_weights = self.own.atoms(theta, {})
-        chosen = jax.random.categorical(first, log_weights)
-        columns = {name: values[chosen] for name, values in atoms.items()}
-        term = functools.partial(self.own.term, theta, columns)
-
-        def of_row(row: Columns, key: jax.Array) -> Columns:
-            if self.times is not None:
-                return self.times.drawn(term, row, key)
-            losses = jax.vmap(lambda outcome: term(row | outcome))(self.outcomes)
-            chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
-            return {name: options[chosen] for name, options in self.outcomes.items()}
-
-        rows = {name: person[name] for name in self.columns}
-        count = len(next(iter(rows.values())))
-        return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
-
-
 @functools.lru_cache(maxsize=8)
 def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
     """Losses of rows, or of the rows of persons, at possible outcomes; one for a model, as programs are."""
@@ -380,10 +344,10 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
             "that is observed, or that a numpyro.factor reads and its predictors do not. Without one, give "
             "PrivateMCMC a kernel and numbers of your own."
         )
-    outcomes, times = candidates(single.rows, names), event_times(single)
+    outcomes = candidates(single.rows, names)
     if reading.own is not None:
-        columns = tuple(single.rows.columns)
-        return OwnLatentsLikelihood(reading, outcomes, temper, times, own=reading.own, columns=columns)
+        return FactorLikelihood(reading, outcomes, temper)
+    times = event_times(single)
     one = len(outcomes) == 1 and next(iter(outcomes.values())).ndim == 1
     of_factors = (has_factors(single) or not one) and single.dim <= _MOST
     each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)
