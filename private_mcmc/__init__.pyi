@@ -15,6 +15,7 @@ from .errors import (
     OutputError,
     PrivateMCMCError,
     ReleaseError,
+    Unprotected,
     UnsupportedModel,
 )
 from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, Ray, check, compare, describe, fit
@@ -74,6 +75,7 @@ __all__ = [
     "Statement",
     "Study",
     "Target",
+    "Unprotected",
     "UnsupportedModel",
     "accounting",
     "audit",

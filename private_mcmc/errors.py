@@ -84,6 +84,15 @@ class Unforeseen(PrivateMCMCError):
     """The library or what it rests on failed in a way that nobody foresaw; the message has type and place."""
 
 
+class Unprotected(UserWarning):
+    """A private kernel runs outside ``PrivateMCMC``: its draws are as private as the data.
+
+    Example:
+        >>> issubclass(pmc.Unprotected, UserWarning)
+        True
+    """
+
+
 class NotPrivate(PrivateMCMCError):
     """A run or release was refused because it does not meet its privacy target.
 

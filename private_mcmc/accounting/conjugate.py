@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,23 @@ def beta_binomial(
     return max(float(np.max(beta_pair(*lows, temper * trials, epsilon, up))) for up in (True, False))
 
 
+def dirichlet_categorical(
+    concentration: tuple[float, ...], *, n: int, temper: float = 1.0, epsilon: float
+) -> float:
+    """One of ``n`` categorical rows replaced under a Dirichlet prior.
+
+    Only the two categories that gain and lose a row matter: the log ratio is a function of
+    ``x_i/(x_i+x_j)``, which is Beta with the counts of these two. With three or more categories the worst
+    other rows fall elsewhere, because ``beta_pair`` falls in both counts.
+    """
+    total = n - 1 if len(concentration) == 2 else 0
+    least, most = blocks(total)
+    return max(
+        float(np.max(beta_pair(a + temper * least, b + temper * (total - most), temper, epsilon, True)))
+        for a, b in set(permutations(concentration, 2))
+    )
+
+
 def gamma_poisson(shape: float, *, largest: int, temper: float = 1.0, epsilon: float, n: int = 1) -> float:
     """One Poisson row of several replaced, counts at most ``largest``, under a Gamma prior on the rate.
 
@@ -156,6 +174,7 @@ def blocks(total: int, each: int = _EACH) -> tuple[Array, Array]:
 # By family: its name, and the worst divergence, from the constants and ``ε``.
 FAMILIES: dict[str, tuple[str, Callable[..., float]]] = {
     "beta_binomial": ("Beta-Binomial", beta_binomial),
+    "dirichlet_categorical": ("Dirichlet-categorical", dirichlet_categorical),
     "gamma_poisson": ("Gamma-Poisson", gamma_poisson),
 }
 
@@ -181,7 +200,8 @@ def posterior_conjugate(
     check_count("n", n)
     given: dict[str, Any] = {**constants, "n": n}
     for key, value in given.items():
-        check_positive(f"{family}: {key}", value)
+        for each in value if isinstance(value, tuple) else (value,):
+            check_positive(f"{family}: {key}", each)
     points = tuple((float(at), worst(**given, epsilon=float(at))) for at in epsilons)
     theorem = (
         f"{name}: exact hockey-stick divergence of conjugate posteriors, maximised over all data sets and "

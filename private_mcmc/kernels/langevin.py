@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.arguments import construction_checked
+from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
+from private_mcmc.kernels.under_numpyro import UnderNumPyro
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.schedule import Matrix, Release, Schedule, norm_of_clips
 from private_mcmc.target import Adjacency, Unit, check_count
 
 
 @dataclass(frozen=True)
-class LangevinKernel:
+class LangevinKernel(UnderNumPyro):
     """A Langevin kernel with per-row clipping, whose every constant is in the schedule it makes.
 
     Subclasses add batches or noise by ``_parts``; the step is built from the schedule alone.
@@ -32,6 +33,7 @@ class LangevinKernel:
     clip: float
     temper: float = 1.0
     preconditioner: Matrix | None = None
+    rows: Rows | None = None
     model_args: PublicArguments = field(default_factory=dict, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,14 +71,6 @@ class LangevinKernel:
         }
         return Schedule(**fields | self._parts(num_rows))
 
-    @property
-    def sample_field(self) -> NoReturn:
-        """What ``numpyro.infer.MCMC`` asks of its kernels first."""
-        raise DeclarationError(
-            f"numpyro.infer.MCMC({type(self).__name__}(…)): its draws would be as private as the rows. "
-            "PrivateMCMC(kernel, rows=…, target=…, release=…) runs this kernel, and accounts for it."
-        )
-
     def _step_sizes(self, num_steps: int) -> float | tuple[float, ...]:
         """The schedule's step sizes, one for all steps or one for each."""
         return self.step_size
@@ -94,7 +88,8 @@ class PrivateULA(LangevinKernel):
     ``U = K − w Σ_i log p(d_i | θ)`` with the prior part ``K`` outside the clip; the gradient of each row
     is clipped at ``C`` in the norm ``‖M^{1/2}·‖``.
 
-    **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement.
+    **Guarantee**: none by itself. Under :class:`private_mcmc.PrivateMCMC` a run carries a statement;
+    under ``numpyro.infer.MCMC`` its draws are as private as the data.
 
     Args:
         model: an ordinary NumPyro model.
@@ -103,6 +98,8 @@ class PrivateULA(LangevinKernel):
         temper: ``w > 0``, the weight of the likelihood.
         preconditioner: ``M``: ``None`` (identity), a diagonal or a full symmetric positive definite
             matrix. It must be public, or released and paid for.
+        rows: the row domains; needed under ``numpyro.infer.MCMC`` only, where the row columns cannot be told
+            from the other arguments by their length.
         model_args: the model's other arguments, public.
 
     Example:

@@ -6,14 +6,23 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
 from private_mcmc.accounting import Statement, posterior_strongly_log_concave
 from private_mcmc.accounting.conjugate import posterior_conjugate
-from private_mcmc.model import RowModel
-from private_mcmc.model.bounds import function_of_rows, is_whole
+from private_mcmc.errors import UnsupportedModel
+from private_mcmc.model import RowModel, read
+from private_mcmc.model.bounds import bounds, function_of_rows, is_whole
 from private_mcmc.model.program import Output
 from private_mcmc.potential.families import TABLE, UNKNOWN
+from private_mcmc.potential.potential import model_marks
 from private_mcmc.potential.predictor import MULTIPLIER, OUTCOME, WEIGHT, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.target import Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.
@@ -33,7 +42,8 @@ def conjugate(row_model: RowModel) -> Conjugate | None:
     """The family of a model, if what runs is proved to be of one.
 
     One latent site, with no term of the prior beside it, and per row one factor of one observed number,
-    without a weight: a line of the table whose predictor is the latent, whatever the row.
+    without a weight: a line of the table whose predictor is the latent, whatever the row. A point of the
+    simplex has no line; its program is compared.
     """
     if len(row_model.sites) != 1 or len(row_model.observations) != 1 or row_model.prior.terms:
         return None
@@ -42,7 +52,7 @@ def conjugate(row_model: RowModel) -> Conjugate | None:
         return None
     several = row_model.predictors
     if several is None or row_model.predictor is None or len(several.terms) != 1:
-        return None
+        return _dirichlet(row_model)
     # The family is that of what runs, in place of which no other function does.
     if several.family.name == UNKNOWN.name or not several.proved or row_model.dim != 1:
         return None
@@ -138,6 +148,69 @@ def _normal(row_model: RowModel, term: Term, slope: float) -> Conjugate | None:
         return None
     known = {"slope": abs(slope), "width": width, "noise": noise, "precision": precision}
     return Conjugate("normal", known)
+
+
+# Where what runs is compared with the law of the table: moderate places, at which no density clamps.
+_PLACES, _ROWS, _TOLERANCE = np.array([0.0, 0.3, -0.8, 1.4]), 64, 1e-6
+
+
+def _dirichlet(row_model: RowModel) -> Conjugate | None:
+    """Categories of a point of the simplex under a Dirichlet prior, for which there is no line.
+
+    Prior and rows that run are, operation by operation, those of the model that is written here: no
+    comparison at points sees what a distribution remembers beside the probabilities that it shows, or what
+    is other far out. Points show that NumPyro's classes have the densities of their names.
+    """
+    site, observed, program = row_model.sites[0], row_model.observations[0], row_model.program
+    outcome = program.outputs[Output("observed", observed.name)]
+    alpha = program.outputs.get(Output("given", site.name, "concentration"))
+    if (site.family, observed.family) != ("Dirichlet", "CategoricalProbs") or alpha is None:
+        return None
+    column, ends = program.reads([outcome]), bounds(program, row_model.rows, [outcome])
+    if program.reads([alpha]) or len(column) != 1 or ends is None or not _is_whole(row_model):
+        return None
+    shape = program.shape(program.outputs[Output("given", observed.name, "probs")])
+    with jax.enable_x64(True):
+        alphas = np.ravel(np.asarray(program.run([alpha], {})[0], dtype=np.float64))
+    if not 0 <= ends[0].lowest <= ends[0].highest < len(alphas) == site.shape[-1]:
+        return None
+
+    def law(**row: jax.Array) -> None:
+        p = numpyro.sample(site.name, dist.Dirichlet(jnp.asarray(program.run([alpha], {})[0])))
+        y = row[min(column)]
+        with numpyro.plate(f"rows of {site.name} and {observed.name}", y.shape[0]):
+            numpyro.sample(observed.name, dist.CategoricalProbs(jnp.broadcast_to(p, shape)), obs=y)
+
+    try:
+        same = model_marks(read(law, row_model.rows, n=1)) == model_marks(row_model)
+    except UnsupportedModel:
+        return None  # Of other shapes: one that runs, and no such law.
+    if not (same and _has_law(row_model, alphas)):
+        return None
+    return Conjugate("dirichlet_categorical", {"concentration": tuple(map(float, alphas))})
+
+
+def _has_law(row_model: RowModel, alphas: np.ndarray) -> bool:
+    """Whether prior and rows that run have the family's densities, up to constants, at some points."""
+    program, name = row_model.program, row_model.observations[0].name
+
+    def gaps(theta: jax.Array, row: Mapping[str, jax.Array]) -> jax.Array:
+        def value(theta: jax.Array) -> jax.Array:
+            return jnp.ravel(row_model.constrain(theta)[row_model.sites[0].name])
+
+        log = jnp.log(value(theta))
+        y = jnp.reshape(program.run([program.outputs[Output("observed", name)]], program.columns(row))[0], ())
+        # Of a point of the simplex the last entry follows from the others.
+        jacobian = jnp.linalg.slogdet(jax.jacfwd(value)(theta)[: row_model.dim])[1]
+        prior = jnp.sum((alphas - 1) * log) + jacobian + row_model.neg_log_prior(theta)
+        return jnp.stack([prior, row_model.row_loss(theta, row) + log[y.astype(int)]])
+
+    with jax.enable_x64(True):
+        rows = row_model.rows.project(row_model.rows.synthetic(0, _ROWS))
+        thetas = jnp.asarray(_PLACES[:, None] * np.cos(np.arange(row_model.dim)))
+        every = jax.jit(jax.vmap(jax.vmap(gaps, (0, None)), (None, 0)), compiler_options=RUN_ONCE)
+        found = np.asarray(every(thetas, rows))
+    return bool(np.all(np.ptp(found, axis=1) <= _TOLERANCE))
 
 
 def _normal_mean(

@@ -70,6 +70,9 @@ def exact_posteriors() -> dict[str, acc.Statement]:
     rows = {"n": 30, "epsilons": (0.2,)}
     return {
         "Beta-Binomial": posterior_conjugate("beta_binomial", a=2.0, b=3.0, trials=4, temper=0.1, **rows),
+        "Dirichlet-categorical": posterior_conjugate(
+            "dirichlet_categorical", concentration=(1.0, 2.0, 3.0), temper=0.3, **rows
+        ),
         "Gamma-Poisson": posterior_conjugate("gamma_poisson", shape=3.0, largest=4, temper=0.1, **rows),
     }
 

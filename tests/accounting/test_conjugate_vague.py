@@ -55,6 +55,7 @@ def test_a_small_temper_does_not_make_a_vague_prior_private() -> None:
     for statement in (
         posterior_conjugate("gamma_poisson", shape=1e-3, largest=10, temper=5e-5, **asked),
         posterior_conjugate("beta_binomial", a=1e-3, b=1e-2, trials=1, temper=5e-4, **asked),
+        posterior_conjugate("dirichlet_categorical", concentration=(1e-3, 0.5), temper=5e-4, **asked),
     ):
         # Half a pseudo-count of the prior's shape: e^{-ε/r - 1} or so at r = 1/2.
         assert statement.delta(1.0) > 0.01

@@ -35,6 +35,7 @@ SHORT = (
     "posterior, concave, zero_out",
     "posterior, gradient, zero out",
     "Beta-Binomial",
+    "Dirichlet-categorical",
     "Gamma-Poisson",
     "average, Poisson",
     "average, kept in a range",

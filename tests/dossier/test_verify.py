@@ -326,11 +326,15 @@ CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 10
         (accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 999), "for [999] rows"),
         (accounting.posterior_strongly_log_concave(1e-3, 1.0, "replace_one", 2000), "for [2000] rows"),
         (
-            posterior_conjugate("beta_binomial", a=900.0, b=900.0, n=50, temper=1.0, epsilons=(1.0,)),
+            posterior_conjugate(
+                "dirichlet_categorical", concentration=(900.0, 900.0), n=50, temper=1.0, epsilons=(1.0,)
+            ),
             "50",
         ),
         (
-            posterior_conjugate("beta_binomial", a=9e3, b=9e3, n=1000, temper=0.5, epsilons=(1.0,)),
+            posterior_conjugate(
+                "dirichlet_categorical", concentration=(9e3, 9e3), n=1000, temper=0.5, epsilons=(1.0,)
+            ),
             "temper",
         ),
         (accounting.of_unit(CERTIFICATE, Unit("patient", 3)), "another unit"),

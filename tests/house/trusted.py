@@ -23,6 +23,7 @@ UNTRUSTED = (
     "private_mcmc/accounting/risk.py",
     "private_mcmc/arguments.py",
     "private_mcmc/kernels/langevin.py",
+    "private_mcmc/kernels/under_numpyro.py",
     "private_mcmc/release/ledger_export.py",
     "private_mcmc/model/",
     "private_mcmc/release/released.py",

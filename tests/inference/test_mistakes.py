@@ -100,10 +100,6 @@ MISTAKES = {
     ),
     "thinning, as in NumPyro": (lambda: driver(thinning=2), r"release=\(100, 200, …\)"),
     "extra_fields, as in NumPyro": (lambda: driver().run(X=X, y=Y, extra_fields=("z",)), "stays hidden"),
-    "a kernel for NumPyro's own driver": (
-        lambda: numpyro.infer.MCMC(pmc.PrivateULA(logistic, 1e-3, 1.0), num_warmup=1, num_samples=1),
-        r"PrivateMCMC\(kernel, rows=",
-    ),
     "preflight inside jit": (jax.jit(lambda: driver().decide(3)), "outside of jax.jit"),
     "a kernel without a clip": (lambda: pmc.PrivateULA(logistic, step_size=1e-3), "'clip'"),
     "Execution(foo=…)": (lambda: pmc.Execution(devises=1), r"did you mean devices=\?"),

@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc.accounting import conjugate
-from private_mcmc.domains import Binary, Box, Counts, Rows
+from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.model import read
 from private_mcmc.preflight import preflight
 from private_mcmc.preflight.certificates import constants
@@ -49,6 +49,18 @@ def two_coins(y=None, z=None):
     with numpyro.plate("rows", y.shape[0]):
         numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
         numpyro.sample("z", dist.Bernoulli(probs=p), obs=z)
+
+
+def die(y=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Categorical(probs=p), obs=y)
+
+
+def turned_die(y=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Categorical(probs=p[::-1]), obs=y)
 
 
 def rate(y=None, exposure=1.0):
@@ -92,6 +104,13 @@ def test_beta_bernoulli_gets_its_exact_divergence() -> None:
 
 
 @pytest.mark.slow
+def test_dirichlet_categorical_gets_its_exact_divergence() -> None:
+    (found,) = certificates(die, Rows(y=Categories(3)))
+    exact = conjugate.dirichlet_categorical((1.0, 2.0, 3.0), n=N, temper=0.5, epsilon=0.5)
+    assert found.delta(0.5) == exact
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("exposure", [1.0, 3.0])
 def test_gamma_poisson_gets_its_exact_divergence_whatever_the_common_exposure(exposure: float) -> None:
     (found,) = certificates(rate, Rows(y=Counts(4)), exposure=exposure)
@@ -113,10 +132,11 @@ def test_normal_mean_is_gaussian_with_the_precision_of_every_posterior() -> None
         (turned_coin, Rows(y=Binary()), {}),
         (weighted_coin, Rows(weight=Box(0, 1), y=Binary()), {}),
         (two_coins, Rows(y=Binary(), z=Binary()), {}),
+        (turned_die, Rows(y=Categories(3)), {}),
         (rate_by_row, Rows(t=Box(0.5, 2), y=Counts(4)), {}),
         (regression, Rows(x=Box(-2, 1), y=Box(-1, 3)), {}),
     ],
-    ids=["another link", "weights", "two per row", "exposures", "slopes"],
+    ids=["another link", "weights", "two per row", "reordered", "exposures", "slopes"],
 )
 def test_what_only_looks_conjugate_is_not_called_so(model, rows, args) -> None:
     assert certificates(model, rows, **args) == ()
@@ -224,6 +244,37 @@ def test_a_bounded_likelihood_certifies_nothing_without_a_proper_prior():
     assert report.verdict != "private" and report.certificates == ()
 
 
+def kept_logits(y=None):
+    """A density that reads logits of other probabilities than the distribution shows."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    outcome = dist.Categorical(probs=p)
+    outcome.logits = 8 * jnp.log(p)
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", outcome, obs=y)
+
+
+def kept_logits_of_few_rows(x, y=None):
+    """The same, of rows in an interval that no comparison at points meets."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    outcome = dist.Categorical(probs=p)
+    outcome.logits = jnp.where((x > 0.4321) & (x < 0.4322), 200.0, 1.0)[:, None] * jnp.log(p)
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", outcome, obs=y)
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("shape", [(3,), (1, 3)])
+def test_rows_that_hold_logits_of_their_own_are_seen_wherever_they_lie(shape):
+    def plain(x, y=None):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Categorical(probs=jnp.broadcast_to(p, shape)), obs=y)
+
+    rows = Rows(x=Box(0, 1), y=Categories(3))
+    assert "conjugate" in str(preflight(plain, rows, WIDER, n=50).certificates)
+    assert "conjugate" not in str(preflight(kept_logits_of_few_rows, rows, WIDER, n=50).certificates)
+
+
 def cubed_rate_far_out(y=None):
     lam = numpyro.sample("lam", dist.Gamma(4.0, 2.0))
     with numpyro.plate("rows", y.shape[0]):
@@ -234,6 +285,19 @@ def bent_mean_far_out(y=None):
     mu = numpyro.sample("mu", dist.Normal(0, 1))
     with numpyro.plate("rows", y.shape[0]):
         numpyro.sample("y", dist.Normal(jnp.where(jnp.abs(mu) > 9, mu**3, mu), 0.5), obs=y)
+
+
+def loaded_die_far_out(y=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Categorical(probs=jnp.where(p[0] > 0.99, p**3 / jnp.sum(p**3), p)), obs=y)
+
+
+def die_of_other_shapes(y=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("rows", y.shape[0]):
+        outcome = dist.Categorical(probs=jnp.broadcast_to(p, (1, 1, 3)))
+        numpyro.sample("y", outcome.to_event(1), obs=y[:, None])
 
 
 class SteepFarOut(dist.Beta):
@@ -271,8 +335,26 @@ def test_what_only_rounding_makes_equal_for_all_rows_is_not_called_so(model, x) 
     [
         (cubed_rate_far_out, Counts(4)),
         (bent_mean_far_out, Box(0, 3)),
+        (loaded_die_far_out, Categories(3)),
         (steep_coin, Binary()),
+        (die_of_other_shapes, Categories(3)),
     ],
 )
 def test_a_family_is_proved_of_the_program_and_not_at_points(model, domain) -> None:
     assert constants(read(model, Rows(y=domain), n=N), None).conjugate is None
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("kind", [dist.Dirichlet, dist.CategoricalProbs])
+def test_a_density_that_is_replaced_in_its_class_is_no_conjugate_one(kind, monkeypatch):
+    def plain(y=None):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Categorical(probs=p), obs=y)
+
+    rows = Rows(y=Categories(3))
+    assert "conjugate" in str(preflight(plain, rows, WIDER, n=50).certificates)
+    assert "conjugate" not in str(preflight(kept_logits, rows, WIDER, n=50).certificates)
+    usual = kind.log_prob
+    monkeypatch.setattr(kind, "log_prob", lambda self, value: 8 * usual(self, value))
+    assert "conjugate" not in str(preflight(plain, rows, WIDER, n=50).certificates)

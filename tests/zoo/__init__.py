@@ -122,7 +122,7 @@ def _entry(name: str, model: Any, rows: Rows, verdict: Any, witness: Any, **rest
 CENSUS, REAL, COUNTS = _of(Binary(), 9), _of(Box(-1, 1), 3), _of(Counts(10))
 GROUPS = Rows(group=Categories(4), y=Binary())
 ANSWERS = Rows(person=Categories(10), item=Categories(5), y=Binary())
-OUTCOMES, COINS, WAITS = Rows(y=Box(-1, 1)), Rows(y=Binary()), _of(Box(0.1, 5.0))
+OUTCOMES, COINS, DICE, WAITS = Rows(y=Box(-1, 1)), Rows(y=Binary()), Rows(y=Categories(3)), _of(Box(0.1, 5.0))
 TARGET, ODD, ENDS = Target(3.0, 1e-6), (1, 0), (1, -1)
 SQUARE, FIVE = Rows(x=Box(-1, 1), y=Box(-1, 1)), Rows(y=Counts(5))
 FEW: dict[str, Any] = {"n": 50, "target": Target(1.0, 1e-4)}
@@ -305,6 +305,17 @@ CONJUGATE = (
         Pair(beta(200, 299), logits, ODD, reach=(-2.0, 1.5)),
         n=100,
         target=Target(0.5, 1e-6),
+    ),
+    _entry(
+        "die_strong_prior",
+        one_number(dist.Categorical, dist.Dirichlet(jnp.full(3, 200.0))),
+        DICE,
+        YES,
+        Pair(beta(200, 200), logits, ODD, reach=(-1.5, 1.5)),
+        n=100,
+    ),
+    _entry(
+        "die_uniform", one_number(dist.Categorical, dist.Dirichlet(jnp.ones(3))), DICE, UNKNOWN, "", n=100
     ),
     _entry(
         "gamma_poisson",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,15 @@ def beta_binomial(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     ones = np.arange(total + 1.0)
     family = (c["a"] + w * ones, c["b"] + w * (total - ones), w * c["trials"])
     return _points(adjacency, c, [family], _beta_divergences)
+
+
+def dirichlet_categorical(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
+    """The curve of ``posterior_dirichlet_categorical``."""
+    alphas, w = c["concentration"], c["temper"]
+    total = c["n"] - 1 if len(alphas) == 2 else 0
+    ones = np.arange(total + 1.0)
+    pairs = [(a + w * ones, b + w * (total - ones), w) for a, b in permutations(alphas, 2)]
+    return _points(adjacency, c, pairs, _beta_divergences)
 
 
 def gamma_poisson(adjacency: str, c: Constants, parts: Parts) -> list[Record]:

@@ -71,6 +71,7 @@ RULES: dict[str, Callable[[str, Constants, Parts], list[Record]]] = {
         _gaussian(2 * c["gradient_bound"] / c["prior_strong_convexity"] ** 0.5)
     ],
     "posterior.beta_binomial": conjugate.beta_binomial,
+    "posterior.dirichlet_categorical": conjugate.dirichlet_categorical,
     "posterior.gamma_poisson": conjugate.gamma_poisson,
     "noise.laplace": _laplace,
     "noise.gaussian": lambda adjacency, c, parts: [

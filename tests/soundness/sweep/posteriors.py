@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
 from private_mcmc.auditing.mechanism import DataSet, FloatArray
-from private_mcmc.domains import Binary, Box, Counts, Rows
+from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model.synthetic import PublicRow
 from private_mcmc.preflight.verdict import preflight
@@ -46,6 +47,13 @@ def coin(y: Any = None) -> None:
         numpyro.sample("y", dist.Bernoulli(p), obs=y)
 
 
+def categories(y: Any = None) -> None:
+    """Class probabilities under a Dirichlet prior."""
+    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 3.0)))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Categorical(p), obs=y)
+
+
 def counts(y: Any = None) -> None:
     """A Poisson rate of bounded counts under a Gamma prior."""
     rate = numpyro.sample("rate", dist.Gamma(3.0, 1.0))
@@ -63,6 +71,10 @@ def _coin_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: in
     return rng.beta(3 + temper * ones, 3 + temper * (len(y) - ones), (runs, 1))
 
 
+def _category_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
+    return rng.dirichlet(3 + temper * np.bincount(y.astype(int), minlength=3), runs)
+
+
 def _count_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
     return rng.gamma(3 + temper * y.sum(), 1 / (1 + temper * len(y)), (runs, 1))
 
@@ -76,6 +88,9 @@ MODELS = {
         mean, Rows(y=Box(-1.0, 1.0)), _normal_draws, _ends(1.0, -1.0), {"y": np.asarray(0.0)}
     ),
     "coin": ConjugateModel(coin, Rows(y=Binary()), _coin_draws, _ends(1, 0), {"y": np.asarray(1)}),
+    "categories": ConjugateModel(
+        categories, Rows(y=Categories(3)), _category_draws, _ends(0, 1), {"y": np.asarray(1)}
+    ),
     "counts": ConjugateModel(counts, Rows(y=Counts(2)), _count_draws, _ends(2, 0), {"y": np.asarray(0)}),
 }
 
