@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import truncnorm
 
 from private_mcmc.analysis.analysis import Analysis, Part, Released, interval
+from private_mcmc.data.effects import Array
 from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
@@ -28,14 +28,10 @@ from private_mcmc.records import Fields, Record
 from private_mcmc.release import Family, SumsPlan
 from private_mcmc.report import Block, Table, Text, between, number
 
-Array = npt.NDArray[np.float64]
 # A value and its interval.
 Ends = tuple[float | None, float | None, float | None]
 
-_BINS, _WIDE = 16, 1e3
 _QUARTILES = (0.25, 0.5, 0.75)
-TOO_FEW = "too few people"
-EVERYONE = "everyone"
 
 
 class Answer(NamedTuple):
@@ -76,22 +72,18 @@ class Description(Analysis):
         if not (self.shown or self.by):
             raise DeclarationError("describe: name at least one field.")
         for name, edges in self.bins.items():
-            field = self.schema[name]
-            rises = all(a < b for a, b in pairwise(edges))
-            if field.is_category or len(edges) < 3 or not rises:
+            rises = len(edges) > 2 and all(a < b for a, b in pairwise(edges))
+            if self.schema[name].is_category or not rises:
                 raise DeclarationError(f"bins of {name!r}: of a number, three edges or more that rise.")
-        for name in (*self.shown, *self.by):
-            field = self.schema[name]
+        for field in map(self.schema.__getitem__, self.fields):
             if field.bounds == "private":
-                raise DeclarationError(
-                    f"field {name!r}: bounds: private is for fits; declare public bounds here."
-                )
-            if name in self.by and not field.is_category and name not in self.bins:
+                words = "bounds: private is for fits; declare public bounds here."
+                raise DeclarationError(f"field {field.name!r}: {words}")
+            if field.name in self.by and not field.is_category and field.name not in self.bins:
                 low, high = field.range
-                given = f"{low:g},{(low + high) / 2:g},{high:g}"
+                bins = f"{field.name}={low:g},{(low + high) / 2:g},{high:g}"
                 raise DeclarationError(
-                    f"by {name!r}: a number; give the edges of its bins: --bins {name}={given}, or in Python "
-                    f"bins={{{name!r}: [{given}]}}."
+                    f"by {field.name!r}: a number; give edges of its bins: --bins {bins} (in Python bins=)."
                 )
 
     @property
@@ -132,12 +124,15 @@ class Description(Analysis):
 
         A rank in ``K`` bins is a sum of up to ``K/2`` of them, given their total: ``√K/2`` times one's noise.
         """
-        made = []
-        for kind, name, size in self._tables:
-            weight = max(1.0, math.sqrt(size) / 2) if kind == "bins" else 1.0
-            moments = 2 if kind == "moments" else 0
-            made.append(Family(f"{kind} {name}".strip(), len(self.cells) * size, moments, weight))
-        return tuple(made)
+        return tuple(
+            Family(
+                f"{kind} {name}".strip(),
+                len(self.cells) * size,
+                2 * (kind == "moments"),
+                max(1.0, math.sqrt(size) / 2) if kind == "bins" else 1.0,
+            )
+            for kind, name, size in self._tables
+        )
 
     def of_row(self, row: Fields) -> Sequence[Part]:
         """The row's cell in every table; of numbers, where it lies in its range."""
@@ -166,10 +161,9 @@ class Description(Analysis):
         edges = self.bins[field.name]
         # A bin has its lower edge, and the last one both: of whole numbers the last that it holds is named.
         whole = field.type == "integer" and all(edge == int(edge) for edge in edges)
-        ends = [*(edge - whole for edge in edges[1:-1]), edges[-1]]
-        spans = [(field.shown(a), field.shown(b)) for a, b in zip(edges[:-1], ends, strict=True)]
+        spans = [(field.shown(a), field.shown(b - whole * (b < edges[-1]))) for a, b in pairwise(edges)]
         found = [a if a == b else f"{a} to {b}" for a, b in spans]
-        return (*found, *(["missing"] if field.indicator is not None else []))
+        return (*found, *["missing"] * (field.indicator is not None))
 
     def _index(self, field: Field, row: Fields) -> Any:
         """A row's level, or its bin; the last one where the number is missing."""
@@ -197,19 +191,15 @@ class Description(Analysis):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Whom the numbers are of, and what their intervals hold."""
-        unit = self.rows.unit
-        each = () if unit is None else (f"Each {unit.name} counts once, with the average of its rows.",)
         also = "and the sampling of these people from a larger population." if self.sampling else "alone."
-        return (*each, f"Intervals hold the noise that privacy costs {also}")
+        held, unit = f"Intervals hold the noise that privacy costs {also}", self.rows.unit
+        return ((f"Each {unit.name} counts once, with the average of its rows.",) if unit else ()) + (held,)
 
     def expected(self, mechanism: SumsPlan) -> tuple[str, ...]:
         """How far counts will be off."""
-        widest = max(mechanism.noise.sd / one.weight for one in self.families)
-        least = float(ndtri(0.95)) * widest
-        return (
-            f"Nine counts in ten are expected within {number(least, 2)} of the truth; cells of fewer people "
-            "are told to have too few.",
-        )
+        least = float(ndtri(0.95)) * max(mechanism.noise.sd / one.weight for one in self.families)
+        few = "cells of fewer people are told to have too few"
+        return (f"Nine counts in ten are expected within {number(least, 2)} of the truth; {few}.",)
 
     def people(self, found: Released, names: Sequence[str], count: int = 400) -> list[dict[str, str]]:
         """Synthetic people in the table's own words, for averages: free, and the same for the same release.
@@ -262,8 +252,7 @@ class Description(Analysis):
         tables: list[Block] = []
         for cell in dict.fromkeys(one.cell for one in every):
             here = [one for one in every if one.cell == cell]
-            whole = next(one for one in here if one.statistic == "count" and not one.field)
-            rows = [_row(one, whole) for one in here]
+            rows = [_row(one, here[0]) for one in here]  # the first counts the whole cell
             tables.append(Table(("", "value", f"{prob:.0%} interval", "share"), tuple(rows), title=cell))
         return [*tables, Text(" ".join(self.remarks))]
 
@@ -272,7 +261,7 @@ def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
     name = (one.field or "people") + (f" [{one.level}]" if one.level else "")
     name += "" if one.statistic == "count" else f", {one.statistic}"
     if one.value is None or one.low is None or one.high is None:
-        return (name, TOO_FEW, None, None)
+        return (name, "too few people", None, None)
     if one.statistic != "count":
         return (name, number(one.value), between(one.low, one.high), None)
     share = f"{max(one.value, 0) / whole.value:.1%}" if one.level and whole.value else None
@@ -294,11 +283,11 @@ class _Estimates:
             (kind, name, one.values.reshape(len(one.values), count, -1), one)
             for (kind, name, _), one in zip(asked._tables, found.sums, strict=True)
         ]
-        precisions = [1 / (values.shape[2] * one.noise_sd**2) for _, _, values, one in self.tables]
-        totals = [values[0].sum(axis=1) for _, _, values, _ in self.tables]
-        weights = np.array(precisions) / sum(precisions)
-        self.people = np.asarray(weights @ np.array(totals))
-        one_of = 1 / sum(precisions)
+        precisions = np.array([1 / (values.shape[2] * one.noise_sd**2) for _, _, values, one in self.tables])
+        one_of = float(1 / precisions.sum())
+        self.people = (
+            one_of * precisions @ np.array([values[0].sum(axis=1) for _, _, values, _ in self.tables])
+        )
         # Of one cell, and of all together.
         self.variance, self.variance_of_all = one_of, count * one_of
         if found.exact:
@@ -309,13 +298,12 @@ class _Estimates:
         """Of everyone, and of each cell where there are several."""
         by = self.asked.by
         labels = ["; ".join(f"{n} {v}" for n, v in zip(by, cell, strict=True)) for cell in self.asked.cells]
-        cells = [(EVERYONE, slice(None)), *((one, slice(k, k + 1)) for k, one in enumerate(labels) if by)]
+        cells = [("everyone", slice(None)), *((one, slice(k, k + 1)) for k, one in enumerate(labels) if by)]
         return [answer for label, cell in cells for answer in self._of(label, cell)]
 
     def _of(self, label: str, cell: slice) -> Iterator[Answer]:
         cells, people = len(self.people[cell]), float(self.people[cell].sum())
-        whole = cell == slice(None)
-        variance = self.variance_of_all if whole else self.variance
+        variance = self.variance_of_all if cell == slice(None) else self.variance
         few = people - self.z * math.sqrt(variance) <= 0
         yield Answer(label, "", "", "count", *self._count(people, variance, self.n))
         for kind, name, values, one in self.tables:
@@ -334,18 +322,15 @@ class _Estimates:
                     yield Answer(label, name, "missing", "count", *self._count(counts[1], own, people))
                 yield from self._moments(label, field, counts[0], own, part[1:, 0], noise)
             else:
+                edges = self.asked.bins[name]
                 for p in _QUARTILES:
-                    quantile = partial(self._quantile, self.asked.bins[name], counts, p)
-                    ends = _NOBODY if few else quantile(noise, variance, gone)
+                    ends = _NOBODY if few else self._quantile(edges, counts, p, noise, variance, gone)
                     yield Answer(label, name, "", f"quantile {p:g}", *ends)
 
     def _count(self, value: float, variance: float, most: float) -> tuple[float, float, float]:
-        sampled = 0.0
-        if self.asked.sampling and most > 0:
-            share = min(max(value / most, 0.0), 1.0)
-            sampled = most * share * (1 - share)
-        low, high = interval(value, math.sqrt(variance + sampled), self.z, 0.0, float(self.n))
-        return value, low, high
+        share = min(max(value / most, 0.0), 1.0) if self.asked.sampling and most > 0 else 0.0
+        sd = math.sqrt(variance + most * share * (1 - share))
+        return value, *interval(value, sd, self.z, 0.0, float(self.n))
 
     def _moments(
         self, label: str, field: Field, people: float, variance: float, sums: Array, noise: float
@@ -412,11 +397,3 @@ def _ratio(top: float, bottom: float, top_variance: float, variance: float, z: f
     a, b, c = bottom**2 - z**2 * variance, top * bottom, top**2 - z**2 * top_variance
     root = math.sqrt(max(b**2 - a * c, 0.0))
     return (b - root) / a, (b + root) / a
-
-
-def default_bins(field: Field) -> tuple[float, ...]:
-    """Sixteen bins of the declared range, even on the scale of logarithms where it spans more than 1,000."""
-    low, high = field.range
-    wide = low > 0 and high / low > _WIDE
-    edges = np.geomspace(low, high, _BINS + 1) if wide else np.linspace(low, high, _BINS + 1)
-    return tuple(float(edge) for edge in edges)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
@@ -141,14 +142,32 @@ class Answers(Comparisons):
         return f" against {self.design.levels[0]}" if self.design.classes else ordered
 
     def forest(self) -> Plot:
-        """Intervals of all effects, on the scale of ratios where there is one."""
-        family = self.design.family
+        """Intervals of all effects, the first on top; of ratios, where there are any, on a log scale."""
+        family, text = self.design.family, self.design.formula.text
         effects = {name for effect in self.design.shared for name in effect.coordinates()}
-        shown = [one for one in self.summary() if one.name in effects]
-        whose = self._in_words(self.design.formula.event) if "hazard" in family.ratio else self.outcome
-        label = f"{family.ratio} of {whose}" if family.ratio else f"difference in {self.outcome}"
+        shown = [one for one in self.summary() if one.name in effects][:_MOST_SHOWN]
+        heights = [float(len(shown) - index) for index in range(len(shown))]
+        ends = [(one.low, one.mean, one.high) for one in shown]
+        label = f"difference in {self.outcome}"
+        if ratio := bool(family.ratio):
+            ends = [(one.ratio_low or 0.0, one.ratio or 0.0, one.ratio_high or 0.0) for one in shown]
+            whose = self._in_words(self.design.formula.event) if "hazard" in family.ratio else self.outcome
+            label = f"{family.ratio} of {whose}"
         label += f"{self._against}, {self.prob:.0%} interval"
-        return forest_plot(shown, self.design.formula.text, label, ratio=bool(family.ratio))
+        # The first level that others are compared with is in the table.
+        units = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
+        names = [one.name + (f" ({unit})" if unit else "") for one, unit in zip(shown, units, strict=True)]
+        low, middle, high = (floats(each[place] for each in ends) for place in range(3))
+        return Plot(
+            title=text,
+            x_label=label,
+            y_label="",
+            drawn=(Interval(floats(heights), low, middle, high), Rule("x", float(ratio))),
+            description=f"{label[:1].upper()}{label[1:]}, by coefficient; the table above has the numbers.",
+            x_log=ratio,
+            y_ticks=tuple(zip(heights, names, strict=True)),
+            y_range=(0.4, len(shown) + 0.6),
+        )
 
     def report(self) -> Report:
         """The summary and the forest plot."""
@@ -203,7 +222,10 @@ def draws_tree(
 
     groups = {"posterior": posterior} | ({"warmup_posterior": warmup} if warmup else {})
     tree = from_dict(
-        {group: {_named(name): each for name, each in sites.items()} for group, sites in groups.items()},
+        {
+            group: {name.replace("/", "\u2215"): each for name, each in sites.items()}
+            for group, sites in groups.items()
+        },
         save_warmup=True,
         check_conventions=False,
     )
@@ -218,46 +240,13 @@ def for_arviz(tree: xarray.DataTree) -> Exported:
         before = int(version("arviz").partition(".")[0]) < 1
     except PackageNotFoundError:
         before = False
-    return _inference_data(tree) if before else tree
-
-
-def _inference_data(tree: xarray.DataTree) -> Any:
-    import warnings
-
+    if not before:
+        return tree
     with warnings.catch_warnings():
         # It announces its next major version once a day, on import.
         warnings.simplefilter("ignore", FutureWarning)
         import arviz
-    return arviz.InferenceData.from_datatree(tree)
-
-
-def _named(name: str) -> str:
-    return name.replace("/", "\u2215")
-
-
-def forest_plot(shown: Sequence[Coefficient], title: str, label: str, *, ratio: bool) -> Plot:
-    """An interval for every coefficient, the first on top; of its ratio on a logarithmic axis."""
-    shown = shown[:_MOST_SHOWN]
-    heights = [float(len(shown) - index) for index in range(len(shown))]
-    low = [one.ratio_low or 0.0 if ratio else one.low for one in shown]
-    high = [one.ratio_high or 0.0 if ratio else one.high for one in shown]
-    middle = [one.ratio or 0.0 if ratio else one.mean for one in shown]
-    # The first level that others are compared with is in the table.
-    said = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
-    names = [f"{one.name} ({unit})" if unit else one.name for one, unit in zip(shown, said, strict=True)]
-    return Plot(
-        title=title,
-        x_label=label,
-        y_label="",
-        drawn=(
-            Interval(floats(heights), floats(low), floats(middle), floats(high)),
-            Rule("x", 1.0 if ratio else 0.0),
-        ),
-        description=f"{label[:1].upper()}{label[1:]}, of each coefficient; the table above has the numbers.",
-        x_log=ratio,
-        y_ticks=tuple(zip(heights, names, strict=True)),
-        y_range=(0.4, len(shown) + 0.6),
-    )
+    return cast("Exported", arviz.InferenceData.from_datatree(tree))
 
 
 def units(design: Design) -> dict[str, str]:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from private_mcmc.data.fields import composed
 from private_mcmc.domains.table_files import Arrow, Parquet, TableFiles, is_pattern
-from private_mcmc.errors import DataSchemaError
+from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 from private_mcmc.records import text_of_bytes
 
 Cells: TypeAlias = Sequence[str | None]
@@ -111,12 +111,12 @@ def _source_of(table: Any, encoding: str) -> Source:
         )
     if ending in SPREADSHEETS:
         raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
-    with _in_words(path):
+    with cells_in_words(path):
         if (files := files_at(path)) is not None:
             return _of_table(files)
     if not path.is_file():
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
-    with _in_words(path):
+    with cells_in_words(path):
         if ending in STATISTICAL:
             return _of_statistical(path, STATISTICAL[ending], encoding)
     return _of_csv(path, encoding)
@@ -230,7 +230,7 @@ def _of_frames(
     """Of a reader of pandas frames, or of Arrow's batches."""
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
-        with _in_words(path):
+        with cells_in_words(path):
             for frame in frames(list(wanted)):
                 yield {name: _texts(frame[name]) for name in wanted}
 
@@ -261,12 +261,12 @@ def _of_table(files: TableFiles, first: int = 0, last: int | None = None) -> Sou
 
 
 def _of_csv(path: Path, encoding: str) -> Source:
-    with _in_words(path, encoding), _opened(path, encoding) as file:
+    with cells_in_words(path, encoding), _opened(path, encoding) as file:
         first = next((line for line in file if line.strip()), "")
     delimiter = max(_DELIMITERS, key=lambda sign: (_outside_quotes(first).count(sign), sign == ","))
 
     def lines() -> Iterator[list[str]]:
-        with _in_words(path, encoding), _opened(path, encoding) as file:
+        with cells_in_words(path, encoding), _opened(path, encoding) as file:
             yield from _without_blank_lines(csv.reader(file, delimiter=delimiter, strict=True))
 
     with _cells_of_any_length():
@@ -330,23 +330,22 @@ def _opened(path: Path, encoding: str) -> Any:
 
 
 @contextmanager
-def _in_words(path: Path, encoding: str = "") -> Iterator[None]:
-    """Errors of libraries may quote cells: what stands here is all that is said."""
+def cells_in_words(where: object, encoding: str = "") -> Iterator[None]:
+    """Errors of what reads cells, which may quote them, in words that do not."""
     try:
         yield
-    except (DataSchemaError, GeneratorExit):
+    except PrivateMCMCError:
         raise
     except UnicodeDecodeError:
         raise DataSchemaError(
-            f"{path}: is not in {encoding or 'UTF-8'}. Save it as UTF-8, or declare its encoding: "
+            f"{where}: is not in {encoding or 'UTF-8'}. Save it as UTF-8, or declare its encoding: "
             "init --encoding cp1252, in a schema private_mcmc: {encoding: cp1252}."
         ) from None
     except csv.Error:
-        raise DataSchemaError(f"{path}: is not a CSV file: a quotation is not closed.") from None
-    except OSError as error:
-        raise DataSchemaError(f"{path}: cannot be read ({error.strerror or type(error).__name__}).") from None
+        raise DataSchemaError(f"{where}: is not a CSV file: a quotation is not closed.") from None
     except Exception as error:
-        raise DataSchemaError(f"{path}: cannot be read as {path.suffix} ({type(error).__name__}).") from None
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise DataSchemaError(f"{where}: cannot be read ({why}).") from None
 
 
 def is_part(one: object, other: object) -> bool:

@@ -16,7 +16,7 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -35,12 +35,20 @@ from private_mcmc.data.fields import (
     is_number,
     plain_number,
 )
-from private_mcmc.data.readers import STATISTICAL, Chunk, Source, files_at, source_of, source_of_files
+from private_mcmc.data.readers import (
+    STATISTICAL,
+    Chunk,
+    Source,
+    cells_in_words,
+    files_at,
+    source_of,
+    source_of_files,
+)
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, SpooledColumn, without_cells
 from private_mcmc.domains.persons import check_wide, spelling
 from private_mcmc.domains.table_files import FileColumn, TableFiles, files_of
-from private_mcmc.errors import DataSchemaError, DeclarationError, PrivateMCMCError
+from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.records import Fields, as_seen
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -253,17 +261,6 @@ def read_header(path: str | Path, declared: Collection[str] = (), encoding: str 
             "shown: it may be a person's record."
         )
     return names
-
-
-@contextmanager
-def cells_in_words(where: str) -> Iterator[None]:
-    """Errors of what reads cells without what they quote: a date that no calendar has, a broken object."""
-    try:
-        yield
-    except PrivateMCMCError:
-        raise
-    except Exception as error:
-        raise DataSchemaError(f"{where}: a cell cannot be read ({type(error).__name__}).") from None
 
 
 def _refusal(where: str, fields: Sequence[Field]) -> str:

@@ -19,7 +19,6 @@ import numpy as np
 from private_mcmc.accounting import gdp
 from private_mcmc.analysis import Analysis, Check, Comparison, Description
 from private_mcmc.analysis.analysis import Studied, thinned
-from private_mcmc.analysis.description import default_bins
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import Marks, refuse_changed
@@ -28,7 +27,7 @@ from private_mcmc.dossier.record import StudyRecord, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute_plan import release_sums, row_sums
-from private_mcmc.inference.question import Question
+from private_mcmc.inference.question import Question, even_edges
 from private_mcmc.inference.reading import read_for, schema_of
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.records import Fields
@@ -168,6 +167,10 @@ def plan_query(
     return PlannedQuery(analysis, target, price, table, marks, mechanism, exact, books)
 
 
+# Of a number whose quartiles are wanted.
+_BINS = 16
+
+
 def description(
     schema: Schema,
     fields: Sequence[str] = (),
@@ -183,7 +186,7 @@ def description(
     for name in shown:
         field = schema[name]
         if not field.is_category and name not in (*means, *edges, *by):
-            edges[name] = default_bins(field)
+            edges[name] = tuple(even_edges(field, _BINS).tolist())
     return Description(schema, shown, tuple(by), edges, sampling)
 
 

@@ -251,7 +251,7 @@ class BoundsPlan:
     def buy(self, schema: Schema, columns: Fields) -> Schema:
         """``schema`` with the bought ranges; ``columns``, read as ``marked``, are curator-side."""
         cells = self.mechanism.families[0].cells
-        parts, edges = [], [_edges(field, cells) for field in self.fields]
+        parts, edges = [], [even_edges(field, cells) for field in self.fields]
         for field, ends in zip(self.fields, edges, strict=True):
             values = _in_memory(columns[identifier(field.name)])
             found = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, cells - 1)
@@ -307,7 +307,8 @@ def plan_bounds(
     return found
 
 
-def _edges(field: Field, cells: int) -> npt.NDArray[np.float64]:
+def even_edges(field: Field, cells: int) -> npt.NDArray[np.float64]:
+    """Of cells of its range, alike on a log scale where that is wide."""
     low, high = field.range
     if low > 0 and high / low > _WIDE:
         return np.geomspace(low, high, cells + 1)

@@ -5,8 +5,8 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.analysis import Description
-from private_mcmc.analysis.description import default_bins
 from private_mcmc.inference.describe import description
+from private_mcmc.inference.question import even_edges
 from private_mcmc.release import Contribution
 
 SCHEMA = pmc.Schema.from_dict({"fields": [
@@ -162,7 +162,7 @@ def test_bins_of_whole_numbers_name_those_that_they_hold():
 
 def test_bins_of_a_range_over_orders_of_magnitude_are_even_in_logarithms():
     wide = pmc.Field("income", "number", minimum=1.0, maximum=1e6)
-    ratios = np.diff(np.log(default_bins(wide)))
+    ratios = np.diff(np.log(even_edges(wide, 16)))
     np.testing.assert_allclose(ratios, ratios[0])
 
 
