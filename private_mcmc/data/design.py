@@ -63,8 +63,6 @@ Groups: TypeAlias = Literal["average", "integrated", "new"]
 _NODES = 31
 # A median is looked for within so many powers of e of the longest time, and its interval halved so often.
 _WIDEST, _HALVINGS = 50.0, 60
-# Sd of the logarithm of a typical time until an event.
-_SD_OF_TIMES = 2.0
 
 
 @dataclass(frozen=True)
@@ -382,9 +380,9 @@ def _usual_intercept(family: Family, outcome: Field, offset: float) -> Prior:
         if not family.cumulative:
             return normal((low + high) / 2 - offset, (high - low) / 2)
         # A typical time is about the longest one that is followed: of its logarithm, of that of a hazard per
-        # unit of time, or until then.
+        # unit of time, or until then; the sd of that logarithm is 2.
         middle = {"lognormal": high, "weibull": 0.0}.get(family.name, -high)
-        return normal(middle - offset, _SD_OF_TIMES)
+        return normal(middle - offset, 2.0)
     middle, half = family.outcome_scale(outcome)
     return normal(middle - offset, family.sds.intercept * half)
 

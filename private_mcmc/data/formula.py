@@ -309,7 +309,6 @@ def read_formula(text: str, schema: Schema) -> Formula:
             "table and declare it. (Family lognormal is of the logarithm of a number above 0, gamma of the "
             "logarithm of its mean.)"
         )
-    schema[outcome]
     trials, weights = (field_of(added.get(word, ""), schema) for word in ("trials", "weights"))
     whole = not trials or trials.isdigit() or schema[trials].type == "integer"
     for name in (trials * (not trials.isdigit()), weights):

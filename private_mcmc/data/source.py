@@ -40,11 +40,14 @@ def model_source(design: Design) -> str:
     """Python source of a function ``model`` whose arguments are the row columns."""
     outcome, formula = identifier(design.formula.outcome), design.formula
     offset = formula.offset
-    columns = list(dict.fromkeys(word for effect in design.effects for word in _columns(effect.term)))
-    columns += [] if offset is None else [word for word in offset.fields if word not in columns]
+    read: list[str] = []
+    for effect in design.effects:
+        read += [identifier(name) for name, _ in effect.term.categories]
+        read += [word for number in effect.term.numbers for word in number.fields]
+    read += [] if offset is None else offset.fields
     trials = formula.trials and (formula.trials if formula.trials.isdigit() else identifier(formula.trials))
     beside = [identifier(name) for name in formula.beside]
-    columns += [word for word in beside if word not in columns]
+    columns = list(dict.fromkeys([*read, *beside]))
     who = identifier(design.schema.person) if any(term.own for term in formula.terms) else ""
     _refuse_taken(design, {outcome, *columns[:1], *beside} - {trials})
     unknown = [name for name in formula.fields if design.schema[name].missing == "marginal"]
@@ -62,7 +65,7 @@ def model_source(design: Design) -> str:
     if offset is not None:
         lines += [
             _comment(f"Offset {offset.text}."),
-            f"eta = {'eta + ' * bool(lines)}{_per(offset.source, half)}",
+            f"eta = {'eta + ' * bool(lines)}({offset.source}){f' / {half!r}' * (half != 1)}",
         ]
     if not lines:
         lines += ["eta = 0.0"]
@@ -133,27 +136,24 @@ def _unknown(field: Field) -> list[str]:
     word, mask, site = identifier(field.name), identifier(f"{field.name}_missing"), field.name
     if field.is_category:
         count = len(field.all_levels)
-        lines = [f"shares_of_{word} = {_sample(f'shares({site})')}, dist.Dirichlet(jnp.ones({count})))"]
+        name = f"shares({site})"
+        lines = [f"shares_of_{word} = numpyro.sample({name!r}, dist.Dirichlet(jnp.ones({count})))"]
         law = f"dist.Categorical(shares_of_{word})"
     else:
         low, high = field.range
         centre, half = (low + high) / 2, (high - low) / 2
+        mean, sd = f"mean({site})", f"sd({site})"
         lines = [
-            f"mean_of_{word} = {_sample(f'mean({site})')}, dist.Normal({centre!r}, {half!r}))",
-            f"sd_of_{word} = {_sample(f'sd({site})')}, dist.LogNormal({math.log(half / 2)!r}, 0.7))",
+            f"mean_of_{word} = numpyro.sample({mean!r}, dist.Normal({centre!r}, {half!r}))",
+            f"sd_of_{word} = numpyro.sample({sd!r}, dist.LogNormal({math.log(half / 2)!r}, 0.7))",
         ]
         law = f"dist.Normal(mean_of_{word}, sd_of_{word})"
     return [
         _comment(f"Where {field.name} is missing, every value counts as probable as this says."),
         *lines,
         f'with numpyro.plate("rows", {word}.shape[0]):',
-        f"    {word} = {_sample(f'{site} of all')}, {law}, obs={word}, obs_mask={mask} == 0)",
+        f"    {word} = numpyro.sample({f'{site} of all'!r}, {law}, obs={word}, obs_mask={mask} == 0)",
     ]
-
-
-def _sample(site: str) -> str:
-    """The beginning of a site's line. Whatever its name is, it is a text: names are those of a table."""
-    return f"numpyro.sample({site!r}"
 
 
 def _thresholds(design: Design) -> list[str]:
@@ -198,13 +198,6 @@ def is_written(model: Model) -> bool:
     return getattr(model, "__module__", "") == _WRITTEN
 
 
-def _columns(term: Term) -> list[str]:
-    return [
-        *(identifier(name) for name, _ in term.categories),
-        *(word for number in term.numbers for word in number.fields),
-    ]
-
-
 def _effect(effect: Effect, index: str, half: float, design: Design, first: bool) -> list[str]:
     term, variable = effect.term, f"b{index}"
     prior = effect.prior.in_units(effect.scale / half)
@@ -213,8 +206,6 @@ def _effect(effect: Effect, index: str, half: float, design: Design, first: bool
     )
     words += "" if not term.numbers or effect.scale == 1 else f" per unit; a unit here is {effect.scale:g}"
     lines = [_comment(words + ".")]
-    if term.categories:
-        lines += [_comment(f"Levels of {_levels(term, design)}.")]
     lines += _standard(effect, index, prior, design) if effect.is_standard else _draw(effect, variable, prior)
     value = _of_row(variable, effect, design)
     for number, centre in zip(effect.numbers, effect.centres, strict=True):
@@ -278,18 +269,6 @@ def _of_row(value: str, effect: Effect, design: Design) -> str:
 def _expand(shape: Sequence[int]) -> str:
     size = math.prod(shape)
     return f".expand([{size}]).to_event(1)" if shape and size else ""
-
-
-def _per(source: str, half: float) -> str:
-    return source if half == 1 else f"({source}) / {half!r}"
-
-
-def _levels(term: Term, design: Design) -> str:
-    return "; ".join(
-        f"{name}: {', '.join(level.label for level in design.schema[name].all_levels[:8])}"
-        + (", …" if len(design.schema[name].all_levels) > 8 else "")
-        for name, _ in term.categories
-    )
 
 
 def _index(term: Term, design: Design) -> str:
