@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import kernels_chains as whole
 import kernels_gradients as gradients
-from kernels_problems import CLIP, Problem, logistic, machine, medians, network
+from kernels_problems import CLIP, Problem, logistic, machine, many, medians, network
 
 import private_mcmc as pmc
 from private_mcmc.kernels.clipping import whitening
@@ -73,7 +73,7 @@ def read_share(n: int, p: int, bytes_a_second: float, repeats: int) -> dict[str,
     rows = jax.jit(clipped.prepare)(problem.columns, problem.present)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(rows))
     count = 20
-    several = gradients.many(lambda u, k, rows: u - 1e-12 * clipped.total(u, rows), count)
+    several = many(lambda u, k, rows: u - 1e-12 * clipped.total(u, rows), count)
     seconds = medians(lambda: several(problem.u, rows), repeats=repeats)[0] / count
     return {
         "clipped gradient, µs": 1e6 * seconds,

@@ -229,10 +229,12 @@ def test_a_worker_that_reads_other_rows_than_the_lost_one_is_refused(table, monk
     def lost(self, *question):
         found = asked(self, *question)
         ray.kill(self._worker)
-        monkeypatch.setattr(
-            ray_engine, "_found", lambda one: b"other rows" if isinstance(one[1], bytes) else digest(one)
-        )
+        monkeypatch.setattr(ray_engine, "_found", other)
         return found
+
+    def other(one):
+        first, second = digest(one)
+        return (b"other rows" if isinstance(first, bytes) else first), second
 
     monkeypatch.setattr(ray_engine._Partition, "_asked", lost)
     with pytest.raises(pmc.ReleaseError, match="other rows"):
