@@ -10,7 +10,7 @@ import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
@@ -27,7 +27,6 @@ Fields = Mapping[str, Any]
 # What a constant of a statement may be.
 Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[str, "Constant"]
 Constants = Fields
-Parts = Sequence[Constants]
 
 # For ``jax.jit(compiler_options=…)``: all that LLVM could do takes longer than it saves, in programs that run
 # a few times and in those that run on few rows. On CPUs XLA's older emitters compile in a third of the time:
@@ -70,6 +69,8 @@ def plain(value: object) -> Any:
         return float(value) if math.isfinite(value) else ("inf" if value > 0 else "-inf")
     if value is None or isinstance(value, str):
         return value
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
     raise DeclarationError(f"a constant of type {type(value).__name__} cannot be written as JSON.")
 
 

@@ -68,7 +68,7 @@ class Schedule:
             they are clipped apart; ``clip`` is then at least ``norm_of_clips``. Path bounds only.
         temper: ``w``.
         preconditioner: ``M``: ``None`` (identity), a diagonal, or the rows of a matrix.
-        noise: ``S/(2γ)``: ``None`` means ``M``; otherwise a diagonal or the rows of a matrix.
+        noise: ``S/(2γ)``: ``None`` means ``M``; otherwise a diagonal, where ``M`` is diagonal.
         rate: ``q``, with which each row is drawn at every step, independently; the sum counts ``1/q`` times,
             whatever was drawn. ``None``: all rows at every step.
         within: half-width of the box around the origin, in whitened coordinates, that hidden states are kept
@@ -98,7 +98,7 @@ class Schedule:
     clips: tuple[float, ...] | None = None
     temper: float = 1.0
     preconditioner: Matrix | None = None
-    noise: Matrix | None = None
+    noise: tuple[float, ...] | None = None
     rate: float | None = None
     within: float = math.inf
     rounding: float = ROUNDING
@@ -122,6 +122,8 @@ class Schedule:
         if not all(is_number(step) and 0 < step < math.inf for step in steps):
             raise DeclarationError("step_size: every entry must be positive and finite.")
         self._check_release()
+        for name, apart in (("noise", self.noise), ("clips", self.clips)):
+            self._check_apart(name, apart)
         if self.clips is not None:
             self._check_clips(self.clips)
 
@@ -139,11 +141,15 @@ class Schedule:
             return math.fsum(self.step_size)
         return self.num_steps * self.step_size
 
-    def _check_clips(self, clips: tuple[float, ...]) -> None:
-        if len(clips) != self.dim or not all(is_number(clip) and 0 < clip < math.inf for clip in clips):
-            raise DeclarationError(f"clips: {self.dim} positive, finite numbers, one for each coordinate.")
+    def _check_apart(self, name: str, numbers: tuple[float, ...] | None) -> None:
+        if numbers is None:
+            return
+        if len(numbers) != self.dim or not all(is_number(one) and 0 < one < math.inf for one in numbers):
+            raise DeclarationError(f"{name}: {self.dim} positive, finite numbers, one for each coordinate.")
         if self.preconditioner and isinstance(self.preconditioner[0], tuple):
-            raise DeclarationError("clips: bounds for each coordinate need a diagonal preconditioner.")
+            raise DeclarationError(f"{name}: a number for each coordinate needs a diagonal preconditioner.")
+
+    def _check_clips(self, clips: tuple[float, ...]) -> None:
         if self.rate is not None or isinstance(self.release, Average):
             raise DeclarationError("clips: for all rows at every step, and releases of states only.")
         if not self.clip >= norm_of_clips(clips, self.preconditioner):

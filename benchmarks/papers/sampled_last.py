@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.papers.shift_bound import affine_after
-from private_mcmc.accounting.curves import Curve, Gaussian
-from private_mcmc.accounting.pld import Sampled, combine
+from private_mcmc.accounting.curves import Curve, Gaussian, Sampled, combine
 from private_mcmc.accounting.rounding import FloatArray, product_up, root_down, root_up, up
 from private_mcmc.errors import DeclarationError
 

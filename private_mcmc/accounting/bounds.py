@@ -9,21 +9,19 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from private_mcmc.accounting.curves import Curve, Gaussian
-from private_mcmc.accounting.pld import Sampled, combine
+from private_mcmc.accounting.curves import Curve, Gaussian, Sampled, combine
 from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.accounting.steps import (
     Curvature,
     coordinate_changes,
     dense,
-    farthest_corner,
     noise_ratio,
     noise_sd,
     row_change,
     sensitivity,
 )
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average, Matrix, Schedule
+from private_mcmc.schedule import Average, Schedule
 
 _MOST_RATIOS = 64
 # Below it products of gaps would leave the normal numbers.
@@ -88,15 +86,13 @@ def path_curve(schedule: Schedule) -> Gaussian:
 
 
 def box_curve(schedule: Schedule) -> Gaussian:
-    """All states up to the last one, coordinates clipped apart: ``m² = Σ_k γ_k/2 sup vᵀN⁻¹v``.
+    """All states up to the last one, coordinates clipped apart: ``m² = Σ_k γ_k/2 Σ_j M_jj Δ_j²/N_jj``.
 
-    ``v = Mδ`` over the box of gradients' differences ``δ``, ``S = 2γN`` the noise: its farthest corner.
+    ``Δ_j`` is the most that one row changes coordinate ``j`` of the whitened gradient, ``S = 2γN`` the noise.
     """
     scales = np.diag(dense(schedule.preconditioner, schedule.dim, "preconditioner")).tolist()
-    noise: Matrix = tuple(scales) if schedule.noise is None else schedule.noise
-    changes = zip(coordinate_changes(schedule), scales, strict=True)
-    widths = [product_up(change, root_up(scale)) for change, scale in changes]
-    corner = farthest_corner(widths, np.asarray(noise, dtype=np.float64))
+    parts = zip(coordinate_changes(schedule), scales, schedule.noise or scales, strict=True)
+    corner = sum_up(product_up(change, change, scale, over=(noise,)) for change, scale, noise in parts)
     time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
     return for_chains(product_up(time, 0.5, corner), schedule)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
 
 from private_mcmc.accounting.curves import Points
-from private_mcmc.accounting.statement import RELATION, Argument, Statement
+from private_mcmc.accounting.statement import RULES, Statement, again, stated
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, check_count, check_positive
@@ -209,5 +210,7 @@ def posterior_conjugate(
     )
     lines = ("the posterior is conjugate", "every row obeys its domain", "the draw is exact")
     known = {**given, "epsilons": tuple(at for at, _ in points)}
-    argument = Argument(theorem, (*lines, RELATION[adjacency]), known, f"posterior.{family}")
-    return Statement(adjacency, (Points(points),), argument)
+    return stated(f"posterior.{family}", theorem, lines, known, Points(points), adjacency=adjacency)
+
+
+RULES |= {f"posterior.{name}": again(partial(posterior_conjugate, name)) for name in FAMILIES}

@@ -9,7 +9,7 @@ from typing import Any
 
 from private_mcmc.accounting import bounds
 from private_mcmc.accounting.rounding import TINY, product_up, up
-from private_mcmc.accounting.statement import RELATION, Argument, Statement, no_more_rows, of_unit
+from private_mcmc.accounting.statement import RULES, Statement, of_unit, stated
 from private_mcmc.accounting.steps import Curvature, kept_rounding, sensitivity
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
@@ -31,11 +31,11 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     known = Curvature() if curvature is None or schedule.release == "path" else curvature
     _check(schedule, known)
     found = bounds.curves(schedule, known)
-    words = [_of_bound(kind, schedule, known) for kind in found]
+    words = [_of_bound(kind, schedule) for kind in found]
     lines = [*_of_chain(schedule), *(line for _, each in words for line in each)]
     theorem = "; and ".join(dict.fromkeys(each for each, _ in words))
-    argument = _argument("langevin", theorem, lines, schedule, _constants(schedule, known))
-    return Statement(schedule.adjacency, tuple(found.values()), argument, unit=schedule.unit)
+    constants, adjacency, unit = _constants(schedule, known), schedule.adjacency, schedule.unit
+    return stated("langevin", theorem, lines, constants, *found.values(), adjacency=adjacency, unit=unit)
 
 
 def langevin_again(statement: Statement) -> Statement:
@@ -140,19 +140,22 @@ def noised_average(
     if not (fit and found):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")
     moved = f"all in their units move by at most {joint:.12g} in L1"
-    lines = [
-        f"where each value moves by at most its unit, {moved}",
-        RELATION[schedule.adjacency],
-        *_of_chain(schedule),
-    ]
+    lines = [f"where each value moves by at most its unit, {moved}", *_of_chain(schedule)]
     lines += [] if schedule.rate is None else [_DRAWN]
     if any(slope > 0 and slope * distance < limit for slope, limit, _ in found):
         lines += [COUPLING, EVERY_POTENTIAL]
     constants = _constants(schedule, curvature) | {"distance": distance, "values": found}
     theorem = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-    argument = _argument("average", theorem, lines, schedule, constants | {"joint": joint})
-    parts = (of_unit(noise, schedule.unit),)
-    return Statement(schedule.adjacency, noise.curves, argument, parts=parts, unit=schedule.unit)
+    return stated(
+        "average",
+        theorem,
+        lines,
+        constants | {"joint": joint},
+        *noise.curves,
+        adjacency=schedule.adjacency,
+        parts=(of_unit(noise, schedule.unit),),
+        unit=schedule.unit,
+    )
 
 
 def average_again(statement: Statement) -> Statement:
@@ -179,18 +182,8 @@ _BOX = "|θ|_∞ + 4γ|∇U|_∞ ≤ 4.05e6 γΔ/√p in whitened coordinates"
 _PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
 
 
-def _argument(
-    rule: str, theorem: str, lines: Iterable[str], schedule: Schedule, constants: Record
-) -> Argument:
-    capped = (no_more_rows(schedule.num_rows),) if schedule.adjacency == "add_remove" else ()
-    said = tuple(dict.fromkeys((*lines, *capped)))
-    return Argument(theorem, said, constants, rule).of_unit(schedule.unit)
-
-
 def _of_chain(schedule: Schedule) -> list[str]:
     """What every statement of a run rests on."""
-    # A replaced row counts twice in the sensitivity; the two kinds of presence have equal numbers.
-    relation = [] if schedule.adjacency == "replace_one" else [RELATION[schedule.adjacency]]
     rounded = f"{_ROUNDED}as it does while {_BOX}"
     if schedule.within < math.inf:
         rounded = (
@@ -199,10 +192,10 @@ def _of_chain(schedule: Schedule) -> list[str]:
         )
     elif schedule.release == "path":
         rounded = f"{_ROUNDED}because every coordinate of the whitened gradient is clamped so that {_BOX}"
-    return [*_CHAIN, *relation, rounded]
+    return [*_CHAIN, rounded]
 
 
-def _of_bound(kind: str, schedule: Schedule, known: Curvature) -> tuple[str, tuple[str, ...]]:
+def _of_bound(kind: str, schedule: Schedule) -> tuple[str, tuple[str, ...]]:
     """The theorem of one bound of a run's states, and what it needs beside what all of them do."""
     if kind == "hidden":
         theorem = "shifted interpolation (Bok, Su, Altschuler 2024) of steps that keep chains together"
@@ -211,21 +204,9 @@ def _of_bound(kind: str, schedule: Schedule, known: Curvature) -> tuple[str, tup
         theorem = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
         return theorem, ("every coordinate of a row's gradient is clipped apart, at its declared bound",)
     if kind == "path":
-        why = (
-            "" if schedule.release == "path" else f", charged for hidden states too: {_why(schedule, known)}"
-        )
-        return _PATH + why, ()
+        return _PATH + ("" if schedule.release == "path" else ", charged for hidden states too"), ()
     theorem = "Poisson-sampled Gaussian steps" + " under replacement" * (schedule.adjacency == "replace_one")
     return f"{theorem}, composed by their privacy loss", (_DRAWN, "which rows were drawn stays hidden")
 
 
-def _why(schedule: Schedule, known: Curvature) -> str:
-    """Why no shorter bound was found."""
-    if not known.smoothness < math.inf:
-        return "no potential is proved to be convex and smooth"
-    if not known.strong_convexity > 0:
-        return "no strong convexity of the potential is proved"
-    longest = max(schedule.step_sizes)
-    if not longest * known.smoothness < 2:
-        return f"the step size {longest:g} is not below 2/L = {2 / known.smoothness:g}"
-    return "no contraction that is proved helps here"
+RULES |= {"langevin": langevin_again, "average": average_again}

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
-from private_mcmc.accounting.curves import Curve, Gaussian, Laplace, Pure
-from private_mcmc.accounting.pld import combine
+from private_mcmc.accounting.curves import Curve, Gaussian, Pure, combine
 from private_mcmc.accounting.rounding import norm_up, product_up, root_down, root_up, sum_up
-from private_mcmc.accounting.statement import RELATION, Argument, Statement, common_unit, no_more_rows
+from private_mcmc.accounting.statement import (
+    RULES,
+    Argument,
+    Statement,
+    again,
+    common_unit,
+    of_persons,
+    rows_of,
+    stated,
+)
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.records import Record
 from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive
@@ -26,11 +33,13 @@ def laplace(
     grid: float = 0.0,
     dim: int = 1,
     what: str = "release",
+    num_rows: int | None = None,
 ) -> Statement:
     """``dim`` coordinates of L1 sensitivity ``η``, one Laplace draw of ``scale`` on each: ``epsilon``-DP.
 
     ``scale ≥ (η + dim·h)/ε``, where ``h`` is the grid the coordinates are rounded to (0: none). Of a scale
-    that is a rounding too small the level is what it gives; a smaller one is refused.
+    that is a rounding too small the level is what it gives; a smaller one is refused. ``num_rows``: ``n``,
+    under ``add_remove`` the public ``n_max``, for which the sensitivity holds.
     """
     for name, value in {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}.items():
         check_positive(name, value)
@@ -43,36 +52,36 @@ def laplace(
         raise DeclarationError(
             f"{what}: scale={scale} is below (sensitivity + dim·grid)/epsilon = {moved / epsilon}."
         )
-    level = max(float(epsilon), needed)
-    curve = Laplace(level) if dim == 1 and grid == 0 else Pure(level)
+    curve = Pure(max(float(epsilon), needed))
     constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
-    constants |= {"grid": grid, "dim": dim, "what": what}
+    constants |= {"grid": grid, "dim": dim, "what": what} | rows_of(num_rows)
     theorem = "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)"
-    return _noised("laplace", theorem, "L1", adjacency, curve, constants)
+    lines = (f"{what}: two values on adjacent data differ by at most the sensitivity in L1",)
+    return stated("noise.laplace", theorem, lines, constants, curve, adjacency=adjacency)
 
 
 def gaussian(
-    *, adjacency: Adjacency, sensitivity: float, scale: float, dim: int = 1, what: str = "release"
+    *,
+    adjacency: Adjacency,
+    sensitivity: float,
+    scale: float,
+    dim: int = 1,
+    what: str = "release",
+    num_rows: int | None = None,
 ) -> Statement:
     """``dim`` coordinates of L2 sensitivity ``Δ``, Gaussian noise of sd ``scale`` on each: ``Δ/σ``-GDP.
 
     For noise on a grid give the sensitivity with the grid's charge and the sd of the Gaussian that it is as
-    good as: ``GaussianNoise.charged_sensitivity`` and ``.gaussian_scale``.
+    good as: ``GaussianNoise.charged_sensitivity`` and ``.gaussian_scale``. ``num_rows``: as of ``laplace``.
     """
     check_positive("sensitivity", sensitivity)
     check_positive("scale", scale)
     check_count("dim", dim)
     constants: Record = {"sensitivity": sensitivity, "scale": scale, "dim": dim, "what": what}
     curve = Gaussian(product_up(sensitivity, over=(scale,)))
-    return _noised("gaussian", "Gaussian mechanism (Dong, Roth, Su 2022)", "L2", adjacency, curve, constants)
-
-
-def _noised(
-    kind: str, theorem: str, norm: str, adjacency: Adjacency, curve: Curve, constants: Record
-) -> Statement:
-    moved = f"two values on adjacent data differ by at most the sensitivity in {norm}"
-    lines = (f"{constants['what']}: {moved}", RELATION[check_adjacency(adjacency)])
-    return Statement(adjacency, (curve,), Argument(theorem, lines, constants, f"noise.{kind}"))
+    lines = (f"{what}: two values on adjacent data differ by at most the sensitivity in L2",)
+    theorem = "Gaussian mechanism (Dong, Roth, Su 2022)"
+    return stated("noise.gaussian", theorem, lines, constants | rows_of(num_rows), curve, adjacency=adjacency)
 
 
 def second_moments_sensitivity(radius: float, dim: int, adjacency: Adjacency) -> float:
@@ -121,29 +130,18 @@ def _posterior(
     moved, convexity = given.values()
     if not (moved >= 0 and 0 < convexity < math.inf):
         raise DeclarationError(f"{given}: the first is at least 0, the second positive and finite.")
-    constants: Record = {name: float(value) for name, value in given.items()}
-    if num_rows is not None:
-        check_count("num_rows", num_rows)
-        constants["num_rows"] = num_rows
+    constants: Record = {name: float(value) for name, value in given.items()} | rows_of(num_rows)
     curve = Gaussian(product_up(factor, moved, over=(root_down(float(convexity)),)))
     lines = ("the constants hold for every data set of the row domain", "the draw is exact")
-    argument = Argument(
-        theorem, (*lines, RELATION[check_adjacency(adjacency)]), constants, f"posterior.{rule}"
-    )
-    made = Statement(adjacency, (curve,), argument)
-    return made if num_rows is None else capped(made, num_rows)
-
-
-def capped(statement: Statement, num_rows: int) -> Statement:
-    """``statement``; under ``add_remove`` it quotes the public ``n_max`` that its constants call ``n``."""
-    argument, line = statement.argument, no_more_rows(num_rows)
-    if statement.adjacency != "add_remove" or line in argument.assumptions:
-        return statement
-    return replace(statement, argument=replace(argument, assumptions=(*argument.assumptions, line)))
+    return stated(f"posterior.{rule}", theorem, lines, constants, curve, adjacency=adjacency)
 
 
 def adaptive(
-    budget: float, adjacency: Adjacency, stages: tuple[Statement, ...], unit: Unit | None = None
+    budget: float,
+    adjacency: Adjacency,
+    stages: tuple[Statement, ...],
+    unit: Unit | None = None,
+    num_rows: int | None = None,
 ) -> Statement:
     """``B``-GDP for stages ``m_1, m_2, …`` with ``Σ m_j² ≤ B²``, each chosen from what was released before.
 
@@ -165,14 +163,10 @@ def adaptive(
         raise NotPrivate(
             f"the stages cost {at_most(cost, 12)}-GDP, more than the budget {at_least(budget, 12)}."
         )
-    lines = (
-        "the budget was fixed before the first stage",
-        "each stage holds for every earlier output",
-        RELATION[check_adjacency(adjacency)],
-    )
+    lines = ("the budget was fixed before the first stage", "each stage holds for every earlier output")
     theorem = "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)"
-    argument = Argument(theorem, lines, {"budget": float(budget)}, "adaptive").of_unit(unit)
-    return Statement(adjacency, (Gaussian(float(budget)),), argument, parts=stages, unit=unit)
+    constants, curve = {"budget": float(budget)} | rows_of(num_rows), Gaussian(float(budget))
+    return stated("adaptive", theorem, lines, constants, curve, adjacency=adjacency, parts=stages, unit=unit)
 
 
 _MOST_CANDIDATES = 64
@@ -192,7 +186,8 @@ def compose(*statements: Statement) -> Statement:
     unit = common_unit(statements)
     theorem = f"composition of {len(statements)} independent mechanisms (Dong, Roth, Su 2022)"
     lines = ("the mechanisms use independent randomness and were fixed in advance",)
-    argument = Argument(theorem, lines, {}, "composition").of_unit(unit)
+    persons = () if unit is None else (of_persons(unit),)
+    argument = Argument(theorem, persons + lines, {}, "composition")
     curves = _together([statement.curves for statement in statements])
     return Statement(statements[0].adjacency, curves, argument, parts=statements, unit=unit)
 
@@ -204,3 +199,15 @@ def _together(options: list[tuple[Curve, ...]]) -> tuple[Curve, ...]:
     keys: tuple[Callable[[Curve], float], ...] = (lambda curve: curve.gdp, lambda curve: curve.epsilon(0.0))
     best = (tuple(min(curves, key=key) for curves in options) for key in keys)
     return tuple(dict.fromkeys(map(combine, best)))
+
+
+RULES |= {
+    "noise.laplace": again(laplace),
+    "noise.gaussian": again(gaussian),
+    "posterior.strongly_log_concave": again(posterior_strongly_log_concave),
+    "posterior.bounded_gradient": again(posterior_bounded_gradient),
+    "composition": lambda given: compose(*given.parts),
+    "adaptive": lambda given: adaptive(
+        adjacency=given.adjacency, stages=given.parts, unit=given.unit, **given.argument.constants
+    ),
+}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from private_mcmc.report import Code, Details, Line, Plot, Report, Rule, Text, Verdict, at_most
+from private_mcmc.report import Line, Plot, Rule
 from private_mcmc.target import Adjacency, Unit
-
-if TYPE_CHECKING:
-    from private_mcmc.accounting.statement import Statement
 
 OFTEN = 0.05
 # Shares of a probability that are tried as the δ of the bound.
@@ -26,6 +23,18 @@ _SECRET = {
     "add_remove": "that you are among the people in the data",
     "zero_out": "that your slot is not empty",
 }
+
+
+class Bounded(Protocol):
+    """A statement, or one of its curves."""
+
+    def delta(self, epsilon: float) -> float:
+        """The smallest certified ``δ`` at ``epsilon``."""
+        ...
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest certified ``ε`` at ``delta``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -57,14 +66,14 @@ class Risk:
         return asdict(self)
 
 
-def risk(statement: Statement, delta: float) -> Risk:
+def risk(statement: Bounded, delta: float) -> Risk:
     """The risk that a statement leaves, with ``delta`` the chance that is called rare."""
     rare = _exceeded(statement, delta)
     chance = delta if rare < statement.epsilon(0.0) else 0.0
     return Risk((1 + statement.delta(0.0)) / 2, _exceeded(statement, OFTEN), rare, chance)
 
 
-def _exceeded(statement: Statement, chance: float) -> float:
+def _exceeded(statement: Bounded, chance: float) -> float:
     """A ``t`` with ``P(L > t) ≤ chance``: the least of ``ε(c·chance) − log(1 − c)``, or the pure ``ε``."""
     found = statement.epsilon(0.0)
     if chance > 0:
@@ -101,7 +110,7 @@ def in_words(found: Risk, adjacency: Adjacency, unit: Unit | None = None) -> str
     )
 
 
-def curve(statement: Statement, target: tuple[float, float]) -> Plot:
+def curve(statement: Bounded, target: tuple[float, float]) -> Plot:
     """δ at every ε, and the target."""
     epsilon, delta = target
     shown = max(delta, 1e-12)
@@ -122,28 +131,6 @@ def curve(statement: Statement, target: tuple[float, float]) -> Plot:
         y_range=(shown / 100, 1.5),
         x_range=(0.0, top),
     )
-
-
-def report(statement: Statement, delta: float) -> Report:
-    """A statement as a page: the price, the risk in words, and the argument folded away."""
-    pure = statement.epsilon(0.0)
-    price = f"ε = {at_most(pure)}, pure"
-    if pure == math.inf:
-        price = f"ε = {at_most(statement.epsilon(delta))} at δ = {at_most(delta)}"
-    protected = whom(statement.adjacency, statement.unit)
-    checked = "Recomputed from its constants" if statement.verify() else "NOT VERIFIED"
-    blocks = (
-        Verdict("What this release costs", price, "plain"),
-        Text(in_words(risk(statement, delta), statement.adjacency, statement.unit)),
-        Text(f"{checked}; who is protected: {protected}."),
-        argument(statement, delta),
-    )
-    return Report("Privacy statement", blocks)
-
-
-def argument(statement: Statement, delta: float) -> Details:
-    """Theorem, assumptions and constants, of the parts too."""
-    return Details("Why: theorems, assumptions, constants", (Code(statement.summary(delta)),))
 
 
 def _percent(share: float) -> str:

@@ -29,11 +29,6 @@ def up(value: Real) -> Real:
     return value * UP
 
 
-def up_last(value: float) -> float:
-    """``up`` where the last operation, and it alone, may leave the normal numbers; for inner loops."""
-    return value * UP + TINY
-
-
 def product_up(*factors: float, over: tuple[float, ...] = ()) -> float:
     """``Π factors / Π over`` of non-negative numbers, rounded up; 0 only where a factor is 0.
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from private_mcmc.accounting.curves import Curve, Gaussian
-from private_mcmc.accounting.pld import curve_of
-from private_mcmc.errors import DeclarationError
+from private_mcmc.accounting.curves import Curve, Gaussian, curve_of
+from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Constants, Record, plain, unplain
-from private_mcmc.target import Adjacency, Unit, check_adjacency, remarks_on_delta
+from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, remarks_on_delta
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from private_mcmc.report import Report
+    from private_mcmc.report import Details, Report
 
 # A rule whose numbers do not show the adjacency that they are for quotes it, so that a record with another
 # adjacency written into it has another sentence.
@@ -41,15 +42,6 @@ def no_more_rows(rows: int | str) -> str:
     return f"no data set has more than n = {rows} rows"
 
 
-# The check of a record that ``Statement.verify`` asks: ``accounting.rules`` knows the rules, and sets it.
-_CHECKS: list[Callable[[Constants], object]] = []
-
-
-def set_check(check: Callable[[Constants], object]) -> None:
-    """Make this the check of records; truthy for those that are sound."""
-    _CHECKS[:] = [check]
-
-
 @dataclass(frozen=True)
 class Argument:
     """Why a statement holds.
@@ -70,13 +62,6 @@ class Argument:
         words = (self.theorem, self.rule, *self.assumptions)
         if not (isinstance(self.constants, Mapping) and all(isinstance(each, str) for each in words)):
             raise DeclarationError("an argument: a theorem, assumptions, constants by name, and a rule.")
-
-    def of_unit(self, unit: Unit | None) -> Argument:
-        """The same argument about persons, where there are any."""
-        if unit is None:
-            return self
-        given = (line for line in self.assumptions if not line.startswith(PERSONS))
-        return replace(self, assumptions=(of_persons(unit), *given))
 
 
 @dataclass(frozen=True)
@@ -162,17 +147,13 @@ class Statement:
 
     def verify(self) -> bool:
         """Whether the curves are those that the constants give, starting from the JSON."""
-        return bool(_CHECKS[0](self.to_dict()))
+        return bool(verify(self.to_dict()))
 
     def to_dict(self) -> Record:
         """Plain JSON types; ``from_dict`` restores an equal statement."""
-        return {
-            "adjacency": self.adjacency,
-            "curves": [plain(curve.to_dict()) for curve in self.curves],
-            "argument": plain(vars(self.argument)),
-            "parts": [part.to_dict() for part in self.parts],
-            "mechanism": self.mechanism,
-        } | ({} if self.unit is None else {"unit": asdict(self.unit)})
+        given = vars(self) | {"argument": vars(self.argument), "unit": self.unit and vars(self.unit)}
+        made: Record = plain(given)
+        return made
 
     @classmethod
     def from_dict(cls, record: Constants) -> Statement:
@@ -183,8 +164,14 @@ class Statement:
                 ``verify`` to say.
         """
         try:
-            made = cls._read(unplain(record))
-            if made.to_dict() != plain(unplain(record)):
+            given = unplain(record)
+            read = {
+                "curves": tuple(map(curve_of, given["curves"])),
+                "argument": Argument(**given["argument"]),
+            }
+            unit = None if given["unit"] is None else Unit(**given["unit"])
+            made = cls(**{**given, **read, "parts": tuple(map(cls.from_dict, given["parts"])), "unit": unit})
+            if made.to_dict() != plain(given):
                 raise DeclarationError("the record of a statement has other fields than a statement writes.")
         except RecursionError as error:
             raise DeclarationError("the record of a statement is nested too deeply.") from error
@@ -193,17 +180,6 @@ class Statement:
         except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
             raise DeclarationError(f"this is not the record of a statement: {error}") from error
         return made
-
-    @classmethod
-    def _read(cls, record: Constants) -> Statement:
-        return cls(
-            adjacency=record["adjacency"],
-            curves=tuple(map(curve_of, record["curves"])),
-            argument=Argument(**record["argument"]),
-            parts=tuple(map(cls._read, record["parts"])),
-            mechanism=record["mechanism"],
-            unit=Unit(**record["unit"]) if "unit" in record else None,
-        )
 
     def summary(self, delta: float = 1e-6) -> str:
         """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
@@ -226,10 +202,28 @@ class Statement:
 
     def report(self, delta: float | None = None) -> Report:
         """What it means to one person, in words; the argument folded away."""
-        from private_mcmc.accounting import risk
+        from private_mcmc.accounting.risk import in_words, risk, whom
+        from private_mcmc.report import Report, Text, Verdict, at_most
 
-        shown = 0.0 if math.isfinite(self.epsilon(0.0)) else 1e-6
-        return risk.report(self, shown if delta is None else delta)
+        pure = self.epsilon(0.0)
+        shown = (0.0 if math.isfinite(pure) else 1e-6) if delta is None else delta
+        price = f"ε = {at_most(pure)}, pure"
+        if pure == math.inf:
+            price = f"ε = {at_most(self.epsilon(shown))} at δ = {at_most(shown)}"
+        checked = "Recomputed from its constants" if self.verify() else "NOT VERIFIED"
+        blocks = (
+            Verdict("What this release costs", price, "plain"),
+            Text(in_words(risk(self, shown), self.adjacency, self.unit)),
+            Text(f"{checked}; who is protected: {whom(self.adjacency, self.unit)}."),
+            self.details(shown),
+        )
+        return Report("Privacy statement", blocks)
+
+    def details(self, delta: float) -> Details:
+        """Theorem, assumptions and constants, of the parts too, folded away."""
+        from private_mcmc.report import Code, Details
+
+        return Details("Why: theorems, assumptions, constants", (Code(self.summary(delta)),))
 
     def show(self, console: Console | None = None) -> None:
         """Print that report."""
@@ -281,8 +275,132 @@ def of_unit(statement: Statement, unit: Unit | None) -> Statement:
     """The same statement of persons, where all its numbers are for a person in the place of a row."""
     if unit is None:
         return statement
+    given = (line for line in statement.argument.assumptions if not line.startswith(PERSONS))
+    argument = replace(statement.argument, assumptions=(of_persons(unit), *given))
     parts = tuple(of_unit(part, unit) for part in statement.parts)
-    return replace(statement, argument=statement.argument.of_unit(unit), parts=parts, unit=unit)
+    return replace(statement, argument=argument, parts=parts, unit=unit)
+
+
+# What makes a statement of each rule again, from constants, parts, adjacency and unit.
+RULES: dict[str, Callable[[Statement], Statement]] = {}
+
+
+def stated(
+    rule: str,
+    theorem: str,
+    lines: Iterable[str],
+    constants: Record,
+    *curves: Curve,
+    adjacency: Adjacency,
+    parts: tuple[Statement, ...] = (),
+    unit: Unit | None = None,
+) -> Statement:
+    """The statement by a ``rule``, which quotes whom its numbers are for, whatever the rule.
+
+    Where the number of rows is private, sensitivities, their rounding and constants of potentials are those
+    for a public bound on it: without ``num_rows`` among the constants nothing is stated. A budget's numbers
+    rest on that of its parts.
+    """
+    said = [*(() if unit is None else (of_persons(unit),)), *lines, RELATION[check_adjacency(adjacency)]]
+    if adjacency == "add_remove" and (rule != "adaptive" or "num_rows" in constants):
+        if "num_rows" not in constants:
+            raise DeclarationError(
+                "num_rows: under add_remove, give the public bound that the numbers are for."
+            )
+        said.append(no_more_rows(constants["num_rows"]))
+    argument = Argument(theorem, tuple(dict.fromkeys(said)), constants, rule)
+    return Statement(adjacency, curves, argument, parts=parts, unit=unit)
+
+
+def rows_of(num_rows: int | None) -> Record:
+    """The constant that tells a number of rows, if there is one."""
+    if num_rows is None:
+        return {}
+    check_count("num_rows", num_rows)
+    return {"num_rows": num_rows}
+
+
+def again(make: Callable[..., Statement]) -> Callable[[Statement], Statement]:
+    """What makes statements without parts again: their constants are the arguments of ``make``."""
+    return lambda given: of_unit(make(adjacency=given.adjacency, **given.argument.constants), given.unit)
+
+
+_TOLERANCE = 1e-9
+# Squares of numbers below this leave the normal floats, and bounds of them are rounded up by more.
+_TINY = 1e-150
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether the numbers of a statement follow from its constants; truthy if they do."""
+
+    ok: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+
+def verify(record: Constants) -> Verification:
+    """Check ``Statement.to_dict()`` output, also after a JSON round trip; never raises.
+
+    A statement is made again from the record's constants and parts: it has these constants, no others, every
+    curve, and says the same, word by word. That the assumptions themselves are true (the constants right, the
+    chain run as declared) numbers cannot show.
+    """
+    try:
+        statement = Statement.from_dict(record)
+        _check(statement)
+    except RecursionError:
+        return Verification(False, "the record is nested too deeply.")
+    except (PrivateMCMCError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+        return Verification(False, str(error))
+    return Verification(True, f"rule {statement.argument.rule!r}: every curve follows from the constants.")
+
+
+def _check(statement: Statement) -> None:
+    """Raise ``DeclarationError`` with the reason unless the statement is sound."""
+    name = statement.argument.rule
+    if name not in RULES:
+        raise DeclarationError(f"no function is known for the rule {name!r}.")
+    for index, part in enumerate(statement.parts):
+        try:
+            _check(part)
+        except DeclarationError as error:
+            raise DeclarationError(f"part {index}: {error}") from error
+    try:
+        with warnings.catch_warnings():
+            # Extreme constants may overflow on the way; what comes out is compared all the same.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            due = RULES[name](statement)
+    except (PrivateMCMCError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+        raise DeclarationError(
+            f"rule {name!r}: the constants are incomplete or contradict each other ({error})."
+        ) from error
+    # Beside what its rule says a statement may say that its seed was given.
+    lines = tuple(line for line in statement.argument.assumptions if line != NOT_PRIVATE)
+    argument = replace(statement.argument, assumptions=lines)
+    said, wanted = ((one.theorem, *one.assumptions) for one in (argument, due.argument))
+    for line, other in zip_longest(said, wanted):
+        if line != other:
+            raise DeclarationError(f"it says {line!r} in the place of {other!r}: it cannot be verified.")
+    if replace(statement, argument=argument, curves=due.curves, mechanism=None) != due:
+        raise DeclarationError(f"rule {name!r}: constants, parts or persons are not of such a statement.")
+    if not _same([each.to_dict() for each in statement.curves], [each.to_dict() for each in due.curves]):
+        raise DeclarationError(f"rule {name!r}: the constants do not give these curves.")
+
+
+def _same(found: object, wanted: object) -> bool:
+    """Whether two curves have equal fields, numbers up to what two machines round."""
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        return found.keys() == wanted.keys() and all(_same(found[key], wanted[key]) for key in wanted)
+    if isinstance(found, (tuple, list)) and isinstance(wanted, (tuple, list)):
+        return len(found) == len(wanted) and all(map(_same, found, wanted))
+    if type(found) in (int, float) and isinstance(wanted, float):
+        # Of every field of a curve the larger number is the weaker claim.
+        tiny = 0 <= wanted <= found <= _TINY  # type: ignore[operator]
+        return tiny or math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=0.0)  # type: ignore[arg-type]
+    return type(found) is type(wanted) and found == wanted
 
 
 def _short(value: object) -> str:

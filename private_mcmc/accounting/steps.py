@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve
 
 from private_mcmc.accounting.rounding import FloatArray, product_down, product_up, root_down, root_up, sum_up
 from private_mcmc.errors import DeclarationError
@@ -46,46 +44,26 @@ def condition_number(schedule: Schedule) -> float:
 
 
 def whitened_noise(schedule: Schedule) -> FloatArray | None:
-    """``A^{-1}B`` with ``M = AAᵀ`` and ``S/2γ = BBᵀ``, as the kernel multiplies standard normals by it.
-
-    ``None`` for the identity, where the noise is ``2γM``; a vector where both matrices are diagonal.
-    """
+    """``√(S/2γM)``, by which the kernel multiplies standard normals; ``None`` where the noise is ``2γM``."""
     if schedule.noise is None:
         return None
-    noise = dense(schedule.noise, schedule.dim, "noise")
-    scale = dense(schedule.preconditioner, schedule.dim, "preconditioner")
-    if not any(np.count_nonzero(matrix - np.diag(np.diag(matrix))) for matrix in (noise, scale)):
-        return np.asarray(np.sqrt(np.diag(noise)) / np.sqrt(np.diag(scale)))
-    try:
-        mixed: FloatArray = np.linalg.solve(np.linalg.cholesky(scale), np.linalg.cholesky(noise))
-    except np.linalg.LinAlgError:
-        raise DeclarationError("noise, preconditioner: must be positive definite in float64.") from None
-    return mixed
+    scale = np.ones(schedule.dim) if schedule.preconditioner is None else np.asarray(schedule.preconditioner)
+    return np.asarray(np.sqrt(np.asarray(schedule.noise, dtype=np.float64)) / np.sqrt(scale))
 
 
 def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
-    """Least eigenvalue of ``M^{-1/2} (S/2γ) M^{-1/2}``, rounded down, and whether ``S ∝ M``.
+    """Least ``S_jj/(2γM_jj)``, rounded down, and whether ``S ∝ M``.
 
     In the norm ``‖M^{-1/2}·‖`` every direction has noise variance at least ``2γ`` times the ratio. It is that
-    of the very matrix that the kernel uses: factors of nearly singular matrices are far from those of real
-    arithmetic. Singular values are found up to a modest multiple of ``u`` times the largest; where float64
-    does not tell the least one from zero, ``DeclarationError``.
+    of the very numbers that the kernel uses; where they leave the normal floats, ``DeclarationError``.
     """
     mixed = whitened_noise(schedule)
     if mixed is None:
         return 1.0, True
-    if mixed.ndim == 1:
-        least, most = float(mixed.min()), float(mixed.max())
-    else:
-        values = np.linalg.svd(mixed, compute_uv=False)
-        least, most = float(values[-1]), float(values[0])
-        least -= most * schedule.dim * 2.0**-46
-    if not (least > 0 and least * least > 0 and math.isfinite(most * most)):
-        raise DeclarationError(
-            "noise: in the metric of the preconditioner, float64 does not tell its smallest direction from "
-            "none; scale the parameters alike, or take matrices that are better conditioned."
-        )
-    return least * least * (1 - 1e-12 * schedule.dim), most - least <= 5e-13 * most
+    least, most = float(mixed.min()), float(mixed.max())
+    if not (least * least > 0 and math.isfinite(most * most)):
+        raise DeclarationError("noise: float64 does not tell its smallest coordinate from none; rescale it.")
+    return least * least * (1 - 1e-12), most - least <= 5e-13 * most
 
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -182,33 +160,6 @@ def coordinate_changes(schedule: Schedule) -> tuple[float, ...]:
         rounding = product_up(apart, schedule.temper, cap, load, over=(1 - load,))
         found.append(product_up(sum_up((row, rounding)), 1 + 8 * UNIT_ROUNDOFF))
     return tuple(found)
-
-
-def farthest_corner(widths: Sequence[float], noise: FloatArray) -> float:
-    """``sup vᵀN⁻¹v`` over ``|v_j| ≤ widths[j]``, rounded up; ``noise``: ``N`` or its diagonal.
-
-    A convex function is largest at a corner. Diagonal: a sum. Otherwise, up to twelve coordinates, the
-    largest over all corners; beyond, ``Σ_ij |N⁻¹|_ij widths_i widths_j``, which no corner exceeds.
-    """
-    if noise.ndim == 1:
-        return sum_up(
-            product_up(width, width, over=(float(entry),)) for width, entry in zip(widths, noise, strict=True)
-        )
-    dim, scale = len(widths), np.asarray(widths, dtype=np.float64)
-    spectrum = np.linalg.eigvalsh(noise)
-    # The error of a computed inverse, against the least value that the form can have for a vector.
-    slack = 16 * dim * float(spectrum[-1] / spectrum[0]) ** 2 * UNIT_ROUNDOFF
-    if not (spectrum[0] > 0 and slack < 1e-9):
-        raise DeclarationError("clips: this noise matrix is too ill-conditioned for a box; rescale it.")
-    form = scale[:, None] * cho_solve(cho_factor(noise), np.eye(dim)) * scale[None, :]
-    form = (form + form.T) / 2
-    # Opposite corners cost the same: 2^11 are tried at most.
-    if dim > 12:
-        largest = float(np.abs(form).sum())
-    else:
-        signs = 1.0 - 2.0 * ((np.arange(2 ** (dim - 1))[:, None] >> np.arange(dim)) & 1)
-        largest = float(np.einsum("ci,ij,cj->c", signs, form, signs).max())
-    return math.nextafter(largest * (1 + slack) * (1 + 1e-12), math.inf)
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
-from private_mcmc.records import check_writable, read_whole, visible
+from private_mcmc.records import check_writable, visible
 
 if TYPE_CHECKING:
     from private_mcmc.inference.question import Question
     from private_mcmc.inference.ray_engine import Ray
     from private_mcmc.preflight import PreflightReport
-    from private_mcmc.release import Ledger
     from private_mcmc.report import Report
 
 
@@ -73,10 +72,6 @@ EngineOption = Annotated[
     str | None,
     typer.Option(help="rows in the memory of Ray's workers: ray,4 or ray://head:10001,16 (how many)"),
 ]
-KeyOption = Annotated[Path | None, typer.Option("--key", help="file with the ledger owner's secret key")]
-
-
-_SECRET = 2**16
 
 
 def show(report: Report | PreflightReport, record: object, as_json: bool, html: Path | None = None) -> None:
@@ -90,14 +85,6 @@ def show(report: Report | PreflightReport, record: object, as_json: bool, html: 
     # Last, so that what was found is told even if the disk has filled up meanwhile.
     if html is not None:
         report.to_html(html)
-
-
-def open_ledger(path: Path, key: Path | None, create: bool = False) -> Ledger:
-    """The ledger in a file, with its owner's key from another if there is one."""
-    from private_mcmc.release import Ledger
-
-    secret = None if key is None else read_whole(key, _SECRET).strip()
-    return Ledger.create(path, secret) if create else Ledger(path, secret)
 
 
 def load_model(place: str) -> tuple[Callable[..., object], str]:

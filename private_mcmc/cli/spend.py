@@ -19,7 +19,6 @@ from private_mcmc.cli.common import (
     FormulaOption,
     GuaranteeOption,
     JsonOption,
-    KeyOption,
     MaxErrorOption,
     MaxPassesOption,
     ModelOption,
@@ -30,7 +29,6 @@ from private_mcmc.cli.common import (
     ask,
     echo,
     load_model,
-    open_ledger,
     read_engine,
     read_profile,
     read_question,
@@ -76,7 +74,6 @@ class ChargedOptions:
     adjacency: AdjacencyOption = "replace_one"
     ledger: Annotated[Path | None, typer.Option(help="ledger file to charge")] = None
     dataset: Annotated[str | None, typer.Option(help="the ledger's name for the table")] = None
-    key: KeyOption = None
     purpose: Annotated[str, typer.Option(help="the owner's words for the ledger's history")] = ""
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before the budget is spent")] = False
     engine: EngineOption = None
@@ -89,11 +86,13 @@ class ChargedOptions:
 
     def books(self) -> Ledger | None:
         """The ledger, before any work; it must know the data set."""
-        if (self.ledger is None) != (self.dataset is None) or (self.key is not None and self.ledger is None):
-            raise DeclarationError("give --ledger and --dataset, both or neither; --key is that ledger's.")
+        from private_mcmc.release import Ledger
+
+        if (self.ledger is None) != (self.dataset is None):
+            raise DeclarationError("give --ledger and --dataset, both or neither.")
         if self.ledger is None or self.dataset is None:
             return None
-        books = open_ledger(self.ledger, self.key)
+        books = Ledger(self.ledger)
         books.balance(self.dataset)
         return books
 
@@ -245,7 +244,6 @@ def resume(
     study: Annotated[Path, typer.Argument(help="the folder of a fit that was killed")],
     table: Annotated[Path, typer.Argument(help="the very table that it was started with")],
     ledger: Annotated[Path, typer.Option(help="that was charged")],
-    key: KeyOption = None,
     model: Annotated[str | None, typer.Option(help="FILE.py:FUNCTION, of a fit without a formula")] = None,
     engine: EngineOption = None,
     as_json: JsonOption = False,
@@ -253,9 +251,10 @@ def resume(
     """Go on with a fit that was killed: bounds and stages that it has bought are not bought again."""
     from private_mcmc.dossier.folder import finish, kept_in
     from private_mcmc.inference.fitting import resume as resumed
+    from private_mcmc.release import Ledger
 
     program, source = (None, "") if model is None else load_model(model)
-    books, keep = open_ledger(ledger, key), partial(kept_in, study)
+    books, keep = Ledger(ledger), partial(kept_in, study)
     shown = not as_json and sys.stderr.isatty()
     made = clean_errors(resumed)(
         study,

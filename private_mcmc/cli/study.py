@@ -13,11 +13,9 @@ import typer
 from private_mcmc.cli.common import (
     HtmlOption,
     JsonOption,
-    KeyOption,
     ProfileOption,
     echo,
     load_model,
-    open_ledger,
     read_profile,
     show,
     split_names,
@@ -191,7 +189,6 @@ def people_of(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[flo
 
 def report(
     what: Annotated[list[Path], typer.Argument(help="a dossier's folder, or those of all steps of a study")],
-    key: KeyOption = None,
     model: Annotated[
         str | None, typer.Option(help="FILE.py:FUNCTION, to complete a run of a model of one's own")
     ] = None,
@@ -212,12 +209,12 @@ def report(
     from private_mcmc.dossier import load_record
     from private_mcmc.dossier.publication import read_about, several, with_answers
 
-    if len(what) > 1 and any(one is not None for one in (key, model, ledger, registry, about)):
-        raise DeclarationError("--key, --model, --ledger, --registry and --about are of one dossier.")
+    if len(what) > 1 and any(one is not None for one in (model, ledger, registry, about)):
+        raise DeclarationError("--model, --ledger, --registry and --about are of one dossier.")
     if len(what) > 1:
         page = several([load_record(folder) for folder in what])
     else:
-        page = _page(what[0], key, model, ledger)
+        page = _page(what[0], model, ledger)
     if registry is not None:
         _register(what[0], about, registry)
         return
@@ -226,7 +223,7 @@ def report(
     show(page, page.to_dict(), as_json, html)
 
 
-def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) -> Report:
+def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
     from private_mcmc.dossier.folder import finish, is_complete, is_raw, load_record
     from private_mcmc.dossier.record import RECORD
     from private_mcmc.report import Report
@@ -234,9 +231,10 @@ def _page(what: Path, key: Path | None, model: str | None, ledger: Path | None) 
     folder = what.parent if what.name == RECORD else what
     if is_raw(folder):
         from private_mcmc.inference.raw_release import completed
+        from private_mcmc.release import Ledger
 
         program = None if model is None else load_model(model)[0]
-        made = completed(folder, program, None if ledger is None else open_ledger(ledger, key))
+        made = completed(folder, program, None if ledger is None else Ledger(ledger))
         if isinstance(made, Report):
             return made
         finish(folder, made)
@@ -264,7 +262,6 @@ NOT_CONSISTENT = 1
 def verify(
     dossier: Annotated[Path, typer.Argument(help="the folder that private-mcmc fit wrote")],
     ledger: Annotated[Path | None, typer.Option(help="also compare with the charge in this ledger")] = None,
-    key: KeyOption = None,
     fingerprint: Annotated[
         str | None, typer.Option(help="also compare with the one on the page that was signed")
     ] = None,
@@ -279,8 +276,9 @@ def verify(
     compared with. Exit code: 0 consistent, 1 not consistent, 3 error.
     """
     from private_mcmc.dossier import verify_dossier
+    from private_mcmc.release import Ledger
 
-    books = None if ledger is None else open_ledger(ledger, key)
+    books = None if ledger is None else Ledger(ledger)
     found = verify_dossier(dossier, books, fingerprint, allowed_signers)
     show(found.report(), found.to_dict(), as_json)
     raise typer.Exit(0 if found else NOT_CONSISTENT)
@@ -322,40 +320,35 @@ def ledger_init(
     unit: Annotated[
         str | None, typer.Option(help="Column of identifiers, where persons with several rows are protected.")
     ] = None,
-    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Declare a data set and its budget; the file is made if there is none."""
-    from private_mcmc.release import Filter
+    from private_mcmc.release import Filter, Ledger
 
     # Before a file is made.
     target = Target(epsilon, delta, check_adjacency(adjacency))
     Filter.of(target)
-    books = open_ledger(path, key, create=not path.exists())
+    books = Ledger(path) if path.exists() else Ledger.create(path)
     books.declare(dataset, target, unit=unit)
     _show(books, dataset, as_json)
 
 
 @ledger.command("show")
-def ledger_show(
-    path: FileArgument, dataset: DataSetOption = None, key: KeyOption = None, as_json: JsonOption = False
-) -> None:
+def ledger_show(path: FileArgument, dataset: DataSetOption = None, as_json: JsonOption = False) -> None:
     """Spent and remaining budget of every data set."""
-    _show(open_ledger(path, key), dataset, as_json)
+    from private_mcmc.release import Ledger
+
+    _show(Ledger(path), dataset, as_json)
 
 
 @ledger.command("history")
-def ledger_history(
-    path: FileArgument,
-    dataset: DataSetOption = None,
-    key: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def ledger_history(path: FileArgument, dataset: DataSetOption = None, as_json: JsonOption = False) -> None:
     """Every charge: when, what for, how much, how it ended."""
+    from private_mcmc.release import Ledger
     from private_mcmc.release.ledger_export import charges_table, record
     from private_mcmc.report import Report
 
-    books = open_ledger(path, key)
+    books = Ledger(path)
     state, charges = books.state(), books.history(dataset)
     page = Report("Charges", (charges_table(state, charges),))
     show(page, [record(state, charge) for charge in charges], as_json)
@@ -365,11 +358,12 @@ def ledger_history(
 def ledger_verify(
     path: FileArgument,
     head: Annotated[str | None, typer.Option(help="An earlier head, kept elsewhere.")] = None,
-    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""
-    head_now = open_ledger(path, key).verify(head)
+    from private_mcmc.release import Ledger
+
+    head_now = Ledger(path).verify(head)
     if as_json:
         echo(json.dumps({"ok": True, "entries": head_now.number, "head": str(head_now)}))
     else:
@@ -378,9 +372,10 @@ def ledger_verify(
 
 def _show(books: Ledger, dataset: str | None, as_json: bool) -> None:
     """Where one data set stands, or each of them."""
-    from private_mcmc.release.ledger_export import report as ledger_report
+    from private_mcmc.release.ledger_export import balances_table
+    from private_mcmc.report import Report
 
     state = books.state()
-    shown = state.datasets.values() if dataset is None else [state.dataset(dataset)]
-    found = [state.balance(one).to_dict() for one in shown]
-    show(ledger_report(state, dataset, charges=False), found, as_json)
+    shown = [*state.datasets.values()] if dataset is None else [state.dataset(dataset)]
+    page = Report("What has been spent, and what is left", (balances_table(shown),))
+    show(page, [one.to_dict() for one in shown], as_json)

@@ -11,7 +11,7 @@ from textwrap import shorten
 import numpy as np
 
 from private_mcmc.accounting import Statement, gdp
-from private_mcmc.accounting.risk import argument, curve, in_words, whom
+from private_mcmc.accounting.risk import curve, in_words, whom
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
@@ -104,7 +104,7 @@ def sections(
                 ("randomness", _listed(record.randomness, ": ") or "not recorded"),
             )
         ),
-        argument(record.price, record.delta),
+        record.price.details(record.delta),
         Details("The privacy curve", (curve(record.price, (record.epsilon, record.delta)),)),
         *folded,
     ]

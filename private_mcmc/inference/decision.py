@@ -13,7 +13,6 @@ from private_mcmc.arguments import check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.kernels.step import Observable
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments, Record
@@ -73,11 +72,6 @@ class Decision:
     statement: Statement
     expectations: ExpectationsPlan | None
     preflight: Callable[[], PreflightReport]
-
-    @property
-    def observable(self) -> Observable | None:
-        """What is averaged over the states, where averages are what is released."""
-        return None if self.expectations is None else self.expectations.observable
 
     @cached_property
     def report(self) -> PreflightReport:

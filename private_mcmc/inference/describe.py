@@ -71,7 +71,7 @@ class Books:
         ledger, dataset = self.charged.ledger, self.charged.dataset
         if self.share is None or ledger is None or dataset is None:
             return None
-        return ledger.balance(dataset).dataset.filter
+        return ledger.balance(dataset).filter
 
 
 @dataclass(frozen=True, eq=False, repr=False)

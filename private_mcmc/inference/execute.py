@@ -248,7 +248,7 @@ class DeclaredRun:
         """A hash of what must be the same for the same run: schedule, domains, model, start, averages."""
         decision = self.decide(n)
         start = checked_start(self.execution.init_params, decision.schedule)
-        averaged = "" if decision.observable is None else program_mark(decision.observable, start)
+        averaged = "" if decision.expectations is None else program_mark(decision.expectations, start)
         marks = (*model_marks(decision.reading), decision.reading.rows.fingerprint, averaged)
         return hashlib.sha256(repr((decision.schedule, start.tolist(), marks)).encode()).hexdigest()
 
@@ -263,7 +263,7 @@ class DeclaredRun:
         made = n, bool(held.partitions)
         if made not in self._runners:
             self._runners[made] = runner_of(
-                decision.reading.rows, decision.reading, schedule, held, decision.observable
+                decision.reading.rows, decision.reading, schedule, held, decision.expectations
             )
         runner = self._runners[made]
         runner.try_out(start, *given_rows(held), streams)

@@ -356,7 +356,7 @@ def resume(
                 f"{folder}: only a fit that was charged to a ledger is resumed; `private-mcmc report` "
                 "shows what another run has released."
             )
-        charge = ledger.reopen(raw.charge["dataset"], raw.charge["charge"])
+        charge = ledger.reopen(raw.charge["charge"])
         asked = raw.asked(model)
         bought = raw.statement.parts
         if [one.to_dict() for one in bought] != [statement for statement, _ in charge.stages]:

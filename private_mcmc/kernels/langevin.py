@@ -175,11 +175,9 @@ class AnisotropicLangevin(LangevinKernel):
 
     Args:
         clip: as there; left out with ``clips``.
-        noise: ``S/(2γ)``: a diagonal over the unconstrained coordinates or a full symmetric positive
-            definite matrix; ``None`` means ``M``.
-        clips: ``C_j > 0`` for each unconstrained coordinate; ``M`` is diagonal then. A full ``noise`` costs
-            what the farthest of the box's corners does, found exactly up to twelve coordinates and bounded
-            beyond.
+        noise: ``S/(2γ)``, one number for each unconstrained coordinate; ``None`` means ``M``. ``M`` is
+            diagonal with ``noise`` or ``clips``.
+        clips: ``C_j > 0`` for each unconstrained coordinate.
 
     Source: Bertazzi, Johnston, Roberts, Durmus, Theorem 5.4, in the metric of the noise; Borovykh,
     Kantas, Parpas, Pavliotis, Section 6, for why one may want it.
@@ -202,7 +200,7 @@ class AnisotropicLangevin(LangevinKernel):
     """
 
     clip: float = math.inf
-    noise: Matrix | None = None
+    noise: tuple[float, ...] | None = None
     clips: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -216,13 +216,11 @@ def _step_size(step_size: float | tuple[float, ...] | jax.Array, k: jax.Array) -
 
 
 def noise_colour(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
-    """``ξ ↦ A^{-1}Bξ`` with ``BBᵀ = noise``: standard normals to the noise of a whitened step."""
+    """Standard normals to the noise of a whitened step."""
     mixed = whitened_noise(schedule)
     if mixed is None:
         return lambda standard: standard
-    if mixed.ndim == 1:
-        return lambda standard: standard * mixed
-    return lambda standard: standard @ mixed.T
+    return lambda standard: standard * mixed
 
 
 def kept_in_box(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:

@@ -147,4 +147,4 @@ def policy_statement(
     target: Target, n: int, unit: Unit | None, parts: tuple[Statement, ...] = ()
 ) -> Statement:
     """Of the whole policy: what its stages may cost together, whatever of them has run."""
-    return accounting.capped(accounting.adaptive(gdp_budget(target), target.adjacency, parts, unit), n)
+    return accounting.adaptive(gdp_budget(target), target.adjacency, parts, unit, n)

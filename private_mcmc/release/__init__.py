@@ -1,7 +1,7 @@
 """Where values leave the curator's side, and nowhere else: noise, expectations, sums, grids, ledger."""
 
 from private_mcmc.release.ledger import Ledger as Ledger
-from private_mcmc.release.ledger_state import Balance as Balance
+from private_mcmc.release.ledger_state import DataSet as DataSet
 from private_mcmc.release.ledger_state import Filter as Filter
 from private_mcmc.release.ledger_state import Reservation as Reservation
 from private_mcmc.release.noise import GaussianNoise as GaussianNoise

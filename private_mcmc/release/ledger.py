@@ -7,9 +7,8 @@ import hashlib
 import hmac
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,20 +22,9 @@ from private_mcmc.errors import (
     clean_errors,
     warn_of_what_was_paid,
 )
-from private_mcmc.records import as_seen
-from private_mcmc.release.ledger_export import refusal, report, what_fits
+from private_mcmc.release.ledger_export import refusal, what_fits
 from private_mcmc.release.ledger_file import Columns, Head, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger_state import (
-    Balance,
-    DataSet,
-    Filter,
-    LedgerState,
-    Outcome,
-    Reservation,
-    recheck,
-    replay,
-)
-from private_mcmc.report import Report
+from private_mcmc.release.ledger_state import DataSet, Filter, LedgerState, Outcome, Reservation
 from private_mcmc.target import Target
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
@@ -90,10 +78,9 @@ class Ledger:
 
     Args:
         path: the file; make one with :meth:`create`.
-        key: the owner's secret key, if it was made with one.
 
     Raises:
-        LedgerError: if the file is missing, damaged or made with another key.
+        LedgerError: if the file is missing or damaged.
 
     Example:
         >>> ledger = pmc.Ledger.create("books.db")
@@ -105,17 +92,15 @@ class Ledger:
         'released'
     """
 
-    def __init__(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        self._file = LedgerFile(Path(path), key)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._file = LedgerFile(Path(path))
         self.state()
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], key: bytes | None = None) -> Ledger:
-        """A new file, readable by its owner only. With a ``key``, entries cannot be forged without it."""
-        if key is not None and len(key) < 16:
-            raise DeclarationError("key: at least 16 bytes from a random source.")
-        LedgerFile(Path(path), key).create()
-        return cls(path, key)
+    def create(cls, path: str | os.PathLike[str]) -> Ledger:
+        """A new file, readable by its owner only."""
+        LedgerFile(Path(path)).create()
+        return cls(path)
 
     @property
     def path(self) -> Path:
@@ -125,14 +110,14 @@ class Ledger:
     @property
     def checkpoint_key(self) -> bytes:
         """The secret by which a checkpoint is known from one that somebody changed."""
-        with self._file.reading() as transaction:
+        with self._file.opened() as transaction:
             return hmac.new(transaction.key, b"checkpoint", hashlib.sha256).digest()
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
     @clean_errors
-    def declare(self, name: str, target: Target, *, unit: str | None = None) -> Balance:
+    def declare(self, name: str, target: Target, *, unit: str | None = None) -> DataSet:
         """Declare a data set, its adjacency and its budget, once and for good.
 
         Args:
@@ -140,18 +125,17 @@ class Ledger:
             target: adjacency and total ``(ε, δ)`` of everything that will ever be released on it.
             unit: name of the column of identifiers, where persons are protected and not rows.
         """
-        _check_name("data set", name)
-        if unit is not None:
-            _check_name("unit", unit)
-        budget = Filter.of(target)
-        with self._file.writing() as transaction:
-            state = replay(transaction.entries)
-            if name in state.datasets:
+        for one in (name,) if unit is None else (name, unit):
+            if not one or one != one.strip() or not one.isprintable() or "/" in one:
+                raise DeclarationError(
+                    f"name {one!r}: not empty, without '/', spaces at its ends and unprintable signs."
+                )
+        budget = Filter.of(target).to_dict()
+        with self._file.opened(writing=True) as transaction:
+            if name in transaction.state.datasets:
                 raise LedgerError(f"{self.path}: {name!r} is declared already; a budget is never changed.")
-            _check_apart(name, state.datasets)
-            entry = {"name": name, "adjacency": target.adjacency, "filter": budget.to_dict()}
-            state = _enter(transaction, "dataset", **entry, unit=unit)
-            return state.balance(state.dataset(name))
+            transaction.append("dataset", name=name, adjacency=target.adjacency, filter=budget, unit=unit)
+            return transaction.state.dataset(name)
 
     @clean_errors
     def reserve(
@@ -174,16 +158,14 @@ class Ledger:
             BudgetExceeded: if too little is left; the message says what would fit.
             LedgerError: for another adjacency or unit, other data than before, or any trouble with the file.
         """
-        with self._file.writing() as transaction:
-            state = replay(transaction.entries)
-            kept = state.dataset(dataset)
-            cost = _affordable(state, kept, statement, unit)
-            self._recognise(transaction, state, kept, data)
-            identity = uuid.uuid4().hex
-            entry = {"id": identity, "dataset": dataset, "cost": str(cost), "statement": statement.to_dict()}
+        with self._file.opened(writing=True) as transaction:
+            cost = _affordable(transaction.state.dataset(dataset), statement, unit)
+            _recognise(transaction, dataset, data)
             said = {"purpose": purpose, "model": model, "staged": staged, "unit": unit}
-            made = _enter(transaction, "reserve", **entry, **said).reservations[identity]
-        _UNUSED.add((os.getpid(), identity))
+            paid = {"identity": uuid.uuid4().hex, "dataset": dataset, "cost": str(cost)}
+            transaction.append("reserve", **paid, **said, statement=statement.to_dict())
+            made = transaction.state.reservations[paid["identity"]]
+        _UNUSED.add((os.getpid(), made.identity))
         return made
 
     def stage(self, reservation: Reservation, statement: Statement) -> None:
@@ -193,19 +175,21 @@ class Ledger:
             BudgetExceeded: for more than is left of what was set aside.
             LedgerError: if the reservation is settled or not for stages, or for any trouble with the file.
         """
-        with self._file.writing() as transaction:
-            state = replay(transaction.entries)
-            current = state.reservations.get(reservation.identity)
-            if current is None or current.outcome != "reserved" or not current.staged:
-                raise LedgerError(f"{self.path}: this reservation is not open for stages.")
-            kept = state.dataset(current.dataset)
-            cost = kept.cost(statement, current.unit)
-            if not cost <= current.cost - current.charged:
-                raise BudgetExceeded(
-                    f"the stage costs {kept.filter.describe(cost)}, and of what was set aside "
-                    f"{kept.filter.describe(current.cost - current.charged, left=True)} is left."
-                )
-            _enter(transaction, "stage", id=current.identity, cost=str(cost), statement=statement.to_dict())
+        with self._file.opened(writing=True) as transaction:
+            current = self._open(transaction, reservation.identity, staged=True)
+            dataset = transaction.state.dataset(current.dataset)
+            cost, left = dataset.cost(statement, current.unit), current.cost - current.charged
+            if not cost <= left:
+                shown, rest = dataset.filter.describe(cost), dataset.filter.describe(left, left=True)
+                raise BudgetExceeded(f"the stage costs {shown}, and of what was set aside {rest} is left.")
+            price = statement.to_dict()
+            transaction.append("stage", identity=current.identity, cost=str(cost), statement=price)
+
+    def _open(self, transaction: Transaction, charge: str, staged: bool = False) -> Reservation:
+        found = transaction.state.reservations.get(charge)
+        if found is None or found.outcome != "reserved" or (staged and not found.staged):
+            raise LedgerError(f"{self.path}: this charge is not open{' for stages' if staged else ''}.")
+        return found
 
     @clean_errors
     def recognise(self, dataset: str, data: Columns | None) -> None:
@@ -214,9 +198,8 @@ class Ledger:
         Raises:
             LedgerError: for other data than before, or those of another name.
         """
-        with self._file.writing() as transaction:
-            state = replay(transaction.entries)
-            self._recognise(transaction, state, state.dataset(dataset), data)
+        with self._file.opened(writing=True) as transaction:
+            _recognise(transaction, dataset, data)
 
     def room_for(self, dataset: str, statement: Statement, unit: str | None = None) -> str:
         """What is left for a data set, in words, if a release of this price would be charged now.
@@ -224,10 +207,9 @@ class Ledger:
         Raises:
             BudgetExceeded, LedgerError: as :meth:`reserve` would.
         """
-        state = self.state()
-        kept = state.dataset(dataset)
-        _affordable(state, kept, statement, unit)
-        return what_fits(kept.filter, state.room(kept))
+        kept = self.balance(dataset)
+        _affordable(kept, statement, unit)
+        return what_fits(kept)
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
         """Record how a reserved release ended; what was charged stays spent either way.
@@ -239,11 +221,9 @@ class Ledger:
         """
         if outcome not in ("released", "stopped", "kept"):
             raise DeclarationError(f"outcome {outcome!r}: 'released', 'stopped' or 'kept'.")
-        with self._file.writing() as transaction:
-            current = replay(transaction.entries).reservations.get(reservation.identity)
-            if current is None or current.outcome != "reserved":
-                raise LedgerError(f"{self.path}: this reservation is not open.")
-            _enter(transaction, "settle", id=current.identity, outcome=outcome)
+        with self._file.opened(writing=True) as transaction:
+            current = self._open(transaction, reservation.identity)
+            transaction.append("settle", identity=current.identity, outcome=outcome)
 
     def know(self, charge: str, fingerprint: str) -> None:
         """Keep the fingerprint of a dossier of a charge, by which it is known from one that was changed.
@@ -251,12 +231,12 @@ class Ledger:
         Raises:
             LedgerError: for a charge that is not in the ledger, or any trouble with the file.
         """
-        with self._file.writing() as transaction:
-            found = replay(transaction.entries).reservations.get(charge)
+        with self._file.opened(writing=True) as transaction:
+            found = transaction.state.reservations.get(charge)
             if found is None:
                 raise LedgerError(f"{self.path}: there is no such charge.")
             if fingerprint not in found.dossiers:
-                _enter(transaction, "dossier", id=charge, fingerprint=fingerprint)
+                transaction.append("dossier", identity=charge, fingerprint=fingerprint)
 
     @clean_errors
     def charge(self, dataset: str, statement: Statement, **said: Any) -> AbstractContextManager[Reservation]:
@@ -268,7 +248,7 @@ class Ledger:
         """
         return self.settled(self.reserve(dataset, statement, **said))
 
-    def reopen(self, dataset: str, charge: str) -> Reservation:
+    def reopen(self, charge: str) -> Reservation:
         """An open charge of a run in stages, to pay for more of them from this process.
 
         Each stage that it pays for is charged, whoever else does the same.
@@ -276,11 +256,10 @@ class Ledger:
         Raises:
             LedgerError: for any other charge.
         """
-        for found in self.history(dataset):
-            if found.identity == charge and found.outcome == "reserved" and found.staged:
-                _UNUSED.add((os.getpid(), charge))
-                return found
-        raise LedgerError(f"{self.path}: there is no such charge of stages that is open.")
+        with self._file.opened() as transaction:
+            found = self._open(transaction, charge, staged=True)
+        _UNUSED.add((os.getpid(), charge))
+        return found
 
     @contextlib.contextmanager
     def settled(self, reservation: Reservation) -> Iterator[Reservation]:
@@ -305,24 +284,17 @@ class Ledger:
 
     def state(self) -> LedgerState:
         """All data sets and reservations, after checking the whole file."""
-        with self._file.reading() as transaction:
-            return replay(transaction.entries)
+        with self._file.opened() as transaction:
+            return transaction.state
 
-    def balance(self, dataset: str) -> Balance:
-        """Spent and remaining."""
-        state = self.state()
-        return state.balance(state.dataset(dataset))
+    def balance(self, dataset: str) -> DataSet:
+        """A data set with its charges: spent and remaining."""
+        return self.state().dataset(dataset)
 
     def history(self, dataset: str | None = None) -> tuple[Reservation, ...]:
         """Charges in order, of one data set or of all."""
         state = self.state()
-        if dataset is not None:
-            state.dataset(dataset)
-        return tuple(r for r in state.reservations.values() if dataset in (None, r.dataset))
-
-    def report(self) -> Report:
-        """What was spent on every data set and what is left, and every charge."""
-        return report(self.state())
+        return tuple(state.reservations.values() if dataset is None else state.dataset(dataset).charges)
 
     def verify(self, head: str | None = None) -> Head:
         """Check the file, every charge against its statement, and that nothing after ``head`` is missing.
@@ -333,67 +305,36 @@ class Ledger:
         Raises:
             LedgerError: for whatever is wrong; what is charged stays charged.
         """
-        with self._file.reading() as transaction:
-            state = replay(transaction.entries)
+        with self._file.opened() as transaction:
             if head is not None:
                 transaction.refuse_without(head)
-            recheck(self.path, state)
+            transaction.state.recheck()
             return transaction.head
 
-    def _recognise(
-        self, transaction: Transaction, state: LedgerState, dataset: DataSet, data: Columns | None
-    ) -> None:
-        if data is None:
-            return
-        mark = data_mark(transaction.key, data)
-        if dataset.fingerprint is None:
-            if (known := state.other_name(mark)) is not None:
-                raise LedgerError(
-                    f"these are the data that this ledger knows as {known!r}: under a second name a second "
-                    "budget would be spent on the same people. Charge them to that name."
-                )
-            _enter(transaction, "fingerprint", dataset=dataset.name, fingerprint=mark)
-        elif not hmac.compare_digest(mark, dataset.fingerprint):
-            raise LedgerError(
-                f"these are not the data that {dataset.name!r} stands for. If rows came or went, this is a "
-                "new data set; people in both are charged in both."
-            )
 
-
-def _affordable(state: LedgerState, dataset: DataSet, statement: Statement, unit: str | None) -> Fraction:
+def _affordable(dataset: DataSet, statement: Statement, unit: str | None) -> Fraction:
     """What a statement costs a data set; raises ``BudgetExceeded`` where that does not fit any more."""
     cost = dataset.cost(statement, unit)
-    if not cost <= state.room(dataset):
-        raise BudgetExceeded(refusal(state, dataset, cost))
+    if not cost <= dataset.remaining:
+        raise BudgetExceeded(refusal(dataset, cost))
     return cost
 
 
-def _check_name(what: str, name: str) -> None:
-    """Refuse a name that cannot be shown as it is."""
-    if not name or name != name.strip() or not name.isprintable() or "/" in name:
-        raise DeclarationError(
-            f"{what} {name!r}: not empty, without '/', spaces at its ends and unprintable signs."
+def _recognise(transaction: Transaction, name: str, data: Columns | None) -> None:
+    """Refuse data that a data set does not stand for; the first ones to come are kept in mind."""
+    known = {one.name: one.fingerprint for one in transaction.state.datasets.values()}
+    if data is None:
+        return
+    mark = data_mark(transaction.key, data)
+    if known[name] is None:
+        if other := next((one for one, found in known.items() if found == mark), None):
+            raise LedgerError(
+                f"these are the data that this ledger knows as {other!r}: under a second name a second "
+                "budget would be spent on the same people. Charge them to that name."
+            )
+        transaction.append("fingerprint", dataset=name, fingerprint=mark)
+    elif mark != known[name]:
+        raise LedgerError(
+            f"these are not the data that {name!r} stands for. If rows came or went, this is a new data set; "
+            "people in both are charged in both."
         )
-
-
-def _check_apart(name: str, known: Iterable[str]) -> None:
-    """Refuse a name that differs from a known one in looks alone.
-
-    Spaces, invisible signs, capitals and the ways to write an accent do not tell two names apart.
-    """
-    if alike := next((one for one in known if one != name and _looks(one) == _looks(name)), None):
-        raise DeclarationError(
-            f"data set {name!r} looks like {alike!r}, which is there: what is charged to one would not count "
-            "for the other. Give it another name, or charge that one."
-        )
-
-
-def _looks(name: str) -> str:
-    return "".join(as_seen(name).casefold().split())
-
-
-def _enter(transaction: Transaction, kind: str, **fields: object) -> LedgerState:
-    """Append an entry at its time, UTC; what all entries add up to with it."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    transaction.append({"kind": kind, **fields, "time": now})
-    return replay(transaction.entries)

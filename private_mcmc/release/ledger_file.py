@@ -1,11 +1,12 @@
-"""The ledger's file: lines that are only ever added, every entry chained to the one before by a keyed hash.
+"""The ledger's file: lines that are only ever added, every entry chained to the one before by a hash.
 
-Three parts: who keeps the key; the *mark*, a line of fixed length with the number and the digest of the last
-entry that was acknowledged; one line an entry, its digest and JSON. A charge is written behind the last entry
-and synced, then the mark, then it is acknowledged. Nothing is ever undone: there is no journal that could
-belong to another name or an older state of the file, so that hard links, mounts and moves of the one file are
-all the same ledger. What a killed writer left behind the mark was never acknowledged: whole entries are kept,
-since they can only cost budget, and a torn last line is cut off by the next writer.
+Three parts: a secret key, for fingerprints of data and for checkpoints; the *mark*, a line of fixed length
+with the number and the digest of the last entry that was acknowledged; one line an entry, its digest and
+JSON. A charge is written behind the last entry and synced, then the mark, then it is acknowledged. Nothing is
+ever undone: there is no journal that could belong to another name or an older state of the file, so that hard
+links, mounts and moves of the one file are all the same ledger. What a killed writer left behind the mark was
+never acknowledged: whole entries are kept, since they can only cost budget, and a torn last line is cut off
+by the next writer.
 
 Every transaction holds the kernel's lock on the file and first checks the whole chain.
 """
@@ -18,9 +19,11 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,13 +32,11 @@ import numpy.typing as npt
 
 from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
-from private_mcmc.records import Fields, Record, sync_folder
+from private_mcmc.records import Record, sync_folder
+from private_mcmc.release.ledger_state import LedgerState
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
 NumericColumn = npt.NDArray[np.generic]
-# An entry of the ledger, as JSON holds it.
-Entry = Fields
-
 _ROWS = 2**16
 
 
@@ -56,25 +57,17 @@ def data_mark(key: bytes, data: Columns) -> str:
         for block in blocks if flags is None else map(blank, blocks, _blocks(flags)):
             # One type for all numbers, so that a narrower copy of the same data is recognised.
             mark.update(np.ascontiguousarray(block, dtype=np.float64).tobytes())
-    for holes in [] if flags is None else _holes(flags):
+    for number, block in enumerate(() if flags is None else _blocks(flags)):
+        holes = number * _ROWS + np.flatnonzero(~holds_person(block))
         mark.update(holes.astype("<i8").tobytes())
     return mark.hexdigest()
-
-
-def _holes(flags: HostColumn | NumericColumn) -> Iterator[npt.NDArray[np.int64]]:
-    """The numbers of the empty slots, in order."""
-    first = 0
-    for block in _blocks(flags):
-        yield first + np.flatnonzero(~holds_person(block))
-        first += len(block)
 
 
 def _blocks(values: HostColumn | NumericColumn) -> Iterator[NumericColumn]:
     if isinstance(values, HostColumn):
         return values.blocks(_ROWS)
-    if values.ndim == 0:
-        return iter([values])
-    return (values[first : first + _ROWS] for first in range(0, len(values), _ROWS))
+    table = np.atleast_1d(values)
+    return (table[first : first + _ROWS] for first in range(0, len(table), _ROWS))
 
 
 _FORMAT = "private_mcmc ledger 1"
@@ -95,20 +88,16 @@ class Head(NamedTuple):
 
 
 class LedgerFile:
-    """Transactions on one ledger file. ``key`` is the owner's secret; without one the file holds its own."""
+    """Transactions on one ledger file."""
 
-    def __init__(self, path: Path, key: bytes | None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._owner_key = key
         # An older copy in its place is as valid as the file was then: this process knows better.
         self._seen: Head | None = None
 
     def create(self) -> None:
         """Make a new empty file, which is refused until it is whole. ``LedgerError`` if one is there."""
-        key = self._owner_key or secrets.token_bytes(32)
-        held_by = "file" if self._owner_key is None else "owner"
-        stored = key if self._owner_key is None else _check_of(key)
-        first = json.dumps({"format": _FORMAT, "held_by": held_by, "key": stored.hex()}).encode()
+        first = json.dumps({"format": _FORMAT, "key": secrets.token_bytes(32).hex()}).encode()
         with self._errors():
             try:
                 descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
@@ -117,82 +106,39 @@ class LedgerFile:
                     f"{self.path}: there is a file already; a ledger is never overwritten."
                 ) from None
             try:
-                _write_at(descriptor, first + b"\n" + _mark(Head(0, _genesis(key, first))), 0)
+                _write_at(descriptor, first + b"\n" + _mark(Head(0, _digest(b"", first))), 0)
                 os.fsync(descriptor)
                 sync_folder(self.path.parent)
             finally:
                 os.close(descriptor)
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """A checked, consistent view."""
-        with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as (_, transaction):
-            yield transaction
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        """A checked view that nobody else can change before what is appended here is on disk."""
-        with self._locked(os.O_RDWR, fcntl.LOCK_EX) as (descriptor, transaction):
+    def opened(self, writing: bool = False) -> Iterator[Transaction]:
+        """A checked view; if it is for ``writing``, nobody else sees the file before what is appended here is
+        on disk.
+        """
+        with self._errors():
+            if not self.path.is_file():
+                raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
+            descriptor = os.open(self.path, (os.O_RDWR if writing else os.O_RDONLY) | os.O_NONBLOCK)
+        try:
+            with self._errors():
+                # For as long as others charge, which takes milliseconds.
+                fcntl.flock(descriptor, fcntl.LOCK_EX if writing else fcntl.LOCK_SH)
+                here = os.fstat(descriptor)
+                if not stat.S_ISREG(here.st_mode) or not os.path.samestat(here, os.stat(self.path)):
+                    raise LedgerError(f"{self.path}: another file took its place meanwhile. {_NOTHING}")
+                with open(descriptor, "rb", closefd=False) as file:
+                    transaction = Transaction(self.path, file.read())
+            if self._seen is not None:
+                transaction.refuse_without(str(self._seen))
+            self._seen = transaction.head
             yield transaction
             with self._errors():
                 transaction.commit(descriptor)
             self._seen = transaction.head
-
-    @contextlib.contextmanager
-    def _locked(self, how: int, lock: int) -> Iterator[tuple[int, Transaction]]:
-        with self._errors():
-            descriptor = self._opened(how, lock)
-        try:
-            with self._errors():
-                transaction = self._checked(descriptor)
-            if self._seen is not None:
-                transaction.refuse_without(str(self._seen))
-            self._seen = transaction.head
-            yield descriptor, transaction
         finally:
             os.close(descriptor)  # and with it the lock
-
-    def _opened(self, how: int, lock: int) -> int:
-        """The file, open and locked."""
-        if not self.path.is_file():
-            raise LedgerError(f"{self.path}: no such ledger; make one with `private-mcmc ledger init`.")
-        descriptor = os.open(self.path, how | os.O_NONBLOCK)
-        try:
-            fcntl.flock(descriptor, lock)  # for as long as others charge, which takes milliseconds
-            here = os.fstat(descriptor)
-            if not stat.S_ISREG(here.st_mode) or not os.path.samestat(here, os.stat(self.path)):
-                raise LedgerError(f"{self.path}: another file took its place meanwhile. {_NOTHING}")
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
-
-    def _checked(self, descriptor: int) -> Transaction:
-        content = _read(descriptor)
-        first, newline, rest = content.partition(b"\n")
-        if not (first.startswith(MAGIC) and newline):
-            raise LedgerError(f"{self.path}: not a ledger of this library, or damaged at its beginning.")
-        key = self._key(first)
-        return Transaction(key, self.path, _genesis(key, first), rest, len(first) + 1)
-
-    def _key(self, first: bytes) -> bytes:
-        try:
-            record = json.loads(first)
-            held_by, stored = record["held_by"], bytes.fromhex(record["key"])
-            sound = record["format"] == _FORMAT and len(record) == 3 and len(stored) == 32
-        except (ValueError, KeyError, TypeError, RecursionError):
-            held_by, stored, sound = "", b"", False
-        if not sound or held_by not in ("file", "owner"):
-            raise _damaged(self.path, "its first line is not one that this version writes")
-        if held_by == "file":
-            if self._owner_key is not None:
-                raise LedgerError(f"{self.path}: was made without an owner's key; open it without one.")
-            return stored
-        if self._owner_key is None:
-            raise LedgerError(f"{self.path}: was made with an owner's key; give it (--key FILE).")
-        if not hmac.compare_digest(stored, _check_of(self._owner_key)):
-            raise LedgerError(f"{self.path}: this is not the key it was made with.")
-        return self._owner_key
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -205,59 +151,63 @@ class LedgerFile:
 
 
 class Transaction:
-    """Entries of a checked chain, and appending to it.
+    """Entries of a checked chain, and appending to it."""
 
-    Args:
-        genesis: the digest that the first entry follows.
-        content: the mark and the entries' lines.
-        start: where in the file ``content`` begins.
-    """
-
-    def __init__(self, key: bytes, path: Path, genesis: str, content: bytes, start: int) -> None:
-        self.key = key
+    def __init__(self, path: Path, content: bytes) -> None:
         self._path = path
-        self._start = start
-        self._added: list[bytes] = []
-        marked = _head_in(content[:_MARK_BYTES])
-        if marked is None:
-            raise _damaged(path, "the mark of its last entry is missing")
-        self._digests, entries, end = [genesis], [], _MARK_BYTES
-        *lines, _ = content[_MARK_BYTES:].split(b"\n")
+        first, _, rest = content.partition(b"\n")
+        if not first.startswith(MAGIC):
+            raise LedgerError(f"{path}: not a ledger of this library, or damaged at its beginning.")
+        try:
+            record = json.loads(first)
+            self.key = bytes.fromhex(record["key"])
+            sound = record == {"format": _FORMAT, "key": self.key.hex()} and len(self.key) == 32
+        except (ValueError, KeyError, TypeError, RecursionError):
+            sound = False
+        marked = _head_in(rest[:_MARK_BYTES])
+        if not sound or marked is None:
+            raise _damaged(path, "it does not begin as this version writes it")
+        self._start, self._added = len(first) + 1, b""
+        self._digests, entries, end = [_digest(b"", first)], [], _MARK_BYTES
+        *lines, _ = rest[_MARK_BYTES:].split(b"\n")
         for line in lines:
-            entry = _entry_in(key, self._digests[-1], line)
+            entry = _entry_in(self._digests[-1], line)
             if entry is None:
                 break
-            self._digests.append(entry[0])
-            entries.append(entry[1])
+            self._digests.append(line[:_HEX].decode())
+            entries.append(entry)
             end += len(line) + 1
         # All that was acknowledged must be there.
-        if not (marked.number < len(self._digests) and _same(self._digests[marked.number], marked.digest)):
-            number = len(self._digests)
-            raise _damaged(path, f"entry {number} was changed or is missing")
+        if not self._passes(marked):
+            raise _damaged(path, f"entry {len(self._digests)} was changed or is missing")
         self.entries: tuple[Record, ...] = tuple(entries)
-        self._end = start + end
-        self._behind = len(entries) > marked.number or len(content) > end
+        self._end = self._start + end
 
     @property
     def head(self) -> Head:
         """The last entry."""
         return Head(len(self.entries), self._digests[-1])
 
-    def append(self, entry: Entry) -> None:
-        """Add an entry; on disk when the transaction ends."""
-        body = json.dumps(entry, sort_keys=True, allow_nan=False)
-        self._digests.append(_chain(self.key, self._digests[-1], body))
-        self._added.append(f"{self._digests[-1]} {body}\n".encode())
+    @property
+    def state(self) -> LedgerState:
+        """What all entries add up to."""
+        return LedgerState(self.entries)
+
+    def append(self, kind: str, **fields: object) -> None:
+        """Add an entry at its time, UTC; on disk when the transaction ends."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        body = json.dumps({"kind": kind, "time": now, **fields}, sort_keys=True, allow_nan=False).encode()
+        self._digests.append(_digest(self._digests[-1].encode(), body))
+        self._added += self._digests[-1].encode() + b" " + body + b"\n"
         self.entries = (*self.entries, json.loads(body))
 
     def commit(self, descriptor: int) -> None:
         """Write what was appended and then the mark, each synced."""
-        if not (self._added or self._behind):
+        if not self._added:
             return
-        lines = b"".join(self._added)
         try:
             os.ftruncate(descriptor, self._end)
-            _write_at(descriptor, lines, self._end)
+            _write_at(descriptor, self._added, self._end)
             os.fsync(descriptor)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -268,23 +218,19 @@ class Transaction:
 
     def refuse_without(self, head: str) -> None:
         """Raise ``LedgerError`` unless the chain passes through ``head``, an earlier one."""
-        count, _, digest = head.partition(":")
-        known = count.isdecimal() and len(count) < 16 and int(count) < len(self._digests)
-        if not (known and _same(self._digests[int(count)], digest)):
+        number, _, digest = head.partition(":")
+        known = number.isdecimal() and len(number) <= _DIGITS
+        if not (known and self._passes(Head(int(number), digest))):
             raise LedgerError(
                 f"{self._path}: entries that were recorded are gone: it was replaced by an older or another "
                 "file."
             )
 
+    def _passes(self, head: Head) -> bool:
+        return head.number < len(self._digests) and self._digests[head.number] == head.digest
+
 
 _NOTHING = "Nothing was recorded, and nothing is begun without that."
-
-
-def _read(descriptor: int) -> bytes:
-    parts = []
-    while part := os.read(descriptor, 2**20):
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _write_at(descriptor: int, content: bytes, place: int) -> None:
@@ -298,38 +244,24 @@ def _mark(head: Head) -> bytes:
 
 
 def _head_in(line: bytes) -> Head | None:
-    number, colon, digest = line[:_DIGITS], line[_DIGITS : _DIGITS + 1], line[_DIGITS + 1 : -1]
-    sound = len(line) == _MARK_BYTES and colon == b":" and number.isdigit() and line.endswith(b"\n")
-    return Head(int(number), digest.decode(errors="replace")) if sound else None
+    found = re.fullmatch(rb"(\d{%d}):([0-9a-f]{%d})\n" % (_DIGITS, _HEX), line)
+    return None if found is None else Head(int(found[1]), found[2].decode())
 
 
-def _entry_in(key: bytes, previous: str, line: bytes) -> tuple[str, Record] | None:
-    """The digest and the entry of a line, if it follows the ``previous`` one."""
+def _entry_in(previous: str, line: bytes) -> Record | None:
+    """The entry of a line, if it follows the ``previous`` one."""
+    digest, blank, body = line[:_HEX], line[_HEX : _HEX + 1], line[_HEX + 1 :]
+    if digest != _digest(previous.encode(), body).encode() or blank != b" ":
+        return None
     try:
-        digest, body = line[:_HEX].decode(), line[_HEX + 1 :].decode()
-        if not _same(digest, _chain(key, previous, body)) or line[_HEX : _HEX + 1] != b" ":
-            return None
         entry = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return (digest, entry) if isinstance(entry, dict) and isinstance(entry.get("kind"), str) else None
+    return entry if isinstance(entry, dict) else None
 
 
-def _same(first: str, second: str) -> bool:
-    # A head given on a command line may hold bytes that are no text.
-    return hmac.compare_digest(first.encode(errors="replace"), second.encode(errors="replace"))
-
-
-def _chain(key: bytes, previous: str, body: str) -> str:
-    return hmac.new(key, f"{previous}\n{body}".encode(), hashlib.sha256).hexdigest()
-
-
-def _genesis(key: bytes, first: bytes) -> str:
-    return hmac.new(key, first, hashlib.sha256).hexdigest()
-
-
-def _check_of(key: bytes) -> bytes:
-    return hashlib.sha256(b"check" + key).digest()
+def _digest(previous: bytes, body: bytes) -> str:
+    return hashlib.sha256(previous + b"\n" + body).hexdigest()
 
 
 def _damaged(path: Path, what: str) -> LedgerError:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from private_mcmc.accounting import Statement, gdp, verify
 from private_mcmc.errors import DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
-from private_mcmc.records import Record
-from private_mcmc.release.ledger_file import Entry
+from private_mcmc.records import Fields, Record
 from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Adjacency, Target, check_adjacency
 
@@ -82,23 +80,97 @@ class Filter:
 Outcome = Literal["reserved", "released", "stopped", "kept"]
 
 
-@dataclass(frozen=True)
+@dataclass
+class Reservation:
+    """A charge. It is spent from the moment it is on disk, whatever happens to the run.
+
+    Of a run in stages the whole budget is set aside, and each stage is charged before it touches a row. What
+    was set aside and never charged is free again once the run is settled as stopped or failed; a stage that
+    was charged stays spent, whatever came of it.
+
+    Attributes:
+        identity: its unique name.
+        dataset: what it was charged to.
+        cost: ``m²`` that was set aside, as an exact fraction.
+        statement: the statement it paid for, as plain values.
+        purpose: the owner's words.
+        model: fingerprint of the model, or ``""``.
+        time: when it was made, UTC.
+        staged: whether it is charged stage by stage.
+        unit: the column of identifiers, where a row of the statement is the one row of a person that enters.
+        before: ``m²`` that counted against the data set's budget when it was made.
+        outcome: ``"reserved"`` (running, or crashed), ``"released"``, ``"stopped"`` by its owner before its
+            last stage, or ``"kept"`` after a failure.
+        settled: when its outcome was recorded, or ``""``.
+        stages: statements of the stages that were charged, as plain values, each with its ``m²``.
+        dossiers: fingerprints of the records that were made of it.
+    """
+
+    identity: str
+    dataset: str
+    cost: Fraction
+    statement: Record
+    purpose: str
+    model: str
+    time: str
+    staged: bool
+    unit: str | None
+    before: Fraction
+    outcome: Outcome = field(default="reserved", init=False)
+    settled: str = field(default="", init=False)
+    stages: list[tuple[Record, Fraction]] = field(default_factory=list, init=False)
+    dossiers: list[str] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        words = (self.identity, self.purpose, self.model, self.time, self.unit or "")
+        if not (all(isinstance(word, str) for word in words) and isinstance(self.statement, dict)):
+            raise TypeError("fields of other types")
+
+    @property
+    def charged(self) -> Fraction:
+        """``m²`` of the stages that were charged so far."""
+        return sum((cost for _, cost in self.stages), Fraction(0))
+
+    @property
+    def spent(self) -> Fraction:
+        """``m²`` that counts against the budget."""
+        return self.charged if self.staged and self.outcome in ("stopped", "kept") else self.cost
+
+
+@dataclass
 class DataSet:
-    """A data set as its owner declared it.
+    """A data set as its owner declared it, and where it stands.
 
     Attributes:
         name: the owner's name for it.
         adjacency: the one relation all its statements are under.
         filter: its budget.
-        fingerprint: keyed hash of its columns, or ``None`` until data are seen.
         unit: the column of identifiers of the persons that are protected, ``None`` where rows are.
+        fingerprint: keyed hash of its columns, or ``None`` until data are seen.
+        charges: what was charged to it, in order.
     """
 
     name: str
     adjacency: Adjacency
     filter: Filter
-    fingerprint: str | None = None
-    unit: str | None = None
+    unit: str | None
+    fingerprint: str | None = field(default=None, repr=False)
+    charges: list[Reservation] = field(default_factory=list, repr=False)
+
+    @property
+    def spent(self) -> Fraction:
+        """``m²`` that was charged so far; the promise to the persons in the data is the whole budget."""
+        return sum((one.spent for one in self.charges), Fraction(0))
+
+    @property
+    def remaining(self) -> Fraction:
+        """The largest cost that may still be charged."""
+        return self.filter.limit - self.spent
+
+    @property
+    def open(self) -> int:
+        """How many charges are not settled."""
+        return sum(one.outcome == "reserved" for one in self.charges)
 
     def cost(self, statement: Statement, unit: str | None) -> Fraction:
         """What a verified statement under this relation costs, whose protected unit is this one.
@@ -121,106 +193,90 @@ class DataSet:
             )
         unit = unit if statement.unit is None else statement.unit.name
         if unit != self.unit:
+            kept, other = ("rows" if one is None else f"persons by {one!r}" for one in (self.unit, unit))
             raise LedgerError(
-                f"{self.name!r} is kept for {_whom(self.unit)}; a statement for {_whom(unit)} never composes "
-                "with it: state all releases for one unit, in a data set declared for it (unit=…, the column "
-                "of identifiers)."
+                f"{self.name!r} is kept for {kept}; a statement for {other} never composes with it: state "
+                "all releases for one unit, in a data set declared for it (unit=…, a column of identifiers)."
             )
         return self.filter.cost(statement)
 
-
-def _whom(unit: str | None) -> str:
-    return "rows" if unit is None else f"persons by {unit!r}"
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """A charge. It is spent from the moment it is on disk, whatever happens to the run.
-
-    Of a run in stages the whole budget is set aside, and each stage is charged before it touches a row. What
-    was set aside and never charged is free again once the run is settled as stopped or failed; a stage that
-    was charged stays spent, whatever came of it.
-
-    Attributes:
-        identity: its unique name.
-        dataset: what it was charged to.
-        cost: ``m²`` that was set aside, as an exact fraction.
-        outcome: ``"reserved"`` (running, or crashed), ``"released"``, ``"stopped"`` by its owner before its
-            last stage, or ``"kept"`` after a failure.
-        statement: the statement it paid for, as plain values.
-        purpose: the owner's words.
-        model: fingerprint of the model, or ``""``.
-        time: when it was made, UTC.
-        settled: when its outcome was recorded, or ``""``.
-        dossiers: fingerprints of the records that were made of it.
-        staged: whether it is charged stage by stage.
-        stages: statements of the stages that were charged, as plain values, each with its ``m²``.
-        before: ``m²`` that counted against the data set's budget when it was made.
-        unit: the column of identifiers, where a row of the statement is the one row of a person that enters.
-    """
-
-    identity: str
-    dataset: str
-    cost: Fraction
-    outcome: Outcome
-    statement: Entry
-    purpose: str
-    model: str
-    time: str
-    settled: str = ""
-    dossiers: tuple[str, ...] = ()
-    staged: bool = False
-    stages: tuple[tuple[Entry, Fraction], ...] = ()
-    before: Fraction = Fraction(0)
-    unit: str | None = None
-
-    @property
-    def charged(self) -> Fraction:
-        """``m²`` of the stages that were charged so far."""
-        return sum((cost for _, cost in self.stages), Fraction(0))
-
-    @property
-    def spent(self) -> Fraction:
-        """``m²`` that counts against the budget."""
-        return self.charged if self.staged and self.outcome in ("stopped", "kept") else self.cost
-
-
-@dataclass(frozen=True)
-class Balance:
-    """Where a data set stands.
-
-    ``spent_epsilon`` is the equivalent ``ε`` at the budget's ``δ`` of what was charged so far; the promise
-    to the persons in the data is the whole budget, since what was charged depends on earlier outputs.
-    """
-
-    dataset: DataSet
-    spent: Fraction
-    remaining: Fraction
-    spent_epsilon: float
-    reservations: int
-    open: int
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain JSON types, without the fingerprint."""
+    def to_dict(self) -> Record:
+        """Where it stands in plain JSON types, without the fingerprint."""
         return {
-            "dataset": self.dataset.name,
-            "adjacency": self.dataset.adjacency,
-            **({} if self.dataset.unit is None else {"unit": self.dataset.unit}),
-            "filter": self.dataset.filter.to_dict(),
-            "spent": self.dataset.filter.describe(self.spent),
-            "remaining": self.dataset.filter.describe(self.remaining, left=True),
-            "spent_epsilon": self.spent_epsilon,
-            "reservations": self.reservations,
+            "dataset": self.name,
+            "adjacency": self.adjacency,
+            "unit": self.unit,
+            "filter": self.filter.to_dict(),
+            "spent": self.filter.describe(self.spent),
+            "remaining": self.filter.describe(self.remaining, left=True),
+            "spent_epsilon": self.filter.epsilon_of(self.spent),
+            "reservations": len(self.charges),
             "open": self.open,
         }
 
 
-@dataclass(frozen=True)
 class LedgerState:
-    """All data sets and reservations of a ledger, in the order they were entered."""
+    """All data sets and reservations of a ledger, in the order they were entered.
 
-    datasets: Mapping[str, DataSet]
-    reservations: Mapping[str, Reservation]
+    What an entry of a kind holds are the arguments of the method that takes it: a field that a later version
+    writes may change what the others mean, and is refused.
+    """
+
+    def __init__(self, entries: Iterable[Fields]) -> None:
+        self.datasets: dict[str, DataSet] = {}
+        self.reservations: dict[str, Reservation] = {}
+        for number, entry in enumerate(entries, start=1):
+            try:
+                self._enter(**entry)
+            except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, LedgerError) as error:
+                raise LedgerError(
+                    f"entry {number} of the ledger makes no sense to this version ({type(error).__name__}): "
+                    "it was written by a newer version or tampered with. Nothing is run against it."
+                ) from error
+
+    def _enter(self, *, kind: str, time: str, **fields: Any) -> None:
+        take: dict[str, Callable[..., None]] = {
+            "dataset": self._declared,
+            "fingerprint": self._seen,
+            "reserve": self._reserved,
+            "stage": self._charged,
+            "dossier": self._known,
+            "settle": self._settled,
+        }
+        take[kind](time, **fields)
+
+    def _declared(self, _: str, *, name: str, adjacency: str, filter: Fields, unit: str | None) -> None:
+        if name in self.datasets or not isinstance(unit or "", str):
+            raise ValueError("declared twice, or of no unit")
+        numbers = {one: float(filter[one]) for one in ("epsilon", "delta")}
+        budget = Filter(**{**filter, **numbers, "limit": Fraction(filter["limit"])})
+        self.datasets[str(name)] = DataSet(str(name), check_adjacency(adjacency), budget, unit)
+
+    def _seen(self, _: str, *, dataset: str, fingerprint: str) -> None:
+        self.datasets[dataset].fingerprint = str(fingerprint)
+
+    def _reserved(self, time: str, *, dataset: str, cost: str, **said: Any) -> None:
+        kept = self.datasets[dataset]
+        made = Reservation(dataset=dataset, cost=Fraction(cost), time=time, before=kept.spent, **said)
+        if not 0 <= made.cost <= kept.filter.limit or made.identity in self.reservations:
+            raise ValueError("a charge that cannot be")
+        self.reservations[made.identity] = made
+        kept.charges.append(made)
+
+    def _charged(self, _: str, *, identity: str, cost: str, statement: Fields) -> None:
+        found, amount = self.reservations[identity], Fraction(cost)
+        if not (found.staged and found.outcome == "reserved" and 0 <= amount <= found.cost - found.charged):
+            raise ValueError("a stage that cannot be")
+        found.stages.append((dict(statement), amount))
+
+    def _known(self, _: str, *, identity: str, fingerprint: str) -> None:
+        self.reservations[identity].dossiers.append(str(fingerprint))
+
+    def _settled(self, time: str, *, identity: str, outcome: Outcome) -> None:
+        found = self.reservations[identity]
+        if outcome not in get_args(Outcome)[1:] or found.outcome != "reserved":
+            raise ValueError("an outcome that cannot be")
+        found.outcome, found.settled = outcome, str(time)
 
     def dataset(self, name: str) -> DataSet:
         """A declared data set. Raises ``LedgerError`` for an unknown name."""
@@ -229,25 +285,6 @@ class LedgerState:
                 f"data set {name!r} is not in this ledger; it holds {sorted(self.datasets) or 'none'}."
             )
         return self.datasets[name]
-
-    def other_name(self, mark: str) -> str | None:
-        """A data set with this fingerprint."""
-        return next((one.name for one in self.datasets.values() if one.fingerprint == mark), None)
-
-    def charges(self, dataset: DataSet) -> list[Reservation]:
-        """What was charged to a data set, in order."""
-        return [one for one in self.reservations.values() if one.dataset == dataset.name]
-
-    def room(self, dataset: DataSet) -> Fraction:
-        """The largest cost that may still be charged to this data set."""
-        return dataset.filter.limit - sum((one.spent for one in self.charges(dataset)), Fraction(0))
-
-    def balance(self, dataset: DataSet) -> Balance:
-        """What was charged to a data set, and what is left."""
-        room, charged = self.room(dataset), self.charges(dataset)
-        spent = dataset.filter.limit - room
-        left_open = sum(one.outcome == "reserved" for one in charged)
-        return Balance(dataset, spent, room, dataset.filter.epsilon_of(spent), len(charged), left_open)
 
     def standing(self, identity: str) -> Record:
         """What was spent when a charge was made, and is left after it, as plain JSON types."""
@@ -268,105 +305,16 @@ class LedgerState:
             "left": kept.describe(kept.limit - after, left=True),
         }
 
-
-_FIELDS = {
-    kind: {"kind", "time", *names.split()}
-    for kind, names in {
-        "dataset": "name adjacency filter unit",
-        "fingerprint": "dataset fingerprint",
-        "reserve": "id dataset cost statement purpose model staged unit",
-        "stage": "id cost statement",
-        "dossier": "id fingerprint",
-        "settle": "id outcome",
-    }.items()
-}
-
-
-def replay(entries: Iterable[Entry]) -> LedgerState:
-    """The state after all entries."""
-    datasets: dict[str, DataSet] = {}
-    reservations: dict[str, Reservation] = {}
-    for number, entry in enumerate(entries, start=1):
-        try:
-            _apply(entry, datasets, reservations)
-        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, LedgerError) as error:
-            raise LedgerError(
-                f"entry {number} of the ledger makes no sense to this version ({type(error).__name__}): it "
-                "was written by a newer version or tampered with. Nothing is run against it."
-            ) from error
-    return LedgerState(datasets, reservations)
-
-
-def _apply(entry: Entry, datasets: dict[str, DataSet], reservations: dict[str, Reservation]) -> None:
-    kind = entry["kind"]
-    # A field that a later version writes may change what the others mean.
-    if set(entry) != _FIELDS[kind]:
-        raise ValueError("other fields")
-    if kind == "dataset":
-        new = _dataset(entry)
-        if new.name in datasets:
-            raise ValueError("declared twice")
-        datasets[new.name] = new
-    elif kind == "fingerprint":
-        known = datasets[entry["dataset"]]
-        datasets[known.name] = replace(known, fingerprint=str(entry["fingerprint"]))
-    elif kind == "reserve":
-        cost, of = Fraction(entry["cost"]), datasets[entry["dataset"]]
-        if not 0 <= cost <= of.filter.limit or entry["id"] in reservations:
-            raise ValueError("a charge that cannot be")
-        reservations[entry["id"]] = Reservation(
-            identity=str(entry["id"]),
-            dataset=of.name,
-            cost=cost,
-            outcome="reserved",
-            statement=dict(entry["statement"]),
-            purpose=str(entry["purpose"]),
-            model=str(entry["model"]),
-            time=str(entry["time"]),
-            staged=entry["staged"] is True,
-            unit=_unit(entry),
-            before=sum((one.spent for one in reservations.values() if one.dataset == of.name), Fraction(0)),
-        )
-    elif kind == "stage":
-        before, cost = reservations[entry["id"]], Fraction(entry["cost"])
-        if not (before.staged and before.outcome == "reserved" and 0 <= cost <= before.cost - before.charged):
-            raise ValueError("a stage that cannot be")
-        stages = (*before.stages, (dict(entry["statement"]), cost))
-        reservations[entry["id"]] = replace(before, stages=stages)
-    elif kind == "dossier":
-        before = reservations[entry["id"]]
-        reservations[entry["id"]] = replace(before, dossiers=(*before.dossiers, str(entry["fingerprint"])))
-    else:
-        before = reservations[entry["id"]]
-        if entry["outcome"] not in ("released", "stopped", "kept") or before.outcome != "reserved":
-            raise ValueError("an outcome that cannot be")
-        reservations[entry["id"]] = replace(before, outcome=entry["outcome"], settled=str(entry["time"]))
-
-
-def _dataset(entry: Entry) -> DataSet:
-    budget = entry["filter"]
-    kept = Filter(
-        **{**budget, "epsilon": float(budget["epsilon"]), "delta": float(budget["delta"])}
-        | {"limit": Fraction(budget["limit"])}
-    )
-    name, adjacency = str(entry["name"]), check_adjacency(entry["adjacency"])
-    return DataSet(name, adjacency, kept, unit=_unit(entry))
-
-
-def _unit(entry: Entry) -> str | None:
-    return None if entry["unit"] is None else str(entry["unit"])
-
-
-def recheck(path: Path, state: LedgerState) -> None:
-    """Raise ``LedgerError`` unless charges cover what their statements cost, and budgets their charges."""
-    for one in state.reservations.values():
-        for record, charged in ((one.statement, one.cost), *one.stages):
-            try:
-                cost = state.dataset(one.dataset).cost(Statement.from_dict(record), one.unit)
-            except PrivateMCMCError as error:
-                raise LedgerError(f"{path}: charge {one.identity} is not verified: {error}") from error
-            if not charged >= cost:
-                raise LedgerError(f"{path}: charge {one.identity} is less than its statement costs.")
-    for dataset in state.datasets.values():
-        if state.room(dataset) < 0:
-            raise LedgerError(f"{path}: what was charged to {dataset.name!r} is more than its budget.")
+    def recheck(self) -> None:
+        """Raise ``LedgerError`` unless charges cover their statements, and budgets their charges."""
+        for one in self.reservations.values():
+            for record, charged in ((one.statement, one.cost), *one.stages):
+                try:
+                    cost = self.dataset(one.dataset).cost(Statement.from_dict(record), one.unit)
+                except PrivateMCMCError as error:
+                    raise LedgerError(f"charge {one.identity} is not verified: {error}") from error
+                if not charged >= cost:
+                    raise LedgerError(f"charge {one.identity} is less than its statement costs.")
+        for dataset in self.datasets.values():
+            if dataset.remaining < 0:
+                raise LedgerError(f"what was charged to {dataset.name!r} is more than its budget.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +20,7 @@ import numpy.typing as npt
 from numpyro.distributions import biject_to, transforms
 
 from private_mcmc import accounting
-from private_mcmc.accounting import (
-    Curvature,
-    Statement,
-    average_sensitivity,
-    noised_average,
-)
+from private_mcmc.accounting import Curvature, Statement, average_sensitivity, noised_average
 from private_mcmc.accounting.mechanisms import laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.accounting.steps import noise_ratio, noise_sd
@@ -139,8 +134,7 @@ def _of_transform(site: Site) -> tuple[int | None, float, float]:
     return None, -math.inf, math.inf
 
 
-@dataclass(frozen=True, eq=False)
-class Movement:
+class Movement(NamedTuple):
     """What one row can change.
 
     Attributes:
@@ -160,7 +154,7 @@ def movement(functions: tuple[Function, ...], distance: float, metric: Matrix | 
     Where values are coordinates, their joint L1 norm in their units is at most the root of the sum of all
     ``|M_ij|/√(M_ii M_jj)``.
     """
-    ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
+    ranges = np.repeat([f.width for f in functions], [f.size for f in functions])
     # -1: no coordinate.
     at = np.concatenate(
         [np.full(f.size, -1) if f.first is None else f.first + np.arange(f.size) for f in functions]
@@ -183,21 +177,27 @@ def movement(functions: tuple[Function, ...], distance: float, metric: Matrix | 
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """The ``d`` declared values in units of their own sensitivities.
+class ExpectationsPlan:
+    """Declared averages with their noise; every number in it is public.
 
-    Values are clamped to ``[−half, half]`` around their centres: the declared bounds, and a window so wide
-    that only a running sum of larger values could lose more than ``ROUNDING_SHARE`` of a unit to rounding.
+    What runs inside the chain is the plan itself: the ``d`` declared values in units of their own
+    sensitivities, clamped to ``[−half, half]`` around their centres: the declared bounds, and a window
+    so wide that only a running sum of larger values could lose more than ``ROUNDING_SHARE`` of a unit to
+    rounding.
 
     Attributes:
         functions: the declared items, in order.
         centres, units, half: shape ``(d,)``; ``half`` in units.
+        noise: noise on the averages in their units.
+        statement: what the release costs.
     """
 
     functions: tuple[Function, ...]
     centres: FloatArray
     units: FloatArray
     half: FloatArray
+    noise: LaplaceNoise
+    statement: Statement
 
     def __call__(self, theta: jax.Array) -> jax.Array:
         """``(f(θ) − centre)/unit`` of shape ``(d,)``, clamped; NaN counts as ``a`` (as 0 without bounds)."""
@@ -207,32 +207,26 @@ class Observed:
             parts.append(jnp.where(jnp.isnan(value), function.fallback, value))
         return jnp.clip((jnp.concatenate(parts) - self.centres) / self.units, -self.half, self.half)
 
-    def averages(self, given: npt.ArrayLike) -> FloatArray:
-        """Averages of this vector as a chain computed them, with what is not a number mapped."""
-        array = np.asarray(given, dtype=np.float64)
+    @property
+    def noise_sd(self) -> FloatArray:
+        """Standard deviation of the noise on each value."""
+        return self.noise.sd * self.units
+
+    def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
+        """Add the noise to the averages that a chain computed of this (curator-side, shape ``(d,)``).
+
+        ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
+        """
+        array = np.asarray(averages, dtype=np.float64)
         if array.shape != self.units.shape:
             raise DeclarationError(f"averages of shape {array.shape}, {self.units.shape} were planned.")
         lowest = np.concatenate([np.full(f.size, f.fallback) for f in self.functions])
         mapped = np.where(np.isnan(array), (lowest - self.centres) / self.units, array)
-        return np.asarray(np.clip(mapped, -self.half, self.half))
-
-    def split(self, values: FloatArray) -> list[FloatArray]:
-        """A ``(d,)`` vector item by item, each in its own shape."""
+        noised = self.noise.release(np.clip(mapped, -self.half, self.half)) * self.units + self.centres
         cuts = np.cumsum([function.size for function in self.functions])[:-1]
-        parts = zip(np.split(values, cuts), self.functions, strict=True)
-        return [part.reshape(function.shape) for part, function in parts]
-
-
-def observed(functions: tuple[Function, ...], units: FloatArray, schedule: Schedule) -> Observed:
-    """The vector of ``functions`` in these units, fit for the running sums of ``schedule``."""
-    sizes = [f.size for f in functions]
-    middles = [(f.low + f.high) / 2 if f.width < math.inf else 0.0 for f in functions]
-    first = schedule.release.first if isinstance(schedule.release, Average) else 1
-    load = ((schedule.num_steps - first + 1) * schedule.num_chains + 16) * _UNIT
-    # A running sum of larger values would round by more than the share.
-    window = ROUNDING_SHARE / 2 * (1 - load) / (2 * load)
-    half = np.minimum(np.repeat([f.width for f in functions], sizes) / 2 / units, window)
-    return Observed(functions, np.repeat(middles, sizes), units, half)
+        parts = zip(self.functions, np.split(noised, cuts), np.split(self.noise_sd, cuts), strict=True)
+        released = tuple(ReleasedValue(f.name, v.reshape(f.shape), sd.reshape(f.shape)) for f, v, sd in parts)
+        return ReleasedExpectations(released, self.statement, dict(provenance))
 
 
 def plan_expectations(
@@ -253,58 +247,28 @@ def plan_expectations(
     distance = average_sensitivity(schedule, curvature)
     moved = movement(functions, distance, schedule.preconditioner)
     size = len(moved.units)
-    what = f"averages of {', '.join(f.name for f in functions)}, each in units of its own sensitivity"
     epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
     joint = moved.l1 + size * ROUNDING_SHARE
     noise = laplace_noise(epsilon, joint, size).confirmed()
-    spread = {"sensitivity": noise.sensitivity, "scale": noise.scale, "grid": noise.grid}
-    cost = laplace(epsilon, adjacency=target.adjacency, dim=size, what=what, **spread)
-    ranges = np.concatenate([np.full(f.size, f.width) for f in functions])
-    statement = noised_average(
-        cost,
-        schedule,
-        curvature,
-        distance=distance,
-        values=zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True),
-        joint=joint,
+    cost = laplace(
+        epsilon,
+        adjacency=target.adjacency,
+        sensitivity=noise.sensitivity,
+        scale=noise.scale,
+        grid=noise.grid,
+        dim=size,
+        what=f"averages of {', '.join(f.name for f in functions)}, each in units of its own sensitivity",
+        num_rows=schedule.num_rows,
     )
-    return ExpectationsPlan(observed(functions, moved.units, schedule), noise, statement)
-
-
-@dataclass(frozen=True, eq=False)
-class ExpectationsPlan:
-    """Declared averages with their noise; every number in it is public.
-
-    Attributes:
-        observable: what runs inside the chain: the declared values in units of their own sensitivity.
-        noise: noise on the averages in their units.
-        statement: what the release costs.
-    """
-
-    observable: Observed
-    noise: LaplaceNoise
-    statement: Statement
-
-    @property
-    def units(self) -> FloatArray:
-        """Sensitivity of each value, shape ``(d,)``."""
-        return self.observable.units
-
-    @property
-    def noise_sd(self) -> FloatArray:
-        """Standard deviation of the noise on each value."""
-        return self.noise.sd * self.units
-
-    def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
-        """Add the noise to the averages of ``observable`` (curator-side, shape ``(d,)``).
-
-        ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
-        """
-        seen = self.observable
-        values = self.noise.release(seen.averages(averages)) * seen.units + seen.centres
-        parts = zip(seen.functions, *map(seen.split, (values, self.noise_sd)), strict=True)
-        released = tuple(ReleasedValue(f.name, value, sd) for f, value, sd in parts)
-        return ReleasedExpectations(released, self.statement, dict(provenance))
+    sizes = [f.size for f in functions]
+    ranges = np.repeat([f.width for f in functions], sizes)
+    values = zip(moved.slopes.tolist(), ranges.tolist(), moved.units.tolist(), strict=True)
+    statement = noised_average(cost, schedule, curvature, distance=distance, values=values, joint=joint)
+    load = ((schedule.num_steps - schedule.release.first + 1) * schedule.num_chains + 16) * _UNIT
+    # A running sum of larger values would round by more than the share.
+    half = np.minimum(ranges / 2 / moved.units, ROUNDING_SHARE / 2 * (1 - load) / (2 * load))
+    middles = np.repeat([(f.low + f.high) / 2 if f.width < math.inf else 0.0 for f in functions], sizes)
+    return ExpectationsPlan(functions, middles, moved.units, half, noise, statement)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Statement, capped
+from private_mcmc.accounting import Statement
 from private_mcmc.accounting.mechanisms import second_moments_sensitivity
 from private_mcmc.accounting.rounding import product_up, root_up, sum_up
 from private_mcmc.accounting.statement import of_unit
@@ -176,8 +176,10 @@ def plan_sums(
     # Multiplying by weights rounds every sum, of at most ``num_rows`` and what shares were rounded up.
     rounding += product_up(heaviest, root_up(float(size)), 2.0 * num_rows, 2.0**-51)
     noise = gaussian_noise(sensitivity / scale, sum_up((sensitivity, rounding)), size)
-    made = accounting.gaussian(adjacency=adjacency, sensitivity=sensitivity, scale=scale, dim=size, what=what)
-    return SumsPlan(tuple(families), num_rows, rows, noise, of_unit(capped(made, num_rows), unit))
+    made = accounting.gaussian(
+        adjacency=adjacency, sensitivity=sensitivity, scale=scale, dim=size, what=what, num_rows=num_rows
+    )
+    return SumsPlan(tuple(families), num_rows, rows, noise, of_unit(made, unit))
 
 
 def _sums(
@@ -312,8 +314,10 @@ def plan_second_moments(
     tau = product_up(exact, over=(gdp,))
     noise = gaussian_noise(exact / tau, exact + _rounding(radius, dim, num_rows, vectors), size)
     what = f"second moments of rows clipped at the norm {radius:g}"
-    statement = accounting.gaussian(adjacency=adjacency, sensitivity=exact, scale=tau, dim=size, what=what)
-    return SecondMomentsPlan(radius, dim, num_rows, noise, capped(statement, num_rows), vectors)
+    statement = accounting.gaussian(
+        adjacency=adjacency, sensitivity=exact, scale=tau, dim=size, what=what, num_rows=num_rows
+    )
+    return SecondMomentsPlan(radius, dim, num_rows, noise, statement, vectors)
 
 
 def _rounding(radius: float, dim: int, num_rows: int, vectors: int = 1) -> float:

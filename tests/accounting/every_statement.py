@@ -83,7 +83,7 @@ def stages() -> dict[str, acc.Statement]:
     path = acc.langevin_statement(schedule(adjacency="zero_out")).of("path")
     return {
         "stages": acc.adaptive(1.5, "zero_out", (counted, path)),
-        "a budget without stages yet": acc.adaptive(0.7, "add_remove", ()),
+        "a budget without stages yet": acc.adaptive(0.7, "add_remove", (), num_rows=100),
     }
 
 
@@ -116,7 +116,7 @@ def average(values=None, proved=CONVEX, **changes) -> acc.Statement:
             (slope, limit, min(slope * distance, limit))
             for slope, limit in ((1.0, math.inf), (0.5, 3.0), (2.0, 1e-3))
         )
-    shared = {"adjacency": item.adjacency, "what": "averages"}
+    shared = {"adjacency": item.adjacency, "what": "averages", "num_rows": item.num_rows}
     mechanism = acc.laplace(0.5, sensitivity=3.0, scale=6.0, dim=3, **shared)
     return acc.noised_average(mechanism, item, proved, distance=distance, values=values, joint=3.0)
 
@@ -148,9 +148,14 @@ def statements() -> dict[str, acc.Statement]:
     )
     found["gaussian"] = acc.gaussian(adjacency="replace_one", sensitivity=0.2, scale=0.4, dim=3)
     found["posterior, concave"] = acc.posterior_strongly_log_concave(2.0, 5.0, "replace_one")
-    found["posterior, gradient"] = acc.posterior_bounded_gradient(0.6, 2.0, "add_remove")
+    found["posterior, gradient"] = acc.posterior_bounded_gradient(0.6, 2.0, "add_remove", 50)
     for adjacency in ("add_remove", "zero_out"):
-        found[f"posterior, concave, {adjacency}"] = acc.posterior_strongly_log_concave(2.0, 5.0, adjacency)
+        found[f"posterior, concave, {adjacency}"] = acc.posterior_strongly_log_concave(
+            2.0, 5.0, adjacency, 50
+        )
+        counted = {"adjacency": adjacency, "sensitivity": 1.0, "scale": 2.0, "num_rows": 50}
+        found[f"gaussian, {adjacency}"] = acc.gaussian(**counted, what="counts")
+        found[f"laplace, {adjacency}"] = acc.laplace(0.5, **counted, what="counts")
     found["posterior, gradient, zero out"] = acc.posterior_bounded_gradient(0.6, 2.0, "zero_out")
     found |= exact_posteriors() | stages()
     found |= averages() | persons()

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.rules import RULES
+from private_mcmc.accounting.statement import RULES
 from tests.accounting.oracle.verify import agrees
 
 WORDS: dict[str, tuple[str, ...]] = {
     "adjacency": ("replace_one", "add_remove", "zero_out"),
     "rule": tuple(RULES),
-    "kind": ("gaussian", "pure", "laplace", "points", "sampled", "product"),
+    "kind": ("gaussian", "pure", "points", "sampled", "product"),
     "pair": ("add_remove", "replace_one", "other"),
     "release": ("last", "path"),
 }
@@ -23,7 +23,6 @@ SMALLER = (
     {"kind": "gaussian", "m": 0.0},
     {"kind": "gaussian", "m": 1e-3},
     {"kind": "pure", "level": 0.0},
-    {"kind": "laplace", "level": 1e-3},
     {"kind": "points", "points": [[0.0, 0.0]]},
 )
 

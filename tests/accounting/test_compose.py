@@ -40,7 +40,7 @@ def test_pure_levels_add_at_delta_zero():
         acc.laplace(0.5, adjacency="zero_out", sensitivity=0.5, scale=1.0),
     ]
     assert acc.compose(*parts).epsilon(0.0) == pytest.approx(1.2, rel=1e-12)
-    assert acc.compose(*parts).epsilon(1e-6) <= 1.2
+    assert acc.compose(*parts).epsilon(1e-6) <= acc.compose(*parts).epsilon(0.0)
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_order_and_grouping_do_not_matter():
 
 
 def test_adjacencies_never_mix():
-    one, other = concave(1.0), acc.laplace(0.1, adjacency="add_remove", sensitivity=0.1, scale=1.0)
-    with pytest.raises(DeclarationError, match="add_remove"):
+    one, other = concave(1.0), acc.laplace(0.1, adjacency="zero_out", sensitivity=0.1, scale=1.0)
+    with pytest.raises(DeclarationError, match="zero_out"):
         acc.compose(one, other)
 
 
@@ -141,7 +141,7 @@ def test_stages_that_are_not_gaussian_or_of_another_adjacency_are_refused():
     with pytest.raises(NotPrivate, match="no finite Gaussian"):
         acc.adaptive(1.0, "replace_one", (pure,))
     with pytest.raises(DeclarationError, match="do not compose"):
-        acc.adaptive(1.0, "replace_one", (stage(0.1, "add_remove"),))
+        acc.adaptive(1.0, "replace_one", (stage(0.1, "zero_out"),))
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, math.inf, math.nan])

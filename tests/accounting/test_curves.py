@@ -7,11 +7,9 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
 
 from private_mcmc.accounting import gdp
-from private_mcmc.accounting.curves import Gaussian, Laplace, Points, Pure
-from private_mcmc.accounting.pld import combine
+from private_mcmc.accounting.curves import Gaussian, Points, Pure, combine
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = (0.0, 0.1, 0.4, 0.9, 1.5, 3.0)
@@ -22,30 +20,6 @@ def divergence(m, epsilon):
     if epsilon >= 0:
         return gdp.delta(m, epsilon)
     return -math.expm1(epsilon) + math.exp(epsilon) * gdp.delta(m, -epsilon)
-
-
-def laplace_pair(level):
-    def upper(x):
-        return math.exp(-abs(x)) / 2
-
-    def lower(x):
-        return math.exp(-abs(x - level)) / 2
-
-    return upper, lower
-
-
-@pytest.mark.parametrize("level", [0.2, 1.0, 4.0])
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_laplace_delta_is_the_hockey_stick_divergence(level, epsilon):
-    upper, lower = laplace_pair(level)
-    exact = quad(
-        lambda x: max(0.0, upper(x) - math.exp(epsilon) * lower(x)),
-        -60,
-        60 + level,
-        points=[0, level, (level - epsilon) / 2],
-        limit=400,
-    )[0]
-    assert Laplace(level).delta(epsilon) == pytest.approx(exact, abs=1e-9)
 
 
 @settings(max_examples=40, deadline=None)
@@ -59,7 +33,7 @@ def test_gaussian_and_pure_compose_exactly(m, level, epsilon):
 
 
 def test_pure_levels_add_at_delta_zero_and_compose_better_above():
-    together = combine((Pure(0.3), Pure(0.5), Laplace(0.2)))
+    together = combine((Pure(0.3), Pure(0.5), Pure(0.2)))
     assert together.epsilon(0.0) == pytest.approx(1.0, rel=1e-12)
     many = combine((Pure(0.1),) * 10)
     assert many.epsilon(1e-6) < 1.0
@@ -89,19 +63,6 @@ def test_approximate_points_pay_their_delta_once_each():
     assert curve.delta(50.0) == pytest.approx(3e-6, rel=1e-5)
     assert curve.delta(0.5) >= combine((Pure(0.2), Pure(0.3), Gaussian(0.5))).delta(0.5)
     assert Points(((0.2, 1e-3), (1.0, 1e-6))).delta(1.0) == pytest.approx(1e-6)
-
-
-def test_laplace_next_to_gaussian_uses_its_own_pair():
-    curve = combine((Gaussian(0.5), Laplace(2.0)))
-    upper, lower = laplace_pair(2.0)
-    epsilon = 1.5
-
-    def integrand(x):
-        return upper(x) * divergence(0.5, epsilon - math.log(upper(x) / lower(x)))
-
-    exact = quad(integrand, -40, 45, points=[0, 2], limit=300)[0]
-    assert exact <= curve.delta(epsilon) <= exact * (1 + 1e-3)
-    assert curve.delta(epsilon) < combine((Gaussian(0.5), Pure(2.0))).delta(epsilon)
 
 
 def test_bad_levels_are_refused():

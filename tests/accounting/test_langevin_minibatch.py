@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting import gdp
-from private_mcmc.accounting.pld import Sampled
+from private_mcmc.accounting.curves import Sampled
 from tests.accounting import every_statement
 
 schedule = partial(every_statement.schedule, dim=1, step_size=0.001, num_steps=200)

@@ -62,7 +62,8 @@ def drawn(seed: int) -> Iterator[dict[str, Any]]:
         if not 0 < distance < math.inf:
             return
         value = 1.0, math.inf, distance
-        noise = acc.laplace(0.5, adjacency=averaged.adjacency, sensitivity=1.0, scale=2.0)
+        known_n = {"adjacency": averaged.adjacency, "num_rows": averaged.num_rows}
+        noise = acc.laplace(0.5, sensitivity=1.0, scale=2.0, **known_n)
         facts: dict[str, Any] = {"values": (value,), "joint": 1.0}
         yield acc.noised_average(noise, averaged, known, distance=distance, **facts).to_dict()
     except DeclarationError:

@@ -28,21 +28,6 @@ def test_laplace_is_pure_and_pays_its_grid():
         acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.42, grid=0.01, dim=2)
 
 
-def test_only_one_continuous_laplace_draw_uses_the_laplace_pair():
-    """One grid step of discrete Laplace noise is randomised response: the continuous pair is no bound."""
-    level, epsilon = 1.0, 0.5
-    ratio = math.exp(-level)
-    weight = (1 - ratio) / (1 + ratio)
-    points = np.arange(-200, 201)
-    first, second = weight * ratio ** np.abs(points), weight * ratio ** np.abs(points - 1)
-    exact = float(np.sum(np.maximum(first - math.exp(epsilon) * second, 0)))
-    continuous = acc.laplace(level, adjacency="zero_out", sensitivity=1.0, scale=1.0)
-    discrete = acc.laplace(level, adjacency="zero_out", sensitivity=0.5, scale=1.0, grid=0.5)
-    several = acc.laplace(level, adjacency="zero_out", sensitivity=1.0, scale=1.0, dim=2)
-    assert continuous.delta(epsilon) < exact <= discrete.delta(epsilon) * (1 + 1e-12)
-    assert several.delta(epsilon) == discrete.delta(epsilon)
-
-
 def frobenius(rows, others):
     return np.linalg.norm(rows.T @ rows - others.T @ others)
 

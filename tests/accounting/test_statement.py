@@ -9,7 +9,7 @@ import re
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.pld import curve_of
+from private_mcmc.accounting.curves import curve_of
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import plain, unplain
 from tests.accounting.every_statement import statements

@@ -12,8 +12,7 @@ import pytest
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.langevin import COUPLING
-from private_mcmc.accounting.rules import RULES
-from private_mcmc.accounting.statement import RELATION
+from private_mcmc.accounting.statement import RELATION, RULES
 from private_mcmc.errors import DeclarationError
 from tests.accounting.every_statement import BOUNDS, average, schedule, statements
 from tests.accounting.record_changes import changes, why_true

@@ -68,8 +68,6 @@ def test_help_waits_for_no_numerical_library_and_tells_the_exit_codes():
 
 @pytest.mark.long
 def test_a_fit_of_a_model_releases_draws_and_charges_the_ledger(folder, monkeypatch, capsys):
-    (folder / "owner.key").write_text("a secret of the owner")
-    key = ("--key", "owner.key")
     assert (
         call(
             monkeypatch,
@@ -82,11 +80,10 @@ def test_a_fit_of_a_model_releases_draws_and_charges_the_ledger(folder, monkeypa
             "2.4",
             "--delta",
             "1e-6",
-            *key,
         )
         == 0
     )
-    charged = ("--ledger", "l.db", "--dataset", "people", *key)
+    charged = ("--ledger", "l.db", "--dataset", "people")
     assert call(monkeypatch, "fit", "people.csv", *COMMON, *charged, "--yes", "--out", "out") == 0
     released = json.loads((folder / "out" / "study.json").read_text())
     assert not list(folder.rglob("*.part"))

@@ -21,7 +21,6 @@ from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
-KEY = ("--key", "owner.key")
 FORMULA = "income ~ age + education_num + hours_per_week + sex"
 PEOPLE = (
     gzip.decompress(resources.files("private_mcmc.data").joinpath("adult.csv.gz").read_bytes())
@@ -63,11 +62,10 @@ def schema(folder):
 
 @pytest.fixture(scope="module")
 def study(folder, schema):
-    """Commands two and three: a ledger under its owner's key, and the fit that it is charged with."""
-    (folder / "owner.key").write_text("a secret of the owner")
-    budget = ("--dataset", "adult", "--epsilon", "1.01", "--delta", "1e-6", *KEY)
+    """Commands two and three: a ledger, and the fit that it is charged with."""
+    budget = ("--dataset", "adult", "--epsilon", "1.01", "--delta", "1e-6")
     command(folder, "ledger", "init", "ledger.db", *budget)
-    books = ("--ledger", "ledger.db", *KEY, "--dataset", "adult", "--purpose", "a test")
+    books = ("--ledger", "ledger.db", "--dataset", "adult", "--purpose", "a test")
     command(
         folder,
         "fit",
@@ -130,14 +128,12 @@ def test_the_study_keeps_everything_that_a_reader_needs(folder, study, schema):
 
 @pytest.mark.long
 def test_commands_four_and_five_check_and_show_the_dossier(folder, study, monkeypatch, capsys):
-    found = json.loads(command(folder, "verify", "study", "--ledger", "ledger.db", *KEY, "--json").stdout)
+    found = json.loads(command(folder, "verify", "study", "--ledger", "ledger.db", "--json").stdout)
     assert found["ok"] and {check["result"] for check in found["checks"]} == {"agrees", "not checked"}
     shown = command(folder, "report", "study").stdout
     assert "guess right at most" in " ".join(shown.split()) and "sex[male]" in shown
-    assert call(monkeypatch, folder, "ledger", "show", "ledger.db", *KEY, "--json") == 0
+    assert call(monkeypatch, folder, "ledger", "show", "ledger.db", "--json") == 0
     assert '"adult"' in capsys.readouterr().out
-    assert call(monkeypatch, folder, "ledger", "show", "ledger.db") == 3
-    assert "--key" in capsys.readouterr().err
     (folder / "forged").mkdir()
     forged = json.loads((folder / "study" / "study.json").read_text()) | {"epsilon": 0.5}
     (folder / "forged" / "study.json").write_text(json.dumps(forged))

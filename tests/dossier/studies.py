@@ -49,14 +49,14 @@ def statement_of(target):
     """A plan of three stages that spend the whole budget: a query, and two paths on 1,000 rows."""
     budget = accounting.gdp.budget(target.epsilon, target.delta)
     query = accounting.gaussian(
-        adjacency=target.adjacency, sensitivity=1.0, scale=1 / (0.3 * budget), what="s"
+        adjacency=target.adjacency, sensitivity=1.0, scale=1 / (0.3 * budget), what="s", num_rows=1000
     )
     rest = math.sqrt(1 - 0.3**2 - 0.4**2)
     paths = [
         path_of(share * budget, target.adjacency).of(name) for name, share in (("warm", 0.4), ("run", rest))
     ]
     parts = (query.of("moments"), *paths)
-    return accounting.capped(accounting.adaptive(budget, target.adjacency, parts), 1000)
+    return accounting.adaptive(budget, target.adjacency, parts, num_rows=1000)
 
 
 def path_of(price, adjacency, num_rows=1000, dim=2, clip=1.0):

@@ -5,8 +5,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,17 +91,6 @@ def test_a_dossier_is_not_completed_through_a_link(folder, tmp_path):
     with pytest.raises(OutputError, match="is a link"):
         finish(folder, Study.load(folder))
     assert mine.read_text() == "mine"
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("key", ["/dev/full", "/dev/zero", "pipe"])
-def test_a_key_is_read_from_a_file(tmp_path, key):
-    """`--key /dev/full` never ended."""
-    os.mkfifo(tmp_path / "pipe")
-    program = [sys.executable, "-c", "from private_mcmc.cli import main; main()"]
-    line = ["ledger", "init", "l.db", "--dataset", "d", "--epsilon", "1", "--delta", "1e-6", "--key", key]
-    done = subprocess.run([*program, *line], cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 3 and "a device or a pipe" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path):

@@ -167,7 +167,7 @@ def lower(value):
 
 def without_stages(study):
     """A budget that nothing is said to have been spent of: of itself it follows from its constants."""
-    smaller = accounting.capped(accounting.adaptive(0.01, study.adjacency, ()), study.n)
+    smaller = accounting.adaptive(0.01, study.adjacency, (), num_rows=study.n)
     return {"statement": smaller.to_dict(), "stages": ()}
 
 
@@ -219,7 +219,7 @@ def anew(study, budget=None, parts=None, spent=None):
     """The record with another policy, and everything that follows from it: what an editor would write."""
     parts = study.price.parts if parts is None else parts
     budget = study.price.gdp if budget is None else budget
-    made = accounting.capped(accounting.adaptive(budget, study.adjacency, parts), study.n)
+    made = accounting.adaptive(budget, study.adjacency, parts, num_rows=study.n)
     epsilon = study.epsilon if spent is None else made.epsilon(study.delta) * (1 + 1e-12)
     books = None
     if study.ledger is not None:
@@ -339,8 +339,8 @@ CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 10
         ),
         (accounting.of_unit(CERTIFICATE, Unit("patient", 3)), "another unit"),
         (
-            accounting.capped(accounting.posterior_bounded_gradient(1e-3, 1.0, "add_remove"), 999),
-            "at most 1000",
+            accounting.posterior_bounded_gradient(1e-3, 1.0, "add_remove", 999),
+            "999",
         ),
     ],
 )

@@ -290,10 +290,10 @@ def test_a_run_that_the_ledger_cannot_settle_releases_nothing_and_is_resumed(
 ):
     mcmc, append = driver(tmp_path / "run", ledger), Transaction.append
 
-    def refusing(self, entry):
-        if entry["kind"] == "settle":
+    def refusing(self, kind, **fields):
+        if kind == "settle":
             raise pmc.LedgerError("the disk is full")
-        append(self, entry)
+        append(self, kind, **fields)
 
     with monkeypatch.context() as patched, pytest.raises(pmc.LedgerError, match="disk is full"):
         patched.setattr(Transaction, "append", refusing)

@@ -84,7 +84,7 @@ def test_what_was_decided_runs_whatever_becomes_of_the_arrays_that_the_model_clo
             release=pmc.Expectations("w"), num_steps=4, guarantee="run",
             execution=pmc.Execution(progress_bar=False),
         )  # fmt: skip
-        observable = mcmc.decide(N).expectations.observable
+        observable = mcmc.decide(N).expectations
         potential = mcmc.decide(N).reading.neg_log_prior
         scale[:] = after
         with jax.enable_x64(True):

@@ -116,8 +116,8 @@ def test_an_sd_that_noise_drowns_is_not_shown_as_nought(table):
 def test_a_share_of_the_ledgers_squared_budget_is_what_is_charged(table, books):
     found = pmc.describe(table, SCHEMA, share=0.05, ledger=books, dataset="people")
     balance = books.balance("people")
-    assert float(balance.spent / balance.dataset.filter.limit) == pytest.approx(0.05, rel=1e-6)
-    assert found.price.gdp**2 <= 0.05 * float(balance.dataset.filter.limit)
+    assert float(balance.spent / balance.filter.limit) == pytest.approx(0.05, rel=1e-6)
+    assert found.price.gdp**2 <= 0.05 * float(balance.filter.limit)
     assert found.delta == 1e-6 and found.price.epsilon(1e-6) == found.epsilon
     assert [charge.outcome for charge in books.history("people")] == ["released"]
 

@@ -135,7 +135,7 @@ def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
         {"clips": (1.0, 0.0)},
         {"clips": (1.0, np.nan)},
         {"clips": (1.0, np.inf)},
-        {"preconditioner": ((1.0, 0.1), (0.1, 1.0))},
+        {"preconditioner": ((1.0, 0.1), (0.1, 1.0)), "noise": None},
         {"rate": 0.1},
         {"release": Average()},
         {"clip": 1.0},
@@ -144,37 +144,6 @@ def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
 def test_what_has_no_proof_for_a_box_is_refused(changes):
     with pytest.raises(DeclarationError, match="clips"):
         schedule(**changes)
-
-
-@pytest.mark.parametrize("dim", [2, 5, 13])
-def test_full_noise_costs_what_the_farthest_corner_does(dim):
-    """Corners one by one; beyond twelve coordinates a bound that none of those drawn exceeds."""
-    rng = np.random.default_rng(dim)
-    square = rng.normal(size=(dim, dim))
-    noise = square @ square.T / dim + np.eye(dim)
-    clips, metric = rng.uniform(0.2, 2.0, dim), rng.uniform(0.5, 2.0, dim)
-    run = schedule(
-        dim=dim,
-        clips=tuple(clips),
-        clip=100.0,
-        preconditioner=tuple(metric),
-        noise=tuple(map(tuple, (noise + noise.T) / 2)),
-    )
-    statement = accounting.langevin_statement(run)
-    signs = product((-1, 1), repeat=dim) if dim < 13 else rng.choice([-1, 1], (2000, dim))
-    forms = (2 * metric * clips * np.array(corner) for corner in signs)
-    worst = max(7 * 0.01 / 2 * v @ np.linalg.solve(noise, v) for v in forms)
-    assert statement.gdp >= np.sqrt(worst)
-    assert dim > 12 or statement.gdp == pytest.approx(np.sqrt(worst), rel=1e-7)
-    assert statement.verify()
-    record = statement.to_dict()
-    record["argument"]["constants"]["noise"] = np.diag(noise).tolist()
-    assert not accounting.verify(record)
-
-
-def test_noise_that_float64_cannot_invert_is_refused():
-    with pytest.raises(DeclarationError, match="ill-conditioned"):
-        accounting.langevin_statement(schedule(noise=((1.0, 1 - 1e-9), (1 - 1e-9, 1.0))))
 
 
 def test_a_kernel_takes_a_clip_of_the_norm_or_of_each_coordinate():

@@ -63,8 +63,9 @@ def planned(expectations, target=TARGET, curvature=CURVATURE, **changes):
 
 
 def names(plan):
-    seen = plan.observable
-    return {f.name: unit for f, unit in zip(seen.functions, seen.split(plan.units), strict=True)}
+    cuts = np.cumsum([f.size for f in plan.functions])[:-1]
+    parts = zip(plan.functions, np.split(plan.units, cuts), strict=True)
+    return {f.name: unit.reshape(f.shape) for f, unit in parts}
 
 
 def test_coordinates_move_with_the_chain_and_all_else_by_its_range():
@@ -119,7 +120,7 @@ W = next(site.slice for site in read(lambda y: model(y), Rows(y=Binary()), n=100
 def several():
     clamped = {"clamped": lambda sites: sites["w"]}
     declared = Expectations("w", "p", clamped, bounds={"clamped": (-0.15, 0.15)})
-    return planned(declared).observable.functions
+    return planned(declared).functions
 
 
 def test_the_price_is_known_before_the_run_and_meets_the_target():
@@ -144,7 +145,7 @@ def test_coupled_chains_on_adjacent_data_stay_within_the_charge(seed, burn_in):
     x, y = np.zeros(6), np.zeros(6)
     totals = np.zeros((2, 4))
     with jax.enable_x64(True):
-        observe = jax.jit(plan.observable)
+        observe = jax.jit(plan)
         for step in range(1, record.num_steps + 1):
             shock = math.sqrt(2 * 0.05) * random.normal(size=6)
             x = x - 0.05 * (hessian * x) + shock
@@ -186,8 +187,8 @@ def test_values_that_are_not_numbers_count_as_the_lower_end_and_never_raise():
     )
     # In the precision of the kernels that call it.
     with jax.enable_x64(True):
-        observed = np.asarray(plan.observable(jnp.full(6, jnp.nan)))
-    np.testing.assert_allclose(observed * plan.units + plan.observable.centres, [2.0, 0.0, 0.0, 0.0])
+        observed = np.asarray(plan(jnp.full(6, jnp.nan)))
+    np.testing.assert_allclose(observed * plan.units + plan.centres, [2.0, 0.0, 0.0, 0.0])
     released = plan.release(np.full(4, np.nan), SECRET)
     assert released["r"].value == pytest.approx(2.0, abs=1e-2)
     assert np.isfinite(plan.release(np.full(4, np.inf), SECRET)["w"].value).all()
@@ -261,6 +262,6 @@ def test_floats_move_no_value_further_than_it_is_charged_for(bounds):
     distance = average_sensitivity(schedule(expectations), CURVATURE)
     theta = np.random.default_rng(0).uniform(-3, 3, (20_000, 6)) + (0.0 if bounds is None else bounds[0])
     with jax.enable_x64(True):
-        observe = jax.jit(jax.vmap(plan.observable))
+        observe = jax.jit(jax.vmap(plan))
         moved = np.abs(observe(theta) - observe(theta + distance * np.eye(6)[W.start]))
     assert moved.max() <= 1 + ROUNDING_SHARE

@@ -37,9 +37,9 @@ def answer(*words):
     return result.exit_code, json.loads(result.stdout)
 
 
-def charge(path, key=None):
+def charge(path):
     statement = gaussian(adjacency="replace_one", sensitivity=0.3, scale=1.0)
-    with Ledger(path, key).charge("people", statement, purpose="means, for the report"):
+    with Ledger(path).charge("people", statement, purpose="means, for the report"):
         pass
 
 
@@ -76,16 +76,6 @@ def test_verify_prints_a_head_and_finds_an_older_file(path):
     result = call("verify", path, "--head", found["head"])
     assert result.exit_code == ERROR
     assert "gone" in result.stderr
-
-
-def test_an_owners_key_comes_from_a_file(path, tmp_path):
-    key = tmp_path / "key"
-    key.write_bytes(b"an owner's key of enough bytes\n")
-    call("init", path, *INIT, "--key", key)
-    charge(path, b"an owner's key of enough bytes")
-    assert call("verify", path, "--key", key).exit_code == 0
-    assert call("verify", path).exit_code == ERROR
-    assert call("verify", path, "--key", tmp_path / "nothing").exit_code == ERROR
 
 
 @pytest.mark.parametrize(

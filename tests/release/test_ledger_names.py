@@ -207,7 +207,7 @@ def test_fifty_concurrent_writers_spend_the_budget_to_the_last_charge(ledger, tm
     for process in processes:
         process.join(300)
         assert process.exitcode == 0
-    fits = int(ledger.balance("people").dataset.filter.limit / ledger.history()[0].cost)
+    fits = int(ledger.balance("people").filter.limit / ledger.history()[0].cost)
     assert fits == 41
     assert len(lines(log, "touched")) == len(ledger.history()) == fits
     assert len(lines(log, "refused")) == 50 - fits

@@ -21,7 +21,6 @@ CAUGHT_BY = {
     "first row never clipped": ("replay: linear path", "audit: first row"),
     "coordinates clipped by the norm of their box": ("audit: clipped coordinates",),
     "last coordinate never clipped": ("audit: clipped coordinates",),
-    "box priced without its noise's correlations": ("audit: coordinates in full noise",),
     "batch redrawn every fourth step": ("replay: batches", "audit: batches"),
     "noise used for two steps": ("replay: logistic path", "audit: below the clip"),
     "keys of a plan's stages used again": ("replay: plan's noise", "audit: plan's noise"),

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
-from private_mcmc.accounting import bounds, mechanisms, steps
+from private_mcmc.accounting import mechanisms, steps
 from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import execute_plan
@@ -23,7 +23,6 @@ from private_mcmc.release.noise import StateGrid
 from tests.auditing.mutants import Change, patches
 from tests.auditing.release_mutants import Swap
 
-_CORNER = bounds.farthest_corner
 # What is changed (an object's attribute or a dictionary's entry), its name, and what it becomes.
 Patch = tuple[Any, Any, Any]
 
@@ -149,12 +148,6 @@ FAULTS = (
         "last coordinate never clipped",
         _changed(
             Change(gradient, "jnp.asarray(clips) * _INSIDE)", "jnp.asarray(clips).at[-1].set(jnp.inf))")
-        ),
-    ),
-    Fault(
-        "box priced without its noise's correlations",
-        lambda: (
-            (bounds, "farthest_corner", lambda widths, noise: _CORNER(widths, np.diag(noise.diagonal()))),
         ),
     ),
     Fault(

@@ -16,7 +16,7 @@ from private_mcmc import accounting
 from private_mcmc.auditing import Mechanism, Pair, audit
 from private_mcmc.auditing.mechanism import keys
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.release.ledger_state import LedgerState
+from private_mcmc.release.ledger_state import DataSet
 from tests.soundness.sweep.zoo import mean
 
 # Chains of one run are cut apart: each is an output, charged its share of what the run is charged.
@@ -85,9 +85,8 @@ def test_releases_that_a_ledger_admits_stay_within_its_budget():
 def test_a_ledger_that_forgets_earlier_releases_is_refuted(monkeypatch, remembered):
     """Nothing of what was spent counts, or the last release alone."""
 
-    def forgets(state, dataset):
-        charges = list(state.reservations.values())
-        return charges[len(charges) - remembered :]
+    def forgets(dataset):
+        return sum(one.spent for one in dataset.charges[len(dataset.charges) - remembered :])
 
-    monkeypatch.setattr(LedgerState, "charges", forgets)
+    monkeypatch.setattr(DataSet, "spent", property(forgets))
     assert refuted()

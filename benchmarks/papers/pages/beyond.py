@@ -20,7 +20,7 @@ from benchmarks.papers.sampled_last import SampledChain, split
 from benchmarks.papers.shift_bound import path
 from benchmarks.papers.shift_search import last_state
 from private_mcmc.accounting import gdp
-from private_mcmc.accounting.pld import Sampled
+from private_mcmc.accounting.curves import Sampled
 from private_mcmc.report import Heading, Line, Plot, Text, floats, number
 from private_mcmc.schedule import norm_of_clips
 
@@ -143,7 +143,7 @@ def _sampled(full: bool) -> Section:
             amplified.epsilon(DELTA),
             "certified",
             "proved: the pair dominates; the add-or-remove pair is no bound here, with r or with 2r",
-            "`accounting.pld.Sampled`",
+            "`accounting.curves.Sampled`",
             "tests/accounting/test_curves_sampled.py",
         ),
     )

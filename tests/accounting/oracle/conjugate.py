@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from private_mcmc.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Record
+from tests.accounting.oracle.constants import Parts
 
 Array = NDArray[np.float64]
 

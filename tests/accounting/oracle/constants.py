@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
 
 from private_mcmc.records import Constants
+
+Parts = Sequence[Constants]
 
 _MOST_STEPS = 2 * 10**7
 

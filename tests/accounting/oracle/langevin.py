@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from private_mcmc.records import Constants, Parts, Record
+from private_mcmc.records import Constants, Record
 from tests.accounting.oracle.constants import (
+    Parts,
     changes,
     check_together,
     ends,
@@ -115,27 +114,14 @@ def _box_square(adjacency: str, c: Constants) -> float:
     if len(clips) != dim or "rate" in c:
         raise ValueError("one clip for every coordinate, and all rows")
     metric = np.diag(square(c.get("preconditioner"), dim)).tolist()
-    noise = square(c.get("noise", metric), dim)
+    noise = c.get("noise", metric)
     corner = math.sqrt(math.fsum(m * clip**2 for m, clip in zip(metric, clips, strict=True)))
     if not corner <= c["clip"] * (1 + 1e-12):
         raise ValueError("the clip of the norm is that of the box")
     load = rows * 2.0**-53
     widths = [c["temper"] * clip * (two_rows(adjacency) + 2 * rows * load / (1 - load)) for clip in clips]
-    moved = _corner([m * width for m, width in zip(metric, widths, strict=True)], noise)
+    moved = math.fsum((m * w) ** 2 / n for m, w, n in zip(metric, widths, noise, strict=True))
     return math.fsum(size**2 * moved / (2 * size) * times for size, times in used_sizes(c).items())
-
-
-def _corner(reach: Sequence[float], noise: Any) -> float:
-    """``‖N^{-1/2}v‖²`` of the farthest corner ``v``: one corner after another, or what none exceeds."""
-    inverse = np.linalg.inv(noise)
-    if not np.count_nonzero(noise - np.diag(np.diag(noise))):
-        return math.fsum(v * v / n for v, n in zip(reach, np.diag(noise).tolist(), strict=True))
-    if len(reach) > 12:
-        return float(
-            sum(abs(inverse[i, j]) * a * b for i, a in enumerate(reach) for j, b in enumerate(reach))
-        )
-    corners = (np.array(signs) * reach for signs in itertools.product((-1.0, 1.0), repeat=len(reach)))
-    return max(float(corner @ inverse @ corner) for corner in corners)
 
 
 def _slope(size: float, c: Constants) -> float:

@@ -11,8 +11,9 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
-from private_mcmc.records import Constants, Parts, Record, unplain
+from private_mcmc.records import Constants, Record, unplain
 from tests.accounting.oracle import conjugate, langevin
+from tests.accounting.oracle.constants import Parts
 
 
 def _gaussian(m: float) -> Record:
@@ -28,8 +29,7 @@ def _laplace(adjacency: str, c: Constants, parts: Parts) -> list[Record]:
     needed = (c["sensitivity"] + moved) / c["scale"]
     if not needed <= c["epsilon"] * (1 + 1e-12):
         return []
-    single = [{"kind": "laplace", "level": float(c["epsilon"])}] if c["dim"] == 1 and c["grid"] == 0 else []
-    return [_pure(c["epsilon"]), *single]
+    return [_pure(c["epsilon"])]
 
 
 def _composition(adjacency: str, c: Constants, parts: Parts) -> list[Record]:

@@ -19,7 +19,6 @@ CHECKS = (
     Check("audit: below the clip", audits.path_of_rows_below_the_clip),
     Check("audit: batches", audits.path_of_batches),
     Check("audit: clipped coordinates", audits.path_of_clipped_coordinates),
-    Check("audit: coordinates in full noise", audits.path_of_clipped_coordinates_in_full_noise),
     Check("replay: plan's budget", plans.stages_add_up_to_the_budget),
     Check("replay: plan's noise", plans.no_stage_repeats_the_noise_of_another),
     Check("audit: plan's noise", plans.stages_have_noise_of_their_own),

@@ -62,11 +62,6 @@ def path_of_clipped_coordinates() -> Attempt:
     return _boxed(clips=(4.0, 0.4), noise=(4.0, 0.4), along=(0.0, 1.0))
 
 
-def path_of_clipped_coordinates_in_full_noise() -> Attempt:
-    """Noise whose coordinates rise together, and a row at the corner where they do not: ``m`` is reached."""
-    return _boxed(clips=(2.0, 0.8), noise=((4.0, 1.2), (1.2, 0.8)), along=(1.0, -1.0))
-
-
 def _boxed(clips: tuple[float, ...], noise: Any, along: tuple[float, ...]) -> Attempt:
     def model(X, y=None):
         import numpyro

@@ -10,7 +10,7 @@ from benchmarks.papers.bounds import hf
 from benchmarks.papers.experiments.figures import measured
 from benchmarks.papers.pages.page import Claim, Section
 from benchmarks.papers.propose_test_sample import ProposeTestSample
-from private_mcmc.accounting.pld import Sampled
+from private_mcmc.accounting.curves import Sampled
 from private_mcmc.auditing.auditing import clopper_pearson_upper, epsilon_from_errors
 from private_mcmc.report import Block, Heading, Line, Note, Plot, Rule, Table, Text, floats, number
 
@@ -146,7 +146,7 @@ def attacks(full: bool) -> Section:
             exact[-1],
             "exact",
             "Rényi orders against the privacy loss distribution of the same mechanism; needs no training",
-            "`accounting.pld.Sampled`",
+            "`accounting.curves.Sampled`",
             "tests/accounting/test_curves_sampled.py",
         ),
         *_attacked(),
