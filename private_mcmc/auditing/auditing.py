@@ -23,7 +23,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.auditing.mechanism import DataSet, FloatArray, Mechanism, Pair, Score, chain_mechanism
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.report import at_least, at_most, number
+from private_mcmc.report import at_least, at_most
 
 # A score of every output on the first and on the second data set, larger where the second is likelier.
 Scores: TypeAlias = tuple[FloatArray, FloatArray]
@@ -129,7 +129,7 @@ class AuditResult:
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         """Best lower bounds beside the claims on ``ε`` and, where one is made, on ``m``."""
-        claims = [(f"ε at δ = {number(delta)}", self.statement.epsilon(delta)) for delta in self.deltas]
+        claims = [(f"ε at δ = {at_most(delta)}", self.statement.epsilon(delta)) for delta in self.deltas]
         claims += [] if self.statement.gdp is None else [("gdp", self.statement.gdp)]
         found = map(max, zip(*self.attacks.values(), strict=True))
         return tuple(Comparison(name, one, claim) for (name, claim), one in zip(claims, found, strict=False))
