@@ -36,7 +36,7 @@ from private_mcmc.inference.question import Question, question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Plan, plan, predict_after
-from private_mcmc.planning.affine_releases import RUN
+from private_mcmc.planning.general import RUN
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.target import Target, small_delta
 

@@ -10,7 +10,6 @@ steps say along them is noise alone.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -87,13 +86,11 @@ class GivenReleases(NamedTuple):
         draws: ``(chains, draws, p)``.
         sds: those that the posterior without privacy has, as far as the releases tell, ``(p,)``.
         remarks: what intervals rest on, in words.
-        told: the error of the draws' mean, where the policy's own estimate says it.
     """
 
     draws: Array
     sds: Array
     remarks: tuple[str, ...] = ()
-    told: float | None = None
 
     @property
     def error(self) -> float:
@@ -102,8 +99,6 @@ class GivenReleases(NamedTuple):
         The parameter is as far from our mean as draws say; it is an sd without privacy from the other mean,
         whatever that is. The rest is between the means.
         """
-        if self.told is not None:
-            return self.told
         variances = self.draws.reshape(-1, len(self.sds)).var(axis=0)
         return float(np.sqrt(max(np.mean(variances / self.sds**2) - 1, 0.0)))
 
@@ -117,8 +112,7 @@ def posterior_of(
 ) -> GivenReleases:
     """Draws of the unconstrained parameter given all that the stages of a plan released.
 
-    A function of what was released and of public facts alone: post-processing, free. They are around the mode
-    that the policy found, where it did: Normal and independent.
+    A function of what was released and of public facts alone: post-processing, free.
 
     Args:
         reading: the model.
@@ -131,8 +125,6 @@ def posterior_of(
         NotYetSupported: where releases have no likelihood that this knows.
     """
     key = jax.random.key(0) if key is None else key
-    if conclusion.located:
-        return _around_mode(conclusion, asked)
     if reading.dim > _MOST_PARAMETERS:
         raise NotYetSupported(
             f"{reading.dim} parameters: the posterior given releases takes {_MOST_PARAMETERS}."
@@ -152,13 +144,6 @@ def posterior_of(
     if not (np.all(np.isfinite(found.draws)) and np.all(split_gelman_rubin(found.draws) < _APART)):
         raise NotYetSupported("chains of the posterior given the releases do not move.")
     return found
-
-
-def _around_mode(conclusion: Conclusion, asked: Chains) -> GivenReleases:
-    """The policy's own draws, of which there are enough, as chains."""
-    error, draws = conclusion.prediction.rms, conclusion.draws[: asked.chains * asked.draws]
-    sds = conclusion.draws.std(axis=0) / math.hypot(1.0, error)
-    return GivenReleases(draws.reshape(asked.chains, -1, draws.shape[1]), sds, told=error)
 
 
 def _given(

@@ -74,47 +74,6 @@ def spectral_norm(noise_sd: float, dim: int) -> float:
     return noise_sd * math.sqrt(2.0 * dim)
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """A matrix from a release of second moments.
-
-    Attributes:
-        matrix: floored where noise hides it, shape ``(p, p)``.
-        raw: without a floor: unbiased.
-        noise_share: of noise in its least certain direction.
-        noise: spectral norm of the release's noise, in the coordinates that it was made in.
-        back: from these coordinates, ``A^{-1}``.
-    """
-
-    matrix: Array
-    raw: Array
-    noise_share: float
-    noise: float
-    back: Array
-
-    def trace_in(self, root: Array) -> float:
-        """About the trace of ``AᵀSA``, one noise sd more: a floor would count noise as rows."""
-        dim = len(root)
-        sd = self.noise / math.sqrt(2.0 * dim)
-        uncertain = sd * float(np.linalg.norm(self.back @ root)) ** 2 / math.sqrt(dim)
-        return min(max(float(np.trace(root.T @ self.raw @ root)) + uncertain, 1.0), float(dim))
-
-
-def estimate_of(
-    released: SecondMoments, root: Array, least: float | None = None, prior: Array | float = 0.0
-) -> Estimate:
-    """From moments in the coordinates ``Aᵀx``; eigenvalues are floored at ``least`` (noise, ½ at most).
-
-    ``prior``, in these coordinates, is added for the noise's share only.
-    """
-    noise = spectral_norm(released.noise_sd, len(root))
-    whitened = floored(released.matrix, min(noise, _MOST_FLOOR) if least is None else least)
-    back = np.asarray(np.linalg.inv(root))
-    matrix, raw = back.T @ whitened @ back, back.T @ released.matrix @ back
-    share = noise / float(np.linalg.eigvalsh(whitened + prior)[0])
-    return Estimate((matrix + matrix.T) / 2, raw, share, noise, back)
-
-
 def allowed_by_noise(released: SecondMoments) -> list[Array]:
     """Matrices that may have been released as ``S``, drawn by a public key.
 
@@ -156,31 +115,10 @@ def _wishart(freedom: float, dim: int, random: np.random.Generator) -> Array:
     return np.asarray(root @ root.T)
 
 
-def no_wider(covariance: Array, precision: Array, prior_score: Array) -> Array:
-    """``covariance`` around a mean, in no direction wider than a Normal prior is around that mean.
-
-    ``prior_score`` is that of the mean, ``P`` times its distance from the prior's.
-    """
-    root = root_of(precision)
-    inside = np.linalg.inv(root)
-    values, vectors = np.linalg.eigh(inside @ covariance @ inside.T)
-    most = 1 + (vectors.T @ (root.T @ prior_score)) ** 2
-    turned = root @ vectors
-    return np.asarray((turned * np.minimum(values, most)) @ turned.T)
-
-
 def positive_normal(mean: float, sd: float, count: int) -> Array:
     """Quantiles of ``N(mean, sd²)`` given that it is positive, evenly spaced in probability."""
     at = (np.arange(count) + 0.5) / count
     return np.asarray(truncnorm.ppf(at, -mean / max(sd, 1e-300), np.inf, loc=mean, scale=sd))
-
-
-def query_share(
-    budget: float, *, dim: int, num_rows: int, adjacency: Adjacency, multiple: float = USUAL_MULTIPLE
-) -> float:
-    """Share of the squared budget that one query takes: enough for little noise where that costs little."""
-    whole = _factor(dim, adjacency) * multiple**2 * dim * math.sqrt(2.0 * dim) / (num_rows * budget)
-    return min(max((whole / _AFFORDED_NOISE) ** 2, _LEAST_SHARE), _MOST_SHARE)
 
 
 def query(
@@ -286,13 +224,3 @@ def settled_average(
         if same_mode(*halves(*rest), curvature):
             break
     return score_average(*rest)
-
-
-def normal_draws(mean: Array, covariance: Array, key: int = 0) -> Array:
-    """Normal draws with exactly this mean and covariance, ``(draws, p)``."""
-    dim = len(mean)
-    states = np.random.default_rng(key).standard_normal((max(_DRAWS, 10 * dim), dim))
-    centred = states - states.mean(axis=0)
-    own = np.linalg.cholesky(centred.T @ centred / len(states))
-    mapped: Array = mean + np.linalg.solve(own, centred.T).T @ np.linalg.cholesky(covariance).T
-    return mapped

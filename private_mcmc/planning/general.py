@@ -26,19 +26,20 @@ from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
 from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
-from private_mcmc.planning.influence import CLIPS, weighted_model
-from private_mcmc.planning.outcomes import CENTRE, Likelihood
-from private_mcmc.planning.prediction import Conclusion, Known, Prediction, noise_of, remaining
-from private_mcmc.planning.reach import (
+from private_mcmc.planning.influence import (
+    CLIPS,
     REACH,
-    REACH_SHARE,
     Reach,
     assumed,
     counts_reach,
-    have_reach,
     reach_of,
+    reach_share,
     typical_length,
+    weighted_model,
+    weighted_slopes,
 )
+from private_mcmc.planning.outcomes import CENTRE, Likelihood
+from private_mcmc.planning.prediction import Conclusion, Known, Prediction, noise_of, remaining
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -49,18 +50,20 @@ from private_mcmc.planning.stages import (
     Stage,
     named,
 )
-from private_mcmc.potential.potential import RowTerm
+from private_mcmc.potential.potential import Potential, RowTerm
 from private_mcmc.release import SecondMomentsPlan, floored
 from private_mcmc.schedule import Schedule
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 # Of the squared budget, for each: with a quarter errors were as large or larger in all of ten cells.
-WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 4
+WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 6
 # Another one follows where the first one's metric was made for less or more information than is there.
 _SAME_LEVEL = (0.4, 2.5)
+# Rounds of information after warm-ups, while less noise than this hides a direction.
+_MOST_ROUNDS, _LITTLE_NOISE = 4, 0.7
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
-_MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.02
+_MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.25
 # A warm-up ends no more sds away than this, were it off by more its end is where it was in another metric.
 _MOST_OFF = 5.0
 # Persons whose sums are so much longer than the model says have rows that are more alike than it says.
@@ -71,7 +74,7 @@ _STIFFEST = 0.4
 # The warm-up's metric is a guess: its steps are shorter by this factor.
 _CAREFUL = 0.5
 # It lasts so many steps, of a likelihood as flat as that needs: a flat one is reached from afar.
-_WARM_UP_STEPS = 800
+_WARM_UP_STEPS = 64
 # That of persons clips no tighter than leaves it so many sds off, up to this multiple: where their sums are
 # longer than the model says, a tight clip leads far away.
 _WARM_UP_OFF, _WARM_UP_CLIP = 3.0, 10.0
@@ -79,9 +82,10 @@ _WARM_UP_OFF, _WARM_UP_CLIP = 3.0, 10.0
 _CAUTION = 1.2
 # A run lasts so long at least.
 _SHORTEST = 10.0
-_FEWEST_STEPS, MOST_STEPS = 60, 8000
-# More Langevin time than this makes draws more numerous, not better.
-_LONGEST = 400.0
+# More steps than this make draws more numerous, not better.
+_FEWEST_STEPS, MOST_STEPS = 40, 800
+# Where passes are limited a warm-up has a quarter of them, at least so many, of steps of this size at most.
+_LEAST_WARM_UP, _LONGEST_STEP = 6, 0.7
 _BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
 
 
@@ -99,13 +103,13 @@ class GeneralPolicy:
 
     @property
     def least_passes(self) -> int:
-        """Of two warm-ups, a run as short as these, and four queries."""
-        return (_MOST_WARM_UPS + 1) * _WARM_UP_STEPS + _QUERIES
+        """Of two warm-ups, a run as long as both, and four queries."""
+        return 2 * _MOST_WARM_UPS * _LEAST_WARM_UP + _QUERIES
 
-    @property
-    def _most_steps(self) -> int:
+    def _most_steps(self, name: str) -> int:
         """Of each path."""
-        return int(min(MOST_STEPS, (self.most_passes - _QUERIES) / (_MOST_WARM_UPS + 1)))
+        paths = 2 if name == RUN else 2 * _MOST_WARM_UPS
+        return int(min(MOST_STEPS, (self.most_passes - _QUERIES) / paths))
 
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query that its noise would hide is left out."""
@@ -123,8 +127,10 @@ class GeneralPolicy:
         if len(rounds) < len(warm_ups) and second is not None:
             return self._query(SECOND, second, late, metric)
         start = settled(warm_ups[-1], late[-1])
-        if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[-1], history):
+        if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[len(warm_ups) - 1], history):
             return self._warm_up(metric, start)
+        if second is not None and len(rounds) < _MOST_ROUNDS and self._hidden(rounds[-1], history):
+            return self._query(SECOND, second, late, metric)
         reach = counts_reach(facts, start, metric)
         if not named(history, REACH) and reach is not None:
             return reach
@@ -132,11 +138,20 @@ class GeneralPolicy:
 
     def _right(self, found: CompletedStage, history: History) -> bool:
         """Whether curvature was found to be about 1 in every direction of the warm-up's metric."""
+        values, noise = self._levels(found, history)
         least, most = _SAME_LEVEL
+        return bool(values[0] + noise >= least and values[-1] - noise <= most)
+
+    def _hidden(self, found: CompletedStage, history: History) -> bool:
+        """Whether noise hides a direction, and another round, in a metric that gives it more room, may show it."""
+        values, noise = self._levels(found, history)
+        return bool(values[0] < noise < _LITTLE_NOISE)
+
+    def _levels(self, found: CompletedStage, history: History) -> tuple[Array, float]:
+        """Curvatures in the metric that a round was bought in, with the prior's, and their noise."""
         root, prior = self._metric(history[: history.index(found)]).root, self.facts.prior
         values = np.linalg.eigvalsh(found.moments.matrix + root.T @ (root * prior.precision[:, None]))
-        noise = spectral_norm(found.moments.noise_sd, self.facts.dim)
-        return bool(values[0] + noise >= least and values[-1] - noise <= most)
+        return values, spectral_norm(found.moments.noise_sd, self.facts.dim)
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
@@ -173,11 +188,13 @@ class GeneralPolicy:
 
     def followed(self, stage: PathStage) -> Followed:
         """The model, or that of weighted or centred gradients."""
-        return _followed(self.facts.reading, self.facts.likelihood, stage.derived is not None)
+        if stage.derived is not None and stage.reading is not None:
+            return _constant(stage.reading)
+        return _followed(self.facts.reading, self.facts.likelihood)
 
     def first_run(self) -> PathStage:
         """The run, were public facts alone right."""
-        left = math.sqrt(1 - 2 * INFORMATION_SHARE - WARM_UP_SHARE - REACH_SHARE)
+        left = math.sqrt(1 - 2 * INFORMATION_SHARE - WARM_UP_SHARE - reach_share(self.facts))
         return self._run(self.facts.metric, self.facts.prior.centre, (), left * self.facts.budget)
 
     def _expected(self, history: History, run: PathStage) -> Prediction:
@@ -212,7 +229,7 @@ class GeneralPolicy:
     def _warm_up(self, metric: Metric, start: Array) -> PathStage:
         facts, multiple = self.facts, _MULTIPLE
         budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), _STEP * _CAREFUL
-        if have_reach(facts):
+        if reach_share(facts) and not facts.likelihood.few:
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
@@ -256,19 +273,24 @@ class GeneralPolicy:
         multiple: float,
     ) -> PathStage:
         """As long as ``shortest`` or longer, of a likelihood as flat as that needs."""
-        facts = self.facts
+        facts, most = self.facts, self._most_steps(name)
+        step = max(step, min(shortest / most, _LONGEST_STEP))
+        shortest = min(shortest, most * step)
         weight = min(_affordable(self._schedule(metric, 1.0, multiple), budget) / shortest, 1.0)
         metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
         schedule = self._schedule(metric, weight, multiple)
         time, clip = _affordable(schedule, budget), schedule.clip
-        longest = min(_LONGEST, step * self._most_steps)
+        longest = step * most
         if time > longest:
             # A wider clip makes them better.
             clip *= math.sqrt(time / longest)
             time = _affordable(replace(schedule, clip=clip), budget)
-        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), self._most_steps)
+        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), most)
         path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
+        if facts.likelihood.few and facts.reading.predictor is not None:
+            reading, cap = weighted_slopes(facts.likelihood)
+            return PathStage(name, path, start, reading, partial(cap, metric.root, float(clip)))
         if facts.likelihood.few:
             reading = weighted_model(facts.reading, facts.likelihood.outcomes, metric.root, clip)
             return PathStage(name, path, start, reading)
@@ -307,11 +329,16 @@ def _centred(reading: RowModel) -> RowModel:
 
 
 @lru_cache(maxsize=8)
-def _followed(reading: RowModel, likelihood: Likelihood, centred: bool) -> Followed:
+def _constant(reading: Potential) -> Followed:
+    return lambda root, clip: reading
+
+
+@lru_cache(maxsize=8)
+def _followed(reading: RowModel, likelihood: Likelihood) -> Followed:
     def followed(root: jax.Array, clip: jax.Array) -> RowModel:
         if likelihood.few:
             return weighted_model(reading, likelihood.outcomes, root, clip)
-        return _centred(reading) if centred else reading
+        return reading
 
     return followed
 

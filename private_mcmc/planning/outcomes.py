@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -16,14 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from scipy.special import softmax
 
 from private_mcmc.domains import Binary, Rows
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import has_factors, outcome_columns
-from private_mcmc.planning.stages import Array
 from private_mcmc.records import Record
 
 Columns: TypeAlias = Record
@@ -44,27 +42,6 @@ def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
                 return {names[0]: domain.project(np.unique(even.round()) if whole else even)}
         drawn = rows.project(rows.synthetic(2, _MOST_OUTCOMES))
         return {name: drawn[name] for name in names}
-
-
-def with_outcomes(
-    rows: Columns, outcomes: Mapping[str, ArrayLike], logits: ArrayLike, each: float, seed: int
-) -> tuple[Columns, Array]:
-    """``each`` times every row, with outcomes of probabilities ``softmax(logits)``, and the rows' weights.
-
-    Of a few values there is a row for each, weighted by its probability: one outcome for all copies of a row
-    would be as noisy as if rows were few. Else copies share one outcome. ``logits`` is ``(rows, values)``.
-    """
-    shares = softmax(np.asarray(logits, dtype=np.float64), axis=1)
-    count, values = shares.shape
-    options = {name: np.asarray(every) for name, every in outcomes.items()}
-    if values > FEW_OUTCOMES:
-        below = np.cumsum(shares, axis=1) < np.random.default_rng(seed).random((count, 1))
-        chosen = np.minimum(below.sum(axis=1), values - 1)
-        return {**rows, **{name: every[chosen] for name, every in options.items()}}, np.full(count, each)
-    repeated = {name: np.repeat(np.asarray(column), values, axis=0) for name, column in rows.items()}
-    return repeated | {name: np.concatenate([every] * count) for name, every in options.items()}, (
-        each * shares.ravel()
-    )
 
 
 _TRIED = 6

@@ -140,7 +140,6 @@ class Conclusion:
         draws: of the flat unconstrained parameter, shape ``(draws, p)``.
         prediction: the error to expect of them, from releases and public facts.
         beyond: whether persons reach further than the model says, which a likelihood of releases is made of.
-        located: whether the mean of the draws is an estimate from the path's mean score and the curvature.
         curvatures: of all rows' losses, near the last path, drawn as the noise of their release allows,
             ``(draws, p, p)``; none where no matrix was bought.
     """
@@ -148,7 +147,6 @@ class Conclusion:
     draws: Array
     prediction: Prediction
     beyond: bool = False
-    located: bool = False
     curvatures: Array | None = None
 
 

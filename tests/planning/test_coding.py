@@ -12,10 +12,11 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.accounting import gdp
+from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import read
-from private_mcmc.planning.affine import affine_policy
+from private_mcmc.planning.planners import Planner
 from private_mcmc.planning.simulate import simulate
 from tests.planning.exact import posterior_mode
 
@@ -31,7 +32,14 @@ def effects(X, y=None):
 @functools.cache
 def policy():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=DIM), y=pmc.Binary())
-    return affine_policy(read(effects, rows, n=N), N, "replace_one", gdp.budget(3.0, 1e-6))
+    return Planner(read(effects, rows, n=N), "replace_one", {}).policy(gdp.budget(3.0, 1e-6), N, 1.0)
+
+
+def draws_of(made, rows, weights, seed):
+    """Of the posterior given what a simulated run releases, ``(draws, p)``."""
+    history = simulate(made, rows, weights, seed)
+    given = posterior_of(made.facts.reading, history, made.conclude(history), None, Chains(2, 200, 400))
+    return given.draws.reshape(-1, made.facts.dim)
 
 
 def base():
@@ -70,8 +78,8 @@ def test_intervals_hold_and_are_no_narrower_than_without_privacy_whatever_the_co
     """
     X, y = base()
     rows, weights = {"X": jnp.asarray(CODINGS[coding](X)), "y": jnp.asarray(y)}, np.ones(N)
-    mode, covariance = posterior_mode(policy(), rows, weights)
-    found = [policy().conclude(simulate(policy(), rows, weights, seed)).draws for seed in range(RUNS)]
+    mode, covariance = posterior_mode(policy().facts, rows, weights)
+    found = [draws_of(policy(), rows, weights, seed) for seed in range(RUNS)]
     sds = np.array([draws.std(axis=0) for draws in found])
     off = np.array([draws.mean(axis=0) for draws in found]) - mode
     assert np.all(np.median(sds, axis=0) > 0.9 * np.sqrt(np.diag(covariance)))
@@ -97,15 +105,17 @@ def as_formula():
     schema = pmc.Schema.from_dict({"fields": fields})
     asked = question(schema, "y ~ level + number")
     columns = read_columns(table.astype({"y": bool}), schema, asked, "replace_one")
-    made = affine_policy(read(asked.model, asked.rows, n=N), N, "replace_one", gdp.budget(3.0, 1e-6))
+    made = Planner(read(asked.model, asked.rows, n=N), "replace_one", {}).policy(
+        gdp.budget(3.0, 1e-6), N, 1.0
+    )
     return made, {name: jnp.asarray(column) for name, column in columns.items()}
 
 
 def predicted(made, rows):
     """Means and sds of every row's predictor, of a simulated run."""
-    draws = made.conclude(simulate(made, rows, np.ones(N), 0)).draws
+    draws = draws_of(made, rows, np.ones(N), 0)
     with jax.enable_x64(True):
-        design = np.asarray(jax.vmap(made.predictor.design)(rows))[:50]
+        design = np.asarray(jax.vmap(made.facts.reading.predictor.design)(rows))[:50]
     return (draws @ design.T).mean(axis=0), (draws @ design.T).std(axis=0)
 
 

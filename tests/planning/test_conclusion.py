@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from private_mcmc.planning.estimates import allowed_by_noise, no_wider, positive_normal
+from private_mcmc.planning.estimates import allowed_by_noise, positive_normal
 from private_mcmc.release import SecondMoments, floored, plan_second_moments
 
 DIM, NOISE = 5, 0.55  # as of 200 pupils at ε = 3
@@ -70,9 +70,3 @@ def test_a_curvature_that_noise_hides_may_be_next_to_nothing():
     assert min(levels) < 0.1 < 1 < max(levels)
     assert np.all(positive_normal(-40.0, 1.0, 16) > 0)
     assert positive_normal(9.0, 1.0, 101).mean() == pytest.approx(9.0, abs=0.02)
-
-
-def test_no_draws_are_wider_than_the_prior_around_their_mean():
-    precision, far = np.diag([0.25, 4.0]), np.array([6.0, 0.0])
-    found = no_wider(np.diag([1e4, 0.1]), precision, precision @ far)
-    assert found == pytest.approx(np.diag([4.0 + 36.0, 0.1]))

@@ -17,8 +17,7 @@ from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy
-from private_mcmc.planning.influence import MIDDLES
-from private_mcmc.planning.reach import REACH, assumed, counts_reach, reach_of
+from private_mcmc.planning.influence import MIDDLES, REACH, assumed, counts_reach, reach_of
 from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from private_mcmc.target import Unit
@@ -123,7 +122,7 @@ def test_a_person_is_in_the_cell_of_the_length_of_the_sum_of_its_rows():
     assert abs(np.log(length / MIDDLES[found])) <= np.log(MIDDLES[1] / MIDDLES[0]) / 2 + 1e-9
 
 
-def test_counts_that_noise_hides_say_nothing_and_rows_of_few_outcomes_are_not_counted():
+def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no_tail():
     made = facts()
     stage = counts_reach(made, np.zeros(2), made.metric)
     assert stage is not None
@@ -132,7 +131,14 @@ def test_counts_that_noise_hides_say_nothing_and_rows_of_few_outcomes_are_not_co
     single = facts(rows=pmc.Rows(**ROWS.columns))
     assert counts_reach(single, np.zeros(2), single.metric) is not None and assumed(single) == ()
     few = facts(rows=pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(5)))
-    assert counts_reach(few, np.zeros(2), few.metric) is None
+    stage = counts_reach(few, np.zeros(2), few.metric)
+    assert stage is not None and stage.statement.gdp < 0.11 * few.budget
+    values = np.zeros(len(MIDDLES))
+    values[8:16] = N / 8
+    reach = reach_of(few, CompletedStage(stage, Sums(values[None], 5.0)))
+    assert (
+        reach is not None and not reach.tail.any() and reach.bias(MIDDLES[16]) < 0.01 < reach.bias(MIDDLES[9])
+    )
 
 
 def test_what_is_assumed_of_persons_is_said():

@@ -14,8 +14,7 @@ from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import read
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import RUN, GeneralPolicy
-from private_mcmc.planning.influence import MIDDLES
-from private_mcmc.planning.reach import REACH, reach_of
+from private_mcmc.planning.influence import MIDDLES, REACH, reach_of
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import named
 
