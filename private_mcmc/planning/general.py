@@ -143,7 +143,7 @@ class GeneralPolicy:
         return bool(values[0] + noise >= least and values[-1] - noise <= most)
 
     def _hidden(self, found: CompletedStage, history: History) -> bool:
-        """Whether noise hides a direction, and another round, in a metric that gives it more room, may show it."""
+        """Whether noise hides a direction that another round, in a metric of more room for it, may show."""
         values, noise = self._levels(found, history)
         return bool(values[0] < noise < _LITTLE_NOISE)
 
@@ -151,7 +151,7 @@ class GeneralPolicy:
         """Curvatures in the metric that a round was bought in, with the prior's, and their noise."""
         root, prior = self._metric(history[: history.index(found)]).root, self.facts.prior
         values = np.linalg.eigvalsh(found.moments.matrix + root.T @ (root * prior.precision[:, None]))
-        return values, spectral_norm(found.moments.noise_sd, self.facts.dim)
+        return np.asarray(values), spectral_norm(found.moments.noise_sd, self.facts.dim)
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
