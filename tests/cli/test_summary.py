@@ -9,26 +9,13 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
+from tests.data.fields import levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "fields": [
-            {
-                "name": "since",
-                "title": "Admitted",
-                "type": "date",
-                "constraints": {"minimum": "2015-01-01", "maximum": "2023-12-31"},
-            },
-            {
-                "name": "body mass",
-                "type": "number",
-                "unit": "kg",
-                "constraints": {"minimum": "30", "maximum": "200"},
-            },
-            {"name": "ward", "constraints": {"enum": ["a/b", "c"]}},
-            {"name": "vote", "constraints": {"enum": ["no", "maybe", "yes"]}},
-        ]
-    }
+SCHEMA = schema(
+    number("since", "2015-01-01", "2023-12-31", "date", title="Admitted"),
+    number("body mass", 30, 200, unit="kg"),
+    levels("ward", "a/b", "c"),
+    levels("vote", "no", "maybe", "yes"),
 )
 
 

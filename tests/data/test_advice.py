@@ -7,19 +7,9 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference.question import question
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "fields": [
-            {"name": "age", "type": "number", "constraints": {"minimum": "18", "maximum": "90"}},
-            {"name": "time", "type": "integer", "constraints": {"minimum": "1", "maximum": "12"}},
-            {"name": "sbp", "type": "number", "constraints": {"minimum": "-30", "maximum": "330"}},
-            {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "20"}},
-            {"name": "sex", "constraints": {"enum": ["male", "female"]}},
-            {"name": "died", "type": "boolean"},
-        ]
-    }
-)
+SCHEMA = schema(number("age", 18, 90), number("sbp", -30, 330), levels("sex", "male", "female"), flag("died"))
 COLUMNS = {"age": [40, 50], "sex": ["male", "female"]}
 PEOPLE = [{"age": 40, "sex": "male"}, {"age": 50, "sex": "female"}]
 

@@ -19,28 +19,20 @@ from private_mcmc.data.design import design
 from private_mcmc.data.families import family, read_priors
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
+from tests.data.fields import flag, levels, number, schema
 
-
-def number(name, low, high, kind="number", **more):
-    return {"name": name, "type": kind, "constraints": {"minimum": str(low), "maximum": str(high)}, **more}
-
-
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "fields": [
-            {"name": "died", "type": "boolean"},
-            number("visits", 0, 20, "integer"),
-            number("n.seen", 0, 25, "integer"),
-            number("score", -50, 150),
-            number("cost", 1, 500),
-            number("share", 0.01, 0.99),
-            number("age", 0, 120, unit="years"),
-            number("lambda", 0.5, 8),
-            {"name": "sex", "constraints": {"enum": ["m", "f"]}},
-            {"name": "region", "constraints": {"enum": ["n", "s", "e"]}},
-            {"name": "vote", "constraints": {"enum": ["Y", "N", "A", "U"]}},
-        ]
-    }
+SCHEMA = schema(
+    flag("died"),
+    number("visits", 0, 20, "integer"),
+    number("n.seen", 0, 25, "integer"),
+    number("score", -50, 150),
+    number("cost", 1, 500),
+    number("share", 0.01, 0.99),
+    number("age", 0, 120, unit="years"),
+    number("lambda", 0.5, 8),
+    levels("sex", "m", "f"),
+    levels("region", "n", "s", "e"),
+    levels("vote", "Y", "N", "A", "U"),
 )
 N = 30
 RNG = np.random.default_rng(0)
@@ -396,22 +388,16 @@ def test_widths_of_a_weighted_fit_are_those_of_the_sandwich():
     random, n = np.random.default_rng(0), 4000
     x, w = random.uniform(-1, 1, n), random.gamma(2.0, 0.5, n).clip(0, 5)
     y = random.poisson(np.exp(0.3 + 0.5 * x)).astype(float)
-    numbers = [("x", "number", -1, 1), ("w", "number", 0, 5), ("y", "integer", 0, 60)]
-    schema = pmc.Schema.from_dict({"fields": [
-        {"name": name, "type": kind, "constraints": {"minimum": low, "maximum": high}}
-        for name, kind, low, high in numbers
-    ]})  # fmt: skip
+    weighted = schema(number("x", -1, 1), number("w", 0, 5), number("y", 0, 60, "integer"))
 
     def covariance(formula):
         flat = ["Intercept ~ normal(0, 100)", "x ~ normal(0, 100)"]
-        model = compile_model(
-            model_source(design(read_formula(formula, schema), schema, family("poisson"), flat))
-        )
+        shown = design(read_formula(formula, weighted), weighted, family("poisson"), flat)
+        model = compile_model(model_source(shown))
 
         def loss(theta):
-            return -log_density(model, (), {"x": x, "w": w, "y": y}, {"Intercept": theta[0], "x": theta[1]})[
-                0
-            ]
+            sites = {"Intercept": theta[0], "x": theta[1]}
+            return -log_density(model, (), {"x": x, "w": w, "y": y}, sites)[0]
 
         return np.linalg.inv(jax.hessian(loss)(np.asarray(fit.params)))
 
@@ -426,26 +412,17 @@ def test_widths_of_a_weighted_fit_are_those_of_the_sandwich():
 
 def test_an_event_over_a_time_is_predicted_as_a_cumulative_hazard_and_counts_as_their_mean():
     """A prediction may be above 1, which neither a probability nor a count of one death is."""
-    fields = [{"name": "dead", "type": "boolean"}]
-    fields += [{"name": name, "type": "number", "constraints": {"minimum": 1, "maximum": 9}} for name in "xt"]
-    fields.append({"name": "seen", "type": "integer", "constraints": {"minimum": 0, "maximum": 9}})
-    schema = pmc.Schema.from_dict({"fields": fields})
+    of = schema(flag("dead"), number("x", 1, 9), number("t", 1, 9), number("seen", 0, 9, "integer"))
     found = {
-        text: design(read_formula(text, schema), schema, family("poisson")).mean
+        text: design(read_formula(text, of), of, family("poisson")).mean
         for text in ("dead ~ x + offset(log(t))", "dead ~ x", "seen ~ x + offset(log(t))")
     }
     assert list(found.values()) == ["cumulative hazard", "mean count", "mean count"]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("frailty", r"surv\(time, event\)"),
-    ],
-)
-def test_a_familys_name_elsewhere_is_answered_with_its_name_here(name, message):
-    with pytest.raises(pmc.DeclarationError, match=message):
-        family(name)
+def test_a_family_that_is_not_there_is_answered_with_those_that_are():
+    with pytest.raises(pmc.DeclarationError, match=r"surv\(time, event\)"):
+        family("frailty")
 
 
 def test_an_offset_moves_the_usual_prior_of_the_intercept_out_of_its_way():

@@ -16,30 +16,17 @@ from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
 from private_mcmc.model import read
 from private_mcmc.report import between
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "fields": [
-            {"name": "died", "type": "boolean"},
-            {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "20"}},
-            {"name": "score", "type": "number", "constraints": {"minimum": "-50", "maximum": "150"}},
-            {
-                "name": "age",
-                "type": "number",
-                "unit": "years",
-                "constraints": {"minimum": "0", "maximum": "120"},
-            },
-            {"name": "dose", "type": "number", "constraints": {"minimum": "0.5", "maximum": "8"}},
-            {"name": "sex", "constraints": {"enum": ["m", "f"]}},
-            {"name": "region", "constraints": {"enum": ["n", "s", "e"]}},
-            {
-                "name": "bmi",
-                "type": "number",
-                "constraints": {"minimum": "10", "maximum": "60"},
-                "private_mcmc": {"missing": "indicator"},
-            },
-        ]
-    }
+SCHEMA = schema(
+    flag("died"),
+    number("visits", 0, 20, "integer"),
+    number("score", -50, 150),
+    number("age", 0, 120, unit="years"),
+    number("dose", 0.5, 8),
+    levels("sex", "m", "f"),
+    levels("region", "n", "s", "e"),
+    number("bmi", 10, 60, own={"missing": "indicator"}),
 )
 FORMULAS = [
     ("died ~ age + sex + log(dose)", "bernoulli"),
@@ -161,16 +148,10 @@ def test_ratios_are_exponentials_of_coefficients_and_arviz_knows_the_levels():
 
 def test_names_of_any_kind_are_written_as_they_are():
     odd = {"lambda": 0.5, "sample.yr": 1.0, "body mass": 2.0, "größe": 3.0, "dist": 0.7}
-    fields = [
-        {"name": name, "type": "number", "constraints": {"minimum": "0.1", "maximum": "4"}} for name in odd
-    ]
-    fields += [
-        {"name": "年齢", "constraints": {"enum": ["若", "老"]}},
-        {"name": "died.at.last", "type": "boolean"},
-    ]
-    schema = pmc.Schema.from_dict({"fields": fields})
+    numbers = [number(name, 0.1, 4) for name in odd]
+    strange = schema(*numbers, levels("年齢", "若", "老"), flag("died.at.last"))
     text = "died.at.last ~ log(lambda) + sample.yr * dist + I(`body mass`^2) + größe + (1 | 年齢)"
-    shown = design(read_formula(text, schema), schema, family("bernoulli"))
+    shown = design(read_formula(text, strange), strange, family("bernoulli"))
     names = ["log(lambda)", "sample.yr", "dist", "I(body mass ^ 2)", "größe", "sample.yr:dist", "1 | 年齢"]
     assert sorted(effect.name for effect in shown.effects) == sorted(names)
     draws = draws_of(shown, 2)

@@ -9,18 +9,18 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.source import compile_model
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
+from tests.data.fields import flag, levels, number, schema
 
 FIELDS = [
     {"name": "kid no", "type": "string", "private_mcmc": {"role": "person"}},
-    {"name": "ill", "type": "boolean"},
-    {"name": "age", "type": "integer", "unit": "years", "constraints": {"minimum": "5", "maximum": "13"}},
-    {"name": "smoke", "type": "string", "constraints": {"enum": ["no", "yes"]}},
+    flag("ill"),
+    number("age", 5, 13, "integer", unit="years"),
+    levels("smoke", "no", "yes"),
 ]
 
 
 def of(at_most):
-    who = {"field": "kid no", "at_most": str(at_most)}
-    return pmc.Schema.from_dict({"fields": FIELDS, "private_mcmc": {"person": who}})
+    return schema(*FIELDS, private_mcmc={"person": {"field": "kid no", "at_most": str(at_most)}})
 
 
 def test_an_intercept_of_each_person_is_a_latent_in_a_plate_of_persons():
@@ -84,11 +84,10 @@ def test_what_is_no_effect_of_a_person_is_said(at_most, formula, words):
 
 
 def test_a_field_may_not_have_the_name_of_the_number_of_persons():
-    fields = [*FIELDS, {"name": "number of kid no", "type": "boolean"}]
-    who = {"person": {"field": "kid no", "at_most": "2"}}
+    fields = [*FIELDS, flag("number of kid no")]
     with pytest.raises(pmc.DeclarationError, match="number_of_kid_no"):
-        pmc.Schema.from_dict({"fields": fields, "private_mcmc": who})
-    assert pmc.Schema.from_dict({"fields": fields})
+        schema(*fields, private_mcmc={"person": {"field": "kid no", "at_most": "2"}})
+    assert schema(*fields)
 
 
 def test_a_slope_without_an_intercept_is_not_centred():

@@ -10,14 +10,7 @@ import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.question import question
-
-
-def number(name, low, high, kind="number"):
-    return {"name": name, "type": kind, "constraints": {"minimum": str(low), "maximum": str(high)}}
-
-
-def levels(name, *values):
-    return {"name": name, "constraints": {"enum": list(values)}}
+from tests.data.fields import levels, number, schema
 
 
 def visits():
@@ -68,11 +61,11 @@ CASES = {
 def test_what_is_released_of_a_real_table_agrees_with_nuts(name):
     of, formula, family, priors = CASES[name]
     table, fields = of()
-    schema = pmc.Schema.from_dict({"fields": fields})
-    found = pmc.fit(table, schema, formula, family=family, priors=priors, epsilon=3.0, delta=1e-6).answers()
-    asked = question(schema, formula, family=family, priors=priors)
+    declared = schema(*fields)
+    found = pmc.fit(table, declared, formula, family=family, priors=priors, epsilon=3.0, delta=1e-6).answers()
+    asked = question(declared, formula, family=family, priors=priors)
     chain = MCMC(NUTS(asked.model), num_warmup=300, num_samples=300, progress_bar=False)
-    chain.run(jax.random.key(0), **asked.rows.project(read_table(table, schema, asked.fields)))
+    chain.run(jax.random.key(0), **asked.rows.project(read_table(table, declared, asked.fields)))
     exact = Answers(asked.design, {site: np.asarray(each) for site, each in chain.get_samples().items()})
     for one, other in zip(found.summary(), exact.summary(), strict=True):
         assert one.mean == pytest.approx(other.mean, abs=4 * np.hypot(one.sd, other.sd)), one.name

@@ -22,26 +22,14 @@ from private_mcmc.data.table import (
     spooled_table,
 )
 from private_mcmc.dossier.record import texts
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "missingValues": ["", "NA"],
-        "fields": [
-            {
-                "name": "age",
-                "type": "number",
-                "constraints": {"minimum": "0", "maximum": "120"},
-                "private_mcmc": {"missing": "indicator", "outside": "nearest"},
-            },
-            {"name": "sex", "constraints": {"enum": ["m", "f"]}},
-            {
-                "name": "parity",
-                "type": "integer",
-                "constraints": {"minimum": "0", "maximum": "9"},
-                "private_mcmc": {"outside": "nearest"},
-            },
-        ],
-    }
+OUTSIDE = {"outside": "nearest"}
+SCHEMA = schema(
+    number("age", 0, 120, own=OUTSIDE | {"missing": "indicator"}),
+    levels("sex", "m", "f"),
+    number("parity", 0, 9, "integer", own=OUTSIDE),
+    missingValues=["", "NA"],
 )
 EXPECTED = {"age": [30.5, 60.0, 120.0], "age_missing": [0, 1, 0], "sex": [0, 1, 1], "parity": [2, 0, 9]}
 CSV = "sex,note,age,parity\nm,secret-word,30.5,2\nf,,NA,0\nf,x,130,11\n"
@@ -169,9 +157,8 @@ def test_a_table_in_memory_is_the_same_as_in_a_file(name):
 
 def of(cells, **field):
     """One column's numbers, of cells as a CSV file has them; ``None`` where the table is refused."""
-    schema = pmc.Schema.from_dict({"fields": [{"name": "x", **field}]})
     try:
-        return read_table({"x": cells}, schema, ["x"])["x"].tolist()
+        return read_table({"x": cells}, schema({"name": "x", **field}), ["x"])["x"].tolist()
     except pmc.DataSchemaError:
         return None
 
@@ -238,28 +225,23 @@ def test_dates_in_a_form_of_their_own_are_read_in_that_form_alone():
 
 def test_a_file_in_another_encoding_is_declared_so(tmp_path):
     (tmp_path / "t.csv").write_bytes("größe\nüber\n".encode("cp1252"))
-    fields = [{"name": "größe", "constraints": {"enum": ["über", "unter"]}}]
+    field = levels("größe", "über", "unter")
     with pytest.raises(pmc.DataSchemaError, match="encoding: cp1252"):
-        read_table(tmp_path / "t.csv", pmc.Schema.from_dict({"fields": fields}), ["größe"])
-    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"encoding": "cp1252"}})
-    assert read_table(tmp_path / "t.csv", schema, ["größe"])["größe"].tolist() == [0]
-    assert pmc.Schema.from_dict(texts(schema.to_dict())) == schema
+        read_table(tmp_path / "t.csv", schema(field), ["größe"])
+    made = schema(field, private_mcmc={"encoding": "cp1252"})
+    assert read_table(tmp_path / "t.csv", made, ["größe"])["größe"].tolist() == [0]
+    assert pmc.Schema.from_dict(texts(made.to_dict())) == made
     with pytest.raises(pmc.DeclarationError, match="encoding"):
-        pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"encoding": "klingon"}})
+        schema(field, private_mcmc={"encoding": "klingon"})
 
 
 def test_rows_that_drop_out_keep_their_slot_and_are_marked(tmp_path):
-    fields = [
-        {"name": "wage", "type": "number", "constraints": {"minimum": "0", "maximum": "10"}},
-        {"name": "sex", "constraints": {"enum": ["m", "f"]}},
-    ]
-    schema = pmc.Schema.from_dict(
-        {"fields": [{**field, "private_mcmc": {"missing": "drop"}} for field in fields]}
-    )
-    found = read_table({"wage": [3, None, 4], "sex": ["f", "m", None]}, schema, ["wage", "sex"])
+    drop = {"missing": "drop"}
+    made = schema(number("wage", 0, 10, own=drop), levels("sex", "m", "f", own=drop))
+    found = read_table({"wage": [3, None, 4], "sex": ["f", "m", None]}, made, ["wage", "sex"])
     assert found["present"].tolist() == [1, 0, 0] and found["sex"].tolist() == [1, 0, 0]
     assert (found["wage"] >= 0).all() and (found["wage"] <= 10).all()
-    assert "present" not in schema.rows().columns
+    assert "present" not in made.rows().columns
 
 
 def test_a_number_in_the_header_is_a_name_only_if_a_codebook_says_so(tmp_path):
@@ -298,9 +280,8 @@ def test_files_are_read_in_chunks_without_a_seam(tmp_path, monkeypatch):
 @pytest.mark.parametrize("empty", ["", '""', "  "])
 def test_an_empty_cell_is_a_row_where_there_is_one_column_too(tmp_path, empty):
     """Else the number of rows, which is public, would tell that a person has no value."""
-    fields = [{"name": "y", "type": "boolean", "private_mcmc": {"missing": "false"}}]
     (tmp_path / "t.csv").write_text(f"\ny\n1\n{empty}\n1\n")
-    found = read_table(tmp_path / "t.csv", pmc.Schema.from_dict({"fields": fields}), ["y"])
+    found = read_table(tmp_path / "t.csv", schema(flag("y", own={"missing": "false"})), ["y"])
     assert found["y"].tolist() == [1, 0, 1]
 
 
@@ -314,10 +295,8 @@ NARROW = {
 @pytest.mark.parametrize("name", [*NARROW, "frame", "Arrow"])
 def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name):
     """In 32 bits 2^24 and 2^24 + 1 are one number, and two persons are one."""
-    schema = pmc.Schema.from_dict({
-        "fields": [{"name": "who", "private_mcmc": {"role": "person"}}],
-        "private_mcmc": {"person": {"field": "who", "at_most": "2"}},
-    })  # fmt: skip
+    who = {"name": "who", "private_mcmc": {"role": "person"}}
+    persons = schema(who, private_mcmc={"person": {"field": "who", "at_most": "2"}})
     for kind, refused in ((np.float32, True), (np.float64, False), (np.int32, False)):
         table = pandas.DataFrame({"who": np.array([2**24, 2**24 + 1], kind)})
         if name in NARROW:
@@ -329,9 +308,9 @@ def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name)
             with pytest.raises(
                 pmc.DataSchemaError, match="'who': identifiers are floats of less than 64 bits"
             ):
-                [*read_identifiers(table, schema)]
+                [*read_identifiers(table, persons)]
         else:
-            assert [*read_identifiers(table, schema)] == ["16777216", "16777217"]
+            assert [*read_identifiers(table, persons)] == ["16777216", "16777217"]
 
 
 @pytest.mark.parametrize(
@@ -393,33 +372,21 @@ def test_a_column_in_memory_is_as_long_as_the_others():
 
 
 def test_a_date_that_no_calendar_has_is_refused_in_words(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(
-        pyarrow.table({"age": pyarrow.array([10**7], pyarrow.date32())}), tmp_path / "t.parquet"
-    )
+    days = pyarrow.table({"age": pyarrow.array([10**7], pyarrow.date32())})
+    parquet.write_table(days, tmp_path / "t.parquet")
     with pytest.raises(pmc.DataSchemaError, match="without a fate"):
         read_table(tmp_path / "t.parquet", SCHEMA, ["age"])
 
 
-FATED = pmc.Schema.from_dict(
-    {
-        "fields": [
-            {
-                "name": "born",
-                "type": "date",
-                "constraints": {"minimum": "1900-01-01", "maximum": "2020-01-01"},
-                "private_mcmc": {"missing": "indicator", "otherwise": "missing"},
-            }
-        ]
-    }
+FATED = schema(
+    number("born", "1900-01-01", "2020-01-01", "date", own={"missing": "indicator", "otherwise": "missing"})
 )
 
 
 @pytest.mark.parametrize("kind", ["csv", "arrow", "parquet", "words of Arrow", "list"])
 def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
     """Whatever one person's cell holds, the table is read, and the others' cells are what they were."""
-    pyarrow, table = pytest.importorskip("pyarrow"), None
+    table = None
     if kind == "csv":  # more than the csv module takes without being told
         table = tmp_path / "t.csv"
         table.write_text("born,x\n2000-01-01,1\n" + "a" * 200_000 + ",1\n")
@@ -432,7 +399,7 @@ def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
     else:  # beyond the calendar of Python
         table = pyarrow.table({"born": pyarrow.array([946_684_800, 2**40], pyarrow.timestamp("s"))})
     if kind == "parquet":
-        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "t.parquet")
+        parquet.write_table(table, tmp_path / "t.parquet")
         table = tmp_path / "t.parquet"
     found = read_table(table, FATED, ["born"])
     np.testing.assert_array_equal(found["born_missing"], [0, 1])
@@ -441,15 +408,15 @@ def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
 
 def test_an_object_without_a_text_has_the_fate_of_any_other_cell():
     """Where every cell has a fate no table is refused for one of them."""
-    field = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}}
-    fate = field | {"private_mcmc": {"missing": "indicator", "otherwise": "missing"}}
+    apart = {"missing": "indicator"}
     odd = [Broken(), 10**5000, np.array([1, 2]), 30.0]
     table = {"age": np.fromiter(odd, object, len(odd))}
-    read = read_table(table, pmc.Schema.from_dict({"fields": [fate]}), ["age"])
+    fated = number("age", 0, 99, own=apart | {"otherwise": "missing"})
+    read = read_table(table, schema(fated), ["age"])
     np.testing.assert_array_equal(read["age_missing"], [1, 1, 1, 0])
     with pytest.raises(pmc.DataSchemaError, match=r"without a fate.*missing: indicator"):
-        read_table(table, pmc.Schema.from_dict({"fields": [field]}), ["age"])
+        read_table(table, schema(number("age", 0, 99)), ["age"])
     # What was declared already is not asked for again.
-    known = pmc.Schema.from_dict({"fields": [field | {"private_mcmc": {"missing": "indicator"}}]})
+    known = schema(number("age", 0, 99, own=apart))
     with pytest.raises(pmc.DataSchemaError, match="declare all codes of missing values"):
         read_table(table, known, ["age"])

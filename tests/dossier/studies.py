@@ -5,30 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from private_mcmc import Ledger, Schema, Study, Target, accounting
+from private_mcmc import Ledger, Study, Target, accounting
 from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.report import json_types
 from private_mcmc.schedule import Schedule
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = Schema.from_dict(
-    {
-        "fields": [
-            {
-                "name": "age",
-                "type": "number",
-                "unit": "years",
-                "constraints": {"minimum": "0", "maximum": "120"},
-                "private_mcmc": {"bounds_from": "nobody has lived longer"},
-            },
-            {
-                "name": "sex",
-                "type": "string",
-                "categories": [{"value": "f", "label": "female"}, {"value": "m", "label": "male"}],
-            },
-            {"name": "died", "type": "boolean"},
-        ]
-    }
+SEXES = [{"value": "f", "label": "female"}, {"value": "m", "label": "male"}]
+SCHEMA = schema(
+    number("age", 0, 120, unit="years", own={"bounds_from": "nobody has lived longer"}),
+    {"name": "sex", "type": "string", "categories": SEXES},
+    flag("died"),
 )
 PREDICTED = {
     "rms": 0.4,
@@ -127,25 +115,19 @@ def with_long_names():
     """A fit of an outcome, levels and splines whose names are long, and many."""
     names = ["Less than high school", "Some college, but no degree", "Doctorate or professional degree"]
     jobs = [f"Occupations of group {k} and others like them" for k in range(14)]
-    fields = [
-        {
-            "name": "income",
-            "title": "Household income after taxes and transfers",
-            "type": "number",
-            "unit": "thousand dollars a year",
-            "constraints": {"minimum": "0", "maximum": "500"},
-        },
-        {"name": "education_level", "constraints": {"enum": names}},
-        {"name": "occupation", "constraints": {"enum": jobs}},
-        {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
-    ]
-    schema = Schema.from_dict({"fields": fields})
-    asked = question(schema, "income ~ education_level + ns(age, df=4) + occupation", family="gaussian")
+    title, unit = "Household income after taxes and transfers", "thousand dollars a year"
+    made = schema(
+        number("income", 0, 500, title=title, unit=unit),
+        levels("education_level", *names),
+        levels("occupation", *jobs),
+        number("age", 0, 120),
+    )
+    asked = question(made, "income ~ education_level + ns(age, df=4) + occupation", family="gaussian")
     rng = np.random.default_rng(0)
     shapes = {"Intercept": (), "education_level": (2,), "occupation": (13,)}
     shapes |= {f"ns(age, df=4)[{knot}]": () for knot in (0, 30, 90, 120)}
     return study_of(
-        schema=schema.to_dict(),
+        schema=made.to_dict(),
         rows=json_types(asked.rows.to_dict()),
         formula=asked.formula,
         family="gaussian",
