@@ -9,7 +9,6 @@ profiles in the table's own words.
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -329,19 +328,16 @@ def _profile_value(field: Field, text: str) -> float:
         }
         if text in names:
             return float(names[text])
-    wide = field
-    if not field.is_category:
+    else:
         fates: Record = {"missing": "refuse", "otherwise": "refuse", "outside": "refuse"}
-        wide = replace(field, minimum=-1e300, maximum=1e300, **fates)
-    columns, whole = encoded(wide, [text])
-    value = float(next(iter(columns.values()))[0])
-    low, high = (-math.inf, math.inf) if field.is_category else field.range
-    if not whole or not low <= value <= high:
+        field = replace(field, **fates)
+    columns, whole = encoded(field, [text])
+    if not whole:
         allowed = f"{[level.label for level in field.all_levels]}"
         if not field.is_category:
-            allowed = f"{field.shown(low)} to {field.shown(high)}"
+            allowed = " to ".join(map(field.shown, field.range))
         raise DeclarationError(f"profile: {field.name!r}={text!r} is not declared; the schema has {allowed}.")
-    return value
+    return float(next(iter(columns.values()))[0])
 
 
 WEIGHT = "weight"
