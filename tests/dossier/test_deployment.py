@@ -59,12 +59,14 @@ def test_an_entry_is_valid_against_the_registrys_template(said):
 def test_whatever_people_say_stands_in_the_entry(tmp_path):
     path = tmp_path / "about.yaml"
     said = {name: f"{name} said" for name in QUESTIONS} | {"curators": ["us"], "authors": ["me"]}
-    path.write_text(yaml.safe_dump(said | {"sector": "Healthcare"}))
+    said["sector"] = "Healthcare"
+    path.write_text(yaml.safe_dump(said))
     text = as_yaml(deployment(study_of(), read_about(path))[0])
-    for value in (*said.values(), "Healthcare"):
-        assert (value[0] if isinstance(value, list) else value) in text or value == "sector said"
+    for value in said.values():
+        assert (value[0] if isinstance(value, list) else value) in text
     report([study_of().save(tmp_path / "study")], about=path, html=tmp_path / "page.html")
-    assert all(str(value).strip("[']") in (tmp_path / "page.html").read_text() for value in said.values())
+    shown = (tmp_path / "page.html").read_text()
+    assert all((value[0] if isinstance(value, list) else value) in shown for value in said.values())
     for wrong, match in (({"intended_uses": "x"}, "intended_use"), ({"curators": "us"}, "a list")):
         path.write_text(yaml.safe_dump(wrong))
         with pytest.raises(DeclarationError, match=match):
