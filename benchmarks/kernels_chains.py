@@ -63,7 +63,7 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
 def drawing(problem: Problem, kernel: Any, count: int) -> Callable[..., jax.Array]:
     """The draws of ``count`` steps' batches, whose rows are then only counted."""
     nothing = ClippedGradient(
-        lambda columns, present: AffineRows(present, {}, present),
+        lambda columns, present: AffineRows(present, present, None, {}, present),
         lambda u, rows: u + 1e-300 * jnp.sum(rows.present),
     )
     estimate = batch_sum(nothing, problem.schedule(kernel, count))

@@ -13,7 +13,7 @@ from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_
 import private_mcmc as pmc
 from private_mcmc.kernels import gradient
 from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import AffineGroups, clipped_gradient
+from private_mcmc.kernels.gradient import AffineRows, clipped_gradient
 
 
 def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]:
@@ -44,7 +44,7 @@ def unclipped(problem: Problem) -> Callable[..., jax.Array]:
     """The same program without its clip."""
     clipped = clipped_gradient(problem.reading, whitening(None, problem.p), CLIP, states=1)
 
-    def total(u: jax.Array, rows: AffineGroups) -> jax.Array:
+    def total(u: jax.Array, rows: AffineRows) -> jax.Array:
         with patch.object(gradient, "held", lambda slope, cap: slope):
             return clipped.total(u, rows)
 

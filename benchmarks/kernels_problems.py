@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 from numpyro.infer.util import potential_energy
 
 import private_mcmc as pmc
-from private_mcmc.kernels import StepKeys, chain_runner, langevin_program
+from private_mcmc.kernels import Streams, chain_runner
 from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.model import RowModel, read
 
@@ -88,8 +88,8 @@ class Problem:
     def steps(self, kernel: Any, count: int, chains: int = 1) -> tuple[Callable[..., jax.Array], Any]:
         """``count`` compiled steps of a kernel, a call of a run, and the prepared rows they need."""
         schedule = self.schedule(kernel, count, chains)
-        runner = chain_runner(langevin_program(self.reading, schedule), schedule)
-        keys, total = StepKeys(chacha_key(1), chacha_key(2)), jnp.zeros((chains, 0))
+        runner = chain_runner(self.reading, schedule)
+        keys, total = Streams(chacha_key(1), chacha_key(2)), jnp.zeros((chains, 0))
         return (
             lambda u, rows: runner.advance(u, 0, count, total, keys, rows)[0],
             runner.prepare(self.columns, self.present),

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import numpy as np
 
 import private_mcmc as pmc
@@ -113,9 +114,9 @@ _COUNT = 400
 
 
 def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Callable[[], None]:
-    from private_mcmc.inference.columns import Place, held_rows
-    from private_mcmc.inference.execute import trial_streams
-    from private_mcmc.kernels import chain_runner, langevin_program
+    from private_mcmc.inference.columns import Place, partitions_of
+    from private_mcmc.inference.execute import runner_of
+    from private_mcmc.kernels import run_keys
 
     mcmc = pmc.PrivateMCMC(
         kernel, rows=rows, target=pmc.Target(1e6, 1 - 1e-6), release="last", num_steps=_COUNT, n=n,
@@ -125,13 +126,14 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     columns = data.columns
     if rows.unit is not None:
         columns = rows.grouped({**columns, rows.unit.name: data.who}, n)
-    streams = trial_streams("chacha20")
-    held = held_rows(decision.reading.rows, columns, n, Place(), mcmc._run.declared, streams.start)
-    runner = chain_runner(langevin_program(decision.reading, decision.schedule), decision.schedule)
+    reading, (streams, _) = decision.reading, run_keys()
+    partitions = partitions_of(columns, n, Place())
+    runner = runner_of(reading.rows, reading, decision.schedule, partitions)
+    with jax.enable_x64(True):
+        prepared = runner.prepare(partitions)
 
     def run() -> None:
-        start = np.zeros(decision.reading.dim)
-        runner.run(start, held.rows, held.present, streams, lambda done: None)
+        runner.run(np.zeros(reading.dim), prepared, streams, lambda done: None)
 
     run()
     return run

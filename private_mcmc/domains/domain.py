@@ -34,7 +34,7 @@ class Domain:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the column after ``project`` under x64: float64 for reals, int64 for whole numbers."""
+        """Type of the column after ``project``: float64 for reals, int64 for whole numbers."""
         return np.dtype(np.int64)
 
     @property
@@ -53,6 +53,11 @@ class Domain:
 
     def project(self, column: ArrayLike) -> jax.Array:
         """Map ``(n, *event_shape)`` numbers into the domain, row by row and silently; traceable."""
+        with jax.enable_x64(True):
+            return self.mapped(jnp.asarray(column).astype(jnp.float64))
+
+    def mapped(self, values: jax.Array) -> jax.Array:
+        """``project`` of float64."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
@@ -86,26 +91,6 @@ def whole(name: str, value: object, smallest: int) -> int:
     return int(given)
 
 
-def _integer() -> np.dtype:
-    """int64 under ``enable_x64``: JAX computes functions of int32 numbers in float32."""
-    return np.dtype(jax.dtypes.canonicalize_dtype(np.int64))
-
-
-def _as_whole(column: ArrayLike, largest: int) -> jax.Array:
-    """Nearest integer in [0, largest]; NaN becomes 0. Clipped before the cast, which would wrap around."""
-    values = jnp.asarray(column)
-    if jnp.issubdtype(values.dtype, jnp.floating):
-        # In float32 the bound itself may round up past the largest int32.
-        bound = values.dtype.type(largest)
-        bound = bound if float(bound) <= largest else np.nextafter(bound, values.dtype.type(0))
-        values = jnp.clip(jnp.round(jnp.where(jnp.isnan(values), 0.0, values)), 0, bound)
-    elif values.dtype == jnp.bool_:
-        values = values.astype(_integer())
-    else:
-        values = jnp.clip(values, 0, min(largest, int(np.iinfo(values.dtype).max)))
-    return jnp.clip(values.astype(_integer()), 0, largest)
-
-
 @construction_checked
 @dataclass(frozen=True)
 class Binary(Domain):
@@ -120,9 +105,9 @@ class Binary(Domain):
         """``(0, 1)``."""
         return np.zeros(()), np.ones(())
 
-    def project(self, column: ArrayLike) -> jax.Array:
+    def mapped(self, values: jax.Array) -> jax.Array:
         """Threshold at one half."""
-        return (jnp.asarray(column) >= 0.5).astype(_integer())
+        return (values >= 0.5).astype(jnp.int64)
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Fair coin flips."""
@@ -141,9 +126,10 @@ class _Whole(Domain):
         """From 0 to the largest."""
         return np.zeros(()), np.full((), float(self._largest))
 
-    def project(self, column: ArrayLike) -> jax.Array:
-        """The nearest one; NaN becomes 0."""
-        return _as_whole(column, self._largest)
+    def mapped(self, values: jax.Array) -> jax.Array:
+        """The nearest one; NaN becomes 0. Clipped before the cast, which would wrap around."""
+        nearest = jnp.round(jnp.where(jnp.isnan(values), 0.0, values))
+        return jnp.clip(nearest, 0, self._largest).astype(jnp.int64)
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
         """Half the rows at 0 or at the largest, half uniform."""
@@ -203,11 +189,6 @@ _SMALLEST, LARGEST = 1e-30, 1e30
 _HUGE = 1e32
 
 
-def working_dtype() -> np.dtype:
-    """The widest float of the current JAX mode: float64 under ``enable_x64``, float32 otherwise."""
-    return jax.dtypes.canonicalize_dtype(np.float64)
-
-
 class _Reals(Domain):
     """Base of the domains of real numbers."""
 
@@ -257,10 +238,8 @@ class Ball(_Reals):
         """``±radius`` in every coordinate."""
         return np.full(self.dim, -self.radius), np.full(self.dim, self.radius)
 
-    def project(self, column: ArrayLike) -> jax.Array:
+    def mapped(self, rows: jax.Array) -> jax.Array:
         """Scale rows longer than ``radius`` down, to a float64 norm that is at most ``radius``."""
-        working = working_dtype()
-        rows = jnp.asarray(column).astype(working)
         finite = jnp.all(jnp.isfinite(rows), axis=-1, keepdims=True)
         # Beyond this, XLA's reciprocals are subnormal and flushed to zero.
         rows = jnp.clip(jnp.where(finite, rows, 0.0), -_HUGE, _HUGE)
@@ -269,8 +248,8 @@ class Ball(_Reals):
         safe = jnp.where(largest > 0, largest, 1.0)
         length = safe * jnp.sqrt(jnp.sum(jnp.square(rows / safe), axis=-1, keepdims=True))
         # The margins cover the rounding of the norm (in any order of summation) and of the scaling.
-        inside = self.radius * (1 - (self.dim + 16) * float(np.finfo(working).eps))
-        target = inside - self.radius * 2 * float(np.finfo(working).eps)
+        inside = self.radius * (1 - (self.dim + 16) * 2.0**-52)
+        target = inside - self.radius * 2.0**-51
         scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
         return jnp.where(length <= inside, rows, scaled)
 
@@ -320,12 +299,16 @@ class Box(_Reals):
         """The box itself."""
         return np.asarray(self.lo, np.float64), np.asarray(self.hi, np.float64)
 
-    def project(self, column: ArrayLike) -> jax.Array:
-        """Clip to the box, to bounds that the working type can hold."""
-        working = working_dtype()
-        lo, hi = _inside(*self.interval(), working)
-        values = jnp.asarray(column).astype(working)
-        nearest = np.clip(np.zeros(self.event_shape), lo, hi).astype(working)
+    def mapped(self, values: jax.Array) -> jax.Array:
+        """Clip to the box."""
+        lo, hi = self.interval()
+        # Compiled code may take subnormal numbers for 0, which lies outside.
+        tiny = np.finfo(np.float64).tiny
+        lo = np.where((lo > 0) & (lo < tiny), tiny, lo)
+        hi = np.where((hi < 0) & (hi > -tiny), -tiny, hi)
+        if not np.all(lo <= hi):
+            raise DeclarationError("Box(lo, hi): no normal float64 lies between the bounds; widen them.")
+        nearest = np.clip(np.zeros(self.event_shape), lo, hi)
         return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
@@ -369,9 +352,8 @@ class Real(_Reals):
         """``(−∞, ∞)``."""
         return np.full(self.event_shape, -np.inf), np.full(self.event_shape, np.inf)
 
-    def project(self, column: ArrayLike) -> jax.Array:
+    def mapped(self, values: jax.Array) -> jax.Array:
         """Replace what is not finite by 0."""
-        values = jnp.asarray(column).astype(working_dtype())
         return jnp.where(jnp.isfinite(values), values, 0.0)
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
@@ -384,17 +366,3 @@ def _freeze(values: np.ndarray) -> Bounds:
     if values.ndim == 0:
         return float(values)
     return tuple(_freeze(entry) for entry in values)
-
-
-def _inside(low: np.ndarray, high: np.ndarray, working: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds, rounded inwards to numbers of this type."""
-    least, most = low.astype(working), high.astype(working)
-    least = np.where(least < low, np.nextafter(least, working.type(np.inf)), least)
-    most = np.where(most > high, np.nextafter(most, working.type(-np.inf)), most)
-    # Compiled code may take subnormal numbers for 0, which lies outside.
-    tiny = np.finfo(working).tiny
-    least = np.where((least > 0) & (least < tiny), tiny, least)
-    most = np.where((most < 0) & (most > -tiny), -tiny, most)
-    if not np.all(least <= most):
-        raise DeclarationError(f"Box(lo, hi): no {working} lies between the bounds; widen them.")
-    return least, most

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax.typing import ArrayLike
 
 from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, HostColumn, check_unmasked, holds_person
@@ -77,10 +75,9 @@ class Several(Domain):
         low, high = self.each.interval()
         return np.broadcast_to(low, self.event_shape), np.broadcast_to(high, self.event_shape)
 
-    def project(self, column: ArrayLike) -> jax.Array:
+    def mapped(self, values: jax.Array) -> jax.Array:
         """Map every value by itself."""
-        values = jnp.asarray(column)
-        inside = self.each.project(values.reshape(-1, *self.each.event_shape))
+        inside = self.each.mapped(values.reshape(-1, *self.each.event_shape))
         return inside.reshape(-1, *self.event_shape)
 
     def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:

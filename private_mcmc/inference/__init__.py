@@ -1,6 +1,7 @@
 """The driver: preflight decides, the ledger is charged, the chain runs, and only releases come out."""
 
-from private_mcmc.inference.bookkeeping import Bookkeeping, Checkpoint
+from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.checkpoint import Checkpoint
 from private_mcmc.inference.describe import check, compare, describe
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute import Execution

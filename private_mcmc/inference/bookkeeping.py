@@ -1,30 +1,11 @@
-"""Where a run is charged and saved: charged before it touches a row, taken up again, settled once.
-
-**Why a resumed run is no second mechanism.** A checkpoint holds the run's keys and the state that it has come
-to. What was computed after that state and lost was never released; so whoever resumes goes on with one draw
-of the one mechanism that was charged. A copy of the file, or a second process, could release another draw, or
-the same noise on other rows: hence a run is saved only under a ledger, whose charge stays open until the run
-settles it, once and before anything leaves, and which knows the rows. Whoever changes the file would choose
-what is resumed: it is authenticated under a key of that ledger (HMAC-SHA-256), and a changed one is refused.
-"""
+"""Where a run is charged: before it touches a row, once, and settled when it has released."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import io
-import json
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.statement import NOT_PRIVATE
@@ -36,167 +17,12 @@ from private_mcmc.errors import (
     ReleaseError,
     warn_of_what_was_paid,
 )
+from private_mcmc.inference.checkpoint import Checkpoint, SavedRun
 from private_mcmc.inference.columns import Columns, HostColumns
-from private_mcmc.kernels import Provenance, RunKeys, Streams
-from private_mcmc.kernels.chain import ChainState
-from private_mcmc.kernels.keys import implementation
-from private_mcmc.records import Fields, Record, sync_folder
+from private_mcmc.kernels import Provenance, Streams
+from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger import is_saved, note_copy, take
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Save a run in ``path`` about every so many ``seconds``, and once before its first step.
-
-    **The file is as secret as the rows**: it holds hidden states and the keys of the noise. It is readable
-    by its owner only, is no pickle, and is removed when the run has released. A file that cannot be written
-    is found out before the charge if it can be; later (a full disk) it is a warning, and the run goes on.
-
-    Example:
-        >>> pmc.Checkpoint("run.ckpt", seconds=300)
-        Checkpoint(path='run.ckpt', seconds=300)
-    """
-
-    path: str | os.PathLike[str]
-    seconds: float = 60.0
-
-    def __post_init__(self) -> None:
-        if not self.seconds >= 0:
-            raise DeclarationError(f"Checkpoint seconds={self.seconds}: must not be negative.")
-
-    def begin(self) -> None:
-        """Take the file's place, with nothing in it; refuse that of a run that was saved."""
-        path = Path(self.path)
-        try:
-            if os.path.lexists(path) and path.stat().st_size:
-                raise ReleaseError(
-                    f"{path} is the checkpoint of an earlier run: resume() goes on with it. To start another "
-                    "run, which is charged again, move the file away."
-                )
-            self._write(b"")
-        except OSError as error:
-            raise ReleaseError(f"{path}: the checkpoint cannot be written ({error.strerror}).") from error
-
-    def remove(self) -> None:
-        """Remove the file, whose run has released, and what was left of one half-written."""
-        try:
-            for path in (self._draft, Path(self.path)):
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            warn_of_what_was_paid(
-                f"{self.path}: the run has released, and this file with its keys could not be removed "
-                f"({error.strerror}): delete it."
-            )
-
-    def load(self, key: bytes) -> Saved:
-        """The run in the file; raises ``ReleaseError`` where there is none that was saved under ``key``."""
-        path = Path(self.path)
-        if not (path.is_file() and path.stat().st_size):
-            raise ReleaseError(f"{path}: there is no checkpoint of a run to resume.")
-        whole = path.read_bytes()
-        code, content = whole[:_CODE_BYTES], whole[_CODE_BYTES:]
-        if not hmac.compare_digest(code, _code(key, content)):
-            raise ReleaseError(
-                f"{path}: damaged, changed, or no checkpoint of a run that this ledger was charged for; it "
-                "is not resumed."
-            )
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        record = dict(json.loads(arrays.pop("record").tobytes()))
-        provenance = Provenance(**record["provenance"])
-        streams = Streams(*(_key(arrays[name], provenance.generator) for name in Streams._fields))
-        state = ChainState(record["done"], arrays["u"], arrays["total"], arrays["kept"])
-        return Saved(record["run"], record["charge"], provenance, streams, state)
-
-    def save(self, run: Saved, key: bytes) -> None:
-        """Replace the file at once, by one authenticated under ``key``: a crash leaves one of both."""
-        state, content = run.state, io.BytesIO()
-        record = {"run": run.run, "charge": run.charge, "provenance": run.provenance.to_dict()}
-        keys = {
-            name: np.zeros(0, np.uint32) if key is None else np.asarray(jax.random.key_data(key))
-            for name, key in run.streams._asdict().items()
-        }
-        arrays: Mapping[str, Any] = {"u": state.u, "total": state.total, "kept": state.kept, **keys}
-        text = np.frombuffer(json.dumps(record | {"done": state.done}).encode(), np.uint8)
-        np.savez(content, record=text, **arrays)
-        self._write(_code(key, content.getvalue()) + content.getvalue())
-
-    @property
-    def _draft(self) -> Path:
-        path = Path(self.path)
-        return path.with_name(f"{path.name}.part")
-
-    def _write(self, content: bytes) -> None:
-        self._draft.unlink(missing_ok=True)
-        descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(self._draft, self.path)
-        except BaseException:
-            self._draft.unlink(missing_ok=True)
-            raise
-        sync_folder(Path(self.path).parent)
-
-
-@dataclass(frozen=True, eq=False)
-class Saved:
-    """What the file of an unfinished run holds.
-
-    Attributes:
-        run: a mark of what must be the same for the same run.
-        charge: that pays for it.
-        provenance: where its keys came from.
-    """
-
-    run: str
-    charge: str
-    provenance: Provenance
-    streams: Streams = field(repr=False)
-    state: ChainState = field(repr=False)
-
-
-@dataclass(eq=False)
-class Saver:
-    """Writes the states of one run, of which all but the state is in ``run`` already."""
-
-    checkpoint: Checkpoint
-    run: Fields = field(repr=False)
-    key: bytes = field(repr=False)
-    _last: float = field(default_factory=time.monotonic)
-
-    def due(self) -> bool:
-        """Whether so many seconds have passed since the last time."""
-        return time.monotonic() - self._last >= self.checkpoint.seconds
-
-    def save(self, state: ChainState) -> None:
-        """Replace the file by one with this state; where that fails, warn and keep the older one."""
-        self._last = time.monotonic()
-        try:
-            self.checkpoint.save(Saved(**self.run, state=state), self.key)
-        except OSError as error:
-            # The run is paid for: its result is worth more than being able to take it up again.
-            warn_of_what_was_paid(
-                f"{self.checkpoint.path}: the run could not be saved at step {state.done} "
-                f"({error.strerror}); it goes on, and would be resumed from an earlier step."
-            )
-
-
-_CODE_BYTES = hashlib.sha256().digest_size
-
-
-def _code(key: bytes, content: bytes) -> bytes:
-    return hmac.new(key, content, hashlib.sha256).digest()
-
-
-def _key(words: np.ndarray, generator: str) -> Any:
-    """A key from its words; the one of batches may be missing."""
-    return (
-        jax.random.wrap_key_data(jnp.asarray(words), impl=implementation(generator)) if words.size else None
-    )
 
 
 @construction_checked
@@ -330,28 +156,28 @@ class Bookkeeping:
             warn_of_what_was_paid(f"against the ledger this record will not be verified: {why}")
 
     @contextmanager
-    def begun(self, bill: Bill, keys: RunKeys) -> Iterator[Job]:
+    def begun(self, bill: Bill, streams: Streams, provenance: Provenance) -> Iterator[Job]:
         """A new run, charged on entering; its cost stays spent if what follows fails.
 
         Under a checkpoint the charge stays open, since the run may go on after a failure: ``finish`` settles
         it.
         """
-        provenance = keys.provenance
-        streams = Streams(keys.take("start"), keys.take("steps"), keys.take("batches"))
         # What is charged says it too, or a record that says it no longer could not be told from the charge.
         price = marked(bill.price, provenance)
         if self.checkpoint is None or self.ledger is None or self.dataset is None:
             with self.charge(price, bill.words, bill.columns, bill.staged) as books:
                 if books.reserved is not None:
                     take(books.reserved)
-                yield Job(books, streams, provenance, books.standing)
+                yield Job(books, streams, provenance)
             return
         if self.reserved is not None:
             raise DeclarationError("a run that an open charge pays for cannot be saved in a checkpoint.")
         self.checkpoint.begin()
         charge = self.ledger.reserve(self.dataset, price, **self._said(bill.words, bill.columns, False))
         take(charge)
-        yield self._saved_job(charge, bill, streams, provenance)
+        key = self.ledger.checkpoint_key
+        saved = SavedRun(self.checkpoint, key, bill.run, charge.identity, provenance, streams)
+        yield Job(replace(self, reserved=charge), streams, provenance, saved)
 
     def resumed(self, bill: Bill) -> Job:
         """The run in the checkpoint, if it is this one and has not released."""
@@ -372,22 +198,7 @@ class Bookkeeping:
             )
         books = replace(self, reserved=charge)
         books._check_open(marked(bill.price, saved.provenance), bill.columns, bill.staged)
-        return self._saved_job(charge, bill, saved.streams, saved.provenance, saved.state)
-
-    def _saved_job(
-        self,
-        charge: Reservation,
-        bill: Bill,
-        streams: Streams,
-        provenance: Provenance,
-        state: ChainState | None = None,
-    ) -> Job:
-        books = replace(self, reserved=charge)
-        run = {"run": bill.run, "charge": charge.identity, "provenance": provenance, "streams": streams}
-        saver = None
-        if self.checkpoint is not None and self.ledger is not None:
-            saver = Saver(self.checkpoint, run, self.ledger.checkpoint_key)
-        return Job(books, streams, provenance, books.standing, saver, state)
+        return Job(books, saved.streams, saved.provenance, saved)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -406,17 +217,12 @@ class Bill:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One run that is paid for: its randomness, where it stands, and its place in the ledger.
-
-    ``charge``: what was spent before it and is left.
-    """
+    """One run that is paid for: its randomness, its place in the ledger, and where it is saved, if it is."""
 
     books: Bookkeeping = field(repr=False)
     streams: Streams = field(repr=False)
     provenance: Provenance
-    charge: Fields | None = None
-    saver: Saver | None = None
-    state: ChainState | None = field(default=None, repr=False)
+    saved: SavedRun | None = None
 
     def finish(self) -> None:
         """Settle the charge of a run that was saved, before its release leaves: no copy of it releases again.
@@ -424,13 +230,13 @@ class Job:
         Raises:
             LedgerError: if the charge is settled, or the ledger cannot be written; the run can be resumed.
         """
-        if self.saver is not None and self.books.ledger is not None and self.books.reserved is not None:
+        if self.saved is not None and self.books.ledger is not None and self.books.reserved is not None:
             self.books.ledger.settle(self.books.reserved)
 
     def forget(self) -> None:
         """Remove the checkpoint of a run whose release is out."""
-        if self.saver is not None:
-            self.saver.checkpoint.remove()
+        if self.saved is not None:
+            self.saved.checkpoint.remove()
 
 
 def marked(statement: Statement, provenance: Provenance) -> Statement:

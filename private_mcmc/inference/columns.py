@@ -5,13 +5,10 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from private_mcmc.data.readers import is_part
 from private_mcmc.domains import Rows
@@ -30,7 +27,7 @@ from private_mcmc.domains.columns import (
 from private_mcmc.domains.persons import Numbers, Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.inference.decision import Declaration
-from private_mcmc.kernels.partitions import Blocks, Engine, Partition, row_slots
+from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Resident
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
 from private_mcmc.target import Adjacency, Target, Unit
@@ -47,13 +44,13 @@ _COPIED = 2**19
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run wants its rows: on the devices of ``mesh``, in blocks of so many, or at an engine.
+    """Where a run wants its rows: shared by devices, in blocks of so many, or at an engine.
 
     ``whole``: those of files are read into memory, unless blocks or an engine are asked for, or a copy of
     them in other slots.
     """
 
-    mesh: Mesh | None = None
+    devices: tuple[jax.Device, ...] | None = None
     rows_on_device: int | None = None
     engine: Engine | None = None
     whole: bool = False
@@ -69,7 +66,7 @@ class Place:
             }
         if not asked and not any(on_host(column) for column in data.values()):
             return dict(data)
-        if self.mesh is not None:
+        if self.devices is not None:
             raise DeclarationError(
                 "devices=: rows are shared by devices, streamed to one, or held by an engine: load the "
                 "columns (np.asarray) for the first."
@@ -209,30 +206,6 @@ def checked_columns(rows: Rows, data: Mapping[str, object], target: Target, n: i
     return columns
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Held:
-    """All rows where a run wants them: mapped into their domains on devices, or in partitions elsewhere."""
-
-    rows: dict[str, jax.Array] = field(default_factory=dict)
-    present: jax.Array = field(default_factory=lambda: jnp.zeros(0, dtype=bool))
-    partitions: tuple[Partition, ...] = ()
-    outside: Outside | None = None
-    mesh: Mesh | None = None
-
-    def placed(self, key: jax.Array, declared: Declaration | Plan) -> Held:
-        """Where who stands where could follow other rows: in slots drawn at random, see :func:`moves`."""
-        outside = self.outside
-        if not moves(declared.target.adjacency, declared.rows, outside.columns if outside else {}):
-            return self
-        with jax.enable_x64(True):
-            if outside is not None:
-                order = np.asarray(jax.random.permutation(key, outside.n))
-                return replace(self, partitions=outside.partitions(order, self.partitions))
-            slots = len(self.present) if declared.n is None else declared.n
-            rows, present = _permuted(key, self.rows, self.present, slots)
-        return replace(self, rows=rows, present=present)
-
-
 def moves(adjacency: Adjacency, rows: Rows, columns: HostColumns) -> bool:
     """Whether another row may change the order of the rows, so that they lie in slots drawn at random.
 
@@ -246,33 +219,54 @@ def moves(adjacency: Adjacency, rows: Rows, columns: HostColumns) -> bool:
     return adjacency == "add_remove" or rows.unit is not None or ordered
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Outside:
-    """Rows that are read block by block, in ``n`` slots; of persons their numbers lie under ``unit``."""
+def partitions_of(
+    columns: Columns | HostColumns,
+    n: int,
+    place: Place,
+    unit: Unit | None = None,
+    order: Numbers | None = None,
+) -> tuple[Partition, ...]:
+    """All rows where a run wants them, in ``n`` slots, as they are outside; holes are zeros.
 
-    columns: HostColumns
-    n: int
-    place: Place
-    unit: Unit | None = None
-
-    def partitions(
-        self, order: Numbers | None = None, before: tuple[Partition, ...] = ()
-    ) -> tuple[Partition, ...]:
-        """At an engine, or blocks on the host; where ``order`` is given, slot ``s`` has the row ``order[s]``.
-
-        An engine may take the places of partitions ``before``.
-        """
-        slots, engine, columns = None, self.place.engine, dict(self.columns)
-        who = np.arange(next(iter(columns.values())).shape[0])
-        if self.unit is not None:
-            who = columns.pop(self.unit.name).loaded()
+    At an engine, in blocks of what stays on the host, or on devices. Of persons outside memory their numbers
+    lie under ``unit``. Where ``order`` is given, slot ``s`` has the row ``order[s]``.
+    """
+    if host := on_the_host(columns):
+        slots = None
         if order is not None:
-            slots = Slots.of(who, order, 0 if self.unit is None else self.unit.rows)
-        if engine is not None:
-            return engine.partitions(columns, self.n, slots, before)
-        if slots is not None:
-            columns = in_slots(slots, columns)
-        return (blocks_of(columns, self.place.rows_on_device, self.n),)
+            who = np.arange(next(iter(host.values())).shape[0])
+            if unit is not None:
+                who = host.pop(unit.name).loaded()
+            slots = Slots.of(who, order, 0 if unit is None else unit.rows)
+        if place.engine is not None:
+            return place.engine.partitions(host, n, slots)
+        return (blocks_of(host if slots is None else in_slots(slots, host), place.rows_on_device, n),)
+    arrays = {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
+    flags = arrays.pop(PRESENT, None)
+    if flags is None:
+        flags = np.ones(len(next(iter(arrays.values()))), dtype=bool)
+    arrays = {name: padded(blank(value, flags), n) for name, value in arrays.items()}
+    present = padded(holds_person(flags), n)
+    if order is not None:
+        arrays, present = {name: value[order] for name, value in arrays.items()}, present[order]
+    devices = place.devices or (None,)
+    size, found = -(-n // len(devices)), []
+    with jax.enable_x64(True):
+        for first, device in zip(range(0, n, size), devices, strict=False):
+            own = {name: value[first : first + size] for name, value in arrays.items()}
+            rows, there = jax.device_put((own, present[first : first + size]), device)
+            found.append(Resident(rows, there, first))
+    return tuple(found)
+
+
+def placed(
+    columns: Columns | HostColumns, n: int, place: Place, declared: Declaration | Plan, key: jax.Array | None
+) -> tuple[Partition, ...]:
+    """The partitions of a run, whose rows lie in slots drawn by ``key`` where that must be: see ``moves``."""
+    order = None
+    if moves(declared.target.adjacency, declared.rows, on_the_host(columns)):
+        order = np.asarray(jax.random.permutation(key, n))
+    return partitions_of(columns, n, place, declared.rows.unit, order)
 
 
 def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:
@@ -286,61 +280,6 @@ def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:
         for name, values in part.items():
             spools[name].append(values)
     return {name: SpooledColumn.of(spool, part[name]) for name, spool in spools.items()}
-
-
-def held_rows(
-    rows: Rows,
-    columns: Columns | HostColumns,
-    n: int,
-    place: Place,
-    declared: Declaration | Plan,
-    key: jax.Array,
-) -> Held:
-    """The rows of ``columns``: at an engine, in blocks of what stays on the host, or on a mesh's devices.
-
-    There they are padded to the mesh's slots. Without a column of presence all are present. Holes are
-    zeros before anything else sees them. Rows that a run places at random are placed by ``key``, so that it
-    is known to work, once.
-    """
-    mesh = place.mesh
-    if host := on_the_host(columns):
-        outside = Outside(host, n, place, declared.rows.unit)
-        held = Held(outside=outside).placed(key, declared)
-        return held if held.partitions else Held(partitions=outside.partitions())
-    arrays = {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
-    count = len(next(iter(arrays.values())))
-    slots = row_slots(mesh, n)
-    flags = arrays.get(PRESENT, np.ones(count, dtype=bool))
-    filled = {name: padded(blank(value, flags), slots) for name, value in arrays.items() if name != PRESENT}
-    there = padded(holds_person(flags), slots)
-    with jax.enable_x64(True):
-        if mesh is None:
-            spread: Callable[[np.ndarray], jax.Array] = jnp.asarray
-        else:
-            by_row = NamedSharding(mesh, PartitionSpec("rows"))  # type: ignore[no-untyped-call]
-
-            spread = partial(jax.device_put, device=by_row)
-
-        mapped = _projection(rows)({name: spread(value) for name, value in filled.items()})
-        held = Held(mapped, spread(there), mesh=mesh)
-    held.placed(key, declared)
-    return held
-
-
-@partial(jax.jit, static_argnums=3)
-def _permuted(
-    key: jax.Array, rows: dict[str, jax.Array], present: jax.Array, n: int
-) -> tuple[dict[str, jax.Array], jax.Array]:
-    """The first ``n`` slots; those after them fill the devices up."""
-    order = jnp.append(jax.random.permutation(key, n), jnp.arange(n, present.shape[0]))
-    return {name: column[order] for name, column in rows.items()}, present[order]
-
-
-@lru_cache(maxsize=8)
-def _projection(rows: Rows) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
-    """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
-    compiled: Callable[..., dict[str, jax.Array]] = jax.jit(rows.project)
-    return compiled
 
 
 def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Blocks:

@@ -196,15 +196,15 @@ class PrivateMCMC(LastRun):
         """
         self._begin()
         refuse_key(args)
-        keys = run_keys(rng_key, self._execution.generator)
-        keys.provenance.check_releasable(self._execution.unsafe_seed)
+        streams, provenance = run_keys(rng_key, self._execution.generator)
+        provenance.check_releasable(self._execution.unsafe_seed)
         with no_value_checks(), blas_of_one_thread():
             bill = self._bill(args, columns, present)
             if self._execution.progress_bar:
                 announce(self._opening(self._n))
-            steps = self._run.ready(bill.columns, self._n, keys.provenance.generator)
-            with self._books.begun(bill, keys) as job:
-                self._charge = job.charge
+            steps = self._run.ready(bill.columns, self._n, streams)
+            with self._books.begun(bill, streams, provenance) as job:
+                self._charge = job.books.standing
                 steps(job, self._keep)
 
     @clean_errors
@@ -220,8 +220,8 @@ class PrivateMCMC(LastRun):
             bill = self._bill(args, columns, present)
             job = self._books.resumed(bill)
             job.provenance.check_releasable(self._execution.unsafe_seed)
-            self._charge = job.charge
-            self._run.ready(bill.columns, self._n, job.provenance.generator)(job, self._keep)
+            self._charge = job.books.standing
+            self._run.ready(bill.columns, self._n, job.streams)(job, self._keep)
 
     def _begin(self) -> None:
         """Forget the last run, whatever comes of this one; in the one thread that runs this driver."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,11 @@ from private_mcmc.arguments import construction_checked
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
-from private_mcmc.inference.columns import Columns, Held, HostColumns, Place, held_rows
+from private_mcmc.inference.columns import Columns, HostColumns, Place, placed
 from private_mcmc.inference.decision import Decision, Declaration, decide
-from private_mcmc.kernels import ChainRunner, Generator, Streams, chain_runner, langevin_program, public_key
-from private_mcmc.kernels.chain import path_runner
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.partitions import Devices, Engine, mesh_of, partitioned_runner, spread
+from private_mcmc.kernels import ChainOutput, ChainRunner, Generator, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.clipping import PreparedRows, whitening
+from private_mcmc.kernels.partitions import Engine, Partition, Resident, partitioned_runner
 from private_mcmc.kernels.step import Observable
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.planning.stages import of_rows
@@ -66,7 +65,7 @@ class Execution:
         'chacha20'
     """
 
-    devices: Devices = None
+    devices: int | Sequence[jax.Device] | None = None
     engine: Engine | None = None
     rows_on_device: int | None = None
     generator: Generator = "chacha20"
@@ -82,7 +81,7 @@ class Execution:
 
     def place(self, whole: bool = False) -> Place:
         """Where the rows lie: on devices or elsewhere; ``whole``: files in memory unless blocks are asked."""
-        return Place(mesh_of(self.devices), self.rows_on_device, self.engine, whole)
+        return Place(devices_of(self.devices), self.rows_on_device, self.engine, whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,45 +119,63 @@ def no_value_checks() -> Iterator[None]:
         yield
 
 
-def trial_streams(generator: str) -> Streams:
-    """Keys for trials, which everybody knows."""
-    key = public_key(generator)
-    return Streams(key, key, key)
-
-
 def runner_of(
     domains: Rows,
     reading: Potential,
     schedule: Schedule,
-    held: Held,
+    partitions: Sequence[Partition],
     observable: Observable | None = None,
     derived: Derived | None = None,
 ) -> ChainRunner:
     """What makes the steps of ``schedule`` where the rows are, each with the columns ``derived`` of it.
 
-    It holds no row; those that are elsewhere are mapped into ``domains`` there.
+    It holds no row, and its ``prepare`` takes the partitions, whose rows are mapped into ``domains``. Where
+    one device has all of them, many steps are one program.
     """
-    if held.partitions:
+    if len(partitions) > 1 or not isinstance(partitions[0], Resident):
+        return _partitioned(domains, reading, schedule, observable, derived)
+    runner = chain_runner(reading, schedule, observable)
 
-        def mapped(columns: Mapping[str, jax.Array]) -> Mapping[str, jax.Array]:
-            rows = domains.project(columns)
-            return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
+    def prepare(partitions: Sequence[Resident]) -> PreparedRows:
+        (here,) = partitions
+        rows = _projection(domains)(here.columns)
+        return runner.prepare(rows if derived is None else {**rows, **of_rows(derived, rows)}, here.present)
 
-        return partitioned_runner(langevin_program(reading, schedule), schedule, mapped, observable)
-    if held.mesh is None and observable is None:
-        return path_runner(reading, schedule)
-    program = spread(langevin_program(reading, schedule), held.mesh, schedule.num_rows)
-    return chain_runner(program, schedule, observable)
+    return replace(runner, prepare=prepare)
 
 
-def given_rows(held: Held, derived: Derived | None = None) -> tuple[Any, Any]:
-    """The rows as such a runner takes them: with columns ``derived`` of each, or where they are elsewhere."""
-    if held.partitions:
-        return held.partitions, None
-    if derived is None:
-        return held.rows, held.present
-    with jax.enable_x64(True):
-        return {**held.rows, **of_rows(derived, held.rows)}, held.present
+@lru_cache(maxsize=8)
+def _partitioned(
+    domains: Rows,
+    reading: Potential,
+    schedule: Schedule,
+    observable: Observable | None,
+    derived: Derived | None,
+) -> ChainRunner:
+    def mapped(columns: Mapping[str, jax.Array]) -> Mapping[str, jax.Array]:
+        rows = domains.project(columns)
+        return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
+
+    return partitioned_runner(langevin_program(reading, schedule), schedule, mapped, observable)
+
+
+@lru_cache(maxsize=8)
+def _projection(rows: Rows) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
+    """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
+    compiled: Callable[..., dict[str, jax.Array]] = jax.jit(rows.project)
+    return compiled
+
+
+def devices_of(devices: int | Sequence[jax.Device] | None) -> tuple[jax.Device, ...] | None:
+    """The first so many of ``jax.devices()``, or these; ``None``: the default device."""
+    if devices is None:
+        return None
+    if isinstance(devices, int) and not 1 <= devices <= len(jax.devices()):
+        raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
+    chosen = tuple(jax.devices()[:devices] if isinstance(devices, int) else devices)
+    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
+        raise DeclarationError("devices: a number, or a sequence of jax.devices().")
+    return chosen
 
 
 def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
@@ -221,12 +238,11 @@ def run_name() -> str:
 
 @dataclass(frozen=True, eq=False)
 class DeclaredRun:
-    """Chains of one declared kernel, decided once for a number of rows, and compiled once."""
+    """Chains of one declared kernel, decided once for a number of rows."""
 
     declared: Declaration
     execution: Execution
     _decided: dict[int, Decision] = field(default_factory=dict)
-    _runners: dict[tuple[int, bool], ChainRunner] = field(default_factory=dict)
 
     def decide(self, n: int | None = None) -> Decision:
         """Decided once for a number of rows: the declarations it rests on are frozen copies."""
@@ -252,40 +268,26 @@ class DeclaredRun:
         marks = (*model_marks(decision.reading), decision.reading.rows.fingerprint, averaged)
         return hashlib.sha256(repr((decision.schedule, start.tolist(), marks)).encode()).hexdigest()
 
-    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
+    def ready(self, columns: Columns | HostColumns, n: int, streams: Streams) -> ReadyRun:
         """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
-        decision, streams = self.decide(n), trial_streams(generator)
-        schedule = decision.schedule
+        decision = self.decide(n)
+        reading, schedule = decision.reading, decision.schedule
         start = checked_start(self.execution.init_params, schedule)
-        held = held_rows(
-            decision.reading.rows, columns, n, self.execution.place(), self.declared, streams.start
-        )
-        made = n, bool(held.partitions)
-        if made not in self._runners:
-            self._runners[made] = runner_of(
-                decision.reading.rows, decision.reading, schedule, held, decision.expectations
-            )
-        runner = self._runners[made]
-        runner.try_out(start, *given_rows(held), streams)
+        place = self.execution.place()
+        partitions = placed(columns, n, place, self.declared, streams.slots)
+        runner = runner_of(reading.rows, reading, schedule, partitions, decision.expectations)
+        with jax.enable_x64(True):
+            rows = runner.prepare(partitions)
+        runner.try_out(start, rows, streams)
         if decision.expectations is None:
-            try_constraining(decision.reading, schedule.num_chains)
-        return partial(self._run, decision, runner, start, held)
+            try_constraining(reading, schedule.num_chains)
+        return partial(self._run, decision, partial(runner.run, start, rows))
 
-    def _run(
-        self, decision: Decision, runner: ChainRunner, start: Array, held: Held, job: Job, keep: Keep
-    ) -> None:
+    def _run(self, decision: Decision, run: Callable[..., ChainOutput], job: Job, keep: Keep) -> None:
         """Run the decided schedule once and release what was declared."""
         schedule, expectations = decision.schedule, decision.expectations
-        given = given_rows(held.placed(job.streams.start, self.declared))
         with progress("sampling", schedule.num_steps, self.execution.progress_bar) as on_progress:
-            output = runner.run(
-                start,
-                *given,
-                streams=job.streams,
-                on_progress=on_progress,
-                saving=job.saver,
-                state=job.state,
-            )
+            output = run(job.streams, on_progress, job.saved)
         statement = marked(decision.statement.of(run_name()), job.provenance)
         provenance = job.provenance.to_dict()
         released: ReleasedStates | ReleasedExpectations

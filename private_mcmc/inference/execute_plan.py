@@ -6,10 +6,9 @@ A query is noised sums of rows: mapped into their domains, asked one by one, cha
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -26,13 +25,12 @@ from private_mcmc.inference.bookkeeping import Bookkeeping, Job, marked
 from private_mcmc.inference.columns import (
     BLOCK,
     Columns,
-    Held,
     HostColumns,
-    Outside,
     Place,
     checked_columns,
-    held_rows,
     moves,
+    partitions_of,
+    placed,
     without_rows,
 )
 from private_mcmc.inference.decision import Decision
@@ -43,16 +41,15 @@ from private_mcmc.inference.execute import (
     Outcome,
     ReadyRun,
     checked_start,
-    given_rows,
     no_value_checks,
     released_states,
     run_name,
     runner_of,
-    trial_streams,
     try_constraining,
 )
-from private_mcmc.kernels import ChainRunner, Streams
-from private_mcmc.kernels.partitions import Engine, Question, summed
+from private_mcmc.kernels import ChainRunner, Streams, run_keys
+from private_mcmc.kernels.clipping import PreparedRows
+from private_mcmc.kernels.partitions import Engine, Partition, Question, summed
 from private_mcmc.planning import (
     CompletedStage,
     CountsStage,
@@ -61,8 +58,8 @@ from private_mcmc.planning import (
     PathStage,
     Plan,
     Stage,
-    of_rows,
 )
+from private_mcmc.planning.stages import partial_parts
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import (
@@ -86,24 +83,31 @@ def _sums(mechanism: SecondMomentsPlan | SumsPlan, found: np.ndarray, present: n
     return mechanism.sums(np.where(present[apart], found, 0.0))
 
 
-def query(stage: MomentsStage | CountsStage, held: Held, plan: Plan) -> CompletedStage:
+def query(stage: MomentsStage | CountsStage, plan: Plan, partitions: Sequence[Partition]) -> CompletedStage:
     """What a query releases: of the sums of all rows."""
-    function = stage.vectors if isinstance(stage, MomentsStage) else stage.cell
-    sums = partial(_sums, stage.mechanism)
-    if held.partitions:
-        mapped = plan.reading.rows.project
-        question = Question(
-            lambda columns, present: mapped(columns),
-            lambda rows, first: jax.vmap(rowwise(function))(rows),
-            sums,
-        )
-        exact = summed(question, held.partitions)
-    else:
-        with jax.enable_x64(True):
-            found = np.asarray(of_rows(function, held.rows))
-        # Without what fills the devices up.
-        exact = sums(found[: plan.n], np.asarray(held.present)[: plan.n])
+    question, given = _asked_of(stage, plan)
+    exact = summed(question, partitions, *given)
     return CompletedStage(stage, stage.released(stage.mechanism.noised(exact)))
+
+
+def _asked_of(stage: MomentsStage | CountsStage, plan: Plan) -> tuple[Question, tuple[Any, ...]]:
+    """The sums of a stage over all rows, and what they are asked with."""
+    function, given = partial_parts(stage.vectors if isinstance(stage, MomentsStage) else stage.cell)
+    functions = _of_each_row(function, plan.reading.rows)
+    return Question(*functions, partial(_sums, stage.mechanism)), given
+
+
+@lru_cache(maxsize=8)
+def _of_each_row(function: Callable[..., Any], rows: Rows) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """A question's functions; the same ones are compiled once."""
+
+    def prepare(columns: Fields, present: jax.Array) -> dict[str, jax.Array]:
+        return dict(rows.project(columns))
+
+    def answer(held: Fields, first: jax.Array, *given: Any) -> jax.Array:
+        return jnp.asarray(jax.vmap(rowwise(partial(function, *given)))(held))
+
+    return prepare, answer
 
 
 # Of the squared budget: a stage that costs more is bought only after a look at what those before it say.
@@ -138,7 +142,7 @@ class PlannedRun:
         """What all stages together cost at most."""
         return self.declared.statement
 
-    def ready(self, columns: Columns | HostColumns, n: int, generator: str) -> ReadyRun:
+    def ready(self, columns: Columns | HostColumns, n: int, streams: Streams) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged."""
         plan = self.declared
         first = plan.policy.next(self.bought[1])
@@ -147,27 +151,25 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        place, key = self.execution.place(whole=True), trial_streams(generator).start
-        held = held_rows(plan.reading.rows, columns, n, place, plan, key)
+        partitions = placed(columns, n, self.execution.place(whole=True), plan, streams.slots)
         if isinstance(first, PathStage):
-            start = checked_start(first.start, first.schedule)
-            given = given_rows(held, first.derived)
-            _runner(plan, first, held).try_out(start, *given, trial_streams(generator))
-        elif not held.partitions:
-            of_row = first.vectors if isinstance(first, MomentsStage) else first.cell
+            runner, start, rows = _runner(plan, first, partitions)
+            runner.try_out(start, rows, streams)
+        else:
+            question, given = _asked_of(first, plan)
             with jax.enable_x64(True):
-                jax.eval_shape(jax.vmap(rowwise(of_row)), held.rows)
+                one = plan.reading.rows.synthetic(0, 1)
+                jax.eval_shape(question.at_once, one, np.ones(1, bool), 0, *given)
         try_constraining(plan.reading, 1)
-        return partial(self._run, held, first)
+        return partial(self._run, partitions, first)
 
-    def _run(self, held: Held, first: Stage, job: Job, keep: Keep) -> None:
+    def _run(self, partitions: Sequence[Partition], first: Stage, job: Job, keep: Keep) -> None:
         """Buy stage after stage until the policy concludes; what was bought is kept whatever follows.
 
         Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
         beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
         """
         plan, paths = self.declared, job.streams.steps
-        held = held.placed(job.streams.start, plan)
         history: History = self.bought[1]
         parts: tuple[Statement, ...] = self.bought[0] or plan.before
         stage: Stage | None = first
@@ -182,11 +184,11 @@ class PlannedRun:
             statement = marked(statement, job.provenance)
             job.books.pay(parts[-1])
             if isinstance(stage, PathStage):
-                states = self._path(stage, held, jax.random.fold_in(paths, len(history)))
+                states = self._path(stage, partitions, jax.random.fold_in(paths, len(history)))
                 released = state_grid(stage.schedule).round(states)
                 history = (*history, CompletedStage(stage, released))
             else:
-                history = (*history, query(stage, held, plan))
+                history = (*history, query(stage, plan, partitions))
             reached = Outcome(statement, None, history=history, provenance=job.provenance.to_dict())
             keep(reached)
             stage = plan.policy.next(history)
@@ -194,13 +196,12 @@ class PlannedRun:
 
         keep(outcome_of(plan, history, statement, job.provenance.to_dict()))
 
-    def _path(self, stage: PathStage, held: Held, key: jax.Array) -> Array:
+    def _path(self, stage: PathStage, partitions: Sequence[Partition], key: jax.Array) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``; ``key`` is of its noise alone."""
-        runner, start = _runner(self.declared, stage, held), checked_start(stage.start, stage.schedule)
-        steps, streams = stage.schedule.num_steps, Streams(key, key)
+        steps = stage.schedule.num_steps
         with progress(stage.name, steps, self.execution.progress_bar) as on_progress:
-            given = given_rows(held, stage.derived)
-            output = runner.run(start, *given, streams=streams, on_progress=on_progress)
+            runner, start, rows = _runner(self.declared, stage, partitions)
+            output = runner.run(start, rows, Streams(key, key), on_progress)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
@@ -217,13 +218,18 @@ def _admitted(
     return parts, plan.statement_of(parts)
 
 
-def _runner(plan: Plan, stage: PathStage, held: Held) -> ChainRunner:
-    """What runs a path where the rows are."""
+def _runner(
+    plan: Plan, stage: PathStage, partitions: Sequence[Partition]
+) -> tuple[ChainRunner, Array, PreparedRows]:
+    """What runs a path where the rows are, its start, and its rows."""
     schedule = stage.schedule
     if (schedule.num_rows, schedule.dim) != (plan.n, plan.reading.dim):
         raise DeclarationError(f"stage {stage.name!r}: its schedule is for other rows or another model.")
     reading = stage.reading or plan.reading
-    return runner_of(plan.reading.rows, reading, schedule, held, derived=stage.derived)
+    runner = runner_of(plan.reading.rows, reading, schedule, partitions, derived=stage.derived)
+    start = checked_start(stage.start, schedule)
+    with jax.enable_x64(True):
+        return runner, start, runner.prepare(partitions)
 
 
 def outcome_of(plan: Plan, history: History, statement: Statement, provenance: Mapping[str, str]) -> Outcome:
@@ -298,10 +304,10 @@ def row_sums(
     held = {name: host_column(name, one) for name, one in given.items()}
     order = np.random.default_rng().permutation(n) if moves(target.adjacency, rows, held) else None
     place = Place(rows_on_device=max(1, BLOCK // mechanism.rows), engine=engine)
-    partitions = Outside(held, n, place, rows.unit).partitions(order)
-    key = np.frombuffer(os.urandom(8), np.uint32)
+    partitions = partitions_of(held, n, place, rows.unit, order)
+    keys, _ = run_keys()
     with no_value_checks():
-        return summed(_asked(of_row, slots, mechanism, random), partitions, key)
+        return summed(_asked(of_row, slots, mechanism, random), partitions, keys.batches)
 
 
 def _asked(function: OfRow, slots: Rows, mechanism: SumsPlan, random: bool) -> Question:
@@ -314,13 +320,12 @@ def _asked(function: OfRow, slots: Rows, mechanism: SumsPlan, random: bool) -> Q
     def prepare(columns: Fields, present: jax.Array) -> dict[str, jax.Array]:
         return dict(slots.project(columns))
 
-    def answer(held: Fields, first: jax.Array, words: jax.Array) -> jax.Array:
+    def answer(held: Fields, first: jax.Array, key: jax.Array) -> jax.Array:
         mapped = dict(held)
         own = mapped.pop(OWN_ROWS, None)
         shape = next(iter(mapped.values())).shape[: 1 if own is None else 2]
         flat = {name: one.reshape(-1, *one.shape[len(shape) :]) for name, one in mapped.items()}
         if random:
-            key = jax.random.wrap_key_data(words, impl="threefry2x32")
             keys = jax.vmap(partial(jax.random.fold_in, key))(first + jnp.arange(shape[0]))
             flat["uniform"] = jax.vmap(lambda one: jax.random.uniform(one, shape[1:]))(keys).ravel()
         found = jax.vmap(rowwise(lambda row: tuple(function(row))))(flat)

@@ -88,7 +88,7 @@ def mixes_latents(reading: RowModel) -> bool:
     but ways in which other parameters could have the same mean score. Where it cannot be told, it is taken
     for one.
     """
-    program, rows = reading.program, (reading.each or reading).rows
+    program = reading.program
     values = [program.outputs[Output("value", site.name)] for site in reading.sites]
     for observed in reading.observations:
         given = program.parts("given", observed.name).values()
@@ -97,7 +97,7 @@ def mixes_latents(reading: RowModel) -> bool:
             return True
         for variable in moving:
             used = program.uses([variable])
-            if sum(value in used for value in values) > 1 and find_link(program, rows, variable) is None:
+            if sum(value in used for value in values) > 1 and find_link(program, variable) is None:
                 return True
     return False
 

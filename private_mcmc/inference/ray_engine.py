@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 import jax
@@ -69,13 +68,9 @@ class Ray:
         check_count("workers", self.workers)
 
     def partitions(
-        self,
-        columns: Mapping[str, HostColumn],
-        n: int,
-        slots: Slots | None = None,
-        before: tuple[Partition, ...] = (),
+        self, columns: Mapping[str, HostColumn], n: int, slots: Slots | None = None
     ) -> tuple[Partition, ...]:
-        """The rows of ``columns`` divided among new workers, or those of ``before``, which read them now.
+        """The rows of ``columns`` divided among new workers, which read them now.
 
         With ``slots`` each reads all files, and keeps the rows that lie in its own.
         """
@@ -96,8 +91,8 @@ class Ray:
                 own = {name: one.part(first, min(first + size, number)) for name, one in of_files.items()}
             part = None if slots is None else slots.part(first, first + size)
             workers.append(_Partition(self, own, size, first, key, part))
-        for worker, old in zip_longest(workers, before):
-            worker.start(old._worker if isinstance(old, _Partition) else None)
+        for worker in workers:
+            worker.start()
         for worker in workers:
             worker.check()
         return tuple(workers)
@@ -132,10 +127,10 @@ class _Partition:
     _shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]] = field(default_factory=dict, repr=False)
     _programs: dict[str, bytes] = field(default_factory=dict, repr=False)
 
-    def start(self, worker: Any = None) -> None:
-        """Begin to read the rows at a new worker, or at this one in place of what it has."""
+    def start(self) -> None:
+        """Begin to read the rows at a new worker."""
         actor = _ray().remote(num_cpus=self.engine.cpus, max_restarts=0, max_task_retries=0)(_Worker)
-        self._worker = actor.remote() if worker is None else worker
+        self._worker = actor.remote()
         place = pickle.dumps((dict(self.columns), self.size, self.first, self.key, self.slots))
         self._mark = self._sent("load", place)
 

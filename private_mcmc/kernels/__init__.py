@@ -1,14 +1,11 @@
 """Langevin kernels with per-row clipping, whose constants all come from one schedule."""
 
-from private_mcmc.kernels.batches import StepKeys as StepKeys
 from private_mcmc.kernels.chain import ChainOutput as ChainOutput
 from private_mcmc.kernels.chain import ChainRunner as ChainRunner
-from private_mcmc.kernels.chain import Streams as Streams
 from private_mcmc.kernels.chain import chain_runner as chain_runner
 from private_mcmc.kernels.keys import Generator as Generator
 from private_mcmc.kernels.keys import Provenance as Provenance
-from private_mcmc.kernels.keys import RunKeys as RunKeys
-from private_mcmc.kernels.keys import public_key as public_key
+from private_mcmc.kernels.keys import Streams as Streams
 from private_mcmc.kernels.keys import run_keys as run_keys
 from private_mcmc.kernels.langevin import AnisotropicLangevin as AnisotropicLangevin
 from private_mcmc.kernels.langevin import LangevinKernel as LangevinKernel

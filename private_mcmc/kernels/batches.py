@@ -43,17 +43,6 @@ def successes(chance: jax.Array, rate: float, last: jax.Array | int, end: int) -
 First = jax.Array | int | None
 
 
-class StepKeys(NamedTuple):
-    """Keys of a chain's steps: one stream for the noise, another for batches.
-
-    The second is all that a place where rows lie is given of a run's randomness: nothing tells the noise
-    from it.
-    """
-
-    steps: jax.Array
-    batches: jax.Array | None = None
-
-
 class BatchDraw(NamedTuple):
     """What tells the batch of one chain at step ``k``: the stream of the chains, and numbers drawn before."""
 

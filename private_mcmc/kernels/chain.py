@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
-from private_mcmc.kernels.batches import StepKeys, drawn_size
+from private_mcmc.kernels.batches import drawn_size
 from private_mcmc.kernels.clipping import Columns, PreparedRows, Whitening, whitening
+from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import (
     LangevinProgram,
     Observable,
@@ -32,14 +33,6 @@ from private_mcmc.potential.potential import Potential
 from private_mcmc.schedule import Average, Schedule
 
 Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
-
-
-class Streams(NamedTuple):
-    """Independent random keys of one run; ``batches`` is needed by schedules that draw batches."""
-
-    start: jax.Array
-    steps: jax.Array
-    batches: jax.Array | None = None
 
 
 class ChainState(NamedTuple):
@@ -65,9 +58,10 @@ class ChainOutput(NamedTuple):
     average: Float[np.ndarray, " d"] | None
 
 
-@runtime_checkable
 class Saving(Protocol):
-    """Keeps a long run's state where it can be taken up again."""
+    """Keeps a long run where it can be taken up again; ``state``: where it is taken up, if it is."""
+
+    state: ChainState | None
 
     def due(self) -> bool:
         """Whether it is time to save."""
@@ -80,32 +74,29 @@ class Saving(Protocol):
 class ChainRunner:
     """A schedule's chain, compiled at its first run and reused by later runs of equal shape.
 
-    ``advance(u, first, count, total, keys, rows)`` takes ``count`` steps after step ``first`` and gives the
-    state, the states to keep, unconstrained, and the running sums: of a path every state that it passed, and
-    otherwise the last one.
+    ``prepare`` makes of rows what ``advance`` takes, once a run. ``advance(u, first, count, total, keys,
+    rows)`` takes ``count`` steps after step ``first`` and gives the state, the states to keep, unconstrained,
+    and the running sums: of a path every state that it passed, and otherwise the last one.
     """
 
     schedule: Schedule
     whitening: Whitening
     observable: Observable | None
-    prepare: Callable[[Columns, jax.Array], PreparedRows]
+    prepare: Callable[..., PreparedRows]
     advance: Advance
 
     def run(
         self,
         theta: npt.ArrayLike,
-        columns: Columns,
-        present: jax.Array,
+        rows: PreparedRows,
         streams: Streams,
         on_progress: Callable[[int], None],
         saving: Saving | None = None,
-        state: ChainState | None = None,
     ) -> ChainOutput:
-        """Run from ``θ_0`` of shape ``(p,)`` (public), or on from ``state``; ``on_progress``: steps done."""
+        """Run from a public ``θ_0``, ``(p,)``, or on from a saved state; ``on_progress``: steps done."""
         schedule, path = self.schedule, self.schedule.release == "path"
-        keys = StepKeys(streams.steps, streams.batches)
         with jax.enable_x64(True):
-            rows = self.prepare(columns, present)
+            state = None if saving is None else saving.state
             if state is None:
                 state = self.first_state(theta)
                 if saving is not None:
@@ -113,7 +104,7 @@ class ChainRunner:
                     saving.save(state)
             u, total, kept = jnp.asarray(state.u), jnp.asarray(state.total), [state.kept]
             for first, count, keep in calls(schedule, state.done):
-                u, states, total = self.advance(u, first, count, total, keys, rows)
+                u, states, total = self.advance(u, first, count, total, streams, rows)
                 if keep:
                     kept.append(np.asarray(states)[: count if path else 1])
                 u.block_until_ready()
@@ -126,14 +117,12 @@ class ChainRunner:
             return ChainOutput(None, np.asarray(total).sum(axis=0) / (number * schedule.num_chains))
         return ChainOutput(np.swapaxes(np.concatenate(kept), 0, 1), None)
 
-    def try_out(self, theta: npt.ArrayLike, columns: Columns, present: jax.Array, streams: Streams) -> None:
+    def try_out(self, theta: npt.ArrayLike, rows: PreparedRows, streams: Streams) -> None:
         """Call for no step all that ``run`` calls: it is compiled then, and what can fail has failed."""
         with jax.enable_x64(True):
-            rows, state = self.prepare(columns, present), self.first_state(theta)
-            keys = StepKeys(streams.steps, streams.batches)
-            called = self.advance(jnp.asarray(state.u), 0, 0, jnp.asarray(state.total), keys, rows)
-            for array in called:
-                array.block_until_ready()
+            state = self.first_state(theta)
+            called = self.advance(jnp.asarray(state.u), 0, 0, jnp.asarray(state.total), streams, rows)
+            jax.block_until_ready(called)  # type: ignore[no-untyped-call]
 
     def first_state(self, theta: npt.ArrayLike) -> ChainState:
         """All chains at ``theta``, whitened."""
@@ -145,35 +134,28 @@ class ChainRunner:
         return ChainState(0, u, np.zeros((chains, *shape)), np.zeros((0, chains, dim)))
 
 
-def chain_runner(
-    program: LangevinProgram, schedule: Schedule, observable: Observable | None = None
-) -> ChainRunner:
-    """Compile-ready chain of ``schedule``; ``observable`` maps ``θ`` of shape ``(p,)`` to a vector."""
-    advance = jax.jit(steps_of(program, schedule, observable))
-    return ChainRunner(schedule, program.whitening, observable, jax.jit(program.prepare), advance)
+def chain_runner(model: Potential, schedule: Schedule, observable: Observable | None = None) -> ChainRunner:
+    """The chain of :func:`langevin_program`; ``observable`` maps ``θ`` of shape ``(p,)`` to a vector.
 
-
-def path_runner(model: Potential, schedule: Schedule) -> ChainRunner:
-    """The chain of :func:`langevin_program`, compiled once for all paths that differ in numbers alone.
-
-    What one stage of a plan learns changes clip, step and metric of the next: they are arguments, like rows.
+    It is compiled once for all paths that differ in numbers alone: what one stage of a plan learns changes
+    clip, step and metric of the next, which are arguments, like rows. Its ``prepare`` takes columns in their
+    domains, and which rows are present.
     """
-    shared = without_numbers(schedule)
-    if shared is None:
-        return chain_runner(langevin_program(model, schedule), schedule)
     check_magnitudes(schedule)
-    prepare, advance = _shared_path(model, shared)
+    prepare, advance = _compiled(model, without_numbers(schedule) or schedule, observable)
     numbers, change = StepNumbers.of(schedule), whitening(schedule.preconditioner, schedule.dim)
-    return ChainRunner(schedule, change, None, partial(prepare, numbers), partial(advance, numbers))
+    return ChainRunner(schedule, change, observable, partial(prepare, numbers), partial(advance, numbers))
 
 
 @lru_cache(maxsize=8)
-def _shared_path(model: Potential, shared: Schedule) -> tuple[Callable[..., PreparedRows], Advance]:
+def _compiled(
+    model: Potential, schedule: Schedule, observable: Observable | None
+) -> tuple[Callable[..., PreparedRows], Advance]:
     def prepare(numbers: StepNumbers, columns: Columns, present: jax.Array) -> PreparedRows:
-        return langevin_program(model, shared, numbers).prepare(columns, present)
+        return langevin_program(model, schedule, numbers).prepare(columns, present)
 
     def advance(numbers: StepNumbers, *now: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-        return steps_of(langevin_program(model, shared, numbers), shared)(*now)
+        return steps_of(langevin_program(model, schedule, numbers), schedule, observable)(*now)
 
     return jax.jit(prepare), jax.jit(advance)
 
@@ -205,7 +187,7 @@ def steps_of(program: LangevinProgram, schedule: Schedule, observable: Observabl
         first: jax.Array,
         count: jax.Array,
         total: Float[Array, "chains d"],
-        keys: StepKeys,
+        keys: Streams,
         rows: PreparedRows,
     ) -> tuple[Float[Array, "chains p"], Float[Array, "kept chains p"], Float[Array, "chains d"]]:
         def drawn(j: jax.Array) -> tuple[jax.Array, jax.Array | None]:

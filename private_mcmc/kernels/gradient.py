@@ -8,7 +8,6 @@ blocks by ``vmap``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -42,15 +41,13 @@ _BLOCK_ELEMENTS = {"cpu": 2**18}
 _BLOCK_ELEMENTS_ELSEWHERE = 2**24
 # A clip of a coordinate, less the rounding of its product with the root of the metric.
 _INSIDE = 1.0 - 2.0**-45
-# Predictors of several states at once that a group of rows may hold on a CPU: they should stay in cache.
-_GROUP_ELEMENTS = 2**19
 
 
 def schedule_gradient(
     model: Potential,
     whitening: Whitening,
     schedule: Schedule,
-    states: int | None = None,
+    states: int = 1,
     clip: Clip | None = None,
 ) -> ClippedGradient:
     """The clipped data gradient that a schedule declares: by the norm, or coordinate by coordinate.
@@ -58,108 +55,48 @@ def schedule_gradient(
     A ``clip`` of the norm takes the place of the schedule's: one that is known when the program runs.
     """
     if schedule.clips is not None:
-        return boxed_gradient(model, whitening, schedule.clips, states or 1)
+        return boxed_gradient(model, whitening, schedule.clips, states)
     return clipped_gradient(model, whitening, schedule.clip if clip is None else clip, states)
 
 
-def clipped_gradient(
-    model: Potential, whitening: Whitening, clip: Clip, states: int | None = None
-) -> ClippedGradient:
-    """The clipped data gradient of ``model`` in whitened coordinates.
-
-    ``states``: how many states share every sum over all rows, which are then stored in the layout that is
-    fastest for them; ``None`` where rows are selected for each sum.
-    """
+def clipped_gradient(model: Potential, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
+    """The clipped data gradient of ``model`` in whitened coordinates, for ``states`` states at a time."""
     if model.predictor is None:
-        return general_rows(model, whitening, clip, states or 1)
-    if states is None:
-        return affine_rows(model.predictor, whitening, clip)
-    return affine_groups(model.predictor, whitening, clip, states)
+        return general_rows(model, whitening, clip, states)
+    return affine_rows(model.predictor, whitening, clip)
 
 
 class AffineRows(NamedTuple):
-    """Rows one by one, to be selected from.
+    """Rows of one affine predictor, whole or selected.
 
-    ``table`` holds the whitened design, the cap of the slope and, where there are offsets, the offset of each
-    row side by side, ``(N, p + 1)`` or ``(N, p + 2)``: what a row needs is fetched at once, and the product
-    with ``(θ, 0, 1)`` is its predictor.
+    ``design``: whitened, zero where a row cannot be used. ``cap``: of the slope. ``weights``: of synthetic
+    rows.
     """
 
-    table: Float[Array, "rows width"]
+    design: Float[Array, "rows p"]
+    cap: Float[Array, " rows"]
+    offset: Float[Array, " rows"] | None
     columns: Columns
     present: Bool[Array, " rows"]
+    weights: Float[Array, " rows"] | None = None
 
 
 def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> ClippedGradient:
-    """Rows that are selected anew for every sum."""
+    """Rows whose slopes are held at their caps: no gradient of a row is formed."""
     score = jax.vmap(_slope(predictor))
 
     def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         offset = offsets(predictor, columns)
-        parts = [design, cap[:, None]] if offset is None else [design, cap[:, None], offset[:, None]]
-        return AffineRows(jnp.concatenate(parts, axis=1), read_by_slope(predictor, columns), present & usable)
+        return AffineRows(design, cap, offset, read_by_slope(predictor, columns), present & usable)
 
     def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
-        # The table is multiplied as it lies: parts of it would have to be copied first.
-        table, dim = rows.table, u.shape[0]
-        others = [0.0] if predictor.centred else [0.0, 1.0]
-        eta = table @ jnp.concatenate([u, jnp.asarray(others, u.dtype)])
-        slope = held(score(eta, rows.columns), jnp.where(rows.present, table[:, dim], 0.0))
-        return (slope @ table)[:dim]
+        eta = rows.design @ u
+        slope = score(eta if rows.offset is None else eta + rows.offset, rows.columns)
+        slope = held(slope, jnp.where(rows.present, rows.cap, 0.0))
+        return times(slope, rows.weights) @ rows.design
 
     return ClippedGradient(prepare, total)
-
-
-class AffineGroups(NamedTuple):
-    """All rows in groups, columnwise: designs ``(groups, p, rows)``, zero where no row is present.
-
-    Caps are ``(groups, rows)``; there are no offsets where all are zero. ``weights``, ``(groups, rows)``, are
-    those of synthetic rows.
-    """
-
-    design: Float[Array, "groups p rows"]
-    cap: Float[Array, "groups rows"]
-    offset: Float[Array, "groups rows"] | None
-    columns: Columns
-    weights: jax.Array | None = None
-
-
-def affine_groups(predictor: Predictor, whitening: Whitening, clip: Clip, states: int) -> ClippedGradient:
-    """All rows in each sum, for ``states`` states at a time, laid out for what will be stored."""
-    score = jax.vmap(_slope(predictor))
-
-    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineGroups:
-        design, cap, usable = _capped(predictor, whitening, clip, columns)
-        present = present & usable
-        many = states > 1 and jax.default_backend() == "cpu"
-        cut = partial(_cut, groups=math.ceil(len(cap) * states / _GROUP_ELEMENTS) if many else 1)
-        offset = offsets(predictor, columns)
-        return AffineGroups(
-            jnp.swapaxes(cut(jnp.where(present[:, None], design, 0.0)), 1, 2),
-            cut(jnp.where(present, cap, 0.0)),
-            None if offset is None else cut(offset),
-            {name: cut(column) for name, column in read_by_slope(predictor, columns).items()},
-        )
-
-    def total(u: Float[Array, " p"], rows: AffineGroups) -> Float[Array, " p"]:
-        def add(carry: jax.Array, part: AffineGroups) -> tuple[jax.Array, None]:
-            eta = u @ part.design
-            slope = score(eta if part.offset is None else eta + part.offset, part.columns)
-            return carry + part.design @ times(held(slope, part.cap), part.weights), None
-
-        return jax.lax.scan(add, jnp.zeros_like(u), rows)[0]
-
-    return ClippedGradient(prepare, total)
-
-
-def _cut(leaf: jax.Array, groups: int) -> jax.Array:
-    """``(N, …)`` as ``(groups, rows, …)``, filled up with zeros, or copies of the last row."""
-    size = -(-len(leaf) // groups)
-    filling = "constant" if jnp.issubdtype(leaf.dtype, jnp.floating) else "edge"
-    missing = groups * size - len(leaf)
-    filled = jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1), mode=filling)
-    return filled.reshape(groups, size, *leaf.shape[1:])
 
 
 def _slope(predictor: Predictor) -> Callable[[jax.Array, Columns], jax.Array]:
@@ -270,11 +207,9 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
     return ClippedGradient(prepare, total)
 
 
-def with_weights(rows: AffineGroups | GeneralRows, weights: jax.Array) -> AffineGroups | GeneralRows:
+def with_weights(rows: AffineRows | GeneralRows, weights: jax.Array) -> AffineRows | GeneralRows:
     """Public synthetic rows, each of which counts ``weights ≥ 0`` times after it was clipped, ``(N,)``.
 
     What one of them adds is bounded by ``w_i C`` only: no program of a schedule calls this.
     """
-    if isinstance(rows, GeneralRows):
-        return rows._replace(weights=weights)
-    return rows._replace(weights=_cut(weights, len(rows.cap)))
+    return rows._replace(weights=weights)

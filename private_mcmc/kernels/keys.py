@@ -1,4 +1,4 @@
-"""Where a run's randomness comes from: one key, three disjoint streams, each handed out once.
+"""Where a run's randomness comes from: one key, three disjoint streams.
 
 The keys are those of ChaCha20 as a JAX random generator: 256 bits, a cryptographic stream, plain JAX
 operations. It works wherever ``jax.random`` does (jit, vmap, scan, NumPyro). Every use of a key is a block of
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 import secrets
-import threading
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 import jax
 import jax.numpy as jnp
@@ -58,21 +57,16 @@ def _double_round(_: int, rows: tuple[Array, Array, Array, Array]) -> tuple[Arra
 
 def chacha20_blocks(key: Array, counters: Array, nonce: tuple[int, int, int]) -> Array:
     """Blocks of the cipher: 8 words of ``key`` and ``counters`` of shape ``(blocks,)`` → ``(16, blocks)``."""
-    number = counters.shape[0]
 
-    def row(words: Array) -> Array:
-        return jnp.broadcast_to(words[:, None], (4, number))
+    def in_each(words: Array | tuple[int, ...]) -> Array:
+        column = jnp.asarray(words, jnp.uint32)[:, None]
+        return jnp.broadcast_to(column, (len(column), counters.shape[0]))
 
-    nonce_rows = jnp.broadcast_to(jnp.asarray(nonce, jnp.uint32)[:, None], (3, number))
-    start = (
-        row(jnp.asarray(_CONSTANTS, jnp.uint32)),
-        row(key[:4]),
-        row(key[4:]),
-        jnp.concatenate([counters[None, :].astype(jnp.uint32), nonce_rows]),
-    )
+    counted = counters[None, :].astype(jnp.uint32)
+    start = jnp.concatenate([in_each(_CONSTANTS), in_each(key), counted, in_each(nonce)])
     # A loop, because XLA takes minutes to compile the eighty unrolled quarter rounds.
-    end = lax.fori_loop(0, _DOUBLE_ROUNDS, _double_round, start)
-    return jnp.concatenate([first + last for first, last in zip(start, end, strict=True)])
+    end = lax.fori_loop(0, _DOUBLE_ROUNDS, _double_round, tuple(start.reshape(4, 4, -1)))
+    return start + jnp.concatenate(end)
 
 
 def _words(key: Array, use: int, number: int) -> Array:
@@ -124,12 +118,11 @@ CHACHA20 = define_prng_impl(
 )
 
 
-Stream = Literal["start", "batches", "steps"]
 Generator = Literal["chacha20", "threefry2x32"]
 Source = Literal["operating system", "caller"]
 
 # The constants that separate the streams are fixed for good: changing one changes every seeded run.
-_STREAM_NUMBER: dict[str, int] = {"start": 1, "batches": 2, "steps": 3}
+_STREAM_NUMBER: dict[str, int] = {"slots": 1, "batches": 2, "steps": 3}
 _KEY_WORDS: dict[str, int] = {"chacha20": 8, "threefry2x32": 2}
 
 # Compiled: operation by operation it takes milliseconds.
@@ -172,42 +165,28 @@ class Provenance:
         return asdict(self)
 
 
-class RunKeys:
-    """The secret keys of one run. Not printable, not picklable, not copyable; each stream taken once."""
+class Streams(NamedTuple):
+    """Independent keys of one run, made once: they are never printed, copied or pickled.
 
-    __slots__ = ("_lock", "_root", "_taken", "provenance")
+    ``steps``: of the noise. ``batches``: all that a place where rows lie is given of a run's randomness.
+    ``slots``: of the order of rows that may come and go.
+    """
 
-    def __init__(self, root: jax.Array, provenance: Provenance) -> None:
-        self._root = root
-        self._taken: set[str] = set()
-        self._lock = threading.Lock()
-        self.provenance = provenance
-
-    def take(self, stream: Stream) -> jax.Array:
-        """The key of a stream. Raises ``ReleaseError`` when it was taken before: no noise is used twice."""
-        if stream not in get_args(Stream):
-            raise DeclarationError(f"stream {stream!r}: one of {', '.join(get_args(Stream))}.")
-        with self._lock:
-            if stream in self._taken:
-                raise ReleaseError(
-                    f"the {stream!r} key of this run was used already: noise used twice cancels. Start a new "
-                    "run, which is a new mechanism and is charged again."
-                )
-            self._taken.add(stream)
-        key: jax.Array = _fold(self._root, _STREAM_NUMBER[stream])
-        return key
+    steps: jax.Array
+    batches: jax.Array | None = None
+    slots: jax.Array | None = None
 
     def __repr__(self) -> str:
-        return f"<RunKeys: {self.provenance}>"
+        return "<Streams>"
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise ReleaseError("the keys of a run are never copied, pickled or saved.")
 
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = _refuse
 
-
-def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "chacha20") -> RunKeys:
-    """Keys for one run.
+def run_keys(
+    rng_key: int | jax.Array | None = None, generator: Generator = "chacha20"
+) -> tuple[Streams, Provenance]:
+    """Keys for one run, and where they are from.
 
     **Guarantee**: with ``rng_key=None`` every bit of the key comes from the operating system's cryptographic
     source (256 bits for ``chacha20``, 64 for ``threefry2x32``, a fast generator that is not cryptographic).
@@ -221,21 +200,17 @@ def run_keys(rng_key: int | jax.Array | None = None, generator: Generator = "cha
     if rng_key is None:
         words = np.frombuffer(secrets.token_bytes(4 * _KEY_WORDS[generator]), dtype=np.uint32)
         root = jax.random.wrap_key_data(jnp.asarray(words), impl=implementation(generator))
-        return RunKeys(root, Provenance("operating system", generator))
-    if isinstance(rng_key, (int, np.integer)) and not isinstance(rng_key, bool):
+    elif isinstance(rng_key, (int, np.integer)) and not isinstance(rng_key, bool):
         if not 0 <= rng_key < 2**32:
             raise DeclarationError("rng_key: an integer seed must lie in [0, 2^32).")
         root = jax.random.key(int(rng_key), impl=implementation(generator))
-        return RunKeys(root, Provenance("caller", generator))
-    root = _one_key(rng_key)
+    else:
+        root = _one_key(rng_key)
     kind = jax.random.key_impl(root)
-    return RunKeys(root, Provenance("caller", "chacha20" if kind == CHACHA20 else str(kind)))
-
-
-def public_key(generator: str) -> jax.Array:
-    """A public key of the kind that a run under ``generator`` uses: for trials."""
-    key: jax.Array = jax.random.key(0, impl=implementation(generator))
-    return key
+    provenance = Provenance(
+        "operating system" if rng_key is None else "caller", "chacha20" if kind == CHACHA20 else str(kind)
+    )
+    return Streams(**{name: _fold(root, number) for name, number in _STREAM_NUMBER.items()}), provenance
 
 
 def implementation(generator: str) -> Any:

@@ -1,32 +1,30 @@
-"""Rows in several places: over the devices of this process, or in partitions, which answer pure questions.
+"""Rows in several places: on devices, in files, at other machines, in partitions that answer pure questions.
 
 A partition holds some persons' rows. The driver alone has the schedule, the noise and its keys, the ledger
-and the release; a partition is given states and keys of batches. Whoever makes partitions (blocks of a file,
-other machines) implements :class:`Partition`. A person's rows are in one partition, and a row has the same
-number whatever the partitions, so that its batches are the same. Answers are added in the order of the
-partitions, in float64: one of the orders of summation that the accountant's rounding allowance covers.
+and the release; a partition is given states and keys of batches. Whoever makes partitions on other machines
+implements :class:`Partition`. A person's rows are in one partition, and a row has the same number whatever
+the partitions, so that its batches are the same. Answers are added in the order of the partitions, in
+float64: one of the orders of summation that the accountant's rounding allowance covers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax.sharding import Mesh, PartitionSpec
 
 from private_mcmc.domains.columns import HostColumn, blank, holds_person, padded
 from private_mcmc.domains.persons import Slots
-from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.batches import StepKeys
 from private_mcmc.kernels.chain import ChainRunner, observed
 from private_mcmc.kernels.clipping import Columns, PreparedRows
+from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Schedule
 
@@ -49,6 +47,11 @@ class Question:
     reduce: Callable[[np.ndarray, np.ndarray], npt.NDArray[np.float64]] | None = None
 
     @cached_property
+    def compiled(self) -> tuple[Callable[..., PreparedRows], Callable[..., jax.Array]]:
+        """Both functions, compiled."""
+        return jax.jit(self.prepare), jax.jit(self.answer)
+
+    @cached_property
     def at_once(self) -> Callable[..., jax.Array]:
         """``(columns, present, first, *given) -> array``, compiled."""
 
@@ -56,6 +59,11 @@ class Question:
             return self.answer(self.prepare(columns, present), first, *given)
 
         return jax.jit(whole)
+
+    def reduced(self, found: jax.Array, present: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """What leaves, once it is there."""
+        values = np.asarray(found)
+        return values if self.reduce is None else self.reduce(values, np.asarray(present))
 
 
 class Partition(Protocol):
@@ -69,16 +77,9 @@ class Engine(Protocol):
     """Where rows lie besides this process."""
 
     def partitions(
-        self,
-        columns: Mapping[str, HostColumn],
-        n: int,
-        slots: Slots | None = None,
-        before: tuple[Partition, ...] = (),
+        self, columns: Mapping[str, HostColumn], n: int, slots: Slots | None = None
     ) -> tuple[Partition, ...]:
-        """Partitions of the rows, in their order, or of ``slots``; a column may be that of presence.
-
-        ``before``: partitions of the same rows in other slots, which are asked no more.
-        """
+        """Partitions of the rows, in their order, or of ``slots``; a column may be that of presence."""
 
 
 def summed(question: Question, partitions: Sequence[Partition], *given: Any) -> npt.NDArray[np.float64]:
@@ -102,7 +103,7 @@ def partitioned_runner(
 ) -> ChainRunner:
     """The chain of ``schedule`` over partitions, whose columns ``mapped`` brings into the row domain.
 
-    Its ``run`` takes partitions in the place of columns.
+    Its ``prepare`` takes partitions in the place of columns.
     """
     path, with_state = schedule.release == "path", observed(program, schedule, observable)
 
@@ -122,12 +123,12 @@ def partitioned_runner(
         return u, with_state(u, total, k + 1), program.whitening.to_parameter(u)
 
     def advance(
-        u: jax.Array, first: int, count: int, total: jax.Array, keys: StepKeys, asks: Sequence[Ask]
+        u: jax.Array, first: int, count: int, total: jax.Array, keys: Streams, asks: Sequence[Ask]
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         def one(u: jax.Array, k: int, total: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            rows_sum = jnp.zeros_like(u)
+            rows_sum = np.zeros(u.shape)
             for part in [ask(u, k, keys.batches) for ask in asks]:
-                rows_sum = rows_sum + part()
+                rows_sum = rows_sum + np.asarray(part())
             moved: tuple[jax.Array, jax.Array, jax.Array] = move(u, k, keys.steps, rows_sum, total)
             return moved
 
@@ -141,11 +142,36 @@ def partitioned_runner(
         return u, jnp.asarray(states if path else states[-1:]), total
 
     question = Question(prepare, answer)
+    return ChainRunner(
+        schedule,
+        program.whitening,
+        observable,
+        lambda partitions: [partition.ask(question) for partition in partitions],
+        advance,
+    )
 
-    def ask_all(partitions: Sequence[Partition], present: None) -> list[Ask]:
-        return [partition.ask(question) for partition in partitions]
 
-    return ChainRunner(schedule, program.whitening, observable, ask_all, advance)  # type: ignore[arg-type]
+@dataclass(frozen=True, eq=False)
+class Resident:
+    """A partition whose rows are in the memory of a device, and are prepared once for each question.
+
+    They are the rows ``start, start + 1, …`` of the run.
+    """
+
+    columns: Columns
+    present: jax.Array
+    start: int = 0
+
+    def ask(self, question: Question) -> Ask:
+        """It is computed where the columns lie."""
+        prepare, answer = question.compiled
+        kept = prepare(self.columns, self.present)
+
+        def started(*given: Any) -> Callable[[], Any]:
+            found = answer(kept, self.start, *given)
+            return lambda: question.reduced(found, self.present)
+
+        return started
 
 
 class Block(NamedTuple):
@@ -178,7 +204,7 @@ class Blocks:
         def each(*given: Any) -> Iterator[Any]:
             for block in self:
                 part = question.at_once(block.columns, block.present, self.start + block.first, *given)
-                yield part if question.reduce is None else question.reduce(np.asarray(part), block.present)
+                yield part if question.reduce is None else question.reduced(part, block.present)
 
         def started(*given: Any) -> Callable[[], Any]:
             if question.reduce is not None:
@@ -209,61 +235,3 @@ class Blocks:
                 for name, value in zip(self.columns, values, strict=True)
             }
             yield Block(index * self.size, filled, padded(holds_person(there), self.size))
-
-
-Devices = int | Sequence[jax.Device] | None
-
-
-def mesh_of(devices: Devices = None) -> Mesh | None:
-    """Rows over the first so many of ``jax.devices()``, or over these; ``None``: on the default device.
-
-    The numbers a run draws do not depend on it: the same keys give the same chain, up to the rounding of sums
-    in another order, which the accountant's allowance covers for every order.
-    """
-    if devices is None:
-        return None
-    if isinstance(devices, int) and not 1 <= devices <= len(jax.devices()):
-        raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
-    chosen = jax.devices()[:devices] if isinstance(devices, int) else list(devices)
-    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
-        raise DeclarationError("devices: a number, or a sequence of jax.devices().")
-    return Mesh(np.asarray(chosen), ("rows",))
-
-
-def row_slots(mesh: Mesh | None, num_rows: int) -> int:
-    """Row slots of all devices: ``num_rows``, and what fills the last share up."""
-    return num_rows if mesh is None else -(-num_rows // mesh.size) * mesh.size
-
-
-_EVERYWHERE, _BY_ROW = PartitionSpec(), PartitionSpec("rows")  # type: ignore[no-untyped-call]
-
-
-def spread(program: LangevinProgram, mesh: Mesh | None, num_rows: int) -> LangevinProgram:
-    """The program with its rows over the devices of ``mesh``: in a step only sums are communicated.
-
-    ``prepare(columns, present)`` takes as many rows for every device.
-    """
-    if mesh is None:
-        return program
-    rows_here = row_slots(mesh, num_rows) // mesh.size
-
-    def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
-        rows = program.prepare(columns, present)
-        # A leading axis of devices, whatever the layout of the rows behind it.
-        return jax.tree.map(lambda leaf: leaf[None], rows)
-
-    def data(
-        u: jax.Array, k: jax.Array, batches: jax.Array | None, drawn: jax.Array | None, rows: PreparedRows
-    ) -> jax.Array:
-        first = jax.lax.axis_index("rows") * rows_here
-        own = jax.tree.map(lambda leaf: leaf[0], rows)
-        total: jax.Array = jax.lax.psum(program.data(u, k, batches, drawn, own, first), "rows")  # type: ignore[no-untyped-call]
-        return total
-
-    shard = partial(jax.shard_map, mesh=mesh, check_vma=False)
-    everywhere = (*[_EVERYWHERE] * 4, _BY_ROW)
-    return replace(
-        program,
-        prepare=shard(prepare, in_specs=_BY_ROW, out_specs=_BY_ROW),
-        data=shard(data, in_specs=everywhere, out_specs=_EVERYWHERE),
-    )

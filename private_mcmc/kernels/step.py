@@ -21,9 +21,10 @@ from jaxtyping import Array, Float
 from private_mcmc.accounting import gradient_limit
 from private_mcmc.accounting.steps import whitened_noise
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.batches import BatchDraw, BatchSum, First, StepKeys, batch_sum, streams
+from private_mcmc.kernels.batches import BatchDraw, BatchSum, First, batch_sum, streams
 from private_mcmc.kernels.clipping import PreparedRows, Whitening, whitening
 from private_mcmc.kernels.gradient import schedule_gradient
+from private_mcmc.kernels.keys import Streams
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Record
@@ -53,7 +54,7 @@ class StepNumbers(NamedTuple):
 
     root: jax.Array | np.ndarray | None
     clip: float | jax.Array
-    step_size: float | tuple[float, ...] | jax.Array
+    step_size: np.ndarray | jax.Array
     temper: float | jax.Array
     limit: float | jax.Array
 
@@ -61,7 +62,8 @@ class StepNumbers(NamedTuple):
     def of(cls, schedule: Schedule) -> StepNumbers:
         """Those of a schedule."""
         root = whitening(schedule.preconditioner, schedule.dim).root
-        return cls(root, schedule.clip, schedule.step_size, schedule.temper, gradient_limit(schedule))
+        steps = np.asarray(schedule.step_size)
+        return cls(root, schedule.clip, steps, schedule.temper, gradient_limit(schedule))
 
 
 # Programs are compiled for whole multiples of so many steps.
@@ -120,7 +122,7 @@ class LangevinProgram:
     whitening: Whitening
 
     def step(
-        self, u: Float[Array, "chains p"], k: jax.Array, keys: StepKeys, rows: PreparedRows
+        self, u: Float[Array, "chains p"], k: jax.Array, keys: Streams, rows: PreparedRows
     ) -> Float[Array, "chains p"]:
         """``u'`` after step number ``k ≥ 0``, with every row here."""
         total = self.data(u, k, keys.batches, self.drawn(keys.batches, k), rows)
@@ -143,7 +145,7 @@ def langevin_program(
     if numbers is None:
         check_magnitudes(schedule)
         numbers = StepNumbers.of(schedule)
-    states = None if schedule.rate is not None else schedule.num_chains
+    states = schedule.num_chains
     gradient = schedule_gradient(model, Whitening(numbers.root), schedule, states, numbers.clip)
     return step_program(model, schedule, batch_sum(gradient, schedule), numbers)
 
@@ -194,7 +196,8 @@ def step_program(
         standard: Float[Array, "chains p"],
         total: Float[Array, "chains p"],
     ) -> Float[Array, "chains p"]:
-        gamma = _step_size(numbers.step_size, k)
+        gamma = jnp.asarray(numbers.step_size)
+        gamma = gamma if gamma.ndim == 0 else gamma[k]
         gradient = jax.vmap(prior_score)(u) + numbers.temper * total
         gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
@@ -207,12 +210,6 @@ def step_program(
 def _noise(shape: tuple[int, int], key: jax.Array, k: jax.Array) -> jax.Array:
     """Standard normals of all chains at step ``k``, from a key of its own."""
     return jax.random.normal(jax.random.fold_in(key, k), shape)
-
-
-def _step_size(step_size: float | tuple[float, ...] | jax.Array, k: jax.Array) -> jax.Array:
-    if isinstance(step_size, tuple):
-        return jnp.asarray(step_size)[k]
-    return jnp.asarray(step_size)
 
 
 def noise_colour(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:

@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.batches import BatchSum
-from private_mcmc.kernels.chain import ChainRunner, Streams, steps_of
+from private_mcmc.kernels.chain import ChainRunner, steps_of
 from private_mcmc.kernels.clipping import Columns, Whitening
 from private_mcmc.kernels.gradient import clipped_gradient, with_weights
+from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
 from private_mcmc.potential.potential import Potential
 from private_mcmc.records import ON_FEW_ROWS
@@ -52,7 +53,7 @@ def synthetic_path(
     runner = ChainRunner(weighed, Whitening(numbers.root), None, *parts)
     with jax.enable_x64(True):
         given = jnp.asarray(weights, jnp.float64)
-        output = runner.run(theta, columns, given, Streams(key, key), lambda done: None)
+        output = runner.run(theta, runner.prepare(columns, given), Streams(key), lambda done: None)
     states: npt.NDArray[np.float64] = np.asarray(output.states)[0]
     return states
 

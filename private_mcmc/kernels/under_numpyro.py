@@ -18,7 +18,7 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.domains import Binary, Real, Rows
 from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
-from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import langevin_program
 from private_mcmc.model import RowModel, read
 
@@ -93,7 +93,7 @@ class UnderNumPyro(MCMCKernel):  # type: ignore[misc]
 
         def one(z: jax.Array, i: jax.Array, key: jax.Array) -> jax.Array:
             u = program.whitening.from_parameter(z)[None]
-            keys = StepKeys(key) if schedule.rate is None else StepKeys(*jax.random.split(key))
+            keys = Streams(key) if schedule.rate is None else Streams(*jax.random.split(key))
             return program.whitening.to_parameter(program.step(u, i, keys, rows))[0].astype(z.dtype)
 
         now = state.z, state.i, state.rng_key

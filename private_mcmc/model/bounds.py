@@ -32,7 +32,7 @@ from private_mcmc.model.program import (
     without_cancellation,
 )
 from private_mcmc.potential.families import Interval, up
-from private_mcmc.potential.predictor import MultiPredictor
+from private_mcmc.potential.predictor import Predictor
 from private_mcmc.records import RUN_ONCE
 
 Values: TypeAlias = Mapping[Variable, jax.Array]
@@ -217,7 +217,7 @@ def _public_rows(rows: Rows, read: Iterable[str]) -> dict[str, np.ndarray] | Non
     return {name: np.asarray(column) for name, column in rows.synthetic(0, _PUBLIC).items()}
 
 
-def proved_radius(predictors: MultiPredictor, rows: Rows) -> float:
+def proved_radius(predictors: Predictor, rows: Rows) -> float:
     """A bound of ``‖A(row)‖`` over the domain from its lines; ``inf`` where one is not known to be affine.
 
     ``‖Aᵀu‖² ≤ m·max_i‖a_i‖²·‖u‖²`` if every coordinate of ``θ`` enters at most ``m`` predictors.
@@ -233,7 +233,7 @@ def proved_radius(predictors: MultiPredictor, rows: Rows) -> float:
     return max(radii) if most == 1 else min(up(math.sqrt(most) * max(radii)), up(math.hypot(*radii)))
 
 
-def _line(predictors: MultiPredictor, index: int, row: Any) -> jax.Array:
+def _line(predictors: Predictor, index: int, row: Any) -> jax.Array:
     """One row of ``A``, without the others."""
     return jnp.asarray(jax.grad(lambda theta: predictors.eta(theta, row)[index])(jnp.zeros(predictors.dim)))
 

@@ -8,6 +8,7 @@ rules, loops and branches stay whole: what happens inside them is not looked int
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -29,7 +30,7 @@ from private_mcmc.records import RUN_ONCE
 Variable: TypeAlias = Any
 Equation: TypeAlias = Any
 Kind: TypeAlias = Literal[
-    "prior", "jacobian", "value", "row", "density", "observed", "weight", "given", "deterministic"
+    "prior", "jacobian", "value", "row", "density", "class", "observed", "weight", "given", "deterministic"
 ]
 
 
@@ -259,6 +260,51 @@ def _hashable(value: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def same(
+    left: Program, one: Variable, right: Program, other: Variable, known: dict[Variable, Variable]
+) -> bool:
+    """Whether two results are made of the pairs ``known`` by the same operations; found pairs are added.
+
+    Unlike values at points this tells programs apart that differ far out alone.
+    """
+    one, other = _unmoved(left, one), _unmoved(right, other)
+    if one in known or (left is right and one is other):
+        return known.get(one, one) is other
+    if one in left.constants and other in right.constants:
+        first, second = (np.asarray(program.constants[at]) for program, at in ((left, one), (right, other)))
+        return first.dtype == second.dtype and np.array_equal(first, second)
+    made, like = left.producers.get(one), right.producers.get(other)
+    if made is None or like is None or made.primitive is not like.primitive:
+        return False
+    texts = [_ADDRESS.sub("", str(sorted(equation.params.items()))) for equation in (made, like)]
+    if texts[0] != texts[1] or made.outvars.index(one) != like.outvars.index(other):
+        return False
+    orders = [like.invars, like.invars[::-1]] if made.primitive.name in ("add", "mul") else [like.invars]
+    if not any(
+        len(made.invars) == len(order)
+        and all(same(left, a, right, b, known) for a, b in zip(made.invars, order, strict=True))
+        for order in orders
+    ):
+        return False
+    known[one] = other
+    return True
+
+
+# Functions print with their address in this process.
+_ADDRESS = re.compile("0x[0-9a-f]+")
+_STILL = ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type", "copy")
+
+
+def _unmoved(program: Program, variable: Variable) -> Variable:
+    """Before axes of length one were added or taken away."""
+    while (made := program.producers.get(variable)) is not None and made.primitive.name in _STILL:
+        (before, *others), kind = made.invars, variable.aval
+        if others or program.size(before) != program.size(variable) or before.aval.dtype != kind.dtype:
+            break
+        variable = before
+    return variable
 
 
 class Level(IntEnum):

@@ -1,7 +1,7 @@
 """A row's term and a prior as they are proposed to kernels: which lines of the tables their sites are of.
 
-What runs is the line's form of the predictor, whatever its parameter was made by; that the two are one
-function is looked at where the model is read, as all densities are (``model/refusals.py``).
+What runs is the line's form of the predictor. That the two are one function is told by the operations that
+make parameter and density; densities are looked at, besides, where the model is read (``model/refusals.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
+from jax.scipy.special import erf, ndtr
 from jax.typing import ArrayLike
 
 from private_mcmc.domains.rows import Rows
@@ -26,7 +26,18 @@ from private_mcmc.model.bounds import (
     proposed_radius,
     proved_radius,
 )
-from private_mcmc.model.program import Level, Output, Program, Variable, affinity, row_shapes, trace
+from private_mcmc.model.program import (
+    Kind,
+    Level,
+    Output,
+    Program,
+    Variable,
+    affinity,
+    name_of,
+    row_shapes,
+    same,
+    trace,
+)
 from private_mcmc.model.sites import Observation
 from private_mcmc.potential.families import TABLE, Interval, Line
 from private_mcmc.potential.potential import RowTerm
@@ -34,7 +45,7 @@ from private_mcmc.potential.predictor import (
     MULTIPLIER,
     OUTCOME,
     WEIGHT,
-    MultiPredictor,
+    Predictor,
     Row,
     Term,
 )
@@ -42,16 +53,40 @@ from private_mcmc.potential.prior import OF_ANY_SIGN, OwnPrior, PriorConstants, 
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.rowwise import abstract
 
-_LINKS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
-    "exp": jnp.exp,
-    "exp_neg": lambda eta: jnp.exp(-eta),
-    "logistic": jax.nn.sigmoid,
-    "ndtr": ndtr,
-    "softmax": jax.nn.softmax,
-    "log_softmax": jax.nn.log_softmax,
+# Every link as it may be written: a parameter is compared with these operation by operation, since values
+# at points do not tell programs apart that differ far out, as by ``jnp.where(eta > 400, …)``.
+_LINKS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
+    "exp": (jnp.exp,),
+    "exp_neg": (lambda eta: 1 / jnp.exp(eta), lambda eta: jnp.exp(-eta)),
+    "logistic": (
+        jax.nn.sigmoid,
+        lambda eta: 1 / (1 + jnp.exp(-eta)),
+        lambda eta: jnp.exp(eta) / (1 + jnp.exp(eta)),
+    ),
+    "ndtr": (ndtr, lambda eta: 0.5 * (1 + erf(eta / math.sqrt(2)))),
+    "softmax": (
+        jax.nn.softmax,
+        lambda eta: jnp.exp(jax.nn.log_softmax(eta)),
+        lambda eta: jnp.exp(eta) / jnp.sum(jnp.exp(eta), axis=-1, keepdims=True),
+    ),
+    "log_softmax": (
+        jax.nn.log_softmax,
+        lambda eta: eta - jax.nn.logsumexp(eta, axis=-1, keepdims=True),
+    ),
 }
-_PLACES = np.array([0.0, 0.1, -0.3, 1.0, -3.0, 7.0, -10.0, 30.0, -40.0, 100.0, -300.0])
-_ROWS, _TOLERANCE, _MOST_CUTS = 4, 1e-9, 8
+_MOST_CUTS = 8
+
+
+@functools.lru_cache(maxsize=64)
+def _forms(shape: tuple[int, ...]) -> tuple[tuple[str, Program], ...]:
+    """The links of a predictor of this shape."""
+    with jax.enable_x64(True):
+        return tuple(
+            (name, trace(lambda eta, form=form: {"link": form(eta)}, eta=abstract(shape, np.float64)))
+            for name, forms in _LINKS.items()
+            if shape or "max" not in name
+            for form in forms
+        )
 
 
 @dataclass(frozen=True)
@@ -74,40 +109,33 @@ def cuts(program: Program, target: Variable, levels: Mapping[Variable, Level]) -
             yield variable
 
 
-def find_link(program: Program, rows: Rows, parameter: Variable) -> Link | None:
-    """The link of a parameter to one affine variable, as some rows and values of that show; or ``None``."""
+def find_link(program: Program, parameter: Variable) -> Link | None:
+    """The link of a parameter to one affine variable, as its operations show; or ``None``."""
     levels = affinity(program, "theta")
     if levels[parameter] is Level.AFFINE:
         return Link("identity", parameter)
     size = program.size(parameter)
     bases = (base for base in cuts(program, parameter, levels) if program.size(base) == size)
     # A link may begin with what is affine, too, as that of a Normal with x/√2.
-    links = (_named(program, rows, parameter, base) for base in itertools.islice(bases, _MOST_CUTS))
+    links = (_named(program, parameter, base) for base in itertools.islice(bases, _MOST_CUTS))
     return next((link for link in links if link is not None), None)
 
 
-def _named(program: Program, rows: Rows, parameter: Variable, base: Variable) -> Link | None:
-    read, shape = program.reads([parameter], [base]), program.shape(parameter)
-    columns = {name: column for name, column in rows.synthetic(0, _ROWS).items() if name in read}
-    # Of several elements every one gets values of its own.
-    etas = _PLACES.reshape(-1, *[1] * len(shape)) * np.cos(np.arange(math.prod(shape))).reshape(shape)
-
-    def at(eta: jax.Array, row: Mapping[str, jax.Array]) -> jax.Array:
-        return jnp.asarray(program.run([parameter], {**program.columns(row), base: eta})[0])
-
-    with jax.enable_x64(True):
-        every = jax.vmap(at, (0, None))
-        run = jax.vmap(every, (None, 0)) if columns else every
-        found = np.asarray(run(jnp.asarray(etas), columns)).reshape(-1, *etas.shape)
-        for name, link in _LINKS.items():
-            if "max" in name and not shape:
-                continue
-            wanted = np.asarray(link(jnp.asarray(etas)))
-            with np.errstate(all="ignore"):
-                factor = found[:, :1] / wanted[:1] if name in AT_ZERO else np.ones(1)
-                gap = np.abs(found - factor * wanted)
-            if np.all(gap <= _TOLERANCE * np.abs(factor * wanted) + 1e-12 * np.abs(factor)):
-                return Link(name, base, bool(np.any(np.abs(factor - 1) > _TOLERANCE)))
+def _named(program: Program, parameter: Variable, base: Variable) -> Link | None:
+    """The link that the parameter, or what factors free of the base multiply, is of the base."""
+    scaled, size = False, program.size(base)
+    while program.size(parameter) == size:
+        for name, form in _forms(program.shape(base)):
+            if same(program, parameter, form, form.outputs["link"], {base: form.inputs["eta"]}):
+                return Link(name, base, scaled)
+        made = program.producers.get(parameter)
+        moving = [] if made is None else [one for one in made.invars if base in program.uses([one])]
+        if made is None or len(moving) != 1 or name_of(made) not in ("mul", "div"):
+            return None
+        if name_of(made) == "div" and moving[0] is made.invars[1]:
+            link = _named(program, moving[0], base)
+            return Link("exp_neg", base, True) if link is not None and link.name == "exp" else None
+        parameter, scaled = moving[0], True
     return None
 
 
@@ -149,11 +177,11 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         return jnp.concatenate([value.ravel() for value in values])
 
     of_terms = tuple((term, places[base]) for base, term, _ in terms)
-    predictors = MultiPredictor(eta, int(edges[-1]), dim, of_terms, rest, None if terms else unknown)
+    predictors = Predictor(eta, int(edges[-1]), dim, of_terms, rest, None if terms else unknown)
     radius = known = proved_radius(predictors, rows)
     if not known < math.inf and predictors.size <= MOST_LINES:
         radius = proposed_radius(predictors.length, rows)
-    shift = function_of_rows(predictors.offset, rows)
+    shift = function_of_rows(predictors.offsets, rows)
     predictors = replace(
         predictors,
         radius=radius,
@@ -172,11 +200,19 @@ def _find_term(
         variable = program.outputs.get(Output("given", site.name, parameter))
         if name != site.family or variable is None or levels[variable] is Level.CONSTANT:
             continue
-        link = find_link(program, rows, variable)
+        link = find_link(program, variable)
         line = None if link is None else lines.get(link.name)
-        if link is not None and line is not None and (line.scaled or not link.scaled):
+        if link is None or line is None or (link.scaled and not line.scaled):
+            return None
+        if _of_its_class(program, "row", site.name):
             return _term(program, rows, site, levels, variable, link, line)
     return None
+
+
+def _of_its_class(program: Program, kind: Kind, site: str) -> bool:
+    """Whether its density is that of its class and parameters: no method of it was changed."""
+    own, usual = program.outputs[Output(kind, site)], program.outputs[Output("class", site)]
+    return same(program, own, program, usual, {})
 
 
 def _term(
@@ -296,7 +332,9 @@ def _with_lines(program: Program, sites: Sequence[Site]) -> list[OwnPrior]:
     lines = [
         (site, PRIORS[site.family, site.support])
         for site in sites
-        if (site.family, site.support) in PRIORS and not any(coupled(site.name, other) for other in uses)
+        if (site.family, site.support) in PRIORS
+        and _of_its_class(program, "prior", site.name)
+        and not any(coupled(site.name, other) for other in uses)
     ]
     keys = [Output("given", site.name, name) for site, line in lines for name in line.names]
     known = [key for key in keys if key in program.outputs and not program.reads([program.outputs[key]])]

@@ -76,6 +76,17 @@ def unwrap(fn: dist.Distribution) -> dist.Distribution:
     return fn
 
 
+def made_anew(fn: dist.Distribution) -> dist.Distribution:
+    """A distribution of the same class and parameters: what else was changed of it is left behind."""
+    made: dist.Distribution = jax.tree.map(lambda leaf: leaf, fn)
+    one = made
+    while type(fn) in _WRAPPERS:
+        one._validate_args = fn._validate_args
+        one, fn = one.base_dist, fn.base_dist
+    one._validate_args = fn._validate_args
+    return made
+
+
 def nearest_outcome(fn: dist.Distribution, value: jax.Array) -> jax.Array:
     """An outcome, 0 moved into an open support that begins there, and at most its own row's trials.
 

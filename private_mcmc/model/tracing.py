@@ -30,14 +30,18 @@ from private_mcmc.model.sites import (
     Message,
     ModelSites,
     describe,
+    family_name,
+    made_anew,
     masks,
     nearest_outcome,
     parameters,
     unwrap,
 )
+from private_mcmc.potential import families, prior
 from private_mcmc.potential.prior import Site
 from private_mcmc.records import Model, PublicArguments
 
+_OF_TABLES = {kind for kind, _ in (*families.TABLE, *prior.TABLE)}
 # NumPyro's handlers lie in one list of the process: a model that runs in another thread would be handled by
 # those that are meant for this one. Held by whoever runs a user's model: ``read`` holds it as a whole.
 ONE_AT_A_TIME = threading.RLock()
@@ -239,7 +243,8 @@ def terms(
     """The model as ``f(theta, **rows)``: every term by kind and name.
 
     Kinds of outputs: ``prior`` log density, ``jacobian`` log-Jacobian and ``value`` constrained value of a
-    latent; ``row`` log density of an observed site, summed; ``density`` the same before summing;
+    latent; ``row`` log density of an observed site, summed; ``density`` the same before summing; ``class``
+    what a distribution of the same class and parameters has in place of ``prior`` or ``row``;
     ``observed`` its value; ``weight`` its scale and masks; ``given`` the parameters of any site;
     ``deterministic`` values. The output
     ``"loss"`` is minus the sum of the ``row`` terms, without those of ``latents`` that are read as columns.
@@ -262,6 +267,9 @@ def terms(
                 observed = message["is_observed"]
                 with contextlib.nullcontext() if observed else numpyro.validation_enabled(False):
                     density = message["fn"].log_prob(message["value"])
+                    usual = density
+                    if family_name(unwrap(message["fn"])) in _OF_TABLES:
+                        usual = made_anew(message["fn"]).log_prob(message["value"])
             except NotImplementedError as error:
                 raise NotYetSupported(
                     f"site {name!r}: NumPyro has no log density of this distribution "
@@ -269,7 +277,9 @@ def terms(
                 ) from error
             except (TypeError, ValueError) as error:
                 raise _unfit(name, error) from error
-            density = density if message["scale"] is None else message["scale"] * density
+            if message["scale"] is not None:
+                density, usual = message["scale"] * density, message["scale"] * usual
+            out[Output("class", name)] = jnp.sum(usual)
             if message["is_observed"]:
                 out[Output("row", name)] = jnp.sum(density)
                 out[Output("density", name)] = density

@@ -17,8 +17,9 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy import special
-from jax.scipy.special import gammaln, xlogy
+
+from private_mcmc.potential import losses
+from private_mcmc.potential.losses import Given
 
 
 class Interval(NamedTuple):
@@ -42,8 +43,7 @@ class Interval(NamedTuple):
         return jnp.where(value > self.lo, jnp.minimum(value, self.hi), self.lo)
 
 
-# Parameters of a distribution: their values at one row, and their ends over all rows.
-Given: TypeAlias = Mapping[str, jax.Array]
+# Of the parameters of a distribution, their ends over all rows.
 Domains: TypeAlias = Mapping[str, Interval]
 Loss: TypeAlias = Callable[[jax.Array, jax.Array, Given], jax.Array]
 
@@ -178,62 +178,6 @@ class Line:
         return LikelihoodFamily(self.name, self.convex, score, curvature, (a, b), self.why)
 
 
-@jax.custom_jvp
-def softplus(x: jax.Array) -> jax.Array:
-    """``log(1 + e^x)``; its derivative is computed as ``σ(x)``, several times faster in a chain's step."""
-    return jax.nn.softplus(x)
-
-
-softplus.defjvps(lambda tangent, value, x: jax.nn.sigmoid(x) * tangent)
-
-# From here on outwards seven terms of the expansion of a Normal's tail are exact to rounding.
-_TAIL = -40.0
-
-
-@jax.custom_jvp
-def log_ndtr(x: jax.Array) -> jax.Array:
-    """``log Φ(x)``, with the slope ``φ/Φ``, of which JAX's own loses all digits by ``−10⁵``."""
-    return special.log_ndtr(x)
-
-
-def _inverse_mills(x: jax.Array) -> jax.Array:
-    near, far = jnp.maximum(x, _TAIL), jnp.minimum(x, _TAIL)
-    inside = jnp.exp(-0.5 * jnp.square(near) - log_ndtr(near) - 0.5 * math.log(2 * math.pi))
-    i = 1 / jnp.square(far)
-    series = 1 - i * (1 - 3 * i * (1 - 5 * i * (1 - 7 * i * (1 - 9 * i))))
-    return jnp.where(x < _TAIL, -far / series, inside)
-
-
-log_ndtr.defjvps(lambda tangent, value, x: _inverse_mills(x) * tangent)
-
-
-def _grown(y: jax.Array, t: jax.Array) -> jax.Array:
-    """``ye^t`` of ``y ≥ 0``: 0 of 0 however large ``e^t`` is, where floats know neither it nor its slope."""
-    some = y > 0
-    return jnp.where(some, jnp.exp(jnp.where(some, t, 0.0) + jnp.log(jnp.where(some, y, 1.0))), 0.0)
-
-
-def log_rate(eta: jax.Array, given: Given) -> jax.Array:
-    """``log(c e^{±η})``, the logarithm of a rate or a scale that the predictor makes."""
-    return given["log_multiplier"] + given["sign"] * eta
-
-
-def _binomial(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    n = given.get("total_count", jnp.ones(()))
-    y = jnp.minimum(y, n)
-    return n * softplus(eta) - y * eta - _ways(n, y)
-
-
-def _binomial_probit(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    n = given.get("total_count", jnp.ones(()))
-    y = jnp.minimum(y, n)
-    return -y * log_ndtr(eta) - (n - y) * log_ndtr(-eta) - _ways(n, y)
-
-
-def _ways(n: jax.Array, y: jax.Array) -> jax.Array:
-    return gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1)
-
-
 def _trials(others: Domains) -> Interval:
     return others.get("total_count", Interval(np.ones(()), np.ones(())))
 
@@ -264,60 +208,6 @@ def _shares(y: Interval, others: Domains) -> bool:
     return known and whole and y.lowest > 0 and y.highest < 1
 
 
-def _chosen(eta: jax.Array, y: jax.Array) -> jax.Array:
-    index = jnp.broadcast_to(y.astype(jnp.int32)[..., None], (*eta.shape[:-1], 1))
-    return jnp.take_along_axis(eta, index, axis=-1)[..., 0]
-
-
-def _ordered(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    cutpoints = given["cutpoints"]
-    count = cutpoints.shape[-1]
-    index = jnp.broadcast_to(y.astype(jnp.int32), eta.shape)[..., None]
-    spread = jnp.broadcast_to(cutpoints, (*eta.shape, count))
-    above = jnp.take_along_axis(spread, jnp.minimum(index, count - 1), axis=-1)[..., 0]
-    below = jnp.take_along_axis(spread, jnp.maximum(index - 1, 0), axis=-1)[..., 0]
-    first, last = index[..., 0] == 0, index[..., 0] == count
-    gap = jnp.where(first | last, 1.0, above - below)
-    upper = jnp.where(last, 0.0, jax.nn.softplus(eta - above))
-    lower = jnp.where(first, 0.0, jax.nn.softplus(below - eta))
-    return upper + lower - jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-gap)))
-
-
-def _negative_binomial(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    t, k = log_rate(eta, given), given["concentration"]
-    return (k + y) * jax.nn.softplus(t) - k * t - (gammaln(k + y) - gammaln(k) - gammaln(y + 1))
-
-
-def _student_t(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    nu, s = given["df"], given["scale"]
-    constant = jnp.log(s) + 0.5 * jnp.log(nu * math.pi) + gammaln(nu / 2) - gammaln((nu + 1) / 2)
-    return 0.5 * (nu + 1) * jnp.log1p(jnp.square((y - eta) / s) / nu) + constant
-
-
-def _normal(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    scale = given["scale"]
-    return 0.5 * jnp.square((y - eta) / scale) + jnp.log(math.sqrt(2 * math.pi) * scale)
-
-
-def _gamma(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    t, a = log_rate(eta, given), given.get("concentration", jnp.ones(()))
-    return _grown(y, t) - a * t - xlogy(a - 1, y) + gammaln(a)
-
-
-def _weibull(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    t, a = log_rate(eta, given), given["concentration"]
-    return jnp.exp(a * (jnp.log(y) - t)) + a * t - jnp.log(a) - (a - 1) * jnp.log(y)
-
-
-def _beta(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
-    k = given["concentration"]
-    a, b = k * jax.nn.sigmoid(eta), k * jax.nn.sigmoid(-eta)
-    # Of Γ(a) = Γ(1 + a)/a the logarithm, which keeps its digits where a is next to 0.
-    poles = jax.nn.softplus(eta) + jax.nn.softplus(-eta) - 2 * jnp.log(k)
-    constant = gammaln(1 + a) + gammaln(1 + b) - gammaln(k) + poles
-    return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)
-
-
 def _beta_score(y: Interval, others: Domains) -> float:
     farthest = max(math.log((1 - y.lowest) / y.lowest), math.log(y.highest / (1 - y.highest)))
     return 1 + others["concentration"].highest * (0.224 + farthest / 4 + 1e-9)
@@ -325,7 +215,7 @@ def _beta_score(y: Interval, others: Domains) -> float:
 
 _BINOMIAL = Line(
     "Binomial",
-    _binomial,
+    losses.binomial,
     lambda y, others: y.lowest >= 0 and _trials(others).lowest >= 0,
     "ψ = N log(1+e^η) − yη with 0 ≤ y ≤ N: ψ' = Nσ − y, |ψ'| ≤ N, ψ'' = Nσ(1−σ) ≤ N/4",
     score=lambda y, others: _trials(others).highest,
@@ -334,7 +224,7 @@ _BINOMIAL = Line(
 )
 _BINOMIAL_PROBIT = replace(
     _BINOMIAL,
-    loss=_binomial_probit,
+    loss=losses.binomial_probit,
     why=(
         "ψ = −y log Φ(η) − (N−y) log Φ(−η), 0 ≤ y ≤ N: −(log Φ)'' is 1 less the variance of a truncated "
         "standard normal, in (0, 1), so that ψ'' is in (0, N); ψ' unbounded"
@@ -346,7 +236,7 @@ _BERNOULLI = replace(_BINOMIAL, name="Bernoulli", needs=())
 _BERNOULLI_PROBIT = replace(_BINOMIAL_PROBIT, name="Bernoulli", needs=())
 _POISSON = Line(
     "Poisson",
-    lambda eta, y, given: jnp.exp(log_rate(eta, given)) - y * log_rate(eta, given) + gammaln(y + 1),
+    losses.poisson,
     lambda y, others: _counts(y),
     "ψ = e^t − yt + log y!, t affine in η: ψ'' = e^t = y + ψ', unbounded unless clipped",
     growth=(lambda y, others: y.highest, 1.0),
@@ -354,7 +244,7 @@ _POISSON = Line(
 )
 _NEGATIVE_BINOMIAL = Line(
     "NegativeBinomial",
-    _negative_binomial,
+    losses.negative_binomial,
     lambda y, others: _counts(y) and _positive(others, "concentration"),
     "ψ = (k+y) log(1+e^t) − kt, ψ' = (k+y)σ(t) − k: |ψ'| ≤ max(y, k), ψ'' ≤ (k+y)/4",
     score=lambda y, others: max(y.highest, others["concentration"].highest),
@@ -366,7 +256,7 @@ _NEGATIVE_BINOMIAL = Line(
 # their squared range, which is at most 2.
 _CATEGORICAL = Line(
     "Categorical",
-    lambda eta, y, given: jax.nn.logsumexp(eta, axis=-1) - _chosen(eta, y),
+    losses.categorical,
     lambda y, others: _counts(y, others["classes"].lowest - 1),
     "ψ = log Σ e^{η_k} − η_y: ‖softmax(η) − e_y‖ ≤ √2, Hessian diag p − ppᵀ ≼ 1/2",
     score=up(math.sqrt(2)),
@@ -376,7 +266,7 @@ _CATEGORICAL = Line(
 # P(y) = σ(a) − σ(b) = σ(a)σ(−b)(1 − e^{b−a}) with a = c_y − η, b = c_{y−1} − η, and a − b free of η.
 _ORDERED = Line(
     "OrderedLogistic",
-    _ordered,
+    losses.ordered,
     _cuts_rise,
     "ψ = log(1+e^{η−c_y}) + log(1+e^{c_{y−1}−η}) + const, fixed cutpoints: |ψ'| ≤ 1, ψ'' ≤ 1/2",
     score=1.0,
@@ -385,7 +275,7 @@ _ORDERED = Line(
 )
 _NORMAL = Line(
     "Normal",
-    _normal,
+    losses.normal,
     lambda y, others: _positive(others, "scale"),
     "ψ = (y−η)²/2s² with s > 0 free of the latents: ψ'' = 1/s², ψ' unbounded",
     curvature=lambda y, others: 1 / others["scale"].lowest ** 2,
@@ -393,13 +283,13 @@ _NORMAL = Line(
 )
 _LOG_NORMAL = replace(
     _NORMAL,
-    loss=lambda eta, y, given: _normal(eta, jnp.log(y), given) + jnp.log(y),
+    loss=lambda eta, y, given: losses.normal(eta, jnp.log(y), given) + jnp.log(y),
     holds=lambda y, others: _positive(others, "scale") and y.lowest > 0,
 )
 # ψ'' = (ν+1)(νs²−r²)/(νs²+r²)². (ν+1)/√ν is largest at an end of its range; all else falls as ν and s grow.
 _STUDENT = Line(
     "StudentT",
-    _student_t,
+    losses.student_t,
     _degrees,
     "ψ = ½(ν+1) log(1+r²/νs²): |ψ'| ≤ (ν+1)/(2s√ν), |ψ''| ≤ (ν+1)/(νs²); not convex",
     score=lambda y, others: (
@@ -412,7 +302,7 @@ _STUDENT = Line(
 )
 _GAMMA = Line(
     "Gamma",
-    _gamma,
+    losses.gamma,
     lambda y, others: y.lowest >= 0 and ("concentration" not in others or _positive(others, "concentration")),
     "ψ = ye^t − at, t affine in η: ψ'' = ye^t = a + ψ', unbounded unless clipped",
     growth=(lambda y, others: others["concentration"].highest, 1.0),
@@ -422,7 +312,7 @@ _GAMMA = Line(
 _EXPONENTIAL = replace(_GAMMA, name="Exponential", growth=(1.0, 1.0), needs=())
 _WEIBULL = Line(
     "Weibull",
-    _weibull,
+    losses.weibull,
     lambda y, others: y.lowest > 0 and _positive(others, "concentration"),
     "ψ = z + at, z = (ye^{−t})^a: ψ'' = a²z = a(a − dψ/dt), unbounded unless clipped",
     growth=(
@@ -437,7 +327,7 @@ _WEIBULL = Line(
 # |ψ''| ≤ |1−2σ||ψ'| + κσ(1−σ) + (1−σ)² + σ² ≤ s + κ/4 + 1.
 _BETA = Line(
     "Beta",
-    _beta,
+    losses.beta,
     _shares,
     "ψ = log B(κσ, κ(1−σ)) − κσ logit y, κ public: |ψ'| ≤ 1 + κ(0.224 + |logit y|/4); not convex",
     score=_beta_score,

@@ -24,7 +24,7 @@ from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
 from private_mcmc.potential.families import UNKNOWN, times
-from private_mcmc.potential.predictor import MultiPredictor, Predictor, Row
+from private_mcmc.potential.predictor import Predictor, Row
 from private_mcmc.potential.prior import PriorConstants, Site
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Unit
@@ -76,14 +76,14 @@ class RowTerm:
         missing: why nothing is proved, where that is so.
     """
 
-    of: RowLoss | MultiPredictor = field(repr=False)
+    of: RowLoss | Predictor = field(repr=False)
     rows: Rows
     unit: Unit | None = None
     missing: str = RowConstants.why
 
     def of_persons(self, rows: Rows) -> RowTerm:
         """``V = Σ_j v(θ, row_j)`` over the rows that a person has; columns are ``(k, …)``."""
-        of = self.of if isinstance(self.of, MultiPredictor) else _summed(self.of)
+        of = self.of if isinstance(self.of, Predictor) else _summed(self.of)
         return RowTerm(of, rows.persons, rows.unit, self.missing)
 
     @property
@@ -95,7 +95,7 @@ class RowTerm:
     @cached_property
     def loss(self) -> RowLoss:
         """``(θ, row) ↦ v``, under the weight of the row where it has one."""
-        if not isinstance(self.of, MultiPredictor):
+        if not isinstance(self.of, Predictor):
             return self.of
         row_loss = self.of.row_loss
 
@@ -108,22 +108,22 @@ class RowTerm:
     @property
     def share(self) -> Callable[[Row], jax.Array] | None:
         """Weights of the terms, which kernels give them: the constants are of the weighted terms."""
-        known = isinstance(self.of, MultiPredictor) and self.of.family.name != UNKNOWN.name
-        if not isinstance(self.of, MultiPredictor) or not known or self.of.radius == math.inf:
+        known = isinstance(self.of, Predictor) and self.of.family.name != UNKNOWN.name
+        if not isinstance(self.of, Predictor) or not known or self.of.radius == math.inf:
             return None
         share = self.of.share
         return share if self._persons is None else lambda person: jax.vmap(share)(_own(person))
 
     @property
-    def predictors(self) -> MultiPredictor | None:
+    def predictors(self) -> Predictor | None:
         """All affine predictors of the row as one vector, if it has some."""
-        return self.of if isinstance(self.of, MultiPredictor) and self._persons is None else None
+        return self.of if isinstance(self.of, Predictor) and self._persons is None else None
 
     @property
     def predictor(self) -> Predictor | None:
         """The row's one affine predictor, if it has one."""
         several = self.predictors
-        return Predictor(several) if several is not None and several.size == 1 else None
+        return several if several is not None and several.size == 1 else None
 
     @cached_property
     def constants(self) -> RowConstants:
@@ -133,7 +133,7 @@ class RowTerm:
         differ in how many rows they have, so that what the rows of both have in common does not cancel.
         """
         several = self.of
-        if not isinstance(several, MultiPredictor) or several.family.name == UNKNOWN.name:
+        if not isinstance(several, Predictor) or several.family.name == UNKNOWN.name:
             return RowConstants(why=self.missing)
         family, radius = several.family, several.radius
         count = 1 if self._persons is None else self._persons * (1 + 2.0**-50)
@@ -214,7 +214,7 @@ class Potential:
         return self.term.predictor
 
     @property
-    def predictors(self) -> MultiPredictor | None:
+    def predictors(self) -> Predictor | None:
         """All affine predictors of the row."""
         return self.term.predictors
 

@@ -94,7 +94,7 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
-class MultiPredictor:
+class Predictor:
     """``v(θ, row) = ψ(η, row)`` with a vector ``η = A(row)·θ + o(row)`` of predictors.
 
     ``ψ`` is a sum of terms of the table, or a function of which nothing is known.
@@ -148,13 +148,21 @@ class MultiPredictor:
         each = [together(one, False) for one in families.values()]
         return together(each, apart) if families else UNKNOWN
 
-    def design(self, row: Row) -> jax.Array:
+    def designs(self, row: Row) -> jax.Array:
         """``A``, shape ``(k, p)``."""
         return jnp.asarray(jax.jacrev(self.eta)(jnp.zeros(self.dim), row))
 
-    def offset(self, row: Row) -> jax.Array:
+    def offsets(self, row: Row) -> jax.Array:
         """``o``, shape ``(k,)``."""
         return self.eta(jnp.zeros(self.dim), row)
+
+    def design(self, row: Row) -> jax.Array:
+        """``x``, shape ``(p,)``, of one predictor, ``η = x·θ + o``: then ``∇v = ψ'(η)·x``."""
+        return self.designs(row)[0]
+
+    def offset(self, row: Row) -> jax.Array:
+        """``o``, a number, of one predictor."""
+        return self.offsets(row)[0]
 
     def row_loss(self, theta: jax.Array, row: Row) -> jax.Array:
         """``v``: a derivative is linear in its direction, whatever ``eta`` does elsewhere."""
@@ -163,49 +171,10 @@ class MultiPredictor:
 
     def length(self, row: Row) -> jax.Array:
         """A bound of the spectral norm of ``A``: ``‖A‖² ≤ max_i Σ_j |⟨a_i, a_j⟩|``; of one line its norm."""
-        design = self.design(row)
-        return jnp.sqrt(jnp.max(jnp.sum(jnp.abs(design @ design.T), axis=1)))
+        designs = self.designs(row)
+        return jnp.sqrt(jnp.max(jnp.sum(jnp.abs(designs @ designs.T), axis=1)))
 
     def share(self, row: Row) -> jax.Array:
         """``min(1, R²/length²)``: the weight with which a row bends by at most ``R²ψ''`` and adds ``Rψ'``."""
         length = self.length(row)
         return jnp.where(length > self.radius, (self.radius / length) ** 2, 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Predictor:
-    """The one predictor of a row, ``η = x(row)·θ + o(row)``: ``∇v = ψ'(η)·x``, ``x`` free of ``θ``."""
-
-    only: MultiPredictor
-
-    def design(self, row: Row) -> jax.Array:
-        """``x``, shape ``(p,)``."""
-        return self.only.design(row)[0]
-
-    def offset(self, row: Row) -> jax.Array:
-        """``o``."""
-        return self.only.offset(row)[0]
-
-    def loss(self, eta: ArrayLike, row: Row) -> jax.Array:
-        """``ψ(η, row)``."""
-        return self.only.loss(eta, row)
-
-    @property
-    def radius(self) -> float:
-        """``R``, at which kernels hold ``‖x(row)‖`` (``kernels/gradient.py``); ``inf`` for none."""
-        return self.only.radius
-
-    @property
-    def family(self) -> LikelihoodFamily:
-        """What is proved of ``ψ``."""
-        return self.only.family
-
-    @property
-    def centred(self) -> bool:
-        """``o`` is zero for every row."""
-        return self.only.centred
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The columns that ``ψ`` reads."""
-        return self.only.reads

@@ -38,12 +38,10 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
         batch_sum=changed_batches.batch_sum,
         BatchDraw=changed_batches.BatchDraw,
         streams=changed_batches.streams,
-        StepKeys=changed_batches.StepKeys,
     )
     changed_chain = _compiled(
         chain,
         changes,
-        StepKeys=changed_batches.StepKeys,
         langevin_program=changed_langevin.langevin_program,
         StepNumbers=changed_langevin.StepNumbers,
     )
@@ -52,7 +50,6 @@ def patches(*changes: Change) -> tuple[Patch, ...]:
     return (
         (execute, "langevin_program", changed_langevin.langevin_program),
         (execute, "chain_runner", changed_chain.chain_runner),
-        (execute, "path_runner", changed_chain.path_runner),
     )
 
 
@@ -83,7 +80,7 @@ def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callab
     return copy
 
 
-CLIP_FORGOTTEN = Change(gradient, "held(slope, part.cap)", "slope")
+CLIP_FORGOTTEN = Change(gradient, "slope = held(slope, jnp.where(rows.present, rows.cap, 0.0))", "pass")
 CLIP_FORGOTTEN_IN_GENERAL = Change(clipping, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0")
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
 STEP_DOUBLED = Change(
@@ -101,7 +98,7 @@ PRIOR_INSIDE_THE_CLIP = (
 START_FROM_THE_DATA = Change(
     chain,
     "                state = self.first_state(theta)\n",
-    '                state = self.first_state(jnp.asarray(theta) + columns["y"].mean())\n',
+    '                state = self.first_state(jnp.asarray(theta) + rows.columns["y"].mean())\n',
 )
 TEMPER_FORGOTTEN = Change(langevin, "numbers.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(

@@ -18,7 +18,7 @@ import pytest
 from private_mcmc.cli import main
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference import execute_plan, fitting, last_run
-from private_mcmc.inference.columns import Held
+from private_mcmc.kernels.partitions import Resident
 from private_mcmc.planning import Prediction
 from private_mcmc.planning.planners import Planner
 from private_mcmc.release import Contribution, SumsPlan, ledger, noise
@@ -88,11 +88,11 @@ def fixed(monkeypatch):
     def again():
         state.random = np.random.RandomState(7)
 
-    def held_rows(rows, columns, n, *where):
-        held = shown(rows, columns, n, *where)
+    def partitions_of(*given):
+        (held,) = shown(*given)
         with jax.enable_x64(True):
-            public = {name: jnp.zeros(column.shape, column.dtype) for name, column in held.rows.items()}
-            return Held(public, jnp.ones_like(held.present))
+            public = {name: jnp.zeros(column.shape, column.dtype) for name, column in held.columns.items()}
+            return (Resident(public, jnp.ones_like(held.present)),)
 
     def counted(self, parts, present):
         return counts(self, (Contribution(np.arange(24) % self.families[0].cells),), np.ones(24))
@@ -103,10 +103,10 @@ def fixed(monkeypatch):
     def no_posterior(*_):
         raise NotYetSupported("only what the path says, which is quicker")
 
-    shown, seeded = execute_plan.held_rows, np.random.default_rng
+    shown, seeded = execute_plan.partitions_of, np.random.default_rng
     counts = SumsPlan.release
     monkeypatch.setattr(SumsPlan, "release", counted)
-    monkeypatch.setattr(execute_plan, "held_rows", held_rows)
+    monkeypatch.setattr(execute_plan, "partitions_of", partitions_of)
     monkeypatch.setattr(noise._Noise, "drawn", drawn)
     monkeypatch.setattr(last_run, "posterior_of", no_posterior)
     monkeypatch.setattr(secrets, "token_bytes", lambda size=32: state.random.bytes(size))

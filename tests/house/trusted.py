@@ -15,6 +15,7 @@ ROOTS = (
     "private_mcmc/inference/execute.py",
     "private_mcmc/inference/execute_plan.py",
     "private_mcmc/inference/bookkeeping.py",
+    "private_mcmc/inference/checkpoint.py",
     "private_mcmc/inference/columns.py",
 )
 # Declarations, which say what runs and is priced as they say it; plans and models as they are read, which are

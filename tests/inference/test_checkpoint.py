@@ -12,10 +12,10 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.bookkeeping import Saved, Saver
+from private_mcmc.inference.checkpoint import SavedRun
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
-from private_mcmc.kernels.chain import ChainState, Streams
+from private_mcmc.kernels.chain import ChainState
 from private_mcmc.potential.potential import program_mark
 from private_mcmc.release.ledger_file import Transaction
 from tests.examples_of_models import logistic, normal_mean
@@ -112,7 +112,7 @@ def test_one_charge_releases_once_whatever_copies_of_the_file_there_are(data, le
     # Of two that go on at once, the one that comes second releases nothing.
     interrupted(driver(path, ledger), ledger, monkeypatch, 0, rng_key=3, **data)
     shutil.copy2(path, copy)
-    late, finish = driver(copy, ledger), Saver.save
+    late, finish = driver(copy, ledger), SavedRun.save
     with monkeypatch.context() as patched:
 
         def save(saver, state):
@@ -121,7 +121,7 @@ def test_one_charge_releases_once_whatever_copies_of_the_file_there_are(data, le
                 patched.undo()
                 driver(path, ledger).resume(**data)
 
-        patched.setattr(Saver, "save", save)
+        patched.setattr(SavedRun, "save", save)
         with pytest.raises(pmc.LedgerError, match="not open"):
             late.resume(**data)
     with pytest.raises(pmc.ReleaseError):
@@ -273,7 +273,7 @@ def test_a_disk_that_fills_up_ends_no_run(data, ledger, monkeypatch, tmp_path, c
     """Where warnings are errors, too: a paid run is released all the same."""
     mcmc = driver(tmp_path / "run", ledger)
     with monkeypatch.context() as patched:
-        patched.setattr(pmc.Checkpoint, "save", full)
+        patched.setattr(pmc.Checkpoint, "write", full)
         if as_errors:
             mcmc.run(rng_key=3, **data)  # the tests' own filter makes errors of all warnings
             assert "could not be saved" in capsys.readouterr().err
@@ -306,9 +306,7 @@ def test_a_run_that_the_ledger_cannot_settle_releases_nothing_and_is_resumed(
 
 
 def test_what_holds_the_keys_does_not_print_them():
-    keys = run_keys(1)
-    streams = Streams(keys.take("start"), keys.take("steps"))
+    streams, provenance = run_keys(1)
     state = ChainState(1, np.ones((1, 2)), np.zeros((1, 0)), np.ones((1, 1, 2)))
-    saved = Saved("", "", keys.provenance, streams, state)
-    for thing in (saved, Saver(pmc.Checkpoint("run"), {"streams": streams}, b"secret key")):
-        assert "key" not in repr(thing) and "streams" not in repr(thing) and "array" not in repr(thing)
+    shown = repr(SavedRun(pmc.Checkpoint("run"), b"secret key", "", "", provenance, streams, state))
+    assert not any(word in shown for word in ("key", "streams", "array")), shown

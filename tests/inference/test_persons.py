@@ -20,7 +20,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.domains.columns import PRESENT, host_column
 from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
-from private_mcmc.kernels import PrivateULA, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateULA, langevin_program
 from private_mcmc.kernels.clipping import Whitening
 from private_mcmc.kernels.gradient import general_rows
 from private_mcmc.model import read
@@ -346,7 +346,7 @@ def test_declarations_that_do_not_go_with_persons_are_refused():
         pmc.Person(0)
     schedule = driver(ROWS.single).decide(20).schedule
     with pytest.raises(pmc.DeclarationError, match="protects a row"):
-        chain_runner(langevin_program(read(logistic, ROWS, n=20), schedule), schedule)
+        langevin_program(read(logistic, ROWS, n=20), schedule)
 
 
 def test_columns_that_do_not_go_with_persons_are_refused(tmp_path):

@@ -91,7 +91,9 @@ def test_a_plan_over_blocks_buys_what_it_buys_of_rows_in_memory(planned, people)
     assert one.statement.gdp == other.statement.gdp
     sums, cells, states = (completed.value for completed in other.history)
     np.testing.assert_allclose(sums.matrix, people["X"].T @ people["X"], atol=8 * sums.noise_sd)
-    np.testing.assert_allclose(cells.values[0], np.bincount(people["y"], minlength=2), atol=8 * cells.noise_sd)
+    np.testing.assert_allclose(
+        cells.values[0], np.bincount(people["y"], minlength=2), atol=8 * cells.noise_sd
+    )
     assert states.shape == (20, 3) and np.abs(states[0] - [1, 2, 3]).max() < 1
 
 

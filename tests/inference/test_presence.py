@@ -4,13 +4,13 @@ import functools
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT, ArrayColumn, host_column
-from private_mcmc.inference.columns import Held, Outside, Place
+from private_mcmc.inference import columns as placing
+from private_mcmc.inference.columns import Place, moves
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain
 from private_mcmc.release.ledger_file import data_mark
 from tests.examples_of_models import logistic
@@ -148,13 +148,14 @@ def test_a_data_set_is_known_by_its_holes_and_not_by_what_lies_in_them(streamed)
 @pytest.mark.slow
 def test_rows_that_may_come_and_go_lie_in_slots_drawn_at_random(monkeypatch, tmp_path):
     """Nobody moves up: a row that is removed leaves its slot, whichever it was, and the others theirs."""
-    seen, run = [], chain.ChainRunner.run
+    seen, made = [], placing.partitions_of
 
-    def seeing(runner, start, rows, present, **others):
-        seen.append((np.asarray(rows["X"]), np.asarray(present)))
-        return run(runner, start, rows, present, **others)
+    def seeing(*given):
+        (held,) = made(*given)
+        seen.append((np.asarray(held.columns["X"]), np.asarray(held.present)))
+        return (held,)
 
-    monkeypatch.setattr(chain.ChainRunner, "run", seeing)
+    monkeypatch.setattr(placing, "partitions_of", seeing)
     few = {name: column[:5] for name, column in DATA.items()}
     mcmc = driver(SCHEMES["all rows"], adjacency="add_remove")
     for seed in (0, 0, 1, 2, 3):
@@ -176,37 +177,39 @@ def test_rows_that_may_come_and_go_lie_in_slots_drawn_at_random(monkeypatch, tmp
 
 @pytest.mark.slow
 def test_every_row_is_in_every_slot_as_often():
-    """Of 2,000 placements of four rows each place has 500 of each row, 19.4 their sd: fails once in 10⁶."""
-    rows, keys = {"i": jnp.arange(4)}, jax.random.split(jax.random.key(0), 2_000)
+    """Of 2,000 placements each of seven slots has 286 of each row, 15.7 their sd: fails once in 10⁶."""
+    keys = jax.random.split(jax.random.key(0), 2_000)
+    found = np.stack([placed(np.arange(1, 8), key)[0] for key in keys])
+    counts = np.stack([np.bincount(column, minlength=8)[1:] for column in found.T])
+    assert np.all(np.abs(counts - 2000 / 7) < 5.7 * 15.7)
+    assert (
+        moves("add_remove", ROWS, {})
+        and not moves("zero_out", ROWS, {})
+        and not moves("replace_one", ROWS, {})
+    )
+    # Persons stand in the order of their identifiers, which another person's changes.
+    persons = pmc.Rows(i=pmc.Binary(), who=pmc.Person(2))
+    assert moves("zero_out", persons, {}) and moves("replace_one", persons, {})
 
-    def slots(key, adjacency, **unit):
-        declared = SimpleNamespace(
-            target=pmc.Target(1.0, 1e-6, adjacency), rows=pmc.Rows(i=pmc.Binary(), **unit), n=4
-        )
-        return Held(rows, jnp.ones(4, bool)).placed(key, declared).rows["i"]
 
-    found = jax.vmap(lambda key: slots(key, "add_remove"))(keys)
-    counts = np.stack([np.bincount(column, minlength=4) for column in np.asarray(found).T])
-    assert np.all(np.abs(counts - 500) < 5.5 * 19.4)
-    for other in ("zero_out", "replace_one"):
-        np.testing.assert_array_equal(slots(keys[0], other), np.arange(4))
-        # Persons stand in the order of their identifiers, which another person's changes.
-        np.testing.assert_array_equal(slots(keys[0], other, who=pmc.Person(2)), found[0])
+def placed(column, key, rows_on_device=None):
+    """A column in slots of a run under add_remove, and which of them there are."""
+    declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()))
+    where, n = Place(rows_on_device=rows_on_device), 7
+    (found,) = placing.placed({"i": column}, n, where, declared, key)
+    if rows_on_device is None:
+        return np.asarray(found.columns["i"]), np.asarray(found.present)
+    blocks = [(block.columns["i"], block.present) for block in found]
+    return [np.concatenate(each)[:n] for each in zip(*blocks, strict=True)]
 
 
 def test_rows_outside_memory_lie_in_the_same_slots(tmp_path):
     """Of seven slots five rows take those that they would take in memory, and none moves up for another."""
-    declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()), n=7)
     np.save(tmp_path / "i.npy", np.arange(1, 6))
     mapped, key = np.load(tmp_path / "i.npy", mmap_mode="r"), jax.random.key(3)
-    outside = Outside({"i": host_column("i", mapped)}, 7, Place(rows_on_device=2))
-    (found,) = Held(outside=outside).placed(key, declared).partitions
-    whole = Held({"i": jnp.asarray([*range(1, 6), 0, 0])}, jnp.arange(7) < 5).placed(key, declared)
-    rows, present = (
-        np.concatenate(each)[:7] for each in zip(*((b.columns["i"], b.present) for b in found), strict=True)
-    )
-    np.testing.assert_array_equal(rows, whole.rows["i"])
-    np.testing.assert_array_equal(present, whole.present)
+    whole = placed(np.arange(1, 6), key)
+    for here, there in zip(placed(host_column("i", mapped), key, 2), whole, strict=True):
+        np.testing.assert_array_equal(here, there)
 
 
 @pytest.mark.slow

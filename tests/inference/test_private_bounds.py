@@ -9,7 +9,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.data.table import data_marks, read_table
 from private_mcmc.inference import fitting
-from private_mcmc.inference.bookkeeping import Saver
+from private_mcmc.inference.checkpoint import SavedRun
 from private_mcmc.inference.fitting import Planned
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.inference.reading import read_columns
@@ -220,7 +220,7 @@ def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_pat
         run(elsewhere)
     # Left open by a run that may be resumed.
     with monkeypatch.context() as patched, pytest.raises(Stopped):
-        patched.setattr(Saver, "save", stop)
+        patched.setattr(SavedRun, "save", stop)
         run(None, checkpoint=pmc.Checkpoint(tmp_path / "saved", seconds=0.0))
     with pytest.raises(pmc.ReleaseError, match="has paid for a run"):
         run(ledger.history("people")[-1])

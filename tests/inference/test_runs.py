@@ -11,7 +11,7 @@ from numpyro.infer import NUTS
 import private_mcmc as pmc
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.execute import no_value_checks
-from private_mcmc.kernels import PrivateULA, StepKeys, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateULA, Streams, chain_runner
 from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.model.program import trace
 from private_mcmc.potential.rowwise import abstract
@@ -151,13 +151,13 @@ def test_the_last_state_of_many_steps_keeps_no_trajectory():
     """The compiled call of a million steps holds the noise of its own steps, a few times over."""
     kernel, steps = pmc.PrivateULA(logistic, 1e-9, 0.5), 10**6
     decision = driver_of(kernel, release="last", num_steps=steps).decide()
-    runner = chain_runner(langevin_program(decision.reading, decision.schedule), decision.schedule)
+    runner = chain_runner(decision.reading, decision.schedule)
     _, count, _ = next(calls(runner.schedule))
     with jax.enable_x64(True):
         rows = runner.prepare(ROWS.synthetic(0, N), np.ones(N, bool))
         now = runner.first_state(np.zeros(2))
-        arguments = now.u, 0, count, now.total, StepKeys(jax.random.key(1)), rows
-        memory = runner.advance.lower(*arguments).compile().memory_analysis()
+        arguments = now.u, 0, count, now.total, Streams(jax.random.key(1)), rows
+        memory = runner.advance.func.lower(*runner.advance.args, *arguments).compile().memory_analysis()
     allocated = memory.temp_size_in_bytes + memory.output_size_in_bytes
     state = 2 * 8
     assert allocated < 40 * call_length(runner.schedule) * state + 2**16 < steps * state / 10

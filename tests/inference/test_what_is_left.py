@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference.bookkeeping import Saver
+from private_mcmc.inference.checkpoint import SavedRun
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
 from tests.examples_of_models import logistic
 
@@ -26,13 +26,13 @@ TABLES = (
 @pytest.mark.parametrize("kernel", list(KERNELS))
 def test_files_records_and_words_are_the_same_for_all_rows(kernel, tmp_path, monkeypatch, capfd, caplog):
     caplog.set_level(logging.DEBUG, "private_mcmc")
-    sizes, save = [], Saver.save
+    sizes, save = [], SavedRun.save
 
     def saving(saver, state):
         save(saver, state)
         sizes[-1].append(path.stat().st_size)
 
-    monkeypatch.setattr(Saver, "save", saving)
+    monkeypatch.setattr(SavedRun, "save", saving)
     found = []
     for number, columns in enumerate(TABLES):
         folder = tmp_path / str(number)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.kernels import Streams, chain_runner, langevin_program
+from private_mcmc.kernels import Streams, chain_runner
 from private_mcmc.model import read
 
 STREAMS = Streams(*jax.random.split(jax.random.key(7), 3))
@@ -22,7 +22,7 @@ def run(kernel, rows, data, streams=STREAMS, present=True, observable=None, **ch
         "release": "last",
     }
     schedule = kernel.schedule(**(fields | changes))
-    runner = chain_runner(langevin_program(reading, schedule), schedule, observable)
+    runner = chain_runner(reading, schedule, observable)
     with jax.enable_x64(True):
-        columns = rows.project(data)
-    return runner.run(np.zeros(reading.dim), columns, jnp.full(n, present), streams, lambda done: None)
+        given = runner.prepare(rows.project(data), jnp.full(n, present))
+    return runner.run(np.zeros(reading.dim), given, streams, lambda done: None)

@@ -3,7 +3,6 @@
 With names of cases as arguments, those alone.
 """
 
-import re
 import sys
 
 import jax
@@ -11,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.sharding import Mesh
 
 from private_mcmc import Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.partitions import mesh_of, row_slots, spread
+from private_mcmc.domains.columns import PRESENT
+from private_mcmc.inference.columns import partitions_of
+from private_mcmc.inference.execute import runner_of
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
 
@@ -45,29 +45,23 @@ CASES = {
 }  # fmt: skip
 
 
-def runner_and_rows(kernel, rows, release, where: Mesh | None):
+def run(kernel, rows, release, where):
     reading = read(kernel.model, rows, n=N)
     schedule = kernel.schedule(
         adjacency="add_remove", num_rows=N, dim=reading.dim, num_steps=5, num_chains=CHAINS, release=release
     )
-    observable = jnp.square if isinstance(release, Average) else None
-    program = spread(langevin_program(reading, schedule), where, N)
-    runner = chain_runner(program, schedule, observable)
-    slots = row_slots(where, N)
     rng = np.random.default_rng(0)
-    # What lies beyond the rows must not matter.
-    X, y = np.full((slots, 2), 99.0), np.full(slots, 99)
-    X[:N], y[:N] = rng.uniform(-1, 1, (N, 2)), rng.integers(0, 2, N)
+    columns = {"X": rng.uniform(-1, 1, (N, 2)), "y": rng.integers(0, 2, N)}
     # Some slots are empty.
-    present = (np.arange(slots) < N) & (np.arange(slots) % 5 != 3)
+    columns[PRESENT] = np.arange(N) % 5 != 3
+    partitions = partitions_of(columns, N, Execution(devices=where).place(), None)
+    assert len(partitions) == (where or 1)
+    observable = jnp.square if isinstance(release, Average) else None
+    runner = runner_of(rows, reading, schedule, partitions, observable)
+    streams = Streams(*jax.random.split(jax.random.key(1), 2))
     with jax.enable_x64(True):
-        return runner, rows.project({"X": X, "y": y}), jnp.asarray(present)
-
-
-def run(kernel, rows, release, where: Mesh | None):
-    runner, columns, present = runner_and_rows(kernel, rows, release, where)
-    streams = Streams(*jax.random.split(jax.random.key(1), 3))
-    found = runner.run(np.full(runner.schedule.dim, 0.3), columns, present, streams, lambda done: None)
+        prepared = runner.prepare(partitions)
+    found = runner.run(np.full(schedule.dim, 0.3), prepared, streams, lambda done: None)
     return found.average if found.states is None else found.states
 
 
@@ -88,19 +82,9 @@ def with_holes(devices: int | None, present, adjacency="zero_out") -> np.ndarray
     return mcmc.get_samples()["w"]
 
 
-def all_reduces_of_a_step() -> int:
-    runner, columns, present = runner_and_rows(*CASES["all rows"][:3], mesh_of(8))
-    with jax.enable_x64(True):
-        rows = runner.prepare(columns, present)
-        u, total = jnp.zeros((CHAINS, 2)), jnp.zeros((CHAINS, 0))
-        program = runner.advance.lower(u, 0, 1, total, StepKeys(jax.random.key(0)), rows).compile().as_text()
-    return len(re.findall(r"= \S+ all-reduce\(", program))
-
-
 def same_chains(name: str) -> None:
     kernel, rows, release, options = CASES[name]
-    spread = mesh_of(**{"devices": 8, **options})
-    one, many = (run(kernel, rows, release, where) for where in (None, spread))
+    one, many = (run(kernel, rows, release, where) for where in (None, options.get("devices", 8)))
     np.testing.assert_allclose(many, one, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
@@ -115,7 +99,6 @@ def main(names: list[str]) -> None:
     for name in names or CASES:
         same_chains(name)
     if not names:
-        assert all_reduces_of_a_step() == 1
         holes_are_empty()
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels import PrivateSGLD, StepKeys, Streams, langevin_program
+from private_mcmc.kernels import PrivateSGLD, Streams, langevin_program
 from private_mcmc.kernels.batches import BatchDraw, _chosen, batch_sum, successes
 from private_mcmc.kernels.clipping import ClippedGradient, whitening
 from private_mcmc.kernels.gradient import AffineRows, clipped_gradient
@@ -32,9 +32,9 @@ def membership(n, absent=(), most=None, rate=0.1):
     """
 
     def prepare(columns, present):
-        return AffineRows(jnp.eye(n), {}, present)
+        return AffineRows(jnp.eye(n), jnp.ones(n), None, {}, present)
 
-    gradient = ClippedGradient(prepare, lambda u, rows: rows.present.astype(float) @ rows.table)
+    gradient = ClippedGradient(prepare, lambda u, rows: rows.present.astype(float) @ rows.design)
     schedule = Schedule(
         adjacency="add_remove", num_rows=n, dim=n, step_size=1.0, num_steps=10**6, clip=1.0, rate=rate
     )
@@ -128,7 +128,7 @@ def test_one_row_moves_a_step_by_at_most_its_share(rate):
     share = 0.3 * 0.5 * 0.7 / rate
     with jax.enable_x64(True):
         columns = rows.synthetic(1, n)
-        keys = StepKeys(jax.random.key(2), jax.random.key(3))
+        keys = Streams(jax.random.key(2), jax.random.key(3))
 
         @jax.jit
         def stepped(u, present, keys):
@@ -185,7 +185,7 @@ def test_chains_and_steps_draw_their_own_batches():
     with jax.enable_x64(True):
         prepared = program.prepare(rows.project({"y": np.arange(n) / 20}), jnp.ones(n, bool))
         absent = program.prepare(rows.project({"y": np.arange(n) / 20}), jnp.zeros(n, bool))
-        keys = StepKeys(jax.random.key(0), jax.random.key(2))
+        keys = Streams(jax.random.key(0), jax.random.key(2))
         step = jax.jit(program.step)
         at = [[step(jnp.zeros((5, 1)), k, keys, given) for given in (prepared, absent)] for k in (0, 1)]
     drawn = np.concatenate([np.asarray(full - none)[:, 0] for full, none in at])
@@ -203,13 +203,13 @@ def with_keys(present, *keys):
 @pytest.mark.slow
 def test_noise_and_batches_come_from_disjoint_streams():
     """Changing the stream of batches leaves the noise as it was: with no present row, the step itself."""
-    np.testing.assert_array_equal(with_keys(False, 0, 1, 2), with_keys(False, 0, 1, 3))
-    assert not np.array_equal(with_keys(True, 0, 1, 2), with_keys(True, 0, 1, 3))
+    np.testing.assert_array_equal(with_keys(False, 1, 2), with_keys(False, 1, 3))
+    assert not np.array_equal(with_keys(True, 1, 2), with_keys(True, 1, 3))
 
 
 def test_batches_without_a_key_are_refused():
     with pytest.raises(DeclarationError, match="batches"):
-        with_keys(True, 0, 1)
+        with_keys(True, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.inference import Execution
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.chain import call_length, calls
-from private_mcmc.kernels.partitions import mesh_of
 from private_mcmc.schedule import Average
 from tests.examples_of_models import logistic
 
@@ -34,16 +34,16 @@ def on_eight_devices(*arguments):
 
 
 @pytest.mark.long
-def test_eight_devices_run_the_chain_of_one_with_one_all_reduce_a_step():
+def test_eight_devices_run_the_chain_of_one():
     assert "same chains" in on_eight_devices()
 
 
 def test_layouts_that_make_no_sense_are_refused():
     for devices in (0, 99, ["cpu"], []):
         with pytest.raises(DeclarationError):
-            mesh_of(devices)
-    assert mesh_of() is None
-    assert mesh_of(1).devices.tolist() == [jax.devices()[0]]
+            Execution(devices=devices).place()
+    assert Execution().place().devices is None
+    assert Execution(devices=1).place().devices == (jax.devices()[0],)
 
 
 releases = st.one_of(

@@ -16,7 +16,7 @@ from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.potential.families import TABLE, Interval
 from private_mcmc.potential.potential import RowTerm, curvature
-from private_mcmc.potential.predictor import OUTCOME, MultiPredictor, Term
+from private_mcmc.potential.predictor import OUTCOME, Predictor, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.prior import OwnPrior, PriorConstants
 from private_mcmc.schedule import Schedule
@@ -71,13 +71,13 @@ def schedule(reading, clip):
     )
 
 
-def worst(priced, runs, states=None):
+def worst(priced, runs):
     """By how much two states' steps of ``runs`` differ, per what ``priced`` is said to allow; at most 1."""
     clip = max(priced.constants.gradient_bound, runs.constants.gradient_bound)
     known = curvature(priced, schedule(priced, clip))
     assert known.strong_convexity > 0 and known.smoothness < np.inf
     with jax.enable_x64(True):
-        gradient = clipped_gradient(runs, whitening(None, runs.dim), clip, states)
+        gradient = clipped_gradient(runs, whitening(None, runs.dim), clip)
         # The longest row N times, near where its loss bends most.
         every = runs.rows.synthetic(1, 200)
         lengths = jax.vmap(lambda row: jnp.linalg.norm(jax.hessian(runs.row_loss)(jnp.zeros(runs.dim), row)))(
@@ -102,8 +102,7 @@ def test_no_step_moves_states_further_than_the_radius_that_is_held_allows(name):
     assert 0 < (reading.each or reading).predictors.radius < np.inf and not reading.constants.proved
     for share in (1.0, 0.5, 0.05):
         wrong = believed(reading, share * (reading.each or reading).predictors.radius)
-        for states in (None, 1):
-            assert worst(wrong, wrong, states) <= 1 + 1e-9
+        assert worst(wrong, wrong) <= 1 + 1e-9
 
 
 @pytest.mark.slow
@@ -183,7 +182,7 @@ def test_of_what_is_wrongly_proposed_bounds_hold_or_there_are_none(name):
     size = sum(max(1, *one.shape, 0) for one in terms) - (len(terms) - 1)
     places = [slice(first, first + max(1, *one.shape, 0)) for first, one in enumerate(terms)]
     other = (lambda eta, row: jnp.exp(eta[0])) if "another loss" in name else None
-    likelihood = MultiPredictor(
+    likelihood = Predictor(
         lambda theta, row: theta, size, size, tuple(zip(terms, places, strict=True)), unknown=other
     )
     with jax.enable_x64(True):
@@ -200,7 +199,7 @@ def test_of_what_is_wrongly_proposed_bounds_hold_or_there_are_none(name):
 @pytest.mark.parametrize("radius", [-1.0, np.nan])
 def test_a_radius_that_is_no_length_is_refused(radius):
     with pytest.raises(pmc.DeclarationError, match="length"):
-        MultiPredictor(lambda theta, row: theta, 1, 1, radius=radius)
+        Predictor(lambda theta, row: theta, 1, 1, radius=radius)
 
 
 def plain(x, y=None):

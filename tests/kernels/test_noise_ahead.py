@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.domains import Box, Rows
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, StepKeys, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.chain import call_length
 from private_mcmc.model import read
 from tests.examples_of_models import normal_mean
@@ -24,8 +24,11 @@ def chain(name):
     schedule = KERNELS[name].schedule(
         adjacency="replace_one", num_rows=N, dim=1, num_steps=800, num_chains=3, release="path"
     )
-    program = langevin_program(read(normal_mean, ROWS, n=N), schedule)
-    return program, schedule, ({"y": jnp.sqrt(jnp.arange(1.0, N + 1))}, jnp.ones(N, bool))
+    return (
+        read(normal_mean, ROWS, n=N),
+        schedule,
+        ({"y": jnp.sqrt(jnp.arange(1.0, N + 1))}, jnp.ones(N, bool)),
+    )
 
 
 @pytest.mark.some(1)
@@ -33,20 +36,21 @@ def chain(name):
 def test_a_run_draws_what_its_steps_draw_one_by_one(name):
     """Some Poisson batches outgrow what is drawn ahead."""
     with jax.enable_x64(True):
-        program, schedule, given = chain(name)
-        states = chain_runner(program, schedule).run(np.zeros(1), *given, STREAMS, lambda done: None).states
-        rows, step = program.prepare(*given), jax.jit(program.step)
+        model, schedule, given = chain(name)
+        runner, step = chain_runner(model, schedule), jax.jit(langevin_program(model, schedule).step)
+        rows = runner.prepare(*given)
+        states = runner.run(np.zeros(1), rows, STREAMS, lambda done: None).states
         for k in (1, 7, 64, 511, 799):
-            after = step(states[:, k - 1], k, StepKeys(*STREAMS[1:]), rows)
+            after = step(states[:, k - 1], k, STREAMS, rows)
             np.testing.assert_allclose(after, states[:, k], rtol=1e-12)
     assert len(np.unique(states)) == states.size
 
 
 def test_a_step_beyond_what_was_drawn_has_no_noise_at_all():
     with jax.enable_x64(True):
-        program, schedule, given = chain("all rows")
-        runner, size = chain_runner(program, schedule), call_length(schedule)
+        model, schedule, given = chain("all rows")
+        runner, size = chain_runner(model, schedule), call_length(schedule)
         for count, known in ((size, True), (size + 1, False)):
             rows, zero = runner.prepare(*given), jnp.zeros((3, 1))
-            u, _, _ = runner.advance(zero, 0, count, jnp.zeros((3, 0)), StepKeys(*STREAMS[1:]), rows)
+            u, _, _ = runner.advance(zero, 0, count, jnp.zeros((3, 0)), STREAMS, rows)
             assert np.isfinite(u).all() == known

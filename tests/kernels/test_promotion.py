@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA, langevin_program
-from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA, Streams, langevin_program
 from private_mcmc.model import read
 from tests.examples_of_models import bent, logistic
 
@@ -49,7 +48,7 @@ def test_a_step_promotes_nothing(model, name):
     program = langevin_program(reading, schedule)
 
     def step(u, columns, present, steps, batches):
-        keys = StepKeys(steps, None if schedule.rate is None else batches)
+        keys = Streams(steps, None if schedule.rate is None else batches)
         return program.step(u, jnp.asarray(1), keys, program.prepare(columns, present))
 
     with jax.enable_x64(True):

@@ -9,7 +9,7 @@ import pytest
 
 from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
-from private_mcmc.kernels import PrivateULA, StepKeys, langevin_program
+from private_mcmc.kernels import PrivateULA, Streams, langevin_program
 from private_mcmc.model import read
 from tests.examples_of_models import normal_mean
 
@@ -38,7 +38,7 @@ def moved(model, schedule, start):
         rows = program.prepare({"y": jnp.zeros(9)}, jnp.ones(9, bool))
         # Compiled as one program: one by one its operations take ten times as long to compile.
         step = jax.jit(program.step)
-        after = step(jnp.full((1, 1), start), jnp.asarray(0), StepKeys(jax.random.key(0)), rows)
+        after = step(jnp.full((1, 1), start), jnp.asarray(0), Streams(jax.random.key(0)), rows)
     return abs(float(after[0, 0]) - start)
 
 

@@ -15,8 +15,7 @@ from jax.sharding import Mesh, PartitionSpec
 import private_mcmc as pmc
 from private_mcmc import Ball, Binary, DoThisInstead, NotYetSupported, Rows
 from private_mcmc.inference.execute_plan import _asked
-from private_mcmc.kernels import langevin_program
-from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels import Streams, langevin_program
 from private_mcmc.model import read
 from private_mcmc.planning.stages import of_rows
 from private_mcmc.potential.potential import Potential, RowTerm
@@ -72,7 +71,7 @@ def stepped(model: Potential):
         program = langevin_program(model, schedule)
         columns = ROWS.project(ROWS.synthetic(0, N))
         rows = program.prepare(columns, jnp.ones(N, bool))
-        return program.step(jnp.ones((2, 2)), jnp.zeros((), int), StepKeys(jax.random.key(0)), rows)
+        return program.step(jnp.ones((2, 2)), jnp.zeros((), int), Streams(jax.random.key(0)), rows)
 
 
 @faults

@@ -40,9 +40,10 @@ def schedule(reading, num_rows, **changes):
 
 def path_of_a_run(reading, columns, chosen, key):
     """The chain that a run would be, on rows that are there as often as they are."""
-    runner = chain_runner(langevin_program(reading, chosen), chosen)
-    present = jnp.ones(chosen.num_rows, bool)
-    return runner.run(START[: chosen.dim], columns, present, Streams(key, key), lambda done: None).states[0]
+    runner = chain_runner(reading, chosen)
+    with jax.enable_x64(True):
+        rows = runner.prepare(columns, jnp.ones(chosen.num_rows, bool))
+    return runner.run(START[: chosen.dim], rows, Streams(key), lambda done: None).states[0]
 
 
 START = np.array([0.5, -1.0, 0.2])

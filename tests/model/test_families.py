@@ -1,12 +1,17 @@
 """Each likelihood family: its loss is NumPyro's, and its constants are never exceeded."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
+from jax.scipy.special import ndtr
 
+from private_mcmc.domains import Ball, Binary, Counts, Rows
 from private_mcmc.model import read
 from private_mcmc.model.program import trace
 from private_mcmc.model.tracing import discover, terms
@@ -164,3 +169,46 @@ def test_a_clipped_loss_is_smooth_with_the_constant_that_is_claimed(name):
         values = np.clip(scores, -clip / norm, clip / norm)
         steepest = max(steepest, np.max(np.diff(values, axis=0)) / (16 / 4000) * norm**2)
     assert 0.3 * bound <= steepest <= bound * (1 + 1e-6)
+
+
+def changed(distribution, change):
+    """Of another density than its class has, at this instance alone."""
+    usual = distribution.log_prob
+    distribution.log_prob = lambda value: change(value, usual(value))
+    return distribution
+
+
+FAR = {
+    "another rate beyond a threshold": lambda eta: dist.Poisson(
+        jnp.where(eta > 400, jnp.exp(2 * eta), jnp.exp(eta))
+    ),
+    "a rate that is held far out": lambda eta: dist.Poisson(jnp.exp(jnp.clip(eta, -500.0, 500.0))),
+    "a bump between two thresholds": lambda eta: dist.Poisson(
+        jnp.exp(eta) * jnp.where((eta > 600) & (eta < 601), 2.0, 1.0)
+    ),
+    "a bump without a comparison": lambda eta: dist.Poisson(
+        jnp.exp(eta) * (1 + jnp.exp(-jnp.square(1e3 * eta - 4e5)))
+    ),
+    "another probability of a probit": lambda eta: dist.Bernoulli(
+        probs=jnp.where(eta < -350, 0.5, ndtr(eta))
+    ),
+    "another density of large counts": lambda eta: changed(
+        dist.Poisson(jnp.exp(eta)), lambda y, usual: jnp.where(y > 400, 0.0, usual)
+    ),
+    "a tail of a predictor": lambda eta: changed(
+        dist.Bernoulli(logits=eta), lambda y, usual: jnp.where(eta > 400, -1.0, usual)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_a_program_that_differs_far_out_alone_is_of_no_line_and_runs_as_it_is(name):
+    def model(X, y):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            numpyro.sample("y", FAR[name](X @ w), obs=y)
+
+    outcome = Binary() if "prob" in name or "tail" in name else Counts(9)
+    found = read(model, Rows(X=Ball(1.0, dim=2), y=outcome), n=10)
+    assert found.constants.gradient_bound == math.inf and not found.constants.convex
+    assert found.predictors is None or found.predictors.family.name == "unknown"

@@ -165,7 +165,7 @@ def test_no_design_is_longer_than_the_radius(name):
     row_model = reading(name)
     with jax.enable_x64(True):
         rows = row_model.rows.synthetic(0, 200)
-        designs = np.asarray(jax.jit(jax.vmap(row_model.predictors.design))(rows))
+        designs = np.asarray(jax.jit(jax.vmap(row_model.predictors.designs))(rows))
     longest = np.linalg.norm(designs, 2, axis=(1, 2)).max()
     assert 0.5 * row_model.predictors.radius <= longest <= row_model.predictors.radius * (1 + 1e-9)
 

@@ -11,8 +11,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.accounting.steps import sensitivity
-from private_mcmc.kernels import langevin_program
-from private_mcmc.kernels.batches import StepKeys
+from private_mcmc.kernels import Streams, langevin_program
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 STEPS = 300
@@ -39,7 +38,7 @@ def apart(decision) -> tuple[np.ndarray, np.ndarray]:
     """How far two computed chains are apart after every step, with the row and without; how far at most."""
     schedule = decision.schedule
     program = langevin_program(decision.reading, schedule)
-    keys = StepKeys(jax.random.key(1))
+    keys = Streams(jax.random.key(1))
     gap, push = pmc.accounting.Curvature(1.0, 2.0).gap(1e-3), 1e-3 * sensitivity(schedule)
     with jax.enable_x64(True):
         rows = {"y": jnp.ones(1)}

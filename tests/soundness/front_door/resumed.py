@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 import private_mcmc as pmc
-from private_mcmc.inference.bookkeeping import Saver
+from private_mcmc.inference.checkpoint import SavedRun
 
 
 class Killed(BaseException):
@@ -19,21 +19,21 @@ class Killed(BaseException):
 @contextlib.contextmanager
 def killed_after(steps: int) -> Iterator[None]:
     """The process dies once so many steps are saved, and not before or later."""
-    save, died = Saver.save, []
+    save, died = SavedRun.save, []
 
-    def saved(saver: Saver, state: Any) -> None:
+    def saved(saver: SavedRun, state: Any) -> None:
         save(saver, state)
         if state.done >= steps:
             died.append(state.done)
             raise Killed
 
-    Saver.save = saved
+    SavedRun.save = saved
     try:
         yield
     except Killed:
         pass
     finally:
-        Saver.save = save
+        SavedRun.save = save
     # A run that dies at its end has nothing left to take up, and would show no fault.
     assert died == [steps]
 
