@@ -27,6 +27,7 @@ from private_mcmc.domains.columns import (
 from private_mcmc.domains.persons import Numbers, Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.inference.decision import Declaration
+from private_mcmc.kernels import Streams
 from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Resident
 from private_mcmc.planning import Plan
 from private_mcmc.records import PublicArguments
@@ -260,12 +261,12 @@ def partitions_of(
 
 
 def placed(
-    columns: Columns | HostColumns, n: int, place: Place, declared: Declaration | Plan, key: jax.Array | None
+    columns: Columns | HostColumns, n: int, place: Place, declared: Declaration | Plan, streams: Streams
 ) -> tuple[Partition, ...]:
-    """The partitions of a run, whose rows lie in slots drawn by ``key`` where that must be: see ``moves``."""
+    """The partitions of a run, whose rows lie in slots drawn at random where that must be: see ``moves``."""
     order = None
-    if moves(declared.target.adjacency, declared.rows, on_the_host(columns)):
-        order = np.asarray(jax.random.permutation(key, n))
+    if streams.slots is not None and moves(declared.target.adjacency, declared.rows, on_the_host(columns)):
+        order = np.asarray(jax.random.permutation(streams.slots, n))
     return partitions_of(columns, n, place, declared.rows.unit, order)
 
 

@@ -274,7 +274,7 @@ class DeclaredRun:
         reading, schedule = decision.reading, decision.schedule
         start = checked_start(self.execution.init_params, schedule)
         place = self.execution.place()
-        partitions = placed(columns, n, place, self.declared, streams.slots)
+        partitions = placed(columns, n, place, self.declared, streams)
         runner = runner_of(reading.rows, reading, schedule, partitions, decision.expectations)
         with jax.enable_x64(True):
             rows = runner.prepare(partitions)

@@ -151,7 +151,7 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        partitions = placed(columns, n, self.execution.place(whole=True), plan, streams.slots)
+        partitions = placed(columns, n, self.execution.place(whole=True), plan, streams)
         if isinstance(first, PathStage):
             runner, start, rows = _runner(plan, first, partitions)
             runner.try_out(start, rows, streams)

@@ -79,12 +79,15 @@ def unwrap(fn: dist.Distribution) -> dist.Distribution:
 def made_anew(fn: dist.Distribution) -> dist.Distribution:
     """A distribution of the same class and parameters: what else was changed of it is left behind."""
     made: dist.Distribution = jax.tree.map(lambda leaf: leaf, fn)
-    one = made
-    while type(fn) in _WRAPPERS:
-        one._validate_args = fn._validate_args
-        one, fn = one.base_dist, fn.base_dist
-    one._validate_args = fn._validate_args
+    _check_as(made, fn)
     return made
+
+
+def _check_as(made: dist.Distribution, fn: dist.Distribution) -> None:
+    made._validate_args = fn._validate_args
+    for name, part in vars(fn).items():
+        if isinstance(part, dist.Distribution):
+            _check_as(getattr(made, name), part)
 
 
 def nearest_outcome(fn: dist.Distribution, value: jax.Array) -> jax.Array:

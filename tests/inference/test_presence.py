@@ -11,7 +11,7 @@ import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT, ArrayColumn, host_column
 from private_mcmc.inference import columns as placing
 from private_mcmc.inference.columns import Place, moves
-from private_mcmc.kernels import PrivateSGLD, PrivateULA, chain
+from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain
 from private_mcmc.release.ledger_file import data_mark
 from tests.examples_of_models import logistic
 
@@ -196,7 +196,7 @@ def placed(column, key, rows_on_device=None):
     """A column in slots of a run under add_remove, and which of them there are."""
     declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()))
     where, n = Place(rows_on_device=rows_on_device), 7
-    (found,) = placing.placed({"i": column}, n, where, declared, key)
+    (found,) = placing.placed({"i": column}, n, where, declared, Streams(key, key, key))
     if rows_on_device is None:
         return np.asarray(found.columns["i"]), np.asarray(found.present)
     blocks = [(block.columns["i"], block.present) for block in found]
