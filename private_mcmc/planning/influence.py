@@ -185,9 +185,8 @@ def weighted_slopes(likelihood: Likelihood) -> tuple[RowModel, Callable[..., dic
         norm = jnp.linalg.norm(predictor.design(row) @ jnp.asarray(root))
         return {SLOPE_CAP: jnp.asarray(clip / jnp.maximum(norm, 1e-300))}
 
-    several = predictor
-    several = replace(several, unknown=loss, reads=several.reads | {SLOPE_CAP})
-    return replace(reading, term=RowTerm(several, reading.rows)), cap
+    weighted = replace(predictor, unknown=loss, reads=predictor.reads | {SLOPE_CAP})
+    return replace(reading, term=RowTerm(weighted, reading.rows)), cap
 
 
 REACH = "reach of rows"
