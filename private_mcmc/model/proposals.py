@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf, ndtr
 from jax.typing import ArrayLike
+from numpyro.distributions.transforms import SigmoidTransform
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.bounds import (
@@ -60,6 +61,8 @@ _LINKS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
     "exp_neg": (lambda eta: 1 / jnp.exp(eta), lambda eta: jnp.exp(-eta)),
     "logistic": (
         jax.nn.sigmoid,
+        # Of latents in the unit interval, held off its ends by NumPyro.
+        SigmoidTransform(),
         lambda eta: 1 / (1 + jnp.exp(-eta)),
         lambda eta: jnp.exp(eta) / (1 + jnp.exp(eta)),
     ),
