@@ -215,7 +215,7 @@ class ExpectationsPlan:
     def release(self, averages: npt.ArrayLike, provenance: Mapping[str, str]) -> ReleasedExpectations:
         """Add the noise to the averages that a chain computed of this (curator-side, shape ``(d,)``).
 
-        ``provenance`` says where the run's keys came from (``RunKeys.provenance.to_dict()``).
+        ``provenance`` says where the run's keys came from (``Provenance.to_dict()``).
         """
         array = np.asarray(averages, dtype=np.float64)
         if array.shape != self.units.shape:

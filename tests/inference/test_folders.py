@@ -9,11 +9,11 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn, host_column
 from private_mcmc.inference import columns, driver, execute_plan, fitting
-from private_mcmc.inference.columns import Outside, Place, held_rows, without_rows
+from private_mcmc.inference.columns import Place, partitions_of, placed, without_rows
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
-from private_mcmc.kernels.keys import run_keys
+from private_mcmc.kernels.keys import Streams, run_keys
 from private_mcmc.release.noise import GaussianNoise
 
 pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -123,9 +123,8 @@ def test_persons_are_found_over_all_files_whichever_copies_of_them_are_in_memory
         if schema is PERSONS:
             data = {name: one if name == "who" else host_column(name, one) for name, one in read.items()}
             _, who = asked.rows.numbered(without_rows(data), N // 2)
-            (blocks,) = Outside(
-                data | {"who": host_column("who", who)}, N // 2, Place(), asked.rows.unit
-            ).partitions(np.arange(N // 2))
+            held = data | {"who": host_column("who", who)}
+            (blocks,) = partitions_of(held, N // 2, Place(), asked.rows.unit, np.arange(N // 2))
             read = {
                 name: np.concatenate([block.columns[name] for block in blocks]) for name in blocks.columns
             }
@@ -150,8 +149,8 @@ def test_rows_of_folders_that_cells_name_lie_in_slots_drawn_at_random(tables, pl
     declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6), rows=rows, n=N)
     orders = []
     for seed in range(2):
-        found = held_rows(rows, held, N, Place(), declared, jax.random.key(9))
-        (blocks,) = found.placed(jax.random.key(seed), declared).partitions
+        key = jax.random.key(seed)
+        (blocks,) = placed(held, N, Place(), declared, Streams(key, key, key))
         orders.append(np.concatenate([block.columns["age"] for block in blocks])[:N])
         np.testing.assert_array_equal(np.sort(orders[-1]), np.sort(ages.loaded()))
         assert np.array_equal(orders[-1], ages.loaded()) != drawn
