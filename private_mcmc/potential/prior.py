@@ -52,20 +52,6 @@ class Site:
         return [f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places]
 
 
-@dataclass(frozen=True)
-class SitePrior:
-    """One site: ``lower ≤ K'' ≤ upper`` on its coordinates (``−inf``, ``inf`` where not proved).
-
-    ``why``: the proof, or what is missing.
-    """
-
-    name: str
-    family: str
-    lower: float
-    upper: float
-    why: str
-
-
 Form: TypeAlias = Callable[..., jax.Array]
 
 
@@ -251,21 +237,13 @@ class PriorConstants:
         """By site, what runs in place of NumPyro's potential: that of which the bounds are proved."""
         return {part.site.name: part.potential for part in self.own}
 
-    @property
-    def sites(self) -> tuple[SitePrior, ...]:
-        """The argument, site by site."""
+    def proved(self, site: Site) -> tuple[float, float, str]:
+        """``lower ≤ K'' ≤ upper`` on a site's coordinates, infinite where not proved; and the argument."""
         whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in self.own}
         other = self.missing if self.gaussian is None else "jointly Gaussian: constant Hessian"
-        return tuple(
-            SitePrior(
-                site.name,
-                site.family,
-                float(self.lower[site.slice].min(initial=math.inf)),
-                float(self.upper[site.slice].max(initial=-math.inf)),
-                whys.get(site.name, other),
-            )
-            for site in self.latents
-        )
+        lower, upper = self.lower[site.slice], self.upper[site.slice]
+        ends = float(lower.min(initial=math.inf)), float(upper.max(initial=-math.inf))
+        return *ends, whys.get(site.name, other)
 
     def potential(self, theta: jax.Array) -> jax.Array:
         """``K``, log-Jacobian of the transforms included, up to a constant."""

@@ -36,8 +36,8 @@ def structure(row_model: RowModel, known: Constants) -> Record:
         "rows": rows.to_dict(),
         "latents": [
             {"name": site.name, "family": site.family, "shape": list(site.shape)}
-            | {name: getattr(proved, name) for name in ("lower", "upper", "why")}
-            for site, proved in zip(row_model.sites, row_model.prior.sites, strict=True)
+            | dict(zip(("lower", "upper", "why"), row_model.prior.proved(site), strict=True))
+            for site in row_model.sites
         ],
         "observed": [{"name": site.name, "family": _family(site)} for site in row_model.observations],
         "predictors": 0 if predictors is None else predictors.size,
@@ -211,7 +211,7 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     if row_model.prior.improper:
         missing.append(f"the prior of {', '.join(row_model.prior.improper)} is improper")
     elif not known.strong_convexity > 0:
-        weak = [site.name for site in row_model.prior.sites if not site.lower > 0]
+        weak = [site.name for site in row_model.sites if not row_model.prior.proved(site)[0] > 0]
         missing.append(f"the prior of {', '.join(weak)} is not strongly log-concave")
     if not math.isfinite(known.gradient):
         if unbounded:
