@@ -34,8 +34,16 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     words = [_of_bound(kind, schedule) for kind in found]
     lines = [*_of_chain(schedule), *(line for _, each in words for line in each)]
     theorem = "; and ".join(dict.fromkeys(each for each, _ in words))
-    constants, adjacency, unit = _constants(schedule, known), schedule.adjacency, schedule.unit
-    return stated("langevin", theorem, lines, constants, *found.values(), adjacency=adjacency, unit=unit)
+    return stated(
+        "langevin",
+        theorem,
+        lines,
+        _constants(schedule, known),
+        *found.values(),
+        adjacency=schedule.adjacency,
+        num_rows=schedule.num_rows,
+        unit=schedule.unit,
+    )
 
 
 def langevin_again(statement: Statement) -> Statement:
@@ -153,6 +161,7 @@ def noised_average(
         constants | {"joint": joint},
         *noise.curves,
         adjacency=schedule.adjacency,
+        num_rows=schedule.num_rows,
         parts=(of_unit(noise, schedule.unit),),
         unit=schedule.unit,
     )

@@ -16,7 +16,6 @@ from private_mcmc.accounting.statement import (
     again,
     common_unit,
     of_persons,
-    rows_of,
     stated,
 )
 from private_mcmc.errors import DeclarationError, NotPrivate
@@ -54,10 +53,10 @@ def laplace(
         )
     curve = Pure(max(float(epsilon), needed))
     constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
-    constants |= {"grid": grid, "dim": dim, "what": what} | rows_of(num_rows)
+    constants |= {"grid": grid, "dim": dim, "what": what}
     theorem = "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)"
     lines = (f"{what}: two values on adjacent data differ by at most the sensitivity in L1",)
-    return stated("noise.laplace", theorem, lines, constants, curve, adjacency=adjacency)
+    return stated("noise.laplace", theorem, lines, constants, curve, adjacency=adjacency, num_rows=num_rows)
 
 
 def gaussian(
@@ -81,7 +80,7 @@ def gaussian(
     curve = Gaussian(product_up(sensitivity, over=(scale,)))
     lines = (f"{what}: two values on adjacent data differ by at most the sensitivity in L2",)
     theorem = "Gaussian mechanism (Dong, Roth, Su 2022)"
-    return stated("noise.gaussian", theorem, lines, constants | rows_of(num_rows), curve, adjacency=adjacency)
+    return stated("noise.gaussian", theorem, lines, constants, curve, adjacency=adjacency, num_rows=num_rows)
 
 
 def second_moments_sensitivity(radius: float, dim: int, adjacency: Adjacency) -> float:
@@ -130,10 +129,11 @@ def _posterior(
     moved, convexity = given.values()
     if not (moved >= 0 and 0 < convexity < math.inf):
         raise DeclarationError(f"{given}: the first is at least 0, the second positive and finite.")
-    constants: Record = {name: float(value) for name, value in given.items()} | rows_of(num_rows)
+    constants: Record = {name: float(value) for name, value in given.items()}
     curve = Gaussian(product_up(factor, moved, over=(root_down(float(convexity)),)))
     lines = ("the constants hold for every data set of the row domain", "the draw is exact")
-    return stated(f"posterior.{rule}", theorem, lines, constants, curve, adjacency=adjacency)
+    rule = f"posterior.{rule}"
+    return stated(rule, theorem, lines, constants, curve, adjacency=adjacency, num_rows=num_rows)
 
 
 def adaptive(
@@ -165,8 +165,17 @@ def adaptive(
         )
     lines = ("the budget was fixed before the first stage", "each stage holds for every earlier output")
     theorem = "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)"
-    constants, curve = {"budget": float(budget)} | rows_of(num_rows), Gaussian(float(budget))
-    return stated("adaptive", theorem, lines, constants, curve, adjacency=adjacency, parts=stages, unit=unit)
+    return stated(
+        "adaptive",
+        theorem,
+        lines,
+        {"budget": float(budget)},
+        Gaussian(float(budget)),
+        adjacency=adjacency,
+        num_rows=num_rows,
+        parts=stages,
+        unit=unit,
+    )
 
 
 _MOST_CANDIDATES = 64

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
-Real = TypeVar("Real", float, FloatArray)
 
 UP = 1.0 + 2.0**-48  # a dozen correctly rounded operations on non-negative numbers err by less
 # Of dozens of operations, roots among them; of norms, products and eigenvalues of small matrices.
@@ -24,7 +22,7 @@ UP_LONG, UP_MATRIX = 1.0 + 1e-12, 1.0 + 1e-9
 TINY = math.ulp(0.0)
 
 
-def up(value: Real) -> Real:
+def up(value: float) -> float:
     """``value ≥ 0``, the result of at most a dozen roundings without cancellation, as an upper bound."""
     return value * UP
 

@@ -191,14 +191,14 @@ class Statement:
 
     def _remarks(self, delta: float) -> tuple[str, ...]:
         pure = math.isfinite(self.epsilon(0.0))
-        return () if pure else remarks_on_delta(delta, max(self._counts, default=0))
+        return () if pure else remarks_on_delta(delta, max(self.counts, default=0))
 
     @property
-    def _counts(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, ...]:
         """The numbers of rows that its runs were for."""
         known = self.argument.constants
         own = tuple(known[name] for name in ("num_rows", "n") if isinstance(known.get(name), int))
-        return own + tuple(count for part in self.parts for count in part._counts)
+        return own + tuple(count for part in self.parts for count in part.counts)
 
     def report(self, delta: float | None = None) -> Report:
         """What it means to one person, in words; the argument folded away."""
@@ -292,32 +292,25 @@ def stated(
     constants: Record,
     *curves: Curve,
     adjacency: Adjacency,
+    num_rows: int | None = None,
     parts: tuple[Statement, ...] = (),
     unit: Unit | None = None,
 ) -> Statement:
     """The statement by a ``rule``, which quotes whom its numbers are for, whatever the rule.
 
     Where the number of rows is private, sensitivities, their rounding and constants of potentials are those
-    for a public bound on it: without ``num_rows`` among the constants nothing is stated. A budget's numbers
-    rest on that of its parts.
+    for a public bound on it: without ``num_rows`` nothing is stated. A budget's rests on that of its parts.
     """
     said = [*(() if unit is None else (of_persons(unit),)), *lines, RELATION[check_adjacency(adjacency)]]
-    if adjacency == "add_remove" and (rule != "adaptive" or "num_rows" in constants):
-        if "num_rows" not in constants:
-            raise DeclarationError(
-                "num_rows: under add_remove, give the public bound that the numbers are for."
-            )
-        said.append(no_more_rows(constants["num_rows"]))
+    if num_rows is not None:
+        check_count("num_rows", num_rows)
+        constants = constants | {"num_rows": num_rows}
+    elif adjacency == "add_remove" and rule != "adaptive":
+        raise DeclarationError("num_rows: under add_remove, give the public bound that the numbers are for.")
+    if adjacency == "add_remove" and num_rows is not None:
+        said.append(no_more_rows(num_rows))
     argument = Argument(theorem, tuple(dict.fromkeys(said)), constants, rule)
     return Statement(adjacency, curves, argument, parts=parts, unit=unit)
-
-
-def rows_of(num_rows: int | None) -> Record:
-    """The constant that tells a number of rows, if there is one."""
-    if num_rows is None:
-        return {}
-    check_count("num_rows", num_rows)
-    return {"num_rows": num_rows}
 
 
 def again(make: Callable[..., Statement]) -> Callable[[Statement], Statement]:

@@ -261,9 +261,9 @@ def _ledger(study: ReleaseRecord) -> list[Block]:
             (
                 ("ledger, data set", f"{books['file']}, {books['dataset']}"),
                 ("budget of everything, ever", f"{budget} ({books['budget']})"),
-                ("spent before", f"ε = {at_most(books['epsilon_before'])} ({books['before']})"),
+                ("spent before", as_epsilon(books["before"], books["delta"])),
                 ("this release", as_epsilon(books["cost"], books["delta"])),
-                ("spent with it", f"ε = {at_most(books['epsilon_after'])} ({books['after']})"),
+                ("spent with it", as_epsilon(books["after"], books["delta"])),
                 ("left", as_epsilon(books["left"], books["delta"], left=True)),
                 ("purpose", books["purpose"] or "not stated"),
             )

@@ -30,7 +30,7 @@ _CHARGE = {
     **dict.fromkeys(
         ("file", "charge", "dataset", "purpose", "budget", "before", "cost", "after", "left"), str
     ),
-    **dict.fromkeys(("epsilon", "delta", "epsilon_before", "epsilon_after"), float),
+    **dict.fromkeys(("epsilon", "delta"), float),
 }
 INSIDE: Record = {
     "predicted": (_PREDICTED, NoneType),

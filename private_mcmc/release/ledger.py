@@ -22,9 +22,10 @@ from private_mcmc.errors import (
     clean_errors,
     warn_of_what_was_paid,
 )
-from private_mcmc.release.ledger_export import refusal, what_fits
+from private_mcmc.release.ledger_export import BELOW, what_fits
 from private_mcmc.release.ledger_file import Columns, Head, LedgerFile, Transaction, data_mark
 from private_mcmc.release.ledger_state import DataSet, Filter, LedgerState, Outcome, Reservation
+from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Target
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
@@ -315,9 +316,18 @@ class Ledger:
 def _affordable(dataset: DataSet, statement: Statement, unit: str | None) -> Fraction:
     """What a statement costs a data set; raises ``BudgetExceeded`` where that does not fit any more."""
     cost = dataset.cost(statement, unit)
-    if not cost <= dataset.remaining:
-        raise BudgetExceeded(refusal(dataset, cost))
-    return cost
+    room, kept = dataset.remaining, dataset.filter
+    if cost <= room:
+        return cost
+    offer = "Nothing more fits."
+    if room > 0:
+        share = at_least(float(room / cost) * BELOW)
+        offer = f"What would fit: {what_fits(dataset)}, or {share} of a path's Langevin time."
+    raise BudgetExceeded(
+        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
+        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
+        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. {offer}"
+    )
 
 
 def _recognise(transaction: Transaction, name: str, data: Columns | None) -> None:

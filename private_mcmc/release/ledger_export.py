@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 
 from private_mcmc.accounting import gdp
 from private_mcmc.records import Record
@@ -54,21 +53,7 @@ def charges_table(state: LedgerState, charges: Iterable[Reservation]) -> Table:
 
 
 # What is shown as fitting must fit, whatever a conversion rounds.
-_BELOW = 1 - 1e-8
-
-
-def refusal(dataset: DataSet, cost: Fraction) -> str:
-    """Why a charge does not fit, and what would."""
-    room, kept = dataset.remaining, dataset.filter
-    message = (
-        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
-        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
-        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. "
-    )
-    if not room > 0:
-        return message + "Nothing more fits."
-    share = at_least(float(room / cost) * _BELOW)
-    return f"{message}What would fit: {what_fits(dataset)}, or {share} of a path's Langevin time."
+BELOW = 1 - 1e-8
 
 
 def what_fits(dataset: DataSet) -> str:
@@ -77,5 +62,5 @@ def what_fits(dataset: DataSet) -> str:
     if not room > 0:
         return "nothing"
     # Of a budget that is whole its own ε; else that of one more release, with what computing it rounds.
-    left = at_least(kept.epsilon, 6) if not dataset.spent else at_least(kept.epsilon_of(room) * _BELOW)
+    left = at_least(kept.epsilon, 6) if not dataset.spent else at_least(kept.epsilon_of(room) * BELOW)
     return f"ε = {left} ({kept.describe(room, left=True)})"

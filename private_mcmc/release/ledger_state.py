@@ -298,10 +298,8 @@ class LedgerState:
             "delta": kept.delta,
             "budget": kept.describe(kept.limit),
             "before": kept.describe(charge.before),
-            "epsilon_before": kept.epsilon_of(charge.before),
             "cost": kept.describe(charge.spent),
             "after": kept.describe(after),
-            "epsilon_after": kept.epsilon_of(after),
             "left": kept.describe(kept.limit - after, left=True),
         }
 

@@ -78,28 +78,24 @@ class _Noise(ABC):
     def sd(self) -> float:
         """Standard deviation of one draw."""
 
-    @property
     @abstractmethod
-    def _promised(self) -> float:
-        """The privacy loss that is charged, in the unit of OpenDP's map."""
-
-    @abstractmethod
-    def _measurement(self) -> Any:
-        """OpenDP's own mechanism."""
+    def _measurement(self) -> tuple[Any, float]:
+        """OpenDP's own mechanism, and the privacy loss that is charged, in the unit of its map."""
 
     def confirmed(self) -> Self:
         """This noise, once OpenDP's own privacy map agrees with the level that is charged."""
         # Not while plans are tried out, by the hundred, on synthetic rows: loading OpenDP takes a second.
-        loss = self._measurement().map(self.sensitivity)
-        if not loss <= self._promised:
+        mechanism, promised = self._measurement()
+        loss = mechanism.map(self.sensitivity)
+        if not loss <= promised:
             raise ReleaseError(
-                f"OpenDP certifies {loss}, more than the promised {self._promised}: nothing was released."
+                f"OpenDP certifies {loss}, more than the promised {promised}: nothing was released."
             )
         return self
 
     def drawn(self, values: npt.ArrayLike) -> FloatArray:
         """``values`` with noise that was confirmed, or whose coordinates stand for releases of their own."""
-        return np.asarray(self._measurement()(_finite(values, self.size).tolist()), dtype=np.float64)
+        return np.asarray(self._measurement()[0](_finite(values, self.size).tolist()), dtype=np.float64)
 
     def release(self, values: npt.ArrayLike) -> FloatArray:
         """Noised values, multiples of the grid; NaN counts as 0."""
@@ -125,14 +121,10 @@ class LaplaceNoise(_Noise):
         """``√2·b``."""
         return math.sqrt(2.0) * self.scale
 
-    @property
-    def _promised(self) -> float:
-        return self.level
-
-    def _measurement(self) -> Any:
+    def _measurement(self) -> tuple[Any, float]:
         dp = opendp()
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l1_distance(T=float)
-        return dp.m.make_laplace(*space, scale=self.scale, k=_exponent(self.grid))
+        return dp.m.make_laplace(*space, scale=self.scale, k=_exponent(self.grid)), self.level
 
 
 def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceNoise:
@@ -171,14 +163,10 @@ class GaussianNoise(_Noise):
         """``σ``."""
         return self.scale
 
-    @property
-    def _promised(self) -> float:
-        return self.level**2 / 2
-
-    def _measurement(self) -> Any:
+    def _measurement(self) -> tuple[Any, float]:
         dp = opendp()
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l2_distance(T=float)
-        return dp.m.make_gaussian(*space, scale=self.scale, k=_exponent(self.grid))
+        return dp.m.make_gaussian(*space, scale=self.scale, k=_exponent(self.grid)), self.level**2 / 2
 
 
 def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoise:

@@ -54,7 +54,7 @@ class Scenario:
 
 
 # Without this change noise that is too small is not even built.
-MAP_NOT_ASKED = Swap(noise._Noise, "confirmed", "if not loss <= self._promised:", "if False:")
+MAP_NOT_ASKED = Swap(noise._Noise, "confirmed", "if not loss <= promised:", "if False:")
 
 
 def scaled(kind: str, factor: str) -> tuple[Swap, ...]:

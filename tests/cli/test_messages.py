@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from private_mcmc import Ledger
-from private_mcmc.cli import common, main, study
+from private_mcmc import Ledger, release
+from private_mcmc.cli import common, main
 from private_mcmc.records import visible
 from tests.dossier.studies import study_of
 
@@ -140,7 +140,7 @@ def test_an_unforeseen_error_is_one_line_with_its_type_and_place(folder, monkeyp
     def broken(*_, **__):
         raise RuntimeError(f"of {SECRETS[0]}\nand others")
 
-    monkeypatch.setattr(study, "open_ledger", broken)
+    monkeypatch.setattr(release, "Ledger", broken)
     assert call(monkeypatch, "verify", ".", "--ledger", "people.csv") == 4
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1 and "RuntimeError at " in said and "test_messages.py:" in said

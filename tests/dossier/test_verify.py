@@ -229,7 +229,6 @@ def anew(study, budget=None, parts=None, spent=None):
         books = dict(study.ledger) | {
             "cost": kept.describe(cost),
             "after": kept.describe(before + cost),
-            "epsilon_after": kept.epsilon_of(before + cost),
             "left": kept.describe(kept.limit - before - cost, left=True),
         }
     return replace(
@@ -302,10 +301,8 @@ def test_the_record_of_a_declared_chain_is_of_its_rows_and_draws():
     [
         {"cost": "0.01-GDP"},
         {"after": "0.01-GDP"},
-        {"epsilon_after": 0.1},
         {"left": "9-GDP"},
         {"before": "0-GDP"},
-        {"epsilon_before": 0.0},
     ],
 )
 def test_the_budget_that_a_record_tells_of_is_that_of_its_statement(tmp_path, change):
@@ -429,7 +426,7 @@ def test_the_charge_must_be_in_the_ledger(folder, books, tmp_path):
     other.declare("people", Target(3.0, 1e-6))
     assert "the charge in the ledger" in differing(folder, other)
     study = Study.load(folder)
-    forged(folder, ledger=study.ledger | {"epsilon_before": 0.0})
+    forged(folder, ledger=study.ledger | {"before": "0-GDP"})
     assert differing(folder, books) == {"the charge in the ledger", "the budget that the record tells of"}
     first = next(iter(books.state().reservations))
     forged(folder, ledger=study.ledger | {"charge": first})

@@ -55,7 +55,8 @@ def test_bounds_and_plan_together_are_one_statement_that_is_verified_and_meets_t
     assert spent == pytest.approx(SHARE * budget**2, rel=1e-6) and len(bounds.mechanism.families) == 3
     # What is left for the plan fits beside them, and hardly anything is wasted.
     rest = accounting.gdp.budget(bounds.rest.epsilon, bounds.rest.delta)
-    stage = accounting.gaussian(adjacency=adjacency, sensitivity=1.0, scale=1 / rest * (1 + 1e-12))
+    given = {"adjacency": adjacency, "num_rows": 20_000}
+    stage = accounting.gaussian(sensitivity=1.0, scale=1 / rest * (1 + 1e-12), **given)
     whole = accounting.adaptive(budget, adjacency, (bounds.mechanism.statement, stage))
     assert whole.verify() and whole.delta(1.0) <= 1e-6
     assert rest**2 + spent == pytest.approx(budget**2, rel=1e-4)

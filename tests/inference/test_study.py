@@ -75,7 +75,7 @@ def test_a_ledger_knows_the_one_dossier_of_a_run_and_no_ledger_is_a_warning(peop
     study = mcmc.study()
     assert mcmc.study() is study is mcmc.kept() and mcmc._repr_html_() is not None
     (charge,) = books.history()
-    assert charge.dossiers == (study.fingerprint,)
+    assert charge.dossiers == [study.fingerprint]
     # A second run of the same declarations, of which no ledger knows, has none of the first one's charge.
     free = driver()
     free.run(**people)

@@ -196,6 +196,7 @@ def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Sta
             sensitivity=noise.charged_sensitivity,
             scale=noise.gaussian_scale,
             dim=noise.size,
+            num_rows=3,
         )
     return accounting.laplace(
         noise.level,
@@ -204,6 +205,7 @@ def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Sta
         scale=noise.scale,
         grid=noise.grid,
         dim=noise.size,
+        num_rows=3,
     )
 
 
