@@ -22,7 +22,7 @@ from private_mcmc.inference.columns import Columns, HostColumns
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
-from private_mcmc.release.ledger import is_saved, note_copy, take
+from private_mcmc.release.ledger import UNSAVED, take
 
 
 @construction_checked
@@ -131,7 +131,7 @@ class Bookkeeping:
         """Hand on what is released so far; whether that worked: the result is worth more than its copy."""
         if self.keep is None:
             return True
-        saved, warn = False, warn and (charge is None or is_saved(str(charge["charge"])))
+        saved, warn = False, warn and (charge is None or str(charge["charge"]) not in UNSAVED)
         try:
             self.keep(outcome, charge)
             saved = True
@@ -142,7 +142,7 @@ class Bookkeeping:
                 warn_of_what_was_paid(f"what was released is in memory and not on disk ({what}){paid}.")
         finally:
             if charge is not None:
-                note_copy(str(charge["charge"]), saved)
+                (UNSAVED.discard if saved else UNSAVED.add)(str(charge["charge"]))
         return saved
 
     def know(self, charge: Fields | None, fingerprint: str) -> None:

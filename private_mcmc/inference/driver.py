@@ -28,7 +28,7 @@ from private_mcmc.planning.policy import make_room, opening, predict_after
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.records import Fields, blas_of_one_thread
 from private_mcmc.release import Expectations
-from private_mcmc.release.ledger import note_end
+from private_mcmc.release.ledger import ENDS
 from private_mcmc.report.document import announce
 from private_mcmc.schedule import Release, check_steps
 from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count
@@ -262,7 +262,7 @@ class PrivateMCMC(LastRun):
         if self._books.keep is not None and not outcome.ended:
             self._on_disk = self._books.hand_on(outcome, self._charge, self._on_disk)
         if outcome.ended and self._charge is not None:
-            note_end(str(self._charge["charge"]), outcome.ended)
+            ENDS[str(self._charge["charge"])] = outcome.ended
 
     def recall(self, outcome: Outcome, charge: Fields | None) -> None:
         """Show what a plan's run has released in another process: public values and their statement."""

@@ -30,10 +30,10 @@ from private_mcmc.target import Target
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
 _UNUSED: set[tuple[int, str]] = set()
-# Charges of which what was released is in this process's memory alone.
-_UNSAVED: set[str] = set()
-# How runs have ended whose release is out, whatever follows.
-_ENDS: dict[str, Outcome] = {}
+# Charges of which what was released is in this process's memory alone: they are not settled as released.
+UNSAVED: set[str] = set()
+# How runs have ended whose release is out: what stops their process then changes nothing of it.
+ENDS: dict[str, Outcome] = {}
 
 
 def take(charge: Reservation) -> None:
@@ -47,21 +47,6 @@ def take(charge: Reservation) -> None:
         raise ReleaseError(
             "that charge has paid for a run, or was made in another process: charge this run anew."
         ) from None
-
-
-def note_end(charge: str, outcome: Outcome) -> None:
-    """Say that all that a charge paid for is released: what stops its process then changes nothing of it."""
-    _ENDS[charge] = outcome
-
-
-def note_copy(charge: str, saved: bool) -> None:
-    """Say whether all that a charge has released so far is on disk; only then it is settled as released."""
-    (_UNSAVED.discard if saved else _UNSAVED.add)(charge)
-
-
-def is_saved(charge: str) -> bool:
-    """Whether nothing that a charge has released is in this process's memory alone."""
-    return charge not in _UNSAVED
 
 
 class Ledger:
@@ -271,15 +256,15 @@ class Ledger:
         except BaseException:
             # The run's own error matters more than a ledger that cannot be written now: an unsettled
             # reservation is spent as well.
-            if not (name in _ENDS and name in _UNSAVED):
+            if not (name in ENDS and name in UNSAVED):
                 with contextlib.suppress(LedgerError):
-                    self.settle(reservation, _ENDS.get(name, "kept"))
+                    self.settle(reservation, ENDS.get(name, "kept"))
             raise
-        if name in _UNSAVED:
+        if name in UNSAVED:
             return
         try:
             if self.state().reservations[name].outcome == "reserved":
-                self.settle(reservation, _ENDS.get(name, "released"))
+                self.settle(reservation, ENDS.get(name, "released"))
         except LedgerError as error:
             warn_of_what_was_paid(f"the charge stays open, and spent: {error}")
 

@@ -4,24 +4,15 @@ import re
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.conjugate import FAMILIES
 from private_mcmc.accounting.statement import RULES
-from private_mcmc.kernels import PrivateSGLD, PrivateULA
-from private_mcmc.model import read
-from private_mcmc.preflight.certificates import certificates, constants
-from private_mcmc.release import plan_second_moments
 from tests.accounting.every_statement import CONVEX, SCHEDULES, statements
-from tests.examples_of_models import logistic, normal_mean
 
-N = 100
 LINE = re.compile(r"no data set has more than n = (\d+) rows")
-TARGET = pmc.Target(8.0, 1e-6, "add_remove")
-ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
 
 
 def all_of(statement):
@@ -32,58 +23,6 @@ def all_of(statement):
 def quoted(statement):
     """The bounds on the number of rows that a statement itself quotes."""
     return [int(found[1]) for line in statement.argument.assumptions if (found := LINE.fullmatch(line))]
-
-
-def runs():
-    for name, schedule in SCHEDULES.items():
-        yield name, acc.langevin_statement(replace(schedule, adjacency="add_remove"), CONVEX)
-
-
-def decided(release, kernel=None, rows=ROWS, target=TARGET, **changes):
-    kernel = kernel or PrivateULA(logistic, 0.01, 1.0, temper=0.05)
-    changes = {"guarantee": "run"} | changes
-    return pmc.PrivateMCMC(
-        kernel, rows=rows, target=target, n=N, release=release, num_steps=50, **changes
-    ).decide()
-
-
-def everything_else():
-    reading = read(logistic, ROWS, n=N)
-    known = constants(reading, 1.0, None)
-    for certificate in certificates(reading, known, n=N, temper=0.01, target=TARGET):
-        yield certificate.argument.rule, certificate
-    yield "moments", plan_second_moments(0.5, radius=1.0, dim=2, num_rows=N, adjacency="add_remove").statement
-    for release in ("path", "last", (10, 50), pmc.Expectations("w")):
-        yield f"driver, {release}", decided(release).statement
-    yield "driver, Poisson", decided("path", PrivateSGLD(logistic, 0.001, 1.0, rate=0.1)).statement
-
-
-KINDS = dict(runs())
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_statements_whose_constants_hold_a_number_of_rows_quote_it(name):
-    for statement in all_of(KINDS[name]):
-        number = statement.argument.constants.get("num_rows", statement.argument.constants.get("n"))
-        assert number is None or quoted(statement) == [number]
-    assert quoted(KINDS[name])
-    assert KINDS[name].verify()
-
-
-@pytest.mark.long
-def test_statements_whose_constants_only_rest_on_it_quote_it():
-    for name, statement in everything_else():
-        assert quoted(statement) == [N], name
-        assert statement.verify(), name
-
-
-@pytest.mark.long
-def test_a_plan_quotes_it():
-    plan = pmc.plan(normal_mean, pmc.Rows(y=pmc.Box(-1.0, 1.0)), TARGET, n=N, guarantee="run")
-    assert quoted(plan.statement) == [N]
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-    mcmc.run(y=np.zeros(N - 3))
-    assert quoted(mcmc.statement) == [N] and mcmc.statement.verify()
 
 
 def test_where_the_number_is_public_nothing_is_quoted():
