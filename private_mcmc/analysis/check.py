@@ -9,6 +9,7 @@ mechanism.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,9 +19,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
-from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, synthetic_people
-from private_mcmc.analysis.laws import PIT_BINS, Asked, Calibration, Law, Uniformity
+from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, interval, synthetic_people
+from private_mcmc.analysis.laws import EVERYONE, PIT_BINS, Asked, Calibration, Law, Uniformity, line
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
@@ -31,6 +33,8 @@ from private_mcmc.report import Block, Table, Text, between, number
 Array = npt.NDArray[np.float64]
 
 _GRID = (0.25, 0.6, 0.9)
+# Zeros are few numbers in few sums: so heavy, all others get an eighth more noise for them.
+_ZEROS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,11 @@ class Check(Analysis):
         return self.study.design.family.kind == "two"
 
     @property
+    def counted(self) -> bool:
+        """Whether the outcome is a count, of which zeros are told."""
+        return self.study.design.family.kind == "count"
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """What the formula reads, and the groups."""
         return tuple(dict.fromkeys((*self.study.fields, *self.by)))
@@ -89,11 +98,12 @@ class Check(Analysis):
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Cells of predictions and outcomes, or PIT bins; zeros of counts."""
+        """Cells of predictions and outcomes, or PIT bins; of counts zeros, by whether they were predicted."""
         count = len(self.groups)
         if self.two:
             return (Family("calibration", count * (len(self.grid) - 1) * 4),)
-        return (Family("PIT", count * PIT_BINS),)
+        zeros = [Family("zeros", count * 4, 0, _ZEROS)] if self.counted else []
+        return (Family("PIT", count * PIT_BINS), *zeros)
 
     def of_row(self, row: Fields) -> Sequence[Part]:
         """The row's cell."""
@@ -102,9 +112,13 @@ class Check(Analysis):
             where = where * len(self.schema[name].all_levels) + row[identifier(name)].astype(int)
         if not self.two:
             pit = predictive.pit(row, row["uniform"])
-            return [
-                (where * PIT_BINS + jnp.clip(jnp.floor(pit * PIT_BINS), 0, PIT_BINS - 1).astype(int), None)
-            ]
+            bin = jnp.clip(jnp.floor(pit * PIT_BINS), 0, PIT_BINS - 1).astype(int)
+            parts: list[Part] = [(where * PIT_BINS + bin, None)]
+            if self.counted:
+                zero = jnp.mean(jnp.exp(predictive.law(row).log_prob(0)))
+                predicted = (row["uniform"] < zero).astype(int)
+                parts.append(((where * 2 + predicted) * 2 + (predictive.outcome(row) == 0), None))
+            return parts
         bin, right = self._rounded(predictive.probability(row), row["uniform"])
         cell = (where * (len(self.grid) - 1) + bin) * 4 + right * 2 + predictive.outcome(row)
         return [(cell, None)]
@@ -156,7 +170,23 @@ class Check(Analysis):
 
     def lines(self, found: Released, prob: float) -> list[Record]:
         """Contrasts by group, then cells: columns group, what, at, value, low, high, p."""
-        return self.law.lines(found, prob)
+        return self.law.lines(found, prob) + (self._zeros(found, prob) if self.counted else [])
+
+    def _zeros(self, found: Released, prob: float) -> list[Record]:
+        """Shares of zeros by group, ``at`` the one that is predicted, where people are enough to tell."""
+        cells, noise = found.sums[1].values[0].reshape(-1, 2, 2), found.sums[1].noise_sd
+        named = [(label, cells[group : group + 1]) for group, label in enumerate(self.groups)]
+        made, z = [], float(ndtri(0.5 + prob / 2))
+        for label, part in [(EVERYONE, cells), *(named if len(named) > 1 else [])]:
+            whole, sd = part.sum(axis=0), noise * math.sqrt(len(part))
+            people = float(whole.sum())
+            if people <= 2 * z * sd:
+                continue
+            share, predicted = whole[:, 1].sum() / people, whole[1].sum() / people
+            spread = 2 * ((1 - share) ** 2 + share**2) * (sd / people) ** 2 + share * (1 - share) / people
+            ends = interval(share, math.sqrt(max(spread, 0.0)), z, 0.0, 1.0)
+            made.append(line(label, "share of zeros", f"{predicted:.3g}", float(share), *ends, None))
+        return made
 
     def blocks(self, found: Released, prob: float) -> list[Block]:
         """The answer first, then a table of groups, and a figure."""
@@ -174,10 +204,13 @@ class Check(Analysis):
             )
             for one in rest
         )
-        columns = ("group", "what", "more than predicted", f"{prob:.0%} if it fits", "p")
-        scores = [one for one in lines if one["what"].endswith("by bins")]
+        columns = ("group", "what", "value", f"{prob:.0%} if it fits", "p")
+        ends = ("by bins", "of zeros")
+        scores = [one for one in lines if one["group"] == EVERYONE and one["what"].endswith(ends)]
         told = "; ".join(
-            f"{one['what']} {number(one['value'], 3)} ({between(one['low'], one['high'])})" for one in scores
+            f"{one['what']} {number(one['value'], 3)} ({between(one['low'], one['high'])})"
+            + f", {one['at']} predicted" * bool(one["at"])
+            for one in scores
         )
         blocks: list[Block] = [Text(said), Table(columns, rows), self.law.figure(found, prob)]
         return [*blocks, *([Text(told + ".")] if told else []), Text(" ".join(self.remarks))]

@@ -23,6 +23,7 @@ from private_mcmc.report import Block, Facts, Text, between, number
 # Of synthetic people so many have a difference inside the bound.
 _INSIDE = 0.98
 _LEAST = 1e-4
+_FEW = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +136,8 @@ class Comparison(Analysis):
         """The mean difference per person, B less A: columns what, value, low, high."""
         count, total, squares = (float(one) for one in found.sums[0].values[:, 0])
         noise = found.sums[0].noise_sd
-        people = float(found.n) if found.exact else count
-        if people <= 1.645 * noise:
-            raise DeclarationError("compare: too few people for what was spent: their count may be zero.")
+        # Of so few people that there may be none, the interval is all that clipped differences can be.
+        people = float(found.n) if found.exact else max(count, _FEW * noise)
         mean = min(max(total / people, -1.0), 1.0)
         variance = min(max((squares / people + 1) / 2 - mean**2, 0.0), 1.0)
         # A count with noise moves the mean in proportion to it.

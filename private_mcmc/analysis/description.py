@@ -32,6 +32,7 @@ from private_mcmc.report import Block, Table, Text, between, number
 Ends = tuple[float | None, float | None, float | None]
 
 _QUARTILES = (0.25, 0.5, 0.75)
+_MISSING = "missing"
 
 
 class Answer(NamedTuple):
@@ -163,7 +164,7 @@ class Description(Analysis):
         whole = field.type == "integer" and all(edge == int(edge) for edge in edges)
         spans = [(field.shown(a), field.shown(b - whole * (b < edges[-1]))) for a, b in pairwise(edges)]
         found = [a if a == b else f"{a} to {b}" for a, b in spans]
-        return (*found, *["missing"] * (field.indicator is not None))
+        return (*found, *[_MISSING] * (field.indicator is not None))
 
     def _index(self, field: Field, row: Fields) -> Any:
         """A row's level, or its bin; the last one where the number is missing."""
@@ -214,7 +215,14 @@ class Description(Analysis):
         where = random.choice(len(shares), size=count, p=shares / shares.sum())
         made: list[dict[str, str]] = []
         for cell in where:
-            one = {n: v for n, v in zip(self.by, self.cells[cell], strict=True) if self.schema[n].is_category}
+            one = {}
+            for name, label in zip(self.by, self.cells[cell], strict=True):
+                if self.schema[name].is_category:
+                    one[name] = label
+                elif label != _MISSING:
+                    one[name] = self._in_bin(
+                        self.schema[name], self._labels(self.schema[name]).index(label), random
+                    )
             # Of the tables of a number its bins come last, and count.
             for kind, name, values, _ in answers.tables:
                 one |= {name: self._drawn(kind, self.schema[name], values[:, cell], random)} if name else {}
@@ -228,15 +236,14 @@ class Description(Analysis):
         place = int(random.choice(len(counts), p=counts / counts.sum()))
         if kind == "levels":
             return field.all_levels[place].label
-        low, high = field.range
         if kind == "bins":
-            number = random.uniform(self.bins[field.name][place], self.bins[field.name][place + 1])
-        else:
-            mean, square = values[1, 0] / counts[0], (values[2, 0] / counts[0] + 1) / 2
-            sd = math.sqrt(max(square - mean**2, 0.0))
-            number = (low + high) / 2 + (high - low) / 2 * random.normal(mean, sd)
-        number = min(max(float(number), low), high)
-        return field.shown(round(number) if field.type != "number" else number)
+            return self._in_bin(field, place, random)
+        mean, square, (low, high) = values[1, 0] / counts[0], (values[2, 0] / counts[0] + 1) / 2, field.range
+        sd = math.sqrt(max(square - mean**2, 0.0))
+        return _shown(field, (low + high) / 2 + (high - low) / 2 * random.normal(mean, sd))
+
+    def _in_bin(self, field: Field, place: int, random: np.random.Generator) -> str:
+        return _shown(field, random.uniform(*self.bins[field.name][place : place + 2]))
 
     def answers(self, found: Released, prob: float = 0.9) -> list[Answer]:
         """Every number of the table."""
@@ -255,6 +262,12 @@ class Description(Analysis):
             rows = [_row(one, here[0]) for one in here]  # the first counts the whole cell
             tables.append(Table(("", "value", f"{prob:.0%} interval", "share"), tuple(rows), title=cell))
         return [*tables, Text(" ".join(self.remarks))]
+
+
+def _shown(field: Field, number: float) -> str:
+    """A number in the table's words, inside its range."""
+    number = min(max(float(number), field.range[0]), field.range[1])
+    return field.shown(round(number) if field.type != "number" else number)
 
 
 def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
@@ -319,7 +332,7 @@ class _Estimates:
                     yield Answer(label, name, level.label, "count", *self._count(value, own, people))
             elif kind == "moments":
                 if gone:
-                    yield Answer(label, name, "missing", "count", *self._count(counts[1], own, people))
+                    yield Answer(label, name, _MISSING, "count", *self._count(counts[1], own, people))
                 yield from self._moments(label, field, counts[0], own, part[1:, 0], noise)
             else:
                 edges = self.asked.bins[name]

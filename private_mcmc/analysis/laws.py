@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from scipy.special import expit, logit, ndtri
 
 from private_mcmc.analysis.analysis import Released, Studied, interval, synthetic_people
+from private_mcmc.data.fields import identifier
 from private_mcmc.records import Fields, Record
 from private_mcmc.report import Block, Interval, Line, Plot, Rule, floats
 
@@ -92,29 +92,26 @@ class Law(ABC):
         """The test of everything, each contrast with where it lies if the model fits, and scores."""
         counts, noise = self.counts(found), found.sums[0].noise_sd
         law = self.statistics(self.simulated(self.sizes(counts), noise, _SIMULATED))
-        observed = self.statistics(counts)
         middle, sd = law.mean(axis=0), law.std(axis=0)
-        z, largest = (observed - middle) / sd, np.abs((law - middle) / sd).max(axis=1)
-        p = (1 + (largest >= np.abs(z).max()).sum()) / (1 + len(largest))
-        made = [
-            _line(
-                EVERYONE,
-                "all contrasts",
-                "",
-                float(np.abs(z).max()),
-                0.0,
-                float(np.quantile(largest, prob)),
-                p,
-            )
-        ]
+        law, observed = law - middle, self.statistics(counts) - middle
+        squares = np.square(np.concatenate([law, observed[None]]) / sd)
+        largest = np.sqrt(squares.max(axis=1))
+
+        def tested(label: str, name: str, drawn: Array, value: float, tail: float) -> Record:
+            """With both tails, or of what is not negative the upper one."""
+            p = (1 + (np.abs(drawn) >= abs(value)).sum()) / (1 + len(drawn))
+            low, high = np.quantile(drawn, [tail, 1 - tail]) if tail else (0.0, np.quantile(drawn, prob))
+            return line(label, name, "", value, float(low), float(high), float(p))
+
+        made = [tested(EVERYONE, "all contrasts", largest[:-1], float(largest[-1]), 0.0)]
         labels = [EVERYONE, *self.asked.groups] if self.count > 1 else [EVERYONE]
-        tail = (1 - prob) / 2
-        for place, (label, name) in enumerate(product(labels, self.names)):
-            low, high = np.quantile(law[:, place] - middle[place], [tail, 1 - tail])
-            own = 1 + (np.abs(law[:, place] - middle[place]) >= abs(observed[place] - middle[place])).sum()
-            own = own / (1 + len(law))
-            value = float(observed[place] - middle[place])
-            made.append(_line(label, name, "", value, float(low), float(high), float(own)))
+        tail, size = (1 - prob) / 2, len(self.names)
+        for group, label in enumerate(labels):
+            own = slice(group * size, (group + 1) * size)
+            for name, drawn, value in zip(self.names, law[:, own].T, observed[own], strict=True):
+                made.append(tested(label, name, drawn, float(value), tail))
+            together = squares[:, own].sum(axis=1)
+            made.append(tested(label, "χ² of these", together[:-1], float(together[-1]), 0.0))
         return made + self.scores(counts, noise, float(ndtri(0.5 + prob / 2)))
 
     def power(self, n: int, noise: float) -> tuple[str, ...]:
@@ -214,7 +211,6 @@ class Calibration(Law):
         off = np.zeros((self.count, 2))
         off[-1] = of(np.clip(self.p * (1 + _OFF), 0, 1))
         whom = f"in {self.asked.groups[-1]}" if self.count > 1 else "of everyone"
-        whom += ", were none cut off" * bool(self.asked.study.design.formula.event)
         return found | {f"A prevalence off by a fifth {whom}": off}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
@@ -226,7 +222,7 @@ class Calibration(Law):
         for name, of in (("AUC, by bins", _auc), ("Brier score, by bins", self._brier)):
             value = of(whole)
             sd = float(np.std([of(one) for one in noised]))
-            made.append(_line(EVERYONE, name, "", value, *interval(value, sd, z, 0.0, 1.0), None))
+            made.append(line(EVERYONE, name, "", value, *interval(value, sd, z, 0.0, 1.0), None))
         for cells, residual, (low, high) in zip(whole, self._residuals(whole), self.ends, strict=True):
             people = float(cells.sum())
             if people - z * spread * 2 <= 0:
@@ -236,7 +232,7 @@ class Calibration(Law):
             noises = (1 - rate) ** 2 + rate**2
             sd = math.sqrt(2 * noises * (spread / people) ** 2 + max(rate * (1 - rate), 0) / people)
             ends = interval(rate, sd, z, 0.0, 1.0)
-            made.append(_line(EVERYONE, "observed share", f"{mean:.4g}", rate, *ends, None))
+            made.append(line(EVERYONE, "observed share", f"{mean:.4g}", rate, *ends, None))
         return made
 
     def _brier(self, cells: Array) -> float:
@@ -270,19 +266,27 @@ class Uniformity(Law):
         shapes = np.polynomial.legendre.legvander(middle, _SHAPES)[:, 1:]
         shapes = shapes - shapes.mean(axis=0)
         self.shapes = shapes / np.sqrt(np.square(shapes).mean(axis=0))
-        predictive = asked.study.predictive
+        predictive, formula = asked.study.predictive, asked.study.design.formula
+        self.end = end = asked.study.schema[formula.outcome].range[1] if formula.event else 0.0
 
         def bins(row: Fields) -> Any:
             drawn = predictive.drawn(row, jax.random.key(row["seed"].astype(int)))
             some = {name: values[:_OUTCOMES_OF] for name, values in drawn.items()}
             # Of the same chance: what is left between draws is how their laws differ.
             pits = jax.vmap(lambda one: predictive.pit({**row, **one}, row["uniform"]))(some)
-            return jnp.clip(jnp.floor(pits * PIT_BINS), 0, PIT_BINS - 1).astype(int)
+            later = jax.scipy.special.ndtr(jax.scipy.special.ndtri(pits) + _OFF)
+            if formula.event:  # whoever lives on to the end is cut off there, whatever comes then
+                last = {identifier(formula.outcome): end, identifier(formula.event): 0.0}
+                alive = {**row, **{name: jnp.asarray(value) for name, value in last.items()}}
+                lost = predictive.pit(alive, row["uniform"])
+                later = jnp.where(later < predictive.pit(alive, 0.0), later, lost)
+            return jnp.clip(jnp.floor(jnp.stack([pits, later]) * PIT_BINS), 0, PIT_BINS - 1).astype(int)
 
         random, count = np.random.default_rng(5), _PEOPLE
         rows = {**self.people, "uniform": random.random(count), "seed": np.arange(count, dtype=float)}
-        cells = asked.study.of_people(bins, rows)
-        shares = np.stack([(cells == b).mean(axis=0) for b in range(PIT_BINS)], axis=1)
+        cells = np.moveaxis(asked.study.of_people(bins, rows), 1, 0)
+        shares, later = np.stack([(cells == b).mean(axis=1) for b in range(PIT_BINS)], axis=2)
+        self.moved = (later - shares).mean(axis=0)
         self.laws = np.maximum(1 / PIT_BINS + shares - shares.mean(axis=0), 1e-6)
         self.laws = self.laws / self.laws.sum(axis=1, keepdims=True)
 
@@ -309,11 +313,9 @@ class Uniformity(Law):
     def shifts(self, n: int) -> dict[str, Array]:
         """A fifth of an sd that one group lies higher, in units of the outcome's own spread."""
         moved = np.zeros((self.count, _SHAPES))
-        middle = ndtri((np.arange(PIT_BINS * 20) + 0.5) / (PIT_BINS * 20))
-        pit = np.searchsorted(ndtri(np.arange(1, PIT_BINS) / PIT_BINS), middle + _OFF)
-        moved[-1] = n / self.count * np.bincount(pit, minlength=PIT_BINS) / len(pit) @ self.shapes
+        moved[-1] = n / self.count * self.moved @ self.shapes
         whom = f"in {self.asked.groups[-1]}" if self.count > 1 else "of everyone"
-        whom += ", were none cut off" * bool(self.asked.study.design.formula.event)
+        whom += f", all followed until {self.end:g}" * bool(self.end)
         return {f"Outcomes that lie a fifth of an sd higher {whom}": moved}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
@@ -323,7 +325,7 @@ class Uniformity(Law):
         for b, value in enumerate(whole / people):
             sd = math.sqrt(self.count * noise**2 / people**2 + 1 / PIT_BINS * (1 - 1 / PIT_BINS) / people)
             ends = interval(float(value), sd, z, 0.0, 1.0)
-            made.append(_line(EVERYONE, "share of PIT bin", f"{b / PIT_BINS:g}", float(value), *ends, None))
+            made.append(line(EVERYONE, "share of PIT bin", f"{b / PIT_BINS:g}", float(value), *ends, None))
         return made
 
     def figure(self, found: Released, prob: float) -> Block:
@@ -348,5 +350,6 @@ def _auc(cells: Array) -> float:
     return float((pairs[:, 1] * below).sum() / max(float(pairs[:, 0].sum() * pairs[:, 1].sum()), 1.0))
 
 
-def _line(group: str, what: str, at: str, value: float, low: float, high: float, p: float | None) -> Record:
+def line(group: str, what: str, at: str, value: float, low: float, high: float, p: float | None) -> Record:
+    """Of a check's file."""
     return {"group": group, "what": what, "at": at, "value": value, "low": low, "high": high, "p": p}

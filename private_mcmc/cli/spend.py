@@ -155,6 +155,9 @@ def fit(
         float | None,
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
     ] = None,
+    described: Annotated[
+        Path | None, typer.Option(help="a table that describe wrote: predict errors for people like its")
+    ] = None,
 ) -> None:
     """Fit a model privately, answer in the table's own units, and write the dossier.
 
@@ -163,7 +166,7 @@ def fit(
     from rich.console import Console
 
     from private_mcmc.data.comparisons import check_profile
-    from private_mcmc.dossier import new_dossier
+    from private_mcmc.dossier import load_record, new_dossier
     from private_mcmc.inference.fitting import plan_fit
     from private_mcmc.inference.question import SHARE
 
@@ -194,6 +197,7 @@ def fit(
             max_error=max_error,
             max_passes=max_passes,
             bounds_share=SHARE if bounds_share is None else bounds_share,
+            described=None if described is None else load_record(described),
             progress_bar=shown,
             engine=read_engine(options.engine),
         )

@@ -114,6 +114,9 @@ def summary(
     probability: Annotated[
         list[str] | None, typer.Option(help="that a statement is true, as 'age > 0'; may be repeated")
     ] = None,
+    nested: Annotated[
+        bool, typer.Option("--nested", help="what each term adds: nats per person that are lost without it")
+    ] = False,
     groups: Annotated[
         str, typer.Option(help="effects of groups left out: average (zero), integrated (all groups), or new")
     ] = "average",
@@ -132,7 +135,7 @@ def summary(
     from private_mcmc.report import Report, Text, as_csv, json_types, table_of
 
     found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
-    asked = any((contrast, slope, by, difference, probability, table, over, groups != "average"))
+    asked = any((contrast, slope, by, difference, probability, nested, table, over, groups != "average"))
     if not asked and (until is None or profiles):
         show_answers(found, profiles, as_json, prob=prob, until=until)
         return
@@ -144,6 +147,8 @@ def summary(
         lines = [{"statement": text, "probability": answers.probability(text)} for text in probability]
     elif difference:
         lines = _differences(answers, people)
+    elif nested:
+        lines = answers.nested(people, weights).to_dict("records")
     elif contrast is not None:
         lines = answers.comparisons(contrast, *given, cast("Scale", scale), reference).to_dict("records")
         fields.append(contrast.partition("=")[0].strip())
@@ -157,6 +162,7 @@ def summary(
     if table is not None:
         write_whole(table, as_csv(lines))
     title = f"{answers.mean} of {answers.outcome}{answers.of_whom}, {prob:.0%} intervals"
+    title = f"lost without a term: log density per person, {prob:.0%} intervals" if nested else title
     blocks: list[Block] = [table_of(lines, "" if probability else title)]
     if not (probability or difference):
         whom = answers.whom(people, moved=[name for name in fields if name])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -20,10 +21,13 @@ from private_mcmc.data.comparisons import (
 )
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.effects import Array
+from private_mcmc.data.projection import nested
+from private_mcmc.errors import NotYetSupported
 from private_mcmc.report import Interval, Plot, Report, Rule, Table, between, digits, floats, number
 
 if TYPE_CHECKING:
     import arviz
+    import pandas
     import xarray
 
     Exported: TypeAlias = "xarray.DataTree | arviz.InferenceData"
@@ -121,6 +125,10 @@ class Answers(Comparisons):
         """The coefficients in the user's units, by the names of the summary, in so many chains."""
         draws = {name: column.reshape(chains, -1) for name, column in self.by_name.items()}
         return draws_tree(draws, attributes)
+
+    def nested(self, people: People, weights: Sequence[float] = ()) -> pandas.DataFrame:
+        """What is lost without each term: see :func:`private_mcmc.data.projection.nested`."""
+        return nested(self, people, weights)
 
     @property
     def mean(self) -> str:
@@ -235,18 +243,47 @@ def draws_tree(
 
 
 def for_arviz(tree: xarray.DataTree) -> Exported:
-    """What the installed ArviZ expects: the tree itself from ArviZ 1 on, ``InferenceData`` below."""
+    """What the installed ArviZ expects: the tree itself from ArviZ 1 on, ``InferenceData`` below.
+
+    Groups of rows are not there, and who asks for them, as ``loo`` and ``plot_ppc`` do, is told what is.
+    """
     try:
         before = int(version("arviz").partition(".")[0]) < 1
     except PackageNotFoundError:
         before = False
-    if not before:
-        return tree
-    with warnings.catch_warnings():
-        # It announces its next major version once a day, on import.
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    return cast("Exported", arviz.InferenceData.from_datatree(tree))
+    found: Any = tree
+    if before:
+        with warnings.catch_warnings():
+            # It announces its next major version once a day, on import.
+            warnings.simplefilter("ignore", FutureWarning)
+            import arviz
+        found = arviz.InferenceData.from_datatree(tree)
+    found.__class__ = _without_rows(type(found))
+    return cast("Exported", found)
+
+
+def _restored(kind: type, *given: Any) -> Any:
+    """A copy's, or a pickle's: its class is nowhere by name."""
+    own: Any = _without_rows(kind)
+    return own.__new__(own, *given)
+
+
+@cache
+def _without_rows(kind: type) -> type:
+    def refused(_: Any) -> None:
+        raise NotYetSupported(
+            "log_likelihood, observed_data and posterior_predictive are of private rows, and are not here. "
+            "Whether the model fits is private-mcmc check (pmc.check); which of two predicts better, in the "
+            "place of loo and compare, private-mcmc compare (pmc.compare)."
+        )
+
+    def reduced(self: Any, protocol: Any) -> Any:
+        _, (_, *rest), *more = kind.__reduce_ex__(self, protocol)  # type: ignore[arg-type]
+        return _restored, (kind, *rest), *more
+
+    own: dict[str, Any] = {"__slots__": (), "__reduce_ex__": reduced}
+    own |= dict.fromkeys(("log_likelihood", "observed_data", "posterior_predictive"), property(refused))
+    return type(kind)(kind.__name__, (kind,), own)
 
 
 def units(design: Design) -> dict[str, str]:

@@ -106,7 +106,7 @@ class Comparisons:
         """
         read = [read_profile(self.design, profile) for profile in read_people(people)]
         names = list(dict.fromkeys(name for _, shown, _ in read for name in shown))
-        return self._frame(
+        return self.frame(
             ({name: shown.get(name, "average") for name in names}, partial(self.means, codes))
             for codes, shown, _ in read
         )
@@ -120,9 +120,9 @@ class Comparisons:
         ``estimate``, ``conf_low``, ``conf_high``. People are a list of profiles, a file, or a data frame.
         An average over the private rows themselves would be another release, which nobody has paid for.
         """
-        return self._frame(
+        return self.frame(
             ({**shown, "contrast": "prediction"}, _average(here, self.means))
-            for shown, here in self._groups(people, by, weights)
+            for shown, here in self.at_levels(people, by, weights)
         )
 
     def comparisons(
@@ -154,7 +154,7 @@ class Comparisons:
             return self.design.predictor(self.draws, codes) if scale == "link" else self.means(codes, level)
 
         def cells() -> Iterator[Cell]:
-            for shown, here in self._groups(people, by, weights):
+            for shown, here in self.at_levels(people, by, weights):
                 moved = {
                     label: cache(_average([({**codes, name: value}, weight) for codes, weight in here], mean))
                     for label, value in values
@@ -164,7 +164,7 @@ class Comparisons:
                     yield words, partial(_compared, moved[low], moved[high], ratio)
 
         ratio = scale == "ratio"
-        return self._frame(cells(), ("",) if scale == "link" else ())
+        return self.frame(cells(), ("",) if scale == "link" else ())
 
     def slopes(
         self, variable: str, people: People = ({},), by: Sequence[str] = (), weights: Sequence[float] = ()
@@ -180,9 +180,9 @@ class Comparisons:
             below, above = (self.means({**codes, variable: end}, level) for end in ends)
             return np.asarray((above - below) / (ends[1] - ends[0]))
 
-        return self._frame(
+        return self.frame(
             ({**shown, "term": variable, "contrast": "dY/dX"}, _average(here, slope))
-            for shown, here in self._groups(people, by, weights)
+            for shown, here in self.at_levels(people, by, weights)
         )
 
     def difference(self, profile: Profile, other: Profile) -> pandas.DataFrame:
@@ -190,7 +190,7 @@ class Comparisons:
         codes, there = (read_profile(self.design, one)[0] for one in (profile, other))
         words = " - ".join(", ".join(f"{k}={v}" for k, v in one.items()) for one in (other, profile))
         ends = partial(self.means, codes), partial(self.means, there)
-        return self._frame([({"contrast": words}, partial(_compared, *ends, False))])
+        return self.frame([({"contrast": words}, partial(_compared, *ends, False))])
 
     def probability(self, statement: str) -> float:
         """The share of draws of which ``age > 0``, ``sex[male] < -0.5`` or ``age > bmi`` is true.
@@ -210,7 +210,7 @@ class Comparisons:
             sides.append(names[text] if text in names else np.asarray(number))
         return float(np.mean(_COMPARED[found[2]](*sides)))
 
-    def _frame(self, cells: Iterable[Cell], levels: Sequence[str] = ()) -> pandas.DataFrame:
+    def frame(self, cells: Iterable[Cell], levels: Sequence[str] = ()) -> pandas.DataFrame:
         """A line for every cell and level of the outcome."""
         import pandas
 
@@ -235,7 +235,7 @@ class Comparisons:
             raise DeclarationError(f"contrast {name!r}: two values of it, as in {name}=40,60.")
         return name, [(text, _profile_value(field, text)) for text in texts]
 
-    def _groups(
+    def at_levels(
         self, people: People, by: Sequence[str], weights: Sequence[float]
     ) -> Iterator[tuple[Record, list[Person]]]:
         """People at each combination of levels of ``by``; all of them, moved, if none is stated there."""

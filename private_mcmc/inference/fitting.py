@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from private_mcmc.accounting import Statement
+from private_mcmc.analysis import Description
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import (
-    Marks,
-    refuse_changed,
-)
+from private_mcmc.data.table import Marks, read_table, refuse_changed
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.dossier.folder import Study, held
-from private_mcmc.dossier.record import warnings_of
+from private_mcmc.dossier.folder import Query, Study, held
+from private_mcmc.dossier.record import ReleaseRecord, warnings_of
 from private_mcmc.errors import DeclarationError, clean_errors, warn_of_what_was_paid
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.columns import BLOCK, Place, checked, on_the_host
@@ -32,6 +30,7 @@ from private_mcmc.inference.reading import read_columns, read_for, read_once, sc
 from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.planning import History, Plan, Prediction, plan
+from private_mcmc.planning.facts import SYNTHETIC_ROWS
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
 from private_mcmc.report.document import announce
@@ -204,6 +203,7 @@ def plan_fit(
     max_error: float | None = None,
     max_passes: int | None = None,
     bounds_share: float = SHARE,
+    described: ReleaseRecord | None = None,
     progress_bar: bool = True,
     engine: Engine | None = None,
 ) -> Planned:
@@ -211,10 +211,22 @@ def plan_fit(
     columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n, engine)
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
-    most: dict[str, Any] = {"max_error": max_error, "max_passes": max_passes}
+    alike = None if described is None else _people(asked, described)
+    most: dict[str, Any] = {"max_error": max_error, "max_passes": max_passes, "people": alike}
     made = plan_asked(asked, own, rows, guarantee, progress_bar=progress_bar, **most)
     made = made if bounds is None else bounds.beside(made)
     return Planned(asked, made, table, columns, marks, bounds, engine=engine)
+
+
+def _people(asked: Question, described: ReleaseRecord) -> Fields | None:
+    """Columns of people like those of a released table, as the model reads them."""
+    if not isinstance(described, Query) or not isinstance(described.analysis, Description):
+        raise DeclarationError("described: a table that describe released.")
+    if asked.rows.unit is not None:
+        return None
+    people = described.analysis.people(described.found, asked.fields, SYNTHETIC_ROWS)
+    names = [name for name in asked.fields if all(name in one for one in people)]
+    return read_table({name: [one[name] for one in people] for name in names}, asked.schema, names)
 
 
 @clean_errors
@@ -235,6 +247,7 @@ def fit(
     max_passes: int | None = None,
     stop_if: Callable[[Prediction], bool] | None = None,
     bounds_share: float = SHARE,
+    described: Query | None = None,
     n: int | None = None,
     ledger: Ledger | None = None,
     dataset: str | None = None,
@@ -265,6 +278,8 @@ def fit(
         stop_if: decides that in place of ``max_error``, given the new prediction. A study that was stopped
             has no coefficients; the ledger has the rest of the budget again.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
+        described: a table that :func:`describe` released of these people: errors are predicted for people
+            like them, in the place of synthetic ones; free.
         n: public bound on the number of rows, where the adjacency hides it; the number of persons who may
             have several rows, some of them perhaps none.
         ledger: charged before the run.
@@ -307,6 +322,7 @@ def fit(
         max_error=max_error,
         max_passes=max_passes,
         bounds_share=bounds_share,
+        described=described,
         progress_bar=progress_bar,
         engine=engine,
     )

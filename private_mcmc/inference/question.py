@@ -136,8 +136,8 @@ def _notes(made: Design) -> tuple[str, ...]:
         *(
             f"{name} is taken to be {made.parameters[name]}, nothing was said of it"
             + (f" ({told[name]})" if name in told else "")
-            + f". State what is known, as the prior {name} = {made.parameters[name]}"
-            + ("." if made.formula.event else f", or have it estimated, as {name} ~ halfnormal(…).")
+            + f". State what is known, as the prior {name} = {made.parameters[name]}, or have it estimated, "
+            f"as {name} ~ halfnormal(…)."
             for name in made.unsaid
         ),
     )

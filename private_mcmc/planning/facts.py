@@ -156,7 +156,7 @@ INFORMATION_SHARE = 0.05  # of the squared budget, for each query
 # Its noise may be as large as the information that the metric is made for, twice over: what it says of
 # directions that have more is worth it, most for intervals, which without a matrix are the path's alone.
 _MOST_NOISE = 2.0
-_SYNTHETIC_ROWS = 512
+SYNTHETIC_ROWS = 512
 _WIDEST = 200
 # Parameters that the information is averaged over.
 REFERENCES = 4
@@ -221,16 +221,18 @@ def facts_of(
     budget: float,
     model_args: PublicArguments,
     temper: float = 1.0,
+    people: Columns | None = None,
 ) -> Facts:
-    """Draw what is synthetic, once."""
+    """Draw what is synthetic, once; columns that ``people`` have take its place."""
     prior = prior_of(reading, model_args)
     likelihood = likelihood_of(reading, temper)
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = synthetic_rows(reading.rows, 3, _SYNTHETIC_ROWS)
+        rows = synthetic_rows(reading.rows, 3, SYNTHETIC_ROWS)
+        rows = rows if people is None else reading.rows.project({**rows, **people})
         plausible = Plausible(prior, likelihood, rows)
         references = np.stack([plausible.drawn(index, 0.5) for index in range(REFERENCES)])
         vectors = of_rows(functools.partial(likelihood.information, references, root), rows)
-        information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / _SYNTHETIC_ROWS)
+        information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / SYNTHETIC_ROWS)
     metric = next_metric(prior, root, information)
     return Facts(reading, n, adjacency, budget, plausible, likelihood, references, metric, temper)

@@ -17,6 +17,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import synthetic_rows
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import GeneralPolicy
+from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.prediction import Coefficients, Named, Prediction, prediction_of
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
@@ -35,6 +36,7 @@ class Planner:
     Attributes:
         named: what users read of the draws.
         max_passes: the most passes over the rows of all stages, if they are limited.
+        people: public columns of ``SYNTHETIC_ROWS`` rows that predictions are for; others are synthetic.
     """
 
     reading: RowModel
@@ -42,15 +44,16 @@ class Planner:
     model_args: PublicArguments
     named: Named | None = None
     max_passes: float = math.inf
+    people: Columns | None = None
 
     @cached_property
     def read(self) -> Coefficients:
         """What is read of the draws."""
         return Coefficients(self.reading, self.named)
 
-    def policy(self, budget: float, n: int, temper: float) -> GeneralPolicy:
-        """The policy for this budget."""
-        facts = facts_of(self.reading, n, self.adjacency, budget, self.model_args, temper)
+    def policy(self, budget: float, n: int, temper: float, people: Columns | None = None) -> GeneralPolicy:
+        """The policy for this budget; what is bought rests on no ``people``."""
+        facts = facts_of(self.reading, n, self.adjacency, budget, self.model_args, temper, people)
         return GeneralPolicy(facts, self.max_passes)
 
     def predict(self, budget: float, n: int, temper: float) -> tuple[Prediction, float]:
@@ -58,7 +61,7 @@ class Planner:
 
         Synthetic rows, twice, tell how long a run takes.
         """
-        policy, paces = self.policy(budget, n, temper), []
+        policy, paces = self.policy(budget, n, temper, self.people), []
         with jax.enable_x64(True):
             rows = self.reading.rows.project(synthetic_rows(self.reading.rows, 3, _TIMED))
             run = policy.first_run()

@@ -22,6 +22,7 @@ from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.general import GeneralPolicy
+from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.planners import (
     Planner,
     certified_temper,
@@ -179,7 +180,7 @@ class Plan:
             words += "times those of the model's own, and errors are in its sds."
             notes = (*notes, Note(words))
         ball = any(isinstance(domain, Ball) and not domain.centred for _, domain in self.reading.rows.items)
-        of = OF_SYNTHETIC + _OF_A_BALL * ball
+        of = OF_SYNTHETIC + _OF_A_BALL * ball if self.planner.people is None else "on people as described"
         each = (coefficient_table(expected, units or {}, of),) if expected.coefficients else ()
         return Report("A plan", (Facts(tuple(items)), *each, *notes))
 
@@ -227,6 +228,7 @@ def plan(
     max_passes: int | None = None,
     coefficients: Named | None = None,
     release: Hidden | Literal["path"] = "path",
+    people: Columns | None = None,
     progress_bar: bool = True,
 ) -> Plan | DeclaredPlan:
     """Plan a private path: for one affine predictor under a Normal prior, or for any model that can be read.
@@ -250,6 +252,8 @@ def plan(
             the prediction.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
+        people: columns of 512 public people, for whom errors are predicted in the place of synthetic ones; what
+            is bought is the same.
         release: ``"path"``; ``"last"``, one draw; or ``Expectations(…)``, whose noise may be Laplace's.
         progress_bar: say on a terminal what is being tried.
 
@@ -277,13 +281,16 @@ def plan(
         check_count("max_passes", max_passes)
     make_room()
     if release != "path":
-        if any(one is not None for one in (max_error, max_passes, coefficients)):
-            raise DeclarationError("max_error, max_passes, coefficients: only plans of a path take them.")
+        if any(one is not None for one in (max_error, max_passes, coefficients, people)):
+            raise DeclarationError(
+                "max_error, max_passes, coefficients, people: only plans of paths take them."
+            )
         public = copy.deepcopy(dict(model_args or {}))
         reading = _reading(model, rows, n, public)
         temper, _ = certified_temper(reading, target, n, guarantee)
         return plan_declared(reading, rows, target, n, release, guarantee, temper, public)
     made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients, max_passes)
+    made = replace(made, planner=replace(made.planner, people=people))
     if max_passes is not None and max_passes < made.policy.least_passes:
         least = f"a plan of this model takes {made.policy.least_passes:,} passes over the rows, or more"
         raise DeclarationError(f"{max_passes=}: {least}.")

@@ -116,9 +116,14 @@ def test_times_that_were_cut_off_add_what_hazards_say_of_them():
         Comparison.planned(a, studied("years ~ x", family="exponential", Intercept=0.0, x=0.0))
 
 
-def test_few_people_have_too_few_to_compare(asked):
-    with pytest.raises(pmc.DeclarationError, match="too few"):
-        answers(asked, np.zeros(10), np.random.default_rng(4))
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_few_people_are_not_told_apart_and_have_an_answer_all_the_same(asked, adjacency):
+    """Which was paid for: the page of a dossier failed, and with it the command, after the charge."""
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        whole, noise, _ = answers(asked, np.ones(10), random, adjacency)
+        assert whole["low"] <= whole["value"] <= whole["high"] and whole["low"] < 0 < whole["high"]
+        assert noise["high"] - noise["low"] >= asked.bound
 
 
 def test_the_question_is_read_back_from_its_record(asked):

@@ -326,13 +326,6 @@ def test_what_does_not_fit_a_family_is_refused_with_what_would(formula, kind, me
         design(read_formula(formula, SCHEMA), SCHEMA, family(kind))
 
 
-def test_the_sd_of_log_times_that_may_be_cut_off_is_stated():
-    formula = read_formula("surv(cost, died) ~ age", SCHEMA)
-    with pytest.raises(pmc.DeclarationError, match="it is stated, as sigma"):
-        design(formula, SCHEMA, family("lognormal"), ["sigma ~ halfnormal(1)"])
-    assert design(formula, SCHEMA, family("lognormal")).unsaid == ("sigma",)
-
-
 def test_effects_at_a_profile_are_slopes_of_its_prediction():
     shown = made("bernoulli")
     sites, _ = traced(shown)

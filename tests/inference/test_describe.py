@@ -1,5 +1,6 @@
 """``describe`` from a table to a dossier: charged before, kept on disk before it is settled, and verified."""
 
+import io
 import json
 
 import jax
@@ -7,14 +8,23 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
+from rich.console import Console
 
 import private_mcmc as pmc
+from private_mcmc.cli.study import people_of
+from private_mcmc.data.answers import Answers
+from private_mcmc.data.design import design
+from private_mcmc.data.families import family
+from private_mcmc.data.formula import read_formula
 from private_mcmc.dossier import load_record, new_dossier, verify_dossier
 from private_mcmc.dossier.folder import RELEASE, finish, is_raw
 from private_mcmc.inference import execute_plan as sums
 from private_mcmc.inference.describe import Books, description, plan_query
+from private_mcmc.inference.fitting import plan_fit
+from private_mcmc.inference.question import question
 from private_mcmc.inference.raw_release import completed
 from private_mcmc.release import Family, plan_sums
+from private_mcmc.report import number
 
 FIELDS = [
     {"name": "sex", "type": "string", "constraints": {"enum": ["f", "m"]}},
@@ -244,6 +254,73 @@ def test_persons_with_several_rows_count_once_and_are_the_unit_of_the_statement(
     assert values(found, "count") == pytest.approx(3, abs=0.05)
     assert values(found, "count", "sex", "f") == pytest.approx(1, abs=0.05)
     assert values(found, "mean", "age") == pytest.approx((20 + 50 + 70) / 3, abs=0.5)
+
+
+def test_codes_of_missing_values_are_counted_as_missing_and_are_in_no_mean():
+    fields = [
+        FIELDS[0] | {"missingValues": ["9"], "private_mcmc": {"missing": "indicator"}},
+        FIELDS[1] | {"missingValues": ["", "99"], "private_mcmc": {"missing": "indicator"}},
+    ]
+    table = {"sex": ["f", "9", "m", "f", "f"], "age": ["10", "99", "30", "", "50"]}
+    with pytest.warns(UserWarning):
+        found = pmc.describe(table, pmc.Schema.from_dict({"fields": fields}), epsilon=1e5, delta=1e-6)
+    assert values(found, "count", "sex", "missing") == pytest.approx(1, abs=0.05)
+    assert values(found, "count", "age", "missing") == pytest.approx(2, abs=0.05)
+    assert values(found, "mean", "age") == pytest.approx(30, abs=0.3)
+    assert 25 <= values(found, "quantile 0.5", "age") <= 37.5
+
+
+def test_page_terminal_and_file_have_the_same_numbers_and_say_where_there_are_too_few(table, books, tmp_path):
+    table["sex"][:] = "m"
+    table["sex"][:3] = "f"
+    folder = saved(tmp_path / "table", table, books, by=["sex"], means=["age"])
+    found = load_record(folder)
+    lines, terminal = pandas.read_csv(folder / "answers.csv"), Console(file=io.StringIO(), width=80)
+    found.report().show(terminal)
+    shown = terminal.file.getvalue()
+    page = (folder / "dossier.html").read_text()
+    men = next(one for one in found.lines() if one["cell"] == "sex m" and one["statistic"] == "mean")
+    assert lines.query("cell == 'sex m' and statistic == 'mean'").value.item() == pytest.approx(men["value"])
+    assert lines.query("cell == 'sex f' and statistic == 'mean'").value.isna().all()
+    for text in (page, shown):
+        assert number(men["value"]) in text and "too few people" in text and "alone" in text
+
+
+def test_a_released_table_is_averaged_over_as_often_as_one_likes(table, books, tmp_path):
+    """Women are old in the table, which the middle of the declared range knows nothing of."""
+    table["age"] = np.where(table["sex"] == "f", 70.0, 30.0)
+    folder = saved(tmp_path / "t", table, books, by=["sex", "age"], bins={"age": [0, 50, 60, 100]})
+    made = design(read_formula("sex ~ age", SCHEMA), SCHEMA, family("bernoulli"))
+    answers = Answers(made, {"Intercept": np.zeros(9), "age": np.full(9, 0.4)})
+    people, weights = people_of(answers, folder)
+    ages = np.array([float(one["age"]) for one in people])
+    assert set(one for one in map(len, people)) == {1} and len(weights) == len(people)
+    assert (ages > 60).mean() == pytest.approx((table["sex"] == "f").mean(), abs=0.1)
+    assert people_of(answers, folder)[0] == people
+    assert len(books.history("people")) == 1
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_released_table_makes_the_next_fits_prediction_one_for_its_people(books):
+    """Ages fill a tenth of the declared range: effects have several times the sd of synthetic ones."""
+    random = np.random.default_rng(0)
+    table = {"sex": np.where(random.random(4000) < 0.5, "f", "m"), "age": random.uniform(60, 70, 4000)}
+    bins = {"age": [0, 50, 60, 65, 70, 80, 100]}
+    told = pmc.describe(table, SCHEMA, bins=bins, share=0.1, ledger=books, dataset="people")
+    asked = question(SCHEMA, "sex ~ age")
+    plans = [
+        plan_fit(table, asked, epsilon=1.0, described=one, progress_bar=False).plan for one in (None, told)
+    ]
+    blind, seen = ({one.name: one for one in each.prediction.coefficients}["age"].sd for each in plans)
+    z = (table["age"] - 50) / 50
+    true = 2 / np.sqrt(len(z)) / z.std() / 50
+    assert seen == pytest.approx(true, rel=0.35) and blind < 0.5 * true
+    assert "as described" in str(plans[1].report().to_dict())
+    assert plans[0].statement.to_dict() == plans[1].statement.to_dict()
+    with pytest.raises(pmc.DeclarationError, match="a table that describe released"):
+        plan_fit(table, asked, epsilon=1.0, described=pmc.Study, progress_bar=False)
+    assert len(books.history("people")) == 1
 
 
 def test_a_row_that_counts_for_nothing_is_in_no_cell():

@@ -1,6 +1,9 @@
 """Runs that may happen: one schedule feeds every kernel and its statement, and only releases come out."""
 
+import copy
 import json
+import pickle
+import traceback
 
 import arviz
 import jax
@@ -65,6 +68,21 @@ def test_the_arviz_object_carries_the_statement_and_no_data(done, data):
     assert exported.posterior["w"].shape == (2, 15, 2)
     record = json.loads(exported.posterior.attrs["privacy_statement"])
     assert pmc.Statement.from_dict(record).gdp == done.statement.gdp
+
+
+def test_what_arviz_asks_of_private_rows_is_refused_with_what_takes_its_place(done):
+    exported = done.to_arviz()
+    asked = [lambda one: one.log_likelihood, lambda one: hasattr(one, "posterior_predictive")]
+    if arviz.__version__[0] == "0":
+        asked += [arviz.loo, lambda one: arviz.compare({"a": one, "b": one}), arviz.plot_ppc]
+    for ask in asked:
+        with pytest.raises(pmc.NotYetSupported) as refused:
+            ask(exported)
+        # ArviZ's compare gives the reason as a cause.
+        assert "pmc.check" in "".join(traceback.format_exception(refused.value))
+    assert len(arviz.summary(exported)) == 2
+    for again in (copy.deepcopy(exported), pickle.loads(pickle.dumps(exported))):
+        np.testing.assert_array_equal(again.posterior["w"], exported.posterior["w"])
 
 
 @pytest.mark.long
