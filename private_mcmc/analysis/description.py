@@ -243,7 +243,8 @@ class Description(Analysis):
         return _shown(field, (low + high) / 2 + (high - low) / 2 * random.normal(mean, sd))
 
     def _in_bin(self, field: Field, place: int, random: np.random.Generator) -> str:
-        return _shown(field, random.uniform(*self.bins[field.name][place : place + 2]))
+        low, high = self.bins[field.name][place : place + 2]
+        return _shown(field, random.uniform(low, high))
 
     def answers(self, found: Released, prob: float = 0.9) -> list[Answer]:
         """Every number of the table."""

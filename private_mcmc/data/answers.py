@@ -264,12 +264,12 @@ def for_arviz(tree: xarray.DataTree) -> Exported:
 
 def _restored(kind: type, *given: Any) -> Any:
     """A copy's, or a pickle's: its class is nowhere by name."""
-    own: Any = _without_rows(kind)
+    own = _without_rows(kind)
     return own.__new__(own, *given)
 
 
 @cache
-def _without_rows(kind: type) -> type:
+def _without_rows(kind: Any) -> Any:
     def refused(_: Any) -> None:
         raise NotYetSupported(
             "log_likelihood, observed_data and posterior_predictive are of private rows, and are not here. "
@@ -278,7 +278,7 @@ def _without_rows(kind: type) -> type:
         )
 
     def reduced(self: Any, protocol: Any) -> Any:
-        _, (_, *rest), *more = kind.__reduce_ex__(self, protocol)  # type: ignore[arg-type]
+        _, (_, *rest), *more = kind.__reduce_ex__(self, protocol)
         return _restored, (kind, *rest), *more
 
     own: dict[str, Any] = {"__slots__": (), "__reduce_ex__": reduced}

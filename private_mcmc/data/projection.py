@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -68,23 +69,26 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
             X, small = columns * kept, _SMALL * jnp.eye(len(sites))
 
             def loss(eta: jax.Array) -> jax.Array:
-                return -shares @ eval(family.likelihood, {**public, **own, "eta": eta, "mu": eta}).log_prob(
-                    mean
-                )
+                law = eval(family.likelihood, {**public, **own, "eta": eta, "mu": eta})
+                return jnp.asarray(-shares @ law.log_prob(mean))
+
+            def at(beta: jax.Array) -> jax.Array:
+                return loss(X @ beta + offset)
 
             def newton(_: int, beta: jax.Array) -> jax.Array:
-                at = lambda beta: loss(X @ beta + offset)  # noqa: E731
                 return beta - jnp.linalg.solve(jax.hessian(at)(beta) + small, jax.grad(at)(beta))
 
             start = jnp.linalg.solve(X.T @ X + small, X.T @ (eta - offset))
-            return loss(X @ jax.lax.fori_loop(0, _STEPS, newton, start) + offset) - loss(eta)
+            return at(jax.lax.fori_loop(0, _STEPS, newton, start)) - loss(eta)
 
-        means, found = np.asarray(family.inverse_link(eta)), {}
-        for one in effects:
-            without = {each.name for each in effects if _factors(one) <= _factors(each)}
-            kept = np.array([name not in without for name in sites], float)
-            found[one.name] = np.asarray(jax.vmap(lost, (None, 0, 0, 0))(kept, eta, own, means))
-    return answers.frame((({"term": name}, lambda _, of=of: of) for name, of in found.items()), ("",))
+        means = np.asarray(family.inverse_link(eta))
+
+        def without(term: Effect, _: str) -> Array:
+            gone = {one.name for one in effects if _factors(term) <= _factors(one)}
+            kept = np.array([name not in gone for name in sites], float)
+            return np.asarray(jax.vmap(lost, (None, 0, 0, 0))(kept, eta, own, means))
+
+        return answers.frame((({"term": one.name}, partial(without, one)) for one in effects), ("",))
 
 
 def _factors(effect: Effect) -> set[str]:
@@ -95,7 +99,7 @@ def _columns(
     made: Design, rows: Mapping[str, Array], effects: Sequence[Effect]
 ) -> tuple[list[str], Array, Array]:
     """The site of each of the predictor's coordinates, its columns ``(people, coordinates)``, its offset."""
-    shapes = {INTERCEPT: ()} if made.intercept is not None else {}
+    shapes: dict[str, tuple[int, ...]] = {INTERCEPT: ()} if made.intercept is not None else {}
     shapes |= {one.name: one.shape for one in effects}
     sizes = [math.prod(shape) for shape in shapes.values()]
     units = np.vstack([np.zeros(sum(sizes)), np.eye(sum(sizes))])
