@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from private_mcmc.analysis.analysis import Released, Studied, interval, synthetic_people
 from private_mcmc.data.fields import identifier
@@ -266,27 +266,19 @@ class Uniformity(Law):
         shapes = np.polynomial.legendre.legvander(middle, _SHAPES)[:, 1:]
         shapes = shapes - shapes.mean(axis=0)
         self.shapes = shapes / np.sqrt(np.square(shapes).mean(axis=0))
-        predictive, formula = asked.study.predictive, asked.study.design.formula
-        self.end = end = asked.study.schema[formula.outcome].range[1] if formula.event else 0.0
+        predictive = asked.study.predictive
 
         def bins(row: Fields) -> Any:
             drawn = predictive.drawn(row, jax.random.key(row["seed"].astype(int)))
             some = {name: values[:_OUTCOMES_OF] for name, values in drawn.items()}
             # Of the same chance: what is left between draws is how their laws differ.
             pits = jax.vmap(lambda one: predictive.pit({**row, **one}, row["uniform"]))(some)
-            later = jax.scipy.special.ndtr(jax.scipy.special.ndtri(pits) + _OFF)
-            if formula.event:  # whoever lives on to the end is cut off there, whatever comes then
-                last = {identifier(formula.outcome): end, identifier(formula.event): 0.0}
-                alive = {**row, **{name: jnp.asarray(value) for name, value in last.items()}}
-                lost = predictive.pit(alive, row["uniform"])
-                later = jnp.where(later < predictive.pit(alive, 0.0), later, lost)
-            return jnp.clip(jnp.floor(jnp.stack([pits, later]) * PIT_BINS), 0, PIT_BINS - 1).astype(int)
+            return jnp.clip(jnp.floor(pits * PIT_BINS), 0, PIT_BINS - 1).astype(int)
 
         random, count = np.random.default_rng(5), _PEOPLE
         rows = {**self.people, "uniform": random.random(count), "seed": np.arange(count, dtype=float)}
-        cells = np.moveaxis(asked.study.of_people(bins, rows), 1, 0)
-        shares, later = np.stack([(cells == b).mean(axis=1) for b in range(PIT_BINS)], axis=2)
-        self.moved = (later - shares).mean(axis=0)
+        cells = asked.study.of_people(bins, rows)
+        shares = np.stack([(cells == b).mean(axis=0) for b in range(PIT_BINS)], axis=1)
         self.laws = np.maximum(1 / PIT_BINS + shares - shares.mean(axis=0), 1e-6)
         self.laws = self.laws / self.laws.sum(axis=1, keepdims=True)
 
@@ -311,12 +303,27 @@ class Uniformity(Law):
         return np.asarray(counts + noise * random.normal(size=counts.shape))
 
     def shifts(self, n: int) -> dict[str, Array]:
-        """A fifth of an sd that one group lies higher, in units of the outcome's own spread."""
+        """A fifth of an sd that one group lies higher, in units of the outcome's own spread.
+
+        Of times to an event whoever has none by the end is cut off there: the PIT is uniform above ``F(end)``.
+        """
+        study, ends = self.asked.study, np.linspace(0, 1, PIT_BINS + 1)[:, None]
+        formula, until, followed = study.design.formula, np.ones(1), ""
+        if formula.event:
+            end = study.schema[formula.outcome].range[1]
+            last = {
+                identifier(formula.outcome): jnp.asarray(end),
+                identifier(formula.event): jnp.asarray(0.0),
+            }
+            until = study.of_people(lambda row: study.predictive.pit({**row, **last}, 0.0), self.people)
+            followed = f", all followed until {end:g}"
+        below = ndtr(ndtri(np.minimum(ends, until)) - _OFF)
+        above = np.clip((ends - until) / np.maximum(1 - until, 1e-12), 0, 1)
+        shares = np.diff((below + (1 - below) * above).mean(axis=1))
         moved = np.zeros((self.count, _SHAPES))
-        moved[-1] = n / self.count * self.moved @ self.shapes
+        moved[-1] = n / self.count * shares @ self.shapes
         whom = f"in {self.asked.groups[-1]}" if self.count > 1 else "of everyone"
-        whom += f", all followed until {self.end:g}" * bool(self.end)
-        return {f"Outcomes that lie a fifth of an sd higher {whom}": moved}
+        return {f"Outcomes that lie a fifth of an sd higher {whom}{followed}": moved}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
         """The PIT histogram."""

@@ -258,7 +258,8 @@ def for_arviz(tree: xarray.DataTree) -> Exported:
             warnings.simplefilter("ignore", FutureWarning)
             import arviz
         found = arviz.InferenceData.from_datatree(tree)
-    found.__class__ = _without_rows(type(found))
+    kind: Any = type(found)
+    found.__class__ = _without_rows(kind)
     return cast("Exported", found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -65,17 +65,17 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
         public = {"dist": dist, "jnp": jnp, "jax": jax, "trials": 1}
 
         @jax.jit
-        def lost(kept: jax.Array, eta: jax.Array, own: Record, mean: jax.Array) -> jax.Array:
+        def lost(kept: jax.Array, eta: jax.Array, own: Record, mean: jax.Array) -> Any:
             X, small = columns * kept, _SMALL * jnp.eye(len(sites))
 
-            def loss(eta: jax.Array) -> jax.Array:
+            def loss(eta: Any) -> Any:
                 law = eval(family.likelihood, {**public, **own, "eta": eta, "mu": eta})
-                return jnp.asarray(-shares @ law.log_prob(mean))
+                return -shares @ law.log_prob(mean)
 
-            def at(beta: jax.Array) -> jax.Array:
+            def at(beta: Any) -> Any:
                 return loss(X @ beta + offset)
 
-            def newton(_: int, beta: jax.Array) -> jax.Array:
+            def newton(_: int, beta: Any) -> Any:
                 return beta - jnp.linalg.solve(jax.hessian(at)(beta) + small, jax.grad(at)(beta))
 
             start = jnp.linalg.solve(X.T @ X + small, X.T @ (eta - offset))
