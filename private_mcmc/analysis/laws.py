@@ -305,7 +305,7 @@ class Uniformity(Law):
     def shifts(self, n: int) -> dict[str, Array]:
         """A fifth of an sd that one group lies higher, in units of the outcome's own spread.
 
-        Of times to an event whoever has none by the end is cut off there: the PIT is uniform above ``F(end)``.
+        Of times to an event whoever has none by the end is cut off: the PIT is uniform above ``F(end)``.
         """
         study, ends = self.asked.study, np.linspace(0, 1, PIT_BINS + 1)[:, None]
         formula, until, followed = study.design.formula, np.ones(1), ""
