@@ -9,10 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from private_mcmc.accounting import Statement
 from private_mcmc.analysis import Description
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
+from private_mcmc.data.fields import identifier
 from private_mcmc.data.table import Marks, read_table, refuse_changed
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Query, Study, held
@@ -225,8 +228,15 @@ def _people(asked: Question, described: ReleaseRecord) -> Fields | None:
     if asked.rows.unit is not None:
         return None
     people = described.analysis.people(described.found, asked.fields, SYNTHETIC_ROWS)
-    names = [name for name in asked.fields if all(name in one for one in people)]
-    return read_table({name: [one[name] for one in people] for name in names}, asked.schema, names)
+    words = {
+        name: [one[name] for one in people] for name in asked.fields if all(name in one for one in people)
+    }
+    levels = {
+        n: [one.label for one in asked.schema[n].all_levels] for n in words if asked.schema[n].is_category
+    }
+    numbers = [name for name in words if name not in levels]
+    found = read_table(words, asked.schema, numbers) if numbers else {}
+    return found | {identifier(n): np.array(list(map(every.index, words[n]))) for n, every in levels.items()}
 
 
 @clean_errors

@@ -252,8 +252,8 @@ def plan(
             the prediction.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
-        people: columns of 512 public people, for whom errors are predicted in the place of synthetic ones; what
-            is bought is the same.
+        people: columns of 512 public people, for whom errors are predicted in the place of synthetic ones;
+            what is bought is the same.
         release: ``"path"``; ``"last"``, one draw; or ``Expectations(…)``, whose noise may be Laplace's.
         progress_bar: say on a terminal what is being tried.
 
