@@ -14,8 +14,8 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.analysis import Description
 from private_mcmc.arguments import arguments_checked
-from private_mcmc.data.schema import Schema
 from private_mcmc.data.fields import identifier
+from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import Marks, read_table, refuse_changed
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Query, Study, held
