@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import betainc, gammaincc
+from scipy.special import ndtr, ndtri
 
 from private_mcmc.data.design import THRESHOLDS, Design, design
 from private_mcmc.data.effects import Array
@@ -124,9 +125,19 @@ class Analysis(ABC):
 
 
 def interval(value: float, sd: float, z: float, low: float, high: float) -> tuple[float, float]:
-    """``value ± z sd`` as far as it lies in ``[low, high]``, and never empty."""
-    inside = min(max(value, low), high)
-    return max(min(value - z * sd, inside), low), min(max(value + z * sd, inside), high)
+    """``value ± z sd`` as far as it lies in ``[low, high]``; at its ends what a Normal law cut off there has.
+
+    Noise may carry a count far below 0: that says that it is small, not that it is surely 0.
+    """
+    if not sd > 0:
+        return (min(max(value, low), high),) * 2
+    ends, share = ((low - value) / sd, (high - value) / sd), 2 * float(ndtr(z)) - 1
+
+    def inside(p: float) -> float:
+        a, b, sign = (-ends[0], -ends[1], -1) if ends[0] > 0 else (*ends, 1)
+        return value + sd * sign * float(ndtri(ndtr(a) * (1 - p) + ndtr(b) * p))
+
+    return max(min(value - z * sd, inside(1 - share)), low), min(max(value + z * sd, inside(share)), high)
 
 
 # Draws that are enough for means of them, and that a record has room for.

@@ -278,7 +278,7 @@ def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
         return (name, "too few people", None, None)
     if one.statistic != "count":
         return (name, number(one.value), between(one.low, one.high), None)
-    share = f"{max(one.value, 0) / whole.value:.1%}" if one.level and whole.value else None
+    share = f"{min(max(one.value, 0) / whole.value, 1):.1%}" if one.level and whole.value else None
     return (name, f"{max(one.value, 0):,.0f}", f"{one.low:,.0f} to {one.high:,.0f}", share)
 
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import truncnorm
 
 import private_mcmc as pmc
 from private_mcmc.analysis import Description
+from private_mcmc.analysis.analysis import interval
 from private_mcmc.inference.describe import description
 from private_mcmc.inference.question import even_edges
 from private_mcmc.release import Contribution
@@ -130,6 +132,17 @@ def test_a_cell_whose_count_may_be_zero_has_too_few_people_and_no_interval_is_em
             else:
                 assert one.low <= one.high
     assert {cell for cell in few if few.count(cell) > 150} == {"region none"}
+
+
+@pytest.mark.parametrize("value", [-40.0, -3.0, 0.4, 5.0, 9.7, 55.0])
+def test_an_interval_at_the_end_of_what_is_possible_is_no_point(value):
+    """A count far below 0 had the interval from 0 to 0, as if nobody was surely there."""
+    low, high = interval(value, 2.0, 1.645, 0.0, 10.0)
+    cut_off = truncnorm((0 - value) / 2, (10 - value) / 2, value, 2)
+    assert 0 <= low < high <= 10 and high - low > 0.05
+    assert low == pytest.approx(min(max(value - 3.29, 0), cut_off.ppf(0.1)), abs=1e-3) or low == 0
+    assert high == pytest.approx(max(min(value + 3.29, 10), cut_off.ppf(0.9)), abs=1e-3) or high == 10
+    assert interval(value, 0.0, 1.645, 0.0, 10.0) == (min(max(value, 0), 10),) * 2
 
 
 def test_the_widest_of_ranks_shares_and_positions_are_alike():
