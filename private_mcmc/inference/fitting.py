@@ -28,7 +28,7 @@ from private_mcmc.inference.execute import Execution, Outcome
 from private_mcmc.inference.execute_plan import Look, PlannedRun
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
-from private_mcmc.inference.raw_release import Keeper, RawRelease
+from private_mcmc.inference.raw_release import Keeper, RawRelease, limit_of_passes
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.kernels.partitions import Engine
@@ -131,7 +131,7 @@ class Planned:
             first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
             first.hand_on(Outcome(self.plan.statement, None), books.standing)
         whole = self.plan
-        again: dict[str, Any] = {"max_passes": whole.planner.max_passes, "progress_bar": progress_bar}
+        again: dict[str, Any] = {"max_passes": limit_of_passes(whole), "progress_bar": progress_bar}
         made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, **again)
         ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
         ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
@@ -399,7 +399,8 @@ def resume(
         if made is None:
             if not raw.about.formula and source != raw.about.model:
                 raise DeclarationError(f"{folder}: bounds were bought for another model than the file has.")
-            made = plan_asked(asked, raw.rest or raw.target, raw.n, raw.guarantee, progress_bar=progress_bar)
+            again: dict[str, Any] = {"max_passes": raw.max_passes, "progress_bar": progress_bar}
+            made = plan_asked(asked, raw.rest or raw.target, raw.n, raw.guarantee, **again)
         history, following = raw.history(made)
         if following is None:
             raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")

@@ -8,6 +8,7 @@ plan and from what the earlier ones released.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -61,6 +62,7 @@ class Keeper:
                 "rest": None if self.rest is None else asdict(self.rest),
                 "n": self.plan.n,
                 "guarantee": self.plan.guarantee,
+                "max_passes": limit_of_passes(self.plan),
                 "before": [one.to_dict() for one in self.plan.before],
                 "about": asdict(self.about),
                 "statement": outcome.statement.to_dict(),
@@ -69,6 +71,12 @@ class Keeper:
                 "stages": [_numbers(one) for one in outcome.history],
             }
         )
+
+
+def limit_of_passes(plan: Plan) -> int | None:
+    """The most passes that a plan may take, if they are limited."""
+    most = plan.planner.max_passes
+    return int(most) if math.isfinite(most) else None
 
 
 def _numbers(one: CompletedStage) -> Record:
@@ -87,6 +95,7 @@ class RawRelease:
     rest: Target | None
     n: int
     guarantee: Guarantee
+    max_passes: int | None
     before: tuple[Statement, ...]
     about: About
     statement: Statement
@@ -110,6 +119,7 @@ class RawRelease:
                 rest=None if rest is None else Target(**rest),
                 n=int(raw["n"]),
                 guarantee=checked_guarantee(raw["guarantee"]),
+                max_passes=None if raw["max_passes"] is None else int(raw["max_passes"]),
                 before=tuple(map(Statement.from_dict, raw["before"])),
                 about=about if given["warnings"] is not None else replace(about, warnings=None),
                 statement=Statement.from_dict(raw["statement"]),
@@ -152,7 +162,14 @@ class RawRelease:
             return None
         asked, target = self.asked(model), self.rest or self.target
         made = without_prediction(
-            asked.model, asked.rows, target, self.n, self.guarantee, asked.public(self.n), asked.coefficients
+            asked.model,
+            asked.rows,
+            target,
+            self.n,
+            self.guarantee,
+            asked.public(self.n),
+            asked.coefficients,
+            self.max_passes,
         )
         if made.mark != self.model:
             raise DeclarationError(

@@ -288,7 +288,7 @@ def test_a_folder_is_fitted_described_and_checked_by_workers_as_it_is_here(
 def test_persons_and_a_hidden_number_of_rows_are_fitted_described_and_checked_by_workers(
     tables, without_noise, monkeypatch, schema
 ):
-    more = {"n": N} if schema is PERSONS else {"n": 1000, "adjacency": "add_remove"}
+    more = {"n": 500} if schema is PERSONS else {"n": 1000, "adjacency": "add_remove"}
     here, there = (fitted(tables[1], schema, engine=engine, **more) for engine in (None, WORKERS))
     for name, found in here.draws.items():
         np.testing.assert_allclose(there.draws[name], found, rtol=1e-6, atol=1e-6)
