@@ -236,9 +236,6 @@ def audit(
     return AuditResult(mechanism.name, sides.name, mechanism.statement, deltas, found)
 
 
-_MOST_SQUARED = 40
-
-
 def logistic(first: FloatArray, second: FloatArray) -> Score:
     """Log density ratio by logistic regression on the outputs and (up to 40 of them) their squares."""
     # Centres and spreads that resist heavy tails; of constant outputs the spread is 1.
@@ -250,7 +247,7 @@ def logistic(first: FloatArray, second: FloatArray) -> Score:
     def features(outputs: FloatArray) -> FloatArray:
         # Bounded, so that one far output cannot decide the fit.
         z = np.clip((outputs - centre) / scale, -6.0, 6.0)
-        squares = [z**2, np.abs(z)] if z.shape[1] <= _MOST_SQUARED else []
+        squares = [z**2, np.abs(z)] if z.shape[1] <= 40 else []
         return np.concatenate([np.ones((len(z), 1)), z, *squares], axis=1)
 
     inputs = np.concatenate([features(first), features(second)])

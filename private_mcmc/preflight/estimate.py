@@ -35,7 +35,6 @@ from private_mcmc.model.synthetic import (
 )
 from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
 from private_mcmc.report import at_most, number
-from private_mcmc.schedule import Matrix
 from private_mcmc.target import Adjacency, Target
 
 Columns = dict[str, np.ndarray]
@@ -92,7 +91,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """The gradients of a model, compiled once; rows are clipped as the kernel does.
+    """The gradients of a model, compiled once.
 
     ``gradients`` maps ``θ`` and ``batch`` rows to ``∇K``, every row's ``∇v``, and the rows in their domain;
     so many rows are ``tried`` beside those of the pool.
@@ -101,22 +100,13 @@ class _Problem:
     model: RowModel
     n: int
     temper: float
-    clip: float | None
-    metric: Matrix | None
     batch: int
     gradients: Callable[[Array, Columns], tuple[jax.Array, jax.Array, Record]]
     tried: int
 
     def steps(self, theta: Array, rows: Columns) -> tuple[Array, Array, Columns]:
-        """``∇K``, the rows' gradients, clipped, and the rows in their domain."""
+        """``∇K``, the rows' gradients, and the rows in their domain."""
         prior, each, inside = jax.tree.map(np.asarray, self.gradients(theta, rows))
-        if self.clip is not None:
-            image = each
-            if self.metric is not None:
-                metric = np.asarray(self.metric, np.float64)
-                image = each * metric if metric.ndim == 1 else each @ metric
-            norms = np.sqrt(np.maximum(np.sum(each * image, axis=1), 0.0))
-            each = each * np.minimum(1.0, self.clip / np.maximum(norms, 1e-300))[:, None]
         return prior, each, inside
 
     def root(self, theta: Array, data: Columns, scale: Array) -> Callable[[Array], Array] | None:
@@ -148,16 +138,8 @@ class _Problem:
         return lambda steps: steps * scale + ((steps * scale) @ vectors * shrunk) @ vectors.T
 
 
-def estimate(
-    row_model: RowModel,
-    *,
-    n: int,
-    temper: float,
-    target: Target,
-    clip: float | None = None,
-    metric: Matrix | None = None,
-) -> Estimate | str:
-    """The estimate, or why there is none, in a line; rows are clipped at ``clip`` in ``metric`` if given.
+def estimate(row_model: RowModel, *, n: int, temper: float, target: Target) -> Estimate | str:
+    """The estimate, or why there is none, in a line.
 
     On the median of three data sets; all keys are fixed, and nothing private is read.
     """
@@ -167,7 +149,7 @@ def estimate(
         return "at δ = 0 a Normal posterior has no finite ε"
     try:
         with jax.enable_x64(True), blas_of_one_thread(), np.errstate(all="ignore"):
-            found = _found(row_model, n, temper, clip, metric, target.adjacency)
+            found = _found(row_model, n, temper, target.adjacency)
     except Exception as error:  # no run is to end for want of an estimate; all that is computed is public
         return f"it could not be computed ({type(error).__name__})"
     if isinstance(found, str):
@@ -177,12 +159,7 @@ def estimate(
 
 
 def _found(
-    row_model: RowModel,
-    n: int,
-    temper: float,
-    clip: float | None,
-    metric: Matrix | None,
-    adjacency: Adjacency,
+    row_model: RowModel, n: int, temper: float, adjacency: Adjacency
 ) -> tuple[float, PublicRow, PublicRow | None] | str:
     """The median data set's GDP level, and the rows that make it."""
     numbers = row_model.work
@@ -204,7 +181,7 @@ def _found(
         return jax.grad(row_model.neg_log_prior)(theta), slope(theta, inside), inside
 
     compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
-    problem = _Problem(row_model, n, temper, clip, metric, batch, compiled, _TRIED // each)
+    problem = _Problem(row_model, n, temper, batch, compiled, _TRIED // each)
     outcomes, pool = outcomes_of(row_model), _pool(row_model, batch, _POOL // each)
     found: list[tuple[float, PublicRow, PublicRow | None]] = []
     for index in range(_DATA_SETS):

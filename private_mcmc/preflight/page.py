@@ -16,6 +16,7 @@ from private_mcmc.preflight.refutation import Refutation
 from private_mcmc.records import Record
 from private_mcmc.report import (
     Block,
+    Code,
     Facts,
     Heading,
     Report,
@@ -53,7 +54,7 @@ class PreflightReport:
         advice: computed changes that would certify the target.
         unit: who is protected where that is a person with several rows, each of whom counts as a row above.
         estimate: about what one exact draw reveals on synthetic data, which certifies nothing; ``None`` where
-            the posterior is private, and where ``reasons`` say why there is none.
+            the posterior is private or clipped, and where ``reasons`` say why there is none.
 
     Example:
         >>> from private_mcmc.models import bounded_mean, bounded_mean_rows
@@ -117,8 +118,8 @@ class PreflightReport:
 
 
 def _details(found: PreflightReport) -> Iterator[Block]:
-    """What would help, what is proved, refuted, estimated, and what was read."""
-    target, refutation, estimate = found.target, found.refutation, found.estimate
+    """What would help, what is proved and refuted, and what was read."""
+    target, refutation = found.target, found.refutation
     if found.advice:
         yield Heading("What would make it private")
         rows = tuple((item.text, item.value, item.concerns) for item in found.advice)
@@ -138,8 +139,7 @@ def _details(found: PreflightReport) -> Iterator[Block]:
             for statement in found.certificates
         )
         yield Table(("theorem", "GDP", *at, "meets the target"), tuple(lines))
-        best = found.certificates[0]
-        yield _argument(best, found, "The best one")
+        yield Code(found.certificates[0].summary(target.delta))
     else:
         yield Text("None of the theorems applies.")
     if refutation is not None:
@@ -154,14 +154,6 @@ def _details(found: PreflightReport) -> Iterator[Block]:
             more = ("e^ε · probability on D′ + δ", bound), ("violated by", event.p_low - bound)
             yield Facts((("event", refutation.event), *chances, *more))
             yield Text("Both are integrals with an error bound, which is counted against the refutation.")
-    if estimate is not None:
-        yield Heading("Estimate")
-        yield Text(
-            "About what one exact draw reveals on synthetic data that the model draws, as if the posterior "
-            "were Normal. An estimate: it certifies nothing, and other data may reveal more."
-        )
-        about = (("about ε", at_most(estimate.epsilon, 3)), ("about GDP", at_most(estimate.gdp, 3)))
-        yield Facts((*about, ("by", estimate.change)))
     yield from _read(found)
 
 
@@ -187,18 +179,6 @@ def _read(found: PreflightReport) -> Iterator[Block]:
         )
     )
     yield Table(("latent site", "family", "prior curvature", "why"), tuple(latents))
-
-
-def _argument(statement: Statement, found: PreflightReport, title: str = "") -> Facts:
-    constants = [
-        f"{key} = {number(value) if isinstance(value, float) else value}"
-        for key, value in statement.argument.constants.items()
-        if isinstance(value, int | float | str) and not isinstance(value, bool)
-    ]
-    given = tuple(("given that", line) for line in statement.argument.assumptions)
-    price = f"ε = {at_most(statement.epsilon(found.target.delta))} at δ = {at_most(found.target.delta)}"
-    items = (("price", price), ("theorem", statement.argument.theorem), *given)
-    return Facts((*items, ("with", ", ".join(constants))), title)
 
 
 def _sentence(text: str) -> str:

@@ -117,14 +117,12 @@ def examine(
     proved = certificates(row_model, known, n=n, temper=temper, target=target)
     private = bool(proved) and meets(proved[0], target)
     refutation, estimated = None, None
-    if not private and known.subject != "no posterior":
-        binding = clip if known.subject == "Huberised posterior" else None
+    if not private and known.subject == "posterior":
         # Persons with one row each are persons: what refutes the posterior of rows refutes theirs.
         single = row_model if row_model.each is None else row_model.each
         say("preflight: two data sets that tell too much are looked for")
-        if binding is None:
-            refutation = refute(single, n=n, temper=temper, target=target)
-        estimated = estimate(row_model, n=n, temper=temper, target=target, clip=binding, metric=metric)
+        refutation = refute(single, n=n, temper=temper, target=target)
+        estimated = estimate(row_model, n=n, temper=temper, target=target)
     verdict: VerdictWord = "private" if private else ("not private" if refutation else "unknown")
     advice: tuple[Advice, ...] = ()
     if not private:
