@@ -92,7 +92,8 @@ def _without_promises(name: str, params: dict[str, Any]) -> dict[str, Any]:
 # What constants may lie in, inside the parameters of an equation.
 _HOLDERS: Mapping[type, tuple[str, ...]] = {
     jex.ClosedJaxpr: ("jaxpr", "consts"),
-    jex.Jaxpr: ("eqns",),
+    # One class with the above from JAX 0.12 on, where each jaxpr may have its constants.
+    jex.Jaxpr: ("eqns", "consts") if jex.Jaxpr is jex.ClosedJaxpr else ("eqns",),
     jex.JaxprEqn: ("invars", "params"),
 }
 
