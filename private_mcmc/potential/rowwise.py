@@ -93,7 +93,7 @@ def _without_promises(name: str, params: dict[str, Any]) -> dict[str, Any]:
 _HOLDERS: Mapping[type, tuple[str, ...]] = {
     jex.ClosedJaxpr: ("jaxpr", "consts"),
     # One class with the above from JAX 0.12 on, where each jaxpr may have its constants.
-    jex.Jaxpr: ("eqns", "consts") if jex.Jaxpr is jex.ClosedJaxpr else ("eqns",),
+    jex.Jaxpr: ("eqns", "consts") if issubclass(jex.Jaxpr, jex.ClosedJaxpr) else ("eqns",),
     jex.JaxprEqn: ("invars", "params"),
 }
 
