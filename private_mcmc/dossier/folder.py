@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from private_mcmc.analysis import read_analysis
 from private_mcmc.analysis.analysis import Analysis, Released
 from private_mcmc.data.schema import Schema, as_yaml
@@ -167,19 +169,13 @@ def _draws_csv(study: StudyRecord) -> str:
 
     As ``posterior::as_draws_df`` has them in R; nine digits are more than any draw has.
     """
-    columns = study.answers().by_name if study.formula else elements(study.arrays)
-    count = len(next(iter(columns.values()))) // study.chains
-    return as_csv(
-        [
-            {
-                ".chain": index // count + 1,
-                ".iteration": index % count + 1,
-                ".draw": index + 1,
-                **{name: f"{value:.9g}" for name, value in zip(columns, values, strict=True)},
-            }
-            for index, values in enumerate(zip(*columns.values(), strict=True))
-        ]
-    )
+    import pandas
+
+    frame = pandas.DataFrame(study.answers().by_name if study.formula else elements(study.arrays))
+    index, count = np.arange(len(frame)), len(frame) // study.chains
+    counted = {".chain": index // count + 1, ".iteration": index % count + 1, ".draw": index + 1}
+    whole = pandas.concat([pandas.DataFrame(counted), frame], axis=1)
+    return str(whole.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
 
 
 def digest(content: bytes) -> str:

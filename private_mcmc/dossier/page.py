@@ -11,7 +11,7 @@ from textwrap import shorten
 import numpy as np
 
 from private_mcmc.accounting import Statement, gdp
-from private_mcmc.accounting.risk import curve, in_words, whom
+from private_mcmc.accounting.risk import curve
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
@@ -36,7 +36,6 @@ from private_mcmc.report import (
     number,
 )
 from private_mcmc.report.blocks import Cell
-from private_mcmc.target import check_adjacency
 
 _MOST_SHOWN = 40
 _STATED = "(stated, not proved)"
@@ -79,7 +78,7 @@ def sections(
         Heading("Results"),
         *found,
         Heading("What can be learnt about one person"),
-        Text(in_words(record.risk, check_adjacency(record.adjacency), record.price.unit)),
+        Text(record.in_words),
         Heading("What was asked"),
         *asked,
         Heading("What was spent, and what is left"),
@@ -115,10 +114,6 @@ def _listed(words: Mapping[str, str], sign: str) -> str:
     return ", ".join(f"{name}{sign}{value}" for name, value in words.items())
 
 
-def _whom(study: ReleaseRecord) -> str:
-    return whom(check_adjacency(study.adjacency), study.price.unit)
-
-
 def _verdict(study: ReleaseRecord) -> Verdict:
     target = f"ε = {at_most(study.epsilon)} at δ = {at_most(study.delta)}"
     if study.seeded:
@@ -127,7 +122,7 @@ def _verdict(study: ReleaseRecord) -> Verdict:
             "The caller chose the randomness: whoever knows the seed can undo the noise.",
             "bad",
         )
-    line = f"What is on this page meets {target}: {_whom(study)}."
+    line = f"What is on this page meets {target}: {study.protects}."
     if isinstance(study, StudyRecord) and study.stopped:
         return Verdict("Private, and stopped before its last stage", line, "unsure", study.warnings)
     if study.warnings:
@@ -189,7 +184,7 @@ def of_whom(study: ReleaseRecord) -> list[tuple[str, Cell]]:
 def protection(study: ReleaseRecord) -> list[tuple[str, Cell]]:
     """Who is protected, and how well."""
     target = f"ε = {at_most(study.epsilon)}, δ = {at_most(study.delta)}, {study.adjacency}"
-    return [("who is protected", _whom(study)), ("target", target)]
+    return [("who is protected", study.protects), ("target", target)]
 
 
 def _question(study: StudyRecord) -> Facts:
@@ -291,11 +286,12 @@ def _sentences(study: ReleaseRecord, chosen: str) -> tuple[str, ...]:
         found.append(f"All that is ever released about these people is charged to `{file}` as `{name}`.")
     if study.adjacency != "replace_one":
         found.append(f"{study.n:,} is a public number that was not counted from the table.")
-    return (*found, *dict.fromkeys(line for line in _lines(study.price) if _STATED in line))
+    return (*found, *dict.fromkeys(line for line in sentences(study.price) if _STATED in line))
 
 
-def _lines(statement: Statement) -> list[str]:
-    return [*statement.argument.assumptions, *(line for part in statement.parts for line in _lines(part))]
+def sentences(statement: Statement) -> list[str]:
+    """What a statement and its parts assume."""
+    return [*statement.argument.assumptions, *(line for part in statement.parts for line in sentences(part))]
 
 
 def _limits(study: StudyRecord) -> list[str]:

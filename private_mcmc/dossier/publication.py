@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from private_mcmc.accounting import Statement, adaptive
-from private_mcmc.accounting.risk import in_words, risk, whom
+from private_mcmc.accounting.risk import in_words, risk
 from private_mcmc.accounting.rounding import norm_up
 from private_mcmc.data.fields import KEY
 from private_mcmc.data.schema import read_declaration
@@ -123,7 +123,7 @@ def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
         },
         "privacy_loss": {
             "privacy_unit": "One row" if unit is None else f"One person ({unit.name})",
-            "privacy_unit_details": f"{study.adjacency}: {whom(check_adjacency(study.adjacency), unit)}.",
+            "privacy_unit_details": f"{study.adjacency}: {study.protects}.",
             "privacy_parameters": {"epsilon": study.epsilon, "delta": study.delta},
             "privacy_parameters_details": price.summary(study.delta),
         },

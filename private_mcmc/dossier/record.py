@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from private_mcmc.accounting import Statement
-from private_mcmc.accounting.risk import Risk, risk
+from private_mcmc.accounting.risk import in_words, risk, whom
 from private_mcmc.accounting.statement import NOT_PRIVATE
 from private_mcmc.data.answers import Answers, draws_tree, for_arviz
 from private_mcmc.data.design import Design, design
@@ -28,7 +28,7 @@ from private_mcmc.dossier.shape import check_types, check_values, read_text
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.report import Report, at_most
-from private_mcmc.target import Target, remarks_on_delta
+from private_mcmc.target import Target, check_adjacency, remarks_on_delta
 
 if TYPE_CHECKING:
     import xarray
@@ -144,9 +144,14 @@ class ReleaseRecord(ABC):
         return Statement.from_dict(self.statement)
 
     @property
-    def risk(self) -> Risk:
+    def protects(self) -> str:
+        """Who is protected, in words."""
+        return whom(check_adjacency(self.adjacency), self.price.unit)
+
+    @property
+    def in_words(self) -> str:
         """What the release means to one person."""
-        return risk(self.price, self.delta)
+        return in_words(risk(self.price, self.delta), check_adjacency(self.adjacency), self.price.unit)
 
     @property
     def seeded(self) -> bool:

@@ -148,8 +148,18 @@ def coefficients_of(shown, sites):
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("text", ["died ~ bs(age, df=5) * sex", "died ~ ns(log(dose), df=3) + poly(age, 3)"])
-def test_the_norm_of_a_basis_is_the_one_that_preflight_proves(text):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "died ~ bs(age, df=5) * sex",
+        "died ~ ns(log(dose), df=3) + poly(age, 3)",
+        "died ~ sex * region + I(age ** 2)",
+        "died ~ 0 + region + age:sex + dose",
+        "died ~ age * dose",
+        "died ~ 1",
+    ],
+)
+def test_every_effect_adds_at_most_one_to_the_squared_norm_of_a_row_as_preflight_proves(text):
     shown = made(text, "bernoulli")
     reading = read(compile_model(model_source(shown)), SCHEMA.rows(shown.formula.fields), n=100)
     assert reading.predictor is not None

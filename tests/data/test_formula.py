@@ -14,7 +14,6 @@ from private_mcmc.data.families import family
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
-from private_mcmc.model import read
 from private_mcmc.report import between
 from tests.data.fields import flag, levels, number, schema
 
@@ -28,15 +27,6 @@ SCHEMA = schema(
     levels("region", "n", "s", "e"),
     number("bmi", 10, 60, own={"missing": "indicator"}),
 )
-FORMULAS = [
-    ("died ~ age + sex + log(dose)", "bernoulli"),
-    ("died ~ sex * region + I(age ** 2)", "bernoulli"),
-    ("died ~ 0 + region + age:sex + dose", "bernoulli"),
-    ("died ~ age * dose", "bernoulli"),
-    ("died ~ 1", "bernoulli"),
-    ("visits ~ age + region:dose + region", "poisson"),
-    ("score ~ age * sex + exp(dose)", "gaussian"),
-]
 
 
 def made(formula, kind, priors=()):
@@ -78,17 +68,6 @@ def draws_of(shown, count=3):
         for effect in shown.effects
     }
     return found | ({"Intercept": rng.normal(size=count)} if shown.intercept else {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("formula", [formula for formula, kind in FORMULAS if kind == "bernoulli"])
-def test_the_declared_norm_is_the_one_that_preflight_proves(formula):
-    shown = made(formula, "bernoulli")
-    reading = read(compile_model(model_source(shown)), SCHEMA.rows(shown.formula.fields), n=100)
-    assert reading.predictor is not None
-    assert reading.predictor.radius == pytest.approx(
-        np.sqrt(len(shown.effects) + (shown.intercept is not None)), rel=1e-6
-    )
 
 
 def test_groups_get_an_effect_for_every_level_and_missing_numbers_one_of_their_own():
