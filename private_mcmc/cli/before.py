@@ -230,8 +230,7 @@ STORY = (
     (
         "The fit, planned, shown, and then paid for",
         "fit people.csv --schema schema.yaml --epsilon {epsilon:g} --out study --purpose demonstration "
-        "--formula 'income ~ age + education_num + hours_per_week + sex + race' "
-        f"--profile age=40,education_num=13,hours_per_week=40,sex=Female {_BOOKS}",
+        f"--formula 'income ~ age + education_num + hours_per_week + sex + race' {_BOOKS}",
     ),
     (
         "Does it fit? Another tenth, in groups that the formula lacks",

@@ -24,13 +24,11 @@ from private_mcmc.cli.common import (
     ModelOption,
     OptionalDelta,
     PriorOption,
-    ProfileOption,
     SchemaOption,
     ask,
     echo,
     load_model,
     read_engine,
-    read_profile,
     read_question,
     split_names,
     tell,
@@ -143,7 +141,6 @@ def fit(
     model: ModelOption = None,
     family: FamilyOption = "bernoulli",
     prior: PriorOption = None,
-    profile: ProfileOption = None,
     show_model: Annotated[
         bool, typer.Option("--show-model", help="print the NumPyro model and stop")
     ] = False,
@@ -165,7 +162,6 @@ def fit(
     """
     from rich.console import Console
 
-    from private_mcmc.data.comparisons import check_profile
     from private_mcmc.dossier import load_record, new_dossier
     from private_mcmc.inference.fitting import plan_fit
     from private_mcmc.inference.question import SHARE
@@ -181,9 +177,6 @@ def fit(
         return
     if out is None or options.epsilon is None:
         raise DeclarationError("give --out FOLDER, where the dossier is written, and --epsilon.")
-    profiles = [read_profile(text) for text in profile or []]
-    for one in profiles:
-        check_profile(asked.schema, asked.fields, one)  # before anything is spent
     books, shown = options.books(), not options.as_json and sys.stderr.isatty()
     with new_dossier(out) as dossier:
         planned = clean_errors(plan_fit)(
@@ -216,7 +209,7 @@ def fit(
         )
         dossier.write(study)
     tell(study.warnings[len(remarks) :])
-    show_answers(study, profiles, options.as_json, out)
+    show_answers(study, [], options.as_json, out)
 
 
 def _look(options: ChargedOptions, limit: float | None, units: Mapping[str, str]) -> Look:

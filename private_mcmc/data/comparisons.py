@@ -25,7 +25,6 @@ from private_mcmc.data.effects import Array, Draws, Effect
 from private_mcmc.data.families import STEPS
 from private_mcmc.data.fields import Field, plain_number
 from private_mcmc.data.readers import lines_of
-from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import encoded
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
@@ -298,7 +297,9 @@ def read_profile(
     """
     shown, assumed = {}, []
     read = design.formula.covariates
-    codes = check_profile(design.schema, read, profile)
+    if unknown := sorted(set(profile) - set(read)):
+        raise DeclarationError(f"profile: {unknown} are not in the formula; it reads {list(read)}.")
+    codes = {name: _profile_value(design.schema[name], str(text)) for name, text in profile.items()}
     fixed = {name for effect in design.effects if not effect.term.group for name in effect.term.fields}
     groups = {effect.term.group for effect in design.effects} - fixed
     for name in read:
@@ -311,13 +312,6 @@ def read_profile(
             codes[name] = 0.0 if field.is_category else sum(field.range) / 2
             shown[name] = field.shown(codes[name])
     return codes, shown, tuple(assumed)
-
-
-def check_profile(schema: Schema, read: Sequence[str], profile: Profile) -> dict[str, float]:
-    """What a profile states, as numbers of the row domain; refused where the fields ``read`` have it not."""
-    if unknown := sorted(set(profile) - set(read)):
-        raise DeclarationError(f"profile: {unknown} are not in the model; it reads {list(read)}.")
-    return {name: _profile_value(schema[name], str(text)) for name, text in profile.items()}
 
 
 def _profile_value(field: Field, text: str) -> float:

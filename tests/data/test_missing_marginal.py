@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import private_mcmc as pmc
-from private_mcmc.data.comparisons import check_profile
+from private_mcmc.data.comparisons import read_profile
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
@@ -36,8 +36,8 @@ def test_columns_say_what_is_missing():
 
 
 def test_a_profile_states_a_value_of_such_a_field():
-    stated = {"age": "40", "sex": "m"}
-    assert check_profile(schema(), ["age", "sex"], stated) == {"age": 40.0, "sex": 1.0}
+    asked = question(schema(), "y ~ age + sex", family="gaussian").design
+    assert read_profile(asked, {"age": "40", "sex": "m"})[0] == {"age": 40.0, "sex": 1.0}
 
 
 @pytest.mark.slow
