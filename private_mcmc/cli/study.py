@@ -231,7 +231,7 @@ def report(
 
 def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
     from private_mcmc.dossier.folder import finish, is_complete, is_raw, load_record
-    from private_mcmc.dossier.record import RECORD
+    from private_mcmc.dossier.shape import RECORD
     from private_mcmc.report import Report
 
     folder = what.parent if what.name == RECORD else what

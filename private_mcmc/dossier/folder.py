@@ -19,7 +19,8 @@ from private_mcmc.analysis import read_analysis
 from private_mcmc.analysis.analysis import Analysis, Released
 from private_mcmc.data.schema import Schema, as_yaml
 from private_mcmc.dossier.page import columns_of, of_two, of_whom, page, protection, sections
-from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw, texts
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record, texts
+from private_mcmc.dossier.shape import RECORD, read_raw
 from private_mcmc.errors import DeclarationError, OutputError, PrivateMCMCError
 from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields, Record, new_file, write_whole

@@ -24,7 +24,7 @@ from private_mcmc.data.effects import Array
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
-from private_mcmc.dossier.shape import check_types, check_values, read_text
+from private_mcmc.dossier.shape import check_types, check_values, read_raw
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.report import Report, at_most
@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     import xarray
 
     from private_mcmc.data.answers import Exported
-
-RECORD = "study.json"
-
-
-def read_raw(path: str | Path) -> Record:
-    """The record as it stands in ``study.json``, or in the folder that it is in: whatever it holds."""
-    place = Path(path) / RECORD if Path(path).is_dir() else Path(path)
-    try:
-        return read_text(place)
-    except (FileNotFoundError, NotADirectoryError):
-        raise DeclarationError(f"{path}: no dossier; name the folder that fit wrote.") from None
-    except OSError as error:
-        raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
-
 
 _VERSION = 1
 _SEAL = ("fingerprint", "files")

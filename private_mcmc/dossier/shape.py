@@ -16,6 +16,7 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.records import RECORDED, Record, read_whole
 from private_mcmc.target import Target, check_adjacency, check_count, checked_guarantee
 
+RECORD = "study.json"
 # JSON has no infinity.
 Number = float | Literal["inf", "-inf", "nan"]
 
@@ -45,18 +46,22 @@ _CONTAINERS = 2**22
 _LARGEST = 2**53
 
 
-def read_text(place: Path) -> Record:
-    """The record in a file as a table of names and values.
+def read_raw(path: str | Path) -> Record:
+    """The record as it stands in ``study.json``, or in the folder that it is in: whatever it holds.
 
     Raises:
         DeclarationError: for what is no JSON, holds a name twice, or would take too much memory.
-        OSError: as :func:`private_mcmc.records.read_whole`.
     """
-    content = read_whole(place, RECORDED, links=False)
-    if content.count(b"[") + content.count(b"{") > _CONTAINERS:
-        raise DeclarationError(f"{place}: holds too many lists to be a record.")
+    place = Path(path) / RECORD if Path(path).is_dir() else Path(path)
     try:
+        content = read_whole(place, RECORDED, links=False)
+        if content.count(b"[") + content.count(b"{") > _CONTAINERS:
+            raise DeclarationError("holds too many lists to be a record.")
         record: object = json.loads(content.decode(), object_pairs_hook=_once)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DeclarationError(f"{path}: no dossier; name the folder that fit wrote.") from None
+    except OSError as error:
+        raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
     except DeclarationError as error:
         raise DeclarationError(f"{place}: {error}") from None
     except (ValueError, RecursionError):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from private_mcmc.dossier.claims import Check, Skipped, checked, close, need, recomputed
 from private_mcmc.dossier.folder import FILES, PAGE, Query, Study, contents, digest
-from private_mcmc.dossier.record import RECORD, ReleaseRecord, StudyRecord, checked_record, read_raw
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record
+from private_mcmc.dossier.shape import RECORD, read_raw
 from private_mcmc.errors import DeclarationError, OutputError
 from private_mcmc.records import RECORDED, Fields, read_whole
 from private_mcmc.report import Report, Table, Verdict
