@@ -209,7 +209,7 @@ def fit(
         )
         dossier.write(study)
     tell(study.warnings[len(remarks) :])
-    show_answers(study, [], options.as_json, out)
+    show_answers(study, options.as_json, out)
 
 
 def _look(options: ChargedOptions, limit: float | None, units: Mapping[str, str]) -> Look:
@@ -265,7 +265,7 @@ def resume(
     )
     finish(study, made)
     tell(made.warnings)
-    show_answers(made, [], as_json, study)
+    show_answers(made, as_json, study)
 
 
 @dataclass(frozen=True, kw_only=True)

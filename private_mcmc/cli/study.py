@@ -42,9 +42,9 @@ _TOLD = (
 
 def show_answers(
     study: Study,
-    profiles: Sequence[dict[str, str]],
     as_json: bool,
     out: Path | None = None,
+    profiles: Sequence[Profile] = (),
     prob: float = 0.9,
     until: float | None = None,
 ) -> None:
@@ -137,7 +137,7 @@ def summary(
     found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
     asked = any((contrast, slope, by, difference, probability, nested, table, over, groups != "average"))
     if not asked and (until is None or profiles):
-        show_answers(found, profiles, as_json, prob=prob, until=until)
+        show_answers(found, as_json, None, profiles, prob, until)
         return
     answers = replace(found.answers(prob), groups=cast("Groups", groups), until=until)
     people, weights = people_of(answers, over) if over is not None else (profiles or [{}], [])
@@ -146,7 +146,10 @@ def summary(
     if probability:
         lines = [{"statement": text, "probability": answers.probability(text)} for text in probability]
     elif difference:
-        lines = _differences(answers, people)
+        if len(people) < 2:
+            raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
+        frames = [answers.difference(people[0], other) for other in people[1:]]
+        lines = [line for frame in frames for line in frame.to_dict("records")]
     elif nested:
         lines = answers.nested(people, weights).to_dict("records")
     elif contrast is not None:
@@ -168,13 +171,6 @@ def summary(
         whom = answers.whom(people, moved=[name for name in fields if name])
         blocks.append(Text("Averages over " * (len(people) > 1) + whom))
     show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
-
-
-def _differences(answers: Answers, people: Sequence[Profile]) -> list[Record]:
-    if len(people) < 2:
-        raise DeclarationError("--difference: give two profiles or more, --profile A --profile B.")
-    frames = [answers.difference(people[0], other) for other in people[1:]]
-    return [line for frame in frames for line in frame.to_dict("records")]
 
 
 def people_of(answers: Answers, over: Path) -> tuple[Sequence[Profile], list[float]]:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from private_mcmc.data.fields import Field, is_number
 from private_mcmc.errors import DeclarationError
@@ -153,10 +153,8 @@ def ordered_start(levels: int) -> tuple[list[float], list[float]]:
 
 
 def _softmax(eta: Array) -> Array:
-    whole = np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], axis=-1)
-    part = np.exp(whole - whole.max(axis=-1, keepdims=True))
-    shares: Array = part / part.sum(axis=-1, keepdims=True)
-    return shares
+    """The first level's logit is 0."""
+    return np.asarray(softmax(np.pad(eta, [(0, 0)] * (eta.ndim - 1) + [(1, 0)]), axis=-1))
 
 
 def _from_one(eta: Array) -> Array:
@@ -303,11 +301,6 @@ class Prior:
         """Whether it is one number."""
         return not self.law
 
-    @property
-    def is_real(self) -> bool:
-        """Whether its values are of either sign."""
-        return self.law in _REAL
-
     def in_units(self, factor: float, shift: float = 0.0) -> Prior:
         """The law of ``factor·(x − shift)``."""
         change = {
@@ -355,7 +348,7 @@ def check_sign(name: str, prior: Prior, *, real: bool) -> None:
     """Refuse a law of positive numbers for an effect, and one of all numbers for an sd."""
     if prior.is_stated and not real:
         return
-    if prior.is_real != real:
+    if (prior.law in _REAL) != real:
         kinds = "normal, student_t, cauchy, laplace" if real else "halfnormal, halfcauchy, exponential, gamma"
         raise DeclarationError(f"prior of {name!r}: {prior} does not fit it; take one of {kinds}.")
 

@@ -180,11 +180,10 @@ def _in_memory(table: Any) -> Source:
             raise DataSchemaError("the table: its columns have different numbers of rows.")
         yield {name: _texts(column) for name, column in columns.items()}
 
-    return Source("", tuple(str(name) for name in names), chunks, lambda name: _kind(table[name]))
+    def kind(name: str) -> object:
+        return getattr(table[name], "dtype", None) or getattr(table[name], "type", None)
 
-
-def _kind(column: Any) -> object:
-    return getattr(column, "dtype", None) or getattr(column, "type", None)
+    return Source("", tuple(str(name) for name in names), chunks, kind)
 
 
 def _one_each(column: Any) -> Any:
@@ -263,7 +262,8 @@ def _of_table(files: TableFiles, first: int = 0, last: int | None = None) -> Sou
 def _of_csv(path: Path, encoding: str) -> Source:
     with cells_in_words(path, encoding), _opened(path, encoding) as file:
         first = next((line for line in file if line.strip()), "")
-    delimiter = max(_DELIMITERS, key=lambda sign: (_outside_quotes(first).count(sign), sign == ","))
+    unquoted = "".join(first.split('"')[::2])
+    delimiter = max(_DELIMITERS, key=lambda sign: (unquoted.count(sign), sign == ","))
 
     def lines() -> Iterator[list[str]]:
         with cells_in_words(path, encoding), _opened(path, encoding) as file:
@@ -313,10 +313,6 @@ def _without_blank_lines(lines: Iterable[list[str]]) -> Iterator[list[str]]:
             yield line
         elif header and len(header) == 1:
             yield line or [""]
-
-
-def _outside_quotes(line: str) -> str:
-    return "".join(line.split('"')[::2])
 
 
 def _opened(path: Path, encoding: str) -> Any:
