@@ -20,24 +20,16 @@ def read_codebook(path: str | Path) -> Schema:
     if not Path(path).is_file():
         raise DeclarationError(f"{path}: there is no such codebook.")
     if ending in (".json", ".yaml", ".yml"):
-        return _table_schema(read_declaration(path))
+        record = read_declaration(path)
+        if isinstance(record, Mapping) and isinstance(fields := record.get("fields"), list):
+            record = {**record, "fields": [_completed(field) for field in fields]}
+        return Schema.from_dict(record)
     if ending not in (".csv", ".tsv"):
         raise DeclarationError(
             f"{path}: a codebook is a Table Schema (JSON, YAML), or a dictionary with a line for every "
             "variable (CSV; save Excel's as one)."
         )
     return _dictionary(Path(path))
-
-
-def _table_schema(record: Any) -> Schema:
-    """A schema, or that of the first resource of a data package."""
-    if isinstance(record, Mapping) and "resources" in record:
-        resources = record["resources"]
-        first = resources[0] if isinstance(resources, list) and resources else {}
-        record = first.get("schema", {}) if isinstance(first, Mapping) else {}
-    if isinstance(record, Mapping) and isinstance(fields := record.get("fields"), list):
-        record = {**record, "fields": [_completed(field) for field in fields]}
-    return Schema.from_dict(record)
 
 
 def _completed(field: Any) -> Any:

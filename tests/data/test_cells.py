@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from private_mcmc import DataSchemaError, DeclarationError, Schema
+from private_mcmc import DataSchemaError, DeclarationError
 from private_mcmc.data.fields import Field, Level, composed
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import field_from_dict, field_to_dict
 from private_mcmc.data.table import encoded, read_table
 from private_mcmc.dossier.record import texts
 from private_mcmc.records import as_seen
+from tests.data.fields import levels, number, schema
 
 AGE = Field("age", "number", minimum=20.0, maximum=60.0, missing_values=("", "NA", "999"))
 SEX = Field("sex", "string", levels=(Level("m", "male"), Level("f", "female")), missing_values=("", "?"))
@@ -72,17 +73,7 @@ def changed(field, **words):
         (field_from_dict({"name": "ok", "type": "boolean"}), "TRUE", {"ok": 1.0}),
         (field_from_dict({"name": "ok", "type": "boolean"}), "0", {"ok": 0.0}),
         (field_from_dict({"name": "ok", "type": "boolean"}), "2", None),
-        (
-            field_from_dict(
-                {
-                    "name": "d",
-                    "type": "date",
-                    "constraints": {"minimum": "1970-01-01", "maximum": "1970-12-31"},
-                }
-            ),
-            "1970-01-11",
-            {"d": 10.0},
-        ),
+        (field_from_dict(number("d", "1970-01-01", "1970-12-31", "date")), "1970-01-11", {"d": 10.0}),
         (Field("code", "string", levels=(Level("1", "one"), Level("2", "two"))), "2.0", {"code": 1.0}),
     ],
 )
@@ -139,17 +130,11 @@ def test_letters_with_accents_are_the_same_however_a_system_writes_them(tmp_path
     """A file from another system had no field of that name, and no declared level, both looking the same."""
     for here, there in (("NFC", "NFD"), ("NFD", "NFC")):
         field, level = (unicodedata.normalize(here, word) for word in ("Größe", "São Paulo"))
-        schema = Schema.from_dict(
-            {
-                "fields": [
-                    {"name": field, "constraints": {"enum": ["Lima", level]}, "missingValues": ["", "né"]}
-                ]
-            }
-        )
+        made = schema(levels(field, "Lima", level, missingValues=["", "né"]))
         path = tmp_path / f"{there}.csv"
         path.write_text(unicodedata.normalize(there, "Größe\nSão Paulo\nLima\n"), encoding="utf-8")
-        (name,) = schema.by_name
-        (column,) = read_table(path, schema, [name]).values()
+        (name,) = made.by_name
+        (column,) = read_table(path, made, [name]).values()
         assert column.tolist() == [1.0, 0.0]
 
 

@@ -9,16 +9,16 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict({"fields": [
-    {"name": "age", "type": "number", "constraints": {"minimum": "20", "maximum": "80"}},
-    {"name": "arm", "constraints": {"enum": ["a", "b", "c"]}},
-    {"name": "sex", "constraints": {"enum": ["f", "m"]}},
-    {"name": "region", "constraints": {"enum": ["n", "s", "w"]}},
-    {"name": "y", "type": "boolean"},
-    {"name": "grade", "constraints": {"enum": ["low", "mid", "high"]}},
-    {"name": "id", "type": "string", "private_mcmc": {"role": "person"}},
-], "private_mcmc": {"person": {"field": "id", "at_most": "3"}}})  # fmt: skip
+SCHEMA = schema(
+    number("age", 20, 80),
+    levels("arm", "a", "b", "c"),
+    levels("sex", "f", "m"),
+    levels("region", "n", "s", "w"),
+    flag("y"),
+    levels("grade", "low", "mid", "high"),
+)
 
 # Fitted by statsmodels 0.14 to sixty people, `y ~ age + C(arm) + C(sex) + age:C(sex)`: age, arm b, arm c, …
 FITTED = (-0.883100819995, 0.032403550565, -0.951143470638, 0.262944984411, -0.31780097525, 0.01213234751)

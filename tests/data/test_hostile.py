@@ -9,13 +9,11 @@ from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import read_identifiers, read_table
 from private_mcmc.errors import PrivateMCMCError
+from tests.data.fields import flag, levels, number
 
 FIELDS = [
-    {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
-    {"name": "kappa", "type": "number", "constraints": {"minimum": "1", "maximum": "9"}},
-    {"name": "arm", "constraints": {"enum": ["a", "b"]}},
-    {"name": "smoker", "type": "boolean"},
-    {"name": "dead", "type": "boolean"},
+    *(number("age", 0, 120), number("kappa", 1, 9)),
+    *(levels("arm", "a", "b"), flag("smoker"), flag("dead")),
 ]
 SCHEMA = Schema.from_dict({"fields": FIELDS})
 ODD = (

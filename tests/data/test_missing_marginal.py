@@ -6,25 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import private_mcmc as pmc
 from private_mcmc.data.comparisons import read_profile
 from private_mcmc.data.table import read_table
 from private_mcmc.inference.question import question
 from private_mcmc.model import read
+from tests.data import fields
+from tests.data.fields import number
 
 
 def schema(sex="marginal"):
-    own = {"missing": "marginal"}
-    limits = {"minimum": "20", "maximum": "80"}
-    return pmc.Schema.from_dict(
-        {
-            "fields": [
-                {"name": "age", "type": "number", "constraints": limits, "private_mcmc": own},
-                {"name": "sex", "constraints": {"enum": ["f", "m"]}, "private_mcmc": {"missing": sex}},
-                {"name": "y", "type": "number", "constraints": {"minimum": "-1", "maximum": "1"}},
-            ]
-        }
-    )
+    age = number("age", 20, 80, own={"missing": "marginal"})
+    return fields.schema(age, fields.levels("sex", "f", "m", own={"missing": sex}), number("y", -1, 1))
 
 
 def test_columns_say_what_is_missing():

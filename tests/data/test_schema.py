@@ -11,6 +11,7 @@ from private_mcmc.data.table import read_identifiers
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.target import Unit
+from tests.data.fields import flag, number
 
 YAML = """
 missingValues: ["", NA]
@@ -98,18 +99,15 @@ def test_a_file_that_is_no_codebook_is_refused_with_what_is(tmp_path):
         read_codebook(tmp_path / "c.txt")
 
 
-def test_a_data_packages_first_schema_is_a_codebook(tmp_path):
-    fields = [
-        {"name": "age", "type": "number", "constraints": {"maximum": 90, "minimum": 18}},
-        {"name": "note"},
-    ]
-    (tmp_path / "p.json").write_text(json.dumps({"resources": [{"schema": {"fields": fields}}]}))
+def test_what_has_no_levels_in_a_codebook_is_no_part_of_models(tmp_path):
+    fields = [number("age", 18, 90), {"name": "note"}]
+    (tmp_path / "p.json").write_text(json.dumps({"fields": fields}))
     found = read_codebook(tmp_path / "p.json").by_name
     assert found["age"].range == (18, 90) and found["note"].role == "ignored"
 
 
 def test_names_that_python_or_the_models_source_have_for_something_else_are_taken():
-    names = ["lambda", "dist", "eta", "b1", "present", "sample.yr", "2019", "größe", "年齢", "body mass"]
+    names = ["lambda", "dist", "eta", "b1", "present", "sample.yr", "2019", "größe", "年齢"]
     schema = pmc.Schema.from_dict({"fields": [{"name": name, "type": "boolean"} for name in names]})
     words = [
         "lambda_",
@@ -136,15 +134,10 @@ def test_a_boolean_is_shown_by_the_tables_own_words():
 
 
 def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
-    record = {
-        "fields": [
-            {"name": "patient no", "type": "string", "private_mcmc": {"role": "person"}},
-            {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
-            {"name": "seen", "type": "boolean"},
-        ],
-        "private_mcmc": {"person": {"field": "patient no", "at_most": 3}},
-    }
-    schema = pmc.Schema.from_dict(record)
+    who = {"name": "patient no", "type": "string", "private_mcmc": {"role": "person"}}
+    person = {"person": {"field": "patient no", "at_most": 3}}
+    fields = [who, number("age", 0, 120), flag("seen")]
+    schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": person})
     assert schema.rows(["age", "seen"]).unit == Unit("patient_no", 3)
     table = {
         "patient no": ["b", "a", None, " b"],
@@ -153,7 +146,7 @@ def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
     }
     assert [*read_identifiers(table, schema)] == ["b", "a", "", "b"]
     with pytest.raises(pmc.DeclarationError, match=r"'person'.*belongs under private_mcmc"):
-        pmc.Schema.from_dict({"fields": record["fields"], **record["private_mcmc"]})
+        pmc.Schema.from_dict({"fields": fields, **person})
     asked = question(schema, "seen ~ age")
     assert asked.rows.unit == Unit("patient_no", 3)
     columns = read_columns(table, schema, asked, "replace_one")
@@ -170,11 +163,8 @@ def test_where_a_person_has_one_row_that_is_enforced():
     def sorted_rows(found):
         return sorted(zip(*(found[name].tolist() for name in sorted(found)), strict=True))
 
-    fields = [
-        {"name": "id", "type": "string", "private_mcmc": {"role": "person"}},
-        {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}},
-        {"name": "sick", "type": "boolean"},
-    ]
+    who = {"name": "id", "type": "string", "private_mcmc": {"role": "person"}}
+    fields = [who, number("age", 0, 99), flag("sick")]
     schema = pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "id"}}})
     asked = question(schema, "sick ~ age")
     assert asked.rows.unit is None
@@ -191,11 +181,8 @@ def test_where_a_person_has_one_row_that_is_enforced():
 
 
 def test_a_persons_field_is_an_identifier_whatever_else_was_declared_of_it():
-    number = {"name": "id", "type": "integer", "constraints": {"minimum": "1", "maximum": "60"}}
-    record = {
-        "fields": [number, {"name": "x", "type": "boolean"}],
-        "private_mcmc": {"person": {"field": "id"}},
-    }
+    fields = [number("id", 1, 60, "integer"), flag("x")]
+    record = {"fields": fields, "private_mcmc": {"person": {"field": "id"}}}
     schema = pmc.Schema.from_dict(record)
     assert list(schema.rows().columns) == ["x"] and pmc.Schema.from_dict(schema.to_dict()) == schema
     with pytest.raises(pmc.DeclarationError, match="role 'person'"):
