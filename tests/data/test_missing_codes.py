@@ -5,6 +5,7 @@ import pytest
 from private_mcmc import DataSchemaError, Schema
 from private_mcmc.data.codebook import read_codebook
 from private_mcmc.data.table import read_identifiers, read_table
+from tests.data.fields import number, schema
 
 
 def test_they_are_read_as_missing(tmp_path):
@@ -17,16 +18,8 @@ def test_they_are_read_as_missing(tmp_path):
 
 
 def field(kind, mark, **more):
-    limits = {"minimum": 0, "maximum": 80} if kind in ("number", "integer") else {}
-    own = {"missing": "indicator"}
-    record = {
-        "name": "x",
-        "type": kind,
-        "constraints": limits,
-        "missingValues": ["", mark],
-        "private_mcmc": own,
-    }
-    return Schema.from_dict({"fields": [record | more]})
+    record = number("x", 0, 80, kind, own={"missing": "indicator"}, missingValues=["", mark])
+    return schema(record | ({} if kind in ("number", "integer") else {"constraints": {}}) | more)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +47,8 @@ def test_a_level_is_not_taken_for_a_code_of_the_same_number():
 
 
 def test_a_code_among_identifiers_is_nobodys():
-    record = {
-        "fields": [
-            {"name": "id", "type": "string", "missingValues": ["", "-9"], "private_mcmc": {"role": "person"}}
-        ],
-        "private_mcmc": {"person": {"field": "id", "at_most": 2}},
-    }
+    who = {"name": "id", "missingValues": ["", "-9"], "private_mcmc": {"role": "person"}}
+    persons = schema(who, private_mcmc={"person": {"field": "id", "at_most": 2}})
     cells = {"id": ["-9.0", "-9,0", "-9", "09.0", "7.0", "\u22129", "-\u200b9", "\u20119"]}
     assert [*read_identifiers(cells, Schema.from_dict(record))] == [
         "",
