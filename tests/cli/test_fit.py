@@ -170,6 +170,13 @@ def test_what_a_fit_lacks_is_named(folder, schema, monkeypatch, capsys, words, m
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("line", [("plan", "--n", "2000"), ("fit", "few.csv", "--out", "limited")])
+def test_a_limit_on_passes_is_one_of_the_plan(folder, schema, monkeypatch, capsys, line):
+    asked = ("--schema", "schema.yaml", "--formula", "income ~ age", "--epsilon", "1", "--max-passes", "0")
+    assert call(monkeypatch, folder, *line, *asked) == 3
+    assert "max_passes" in capsys.readouterr().err and not (folder / "limited").exists()
+
+
 @pytest.fixture(scope="module")
 def planned(folder, schema):
     asked = question(schema, "income ~ 1")
