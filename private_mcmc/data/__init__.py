@@ -13,19 +13,7 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.fields import Field, Level
 from private_mcmc.data.schema import Schema
 
-__all__ = ["ADULT_COLUMNS", "Answers", "Field", "Level", "Schema", "load_adult"]
-
-ADULT_COLUMNS = (
-    "intercept",
-    "age",
-    "education",
-    "hours",
-    "male",
-    "married",
-    "capital_gain",
-    "capital_loss",
-    "white",
-)
+__all__ = ["Answers", "Field", "Level", "Schema", "load_adult"]
 
 
 def load_adult(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -280,11 +278,6 @@ class Schema:
     def unit(self) -> str:
         """The column that tells the persons apart who are protected; empty where rows are."""
         return identifier(self.person) if self.person else ""
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the declaration."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
