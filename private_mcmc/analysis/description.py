@@ -217,12 +217,11 @@ class Description(Analysis):
         for cell in where:
             one = {}
             for name, label in zip(self.by, self.cells[cell], strict=True):
-                if self.schema[name].is_category:
+                field = self.schema[name]
+                if field.is_category:
                     one[name] = label
                 elif label != _MISSING:
-                    one[name] = self._in_bin(
-                        self.schema[name], self._labels(self.schema[name]).index(label), random
-                    )
+                    one[name] = self._in_bin(field, self._labels(field).index(label), random)
             # Of the tables of a number its bins come last, and count.
             for kind, name, values, _ in answers.tables:
                 one |= {name: self._drawn(kind, self.schema[name], values[:, cell], random)} if name else {}
@@ -354,8 +353,7 @@ class _Estimates:
         The sd shown is the root of the mean of variances that are possible: where noise is larger than the
         variance itself, its estimate may be below 0, and is no sign that all people are equal.
         """
-        mean_ends: Ends = _NOBODY
-        sd_ends: Ends = _NOBODY
+        mean_ends, sd_ends = _NOBODY, _NOBODY
         if people - self.z * math.sqrt(variance) > 0:
             low, high = field.range
             middle, half = (low + high) / 2, (high - low) / 2
@@ -363,7 +361,9 @@ class _Estimates:
             mean, square = first / people, (second / people + 1) / 2
             spread = min(max(square - mean**2, 0.0), 1.0)
             sampled = max(people, 1.0) * spread if self.asked.sampling else 0.0
-            ends = _ratio(first, people, noise + sampled, variance, self.z)
+            a, b = people**2 - self.z**2 * variance, first * people
+            root = math.sqrt(max(b**2 - a * (first**2 - self.z**2 * (noise + sampled)), 0.0))
+            ends = (b - root) / a, (b + root) / a
             inside = [middle + half * min(max(value, -1.0), 1.0) for value in (mean, *ends)]
             mean_ends = (inside[0], inside[1], inside[2])
             slopes = (2 * mean / people, 1 / (2 * people), (2 * mean**2 - second / people / 2) / people)
@@ -404,10 +404,3 @@ class _Estimates:
 
 
 _NOBODY: Ends = (None, None, None)
-
-
-def _ratio(top: float, bottom: float, top_variance: float, variance: float, z: float) -> tuple[float, float]:
-    """Fieller's interval of a ratio of two independent normal numbers; needs ``bottom² > z² variance``."""
-    a, b, c = bottom**2 - z**2 * variance, top * bottom, top**2 - z**2 * top_variance
-    root = math.sqrt(max(b**2 - a * c, 0.0))
-    return (b - root) / a, (b + root) / a
