@@ -1,15 +1,20 @@
-"""Curves of single mechanisms and of their compositions, against quadrature and high precision."""
+"""Curves of mechanisms, of sampled steps and of compositions, against quadrature and brute force."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from private_mcmc.accounting import gdp
-from private_mcmc.accounting.curves import Gaussian, Points, Pure, combine
+from private_mcmc.accounting.curves import Gaussian, Points, Pure, Sampled, combine
 from private_mcmc.errors import DeclarationError
 
 EPSILONS = (0.0, 0.1, 0.4, 0.9, 1.5, 3.0)
@@ -74,3 +79,196 @@ def test_bad_levels_are_refused():
     ):
         with pytest.raises(DeclarationError):
             call()
+
+
+TRAPS = json.loads((Path(__file__).parent.parent / "cases" / "traps.json").read_text())
+GRID = np.linspace(-14.0, 18.0, 20_001)
+FINE = np.linspace(-14.0, 18.0, 320_001)
+
+
+def mixture(weights, centres):
+    def cdf(x):
+        return sum(w * norm.cdf(x - c) for w, c in zip(weights, centres, strict=True))
+
+    def pdf(x):
+        return sum(w * norm.pdf(x - c) for w, c in zip(weights, centres, strict=True))
+
+    return cdf, pdf
+
+
+def pairs(name, q, r):
+    """Both orders of the one-step pair, written out."""
+    zero, up = ([1.0], [0.0]), ([1 - q, q], [0.0, r])
+    other = ([1 - q, q], [0.0, -r])
+    first, second = (up, other) if name == "replace_one" else (up, zero)
+    return [(mixture(*first), mixture(*second)), (mixture(*second), mixture(*first))]
+
+
+def bracket(name, q, r, steps, epsilon, width=1e-3):
+    """Lower and upper bounds on ``δ(ε)`` of ``steps`` steps: losses rounded down and up, then convolved."""
+    low, high = 0.0, 0.0
+    for (cdf, pdf), (_, other) in pairs(name, q, r):
+        edges = FINE
+        mass = np.diff(cdf(edges))
+        loss = np.log(pdf(edges)) - np.log(other(edges))
+        ends = np.sort(np.stack([loss[:-1], loss[1:]]), axis=0)
+        for rounded, kind in ((np.floor(ends[0] / width), "low"), (np.ceil(ends[1] / width), "high")):
+            index = rounded.astype(int)
+            base = index.min()
+            single = np.bincount(index - base, weights=np.maximum(mass, 0.0))
+            size = 1 << int(np.ceil(np.log2(len(single) * steps + 1)))
+            total = np.maximum(np.fft.irfft(np.fft.rfft(single, size) ** steps, size), 0.0)
+            losses = (np.arange(size) + base * steps) * width
+            kept = losses > epsilon
+            value = float(np.sum(total[kept] * -np.expm1(epsilon - losses[kept])))
+            if kind == "low":
+                low = max(low, value)
+            else:
+                high = max(high, value)
+    return low - 1e-12, high + 1e-12
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("name", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    ("q", "r", "steps"), [(0.1, 1.0, 1), (0.02, 1.0, 100), (0.3, 0.3, 40), (0.7, 0.8, 5)]
+)
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+def test_delta_lies_in_an_independent_bracket(name, q, r, steps, epsilon):
+    low, high = bracket(name, q, r, steps, epsilon)
+    found = Sampled(name, q, r, steps).delta(epsilon)
+    assert found >= low
+    assert found <= high * (1 + 1e-3) + 1e-11
+
+
+def two_steps(name, q, r, epsilon):
+    """``δ(ε)`` of two steps: ``E_P[δ_1(ε − L(x))]``; ``δ_1`` is known from where the loss crosses a level."""
+    x = np.linspace(-12.0, 12.0 + r, 400_001)
+    up = (1 - q) * norm.pdf(x) + q * norm.pdf(x - r)
+    down = (1 - q) * norm.pdf(x) + q * norm.pdf(x + r) if name == "replace_one" else norm.pdf(x)
+    loss = np.log(up) - np.log(down)
+    # The loss grows with x; a level below all of it is crossed at −∞.
+    cut = np.interp(epsilon - loss, loss, x, left=-np.inf, right=np.inf)
+    above = (1 - q) * norm.sf(cut) + q * norm.sf(cut - r)
+    other = (1 - q) * norm.sf(cut) + q * norm.sf(cut + r) if name == "replace_one" else norm.sf(cut)
+    once = above - np.exp(epsilon - loss) * other
+    return float(np.trapezoid(up * once, x))
+
+
+@pytest.mark.parametrize(
+    ("name", "q", "r", "known"),
+    [
+        ("add_remove", 1e-4, 2.0, 7.49153412799378e-08),  # 30 digits of mpmath
+        ("replace_one", 1e-4, 2.0, 7.49676067880647e-08),
+        ("add_remove", 0.2, 0.5, None),
+        ("replace_one", 0.2, 0.5, None),
+    ],
+)
+def test_two_steps_cost_at_least_what_their_exact_law_says(name, q, r, known):
+    exact = two_steps(name, q, r, 0.3)
+    assert known is None or exact == pytest.approx(known, rel=1e-6)
+    found = Sampled(name, q, r, 2).delta(0.3)
+    assert exact * (1 - 1e-6) <= found <= exact * 1.001
+    assert found > Sampled(name, q, r, 1).delta(0.3) * 1.9
+
+
+@pytest.mark.slow
+def test_poisson_under_replacement_vector():
+    case = TRAPS["poisson_replace_one"]
+    ratio, steps, delta = 1 / case["sigma_over_r"], case["T"], case["delta"]
+    right = Sampled("replace_one", case["q"], ratio, steps).epsilon(delta)
+    assert right == pytest.approx(case["epsilon"], rel=2e-4)
+    wrong = Sampled("add_remove", case["q"], ratio, steps).epsilon(delta)
+    assert wrong == pytest.approx(case["wrong_with_add_remove_pair"], rel=1e-3)
+    assert wrong < right
+
+
+def test_doubling_the_shift_of_the_add_remove_pair_is_not_a_bound_under_replacement():
+    case = TRAPS["fixed_size_replace_one_must_symmetrise_per_step"]
+    q, r, steps = case["q"], 1 / case["sigma_over_r"], case["T"]
+    doubled = Sampled("add_remove", q, 2 * r, steps).delta(0.0)
+    low, _ = bracket("replace_one", q, r, steps, 0.0)
+    assert doubled < low <= Sampled("replace_one", q, r, steps).delta(0.0)
+    assert low == pytest.approx(case["true_delta_at_0"], abs=1e-3)
+    assert doubled == pytest.approx(case["larger_of_two_compositions"], abs=1e-5)
+
+
+def hockey_stick(first, second, epsilon):
+    return float(np.sum(np.maximum(first - math.exp(epsilon) * second, 0.0)) * (GRID[1] - GRID[0]))
+
+
+def poisson_law(values, q):
+    law = np.zeros_like(GRID)
+    for drawn in itertools.product((0, 1), repeat=len(values)):
+        weight = math.prod(q if on else 1 - q for on in drawn)
+        law += weight * norm.pdf(GRID - sum(v for v, on in zip(values, drawn, strict=True) if on))
+    return law
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.7])
+@pytest.mark.parametrize("q", [0.2, 0.8])
+def test_poisson_curves_bound_every_configuration_of_three_rows(epsilon, q):
+    r = 0.9
+    replaced, removed = Sampled("replace_one", q, r, 1), Sampled("add_remove", q, r, 1)
+    worst_replaced, worst_removed = 0.0, 0.0
+    for others in itertools.product((-r, 0.0, r), repeat=2):
+        for mine in (-r, r):
+            with_me, without = poisson_law((*others, mine), q), poisson_law(others, q)
+            replacement = poisson_law((*others, -mine), q)
+            worst_replaced = max(worst_replaced, hockey_stick(with_me, replacement, epsilon))
+            for pair in ((with_me, without), (without, with_me)):
+                worst_removed = max(worst_removed, hockey_stick(*pair, epsilon))
+    assert worst_replaced <= replaced.delta(epsilon) * (1 + 1e-6)
+    assert worst_removed <= removed.delta(epsilon) * (1 + 1e-6)
+
+
+@pytest.mark.long
+def test_composition_with_other_mechanisms_goes_through_joint_losses():
+    sampled, gaussian = Sampled("add_remove", 0.05, 1.0, 100), Gaussian(0.5)
+    joint = combine((sampled, gaussian))
+    low = max(sampled.epsilon(1e-5), gaussian.epsilon(1e-5))
+    assert low < joint.epsilon(1e-5) < sampled.epsilon(5e-6) + gaussian.epsilon(5e-6)
+    with_pure = combine((sampled, Pure(0.2)))
+    assert sampled.epsilon(1e-5) < with_pure.epsilon(1e-5) <= sampled.epsilon(1e-5) + 0.2 + 1e-6
+    twice = combine((sampled, sampled))
+    assert twice == Sampled("add_remove", 0.05, 1.0, 200)
+
+
+def test_a_gaussian_seen_through_losses_keeps_its_delta():
+    """Rate 1 through the discretised route, against the closed form."""
+    curve = Sampled("add_remove", 1.0, 0.2, 25)
+    for epsilon in (0.1, 1.0, 3.0):
+        exact = gdp.delta(0.2 * 5, epsilon)
+        composed, allowance = curve._losses
+        found = composed.get_delta_for_epsilon(epsilon) + allowance
+        assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-3) + 1e-12
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Sampled("swap", 0.1, 1.0, 1),
+        lambda: Sampled("add_remove", math.nan, 1.0, 1),
+        lambda: Sampled("add_remove", 0.0, 1.0, 1),
+        lambda: Sampled("add_remove", 0.1, math.nan, 1),
+        lambda: Sampled("add_remove", 0.1, 1.0, 0),
+    ],
+)
+def test_bad_pairs_are_refused(call):
+    with pytest.raises(DeclarationError):
+        call()
+
+
+@pytest.mark.parametrize("pair", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("ratio", [0.0, 1e-320, 1e-170, 4e-20, 250.0, 1e154, 1e306])
+def test_steps_of_any_size_have_a_price(pair, ratio):
+    """From steps that are all but free to those whose squares are beyond all floats."""
+    for rate, steps in ((1e-300, 7), (0.5, 1), (0.5, 10**5), (1 - 2.0**-53, 7)):
+        curve = Sampled(pair, rate, ratio, steps)
+        deltas = [curve.delta(epsilon) for epsilon in (0.0, 1.0, 700.0)]
+        assert 1 >= deltas[0] >= deltas[1] >= deltas[2] >= 0
+        assert 0 <= curve.epsilon(0.5) <= curve.epsilon(1e-6)
+        # What is drawn with rate q moves something with probability q at least.
+        if ratio >= 250:
+            assert deltas[1] >= rate * (1 - 1e-9)

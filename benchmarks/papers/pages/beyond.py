@@ -144,7 +144,7 @@ def _sampled(full: bool) -> Section:
             "certified",
             "proved: the pair dominates; the add-or-remove pair is no bound here, with r or with 2r",
             "`accounting.curves.Sampled`",
-            "tests/accounting/test_curves_sampled.py",
+            "tests/accounting/test_curves.py",
         ),
     )
     xs = floats(counts)
@@ -217,7 +217,7 @@ def _posteriors() -> Section:
             "certified",
             "proved: Gopi, Lee, Liu 2022, and as the limit of the shift bound; reached by normal posteriors",
             "`accounting.mechanisms`",
-            "tests/accounting/test_posterior.py",
+            "tests/accounting/test_mechanisms.py",
         ),
         Claim(
             "posterior of 001's regression",

@@ -147,7 +147,7 @@ def attacks(full: bool) -> Section:
             "exact",
             "Rényi orders against the privacy loss distribution of the same mechanism; needs no training",
             "`accounting.curves.Sampled`",
-            "tests/accounting/test_curves_sampled.py",
+            "tests/accounting/test_curves.py",
         ),
         *_attacked(),
     )
