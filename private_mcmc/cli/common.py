@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from private_mcmc.inference.question import Question
     from private_mcmc.inference.ray_engine import Ray
     from private_mcmc.preflight import PreflightReport
+    from private_mcmc.release.ledger_state import DataSet, LedgerState, Reservation
     from private_mcmc.report import Report
 
 
@@ -200,3 +201,31 @@ def quiet_end() -> None:
     """Leave nothing for Python to write to a standard output that is closed or full."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def balances(datasets: Sequence[DataSet]) -> Report:
+    """What was spent on each data set, and what is left."""
+    from private_mcmc.report import Report, Table, at_most
+
+    rows = []
+    for found in datasets:
+        kept, spent = found.filter, found.spent
+        budget = f"ε = {at_most(kept.epsilon, 6)} at δ = {at_most(kept.delta, 6)}"
+        relation = found.adjacency + ("" if found.unit is None else f", persons by {found.unit!r}")
+        charged = f"ε = {at_most(kept.epsilon_of(spent))} ({kept.describe(spent)})"
+        count = f"{len(found.charges)} ({found.open} open)"
+        rows.append((found.name, budget, relation, charged, found.what_fits(), count))
+    table = Table(("data set", "budget", "adjacency", "spent", "left", "charges"), tuple(rows))
+    return Report("What has been spent, and what is left", (table,))
+
+
+def charges(state: LedgerState, made: Sequence[Reservation]) -> Report:
+    """When, on what, how it ended, how much, what for."""
+    from private_mcmc.report import Report, Table
+
+    rows = []
+    for one in made:
+        cost = state.dataset(one.dataset).filter.describe(one.spent)
+        # To the minute; the record has the rest.
+        rows.append((one.time[:16].replace("T", " "), one.dataset, one.outcome, cost, one.purpose))
+    return Report("Charges", (Table(("time (UTC)", "data set", "outcome", "cost", "purpose"), tuple(rows)),))

@@ -14,6 +14,8 @@ from private_mcmc.cli.common import (
     HtmlOption,
     JsonOption,
     ProfileOption,
+    balances,
+    charges,
     echo,
     load_model,
     read_profile,
@@ -347,13 +349,10 @@ def ledger_show(path: FileArgument, dataset: DataSetOption = None, as_json: Json
 def ledger_history(path: FileArgument, dataset: DataSetOption = None, as_json: JsonOption = False) -> None:
     """Every charge: when, what for, how much, how it ended."""
     from private_mcmc.release import Ledger
-    from private_mcmc.release.ledger_export import charges_table, record
-    from private_mcmc.report import Report
 
     books = Ledger(path)
-    state, charges = books.state(), books.history(dataset)
-    page = Report("Charges", (charges_table(state, charges),))
-    show(page, [record(state, charge) for charge in charges], as_json)
+    state, made = books.state(), books.history(dataset)
+    show(charges(state, made), [state.record(charge) for charge in made], as_json)
 
 
 @ledger.command("verify")
@@ -374,10 +373,6 @@ def ledger_verify(
 
 def _show(books: Ledger, dataset: str | None, as_json: bool) -> None:
     """Where one data set stands, or each of them."""
-    from private_mcmc.release.ledger_export import balances_table
-    from private_mcmc.report import Report
-
     state = books.state()
     shown = [*state.datasets.values()] if dataset is None else [state.dataset(dataset)]
-    page = Report("What has been spent, and what is left", (balances_table(shown),))
-    show(page, [one.to_dict() for one in shown], as_json)
+    show(balances(shown), [one.to_dict() for one in shown], as_json)

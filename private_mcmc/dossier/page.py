@@ -18,7 +18,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected, texts
 from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields
-from private_mcmc.release.ledger_export import as_epsilon
+from private_mcmc.release.ledger_state import as_epsilon
 from private_mcmc.release.released import SICK
 from private_mcmc.report import (
     Block,

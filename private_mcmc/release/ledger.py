@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from private_mcmc.accounting import Statement
+from private_mcmc.domains.columns import Columns, data_mark
 from private_mcmc.errors import (
     BudgetExceeded,
     DeclarationError,
@@ -22,9 +23,8 @@ from private_mcmc.errors import (
     clean_errors,
     warn_of_what_was_paid,
 )
-from private_mcmc.release.ledger_export import BELOW, what_fits
-from private_mcmc.release.ledger_file import Columns, Head, LedgerFile, Transaction, data_mark
-from private_mcmc.release.ledger_state import DataSet, Filter, LedgerState, Outcome, Reservation
+from private_mcmc.release.ledger_file import Head, LedgerFile, Transaction
+from private_mcmc.release.ledger_state import BELOW, DataSet, Filter, LedgerState, Outcome, Reservation
 from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Target
 
@@ -195,7 +195,7 @@ class Ledger:
         """
         kept = self.balance(dataset)
         _affordable(kept, statement, unit)
-        return what_fits(kept)
+        return kept.what_fits()
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
         """Record how a reserved release ended; what was charged stays spent either way.
@@ -307,7 +307,7 @@ def _affordable(dataset: DataSet, statement: Statement, unit: str | None) -> Fra
     offer = "Nothing more fits."
     if room > 0:
         share = at_least(float(room / cost) * BELOW)
-        offer = f"What would fit: {what_fits(dataset)}, or {share} of a path's Langevin time."
+        offer = f"What would fit: {dataset.what_fits()}, or {share} of a path's Langevin time."
     raise BudgetExceeded(
         f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
         f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "

@@ -16,59 +16,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import hmac
 import json
 import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, numeric_column
 from private_mcmc.errors import LedgerError
 from private_mcmc.records import Record, sync_folder
 from private_mcmc.release.ledger_state import LedgerState
-
-Columns = Mapping[str, npt.ArrayLike | HostColumn]
-NumericColumn = npt.NDArray[np.generic]
-_ROWS = 2**16
-
-
-def data_mark(key: bytes, data: Columns) -> str:
-    """A keyed hash of the columns: names, shapes and values, block by block, and the numbers of the holes.
-
-    What lies in a hole does not matter, and without holes it does not matter how their absence was told.
-    """
-    mark = hmac.new(key, b"data", hashlib.sha256)
-    values = {
-        name: column if isinstance(column, HostColumn) else numeric_column(name, column)
-        for name, column in data.items()
-    }
-    flags = values.pop(PRESENT, None)
-    for name in sorted(values):
-        mark.update(f"\n{name} {values[name].shape}\n".encode())
-        blocks = _blocks(values[name])
-        for block in blocks if flags is None else map(blank, blocks, _blocks(flags)):
-            # One type for all numbers, so that a narrower copy of the same data is recognised.
-            mark.update(np.ascontiguousarray(block, dtype=np.float64).tobytes())
-    for number, block in enumerate(() if flags is None else _blocks(flags)):
-        holes = number * _ROWS + np.flatnonzero(~holds_person(block))
-        mark.update(holes.astype("<i8").tobytes())
-    return mark.hexdigest()
-
-
-def _blocks(values: HostColumn | NumericColumn) -> Iterator[NumericColumn]:
-    if isinstance(values, HostColumn):
-        return values.blocks(_ROWS)
-    table = np.atleast_1d(values)
-    return (table[first : first + _ROWS] for first in range(0, len(table), _ROWS))
-
 
 _FORMAT = "private_mcmc ledger 1"
 MAGIC = b'{"format": "private_mcmc ledger'

@@ -15,6 +15,15 @@ from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Adjacency, Target, check_adjacency
 
 _ROUNDED = 1e-9
+# What is shown as fitting must fit, whatever a conversion rounds.
+BELOW = 1 - 1e-8
+
+
+def as_epsilon(amount: str, delta: float, left: bool = False) -> str:
+    """An amount in words with the ε of one such release; rounded as ``Filter.describe``."""
+    shown = at_least if left else at_most
+    # Few digits would make 1.1 of the 1.000004 that a rounded amount of ε = 1 comes to.
+    return f"about ε = {shown(gdp.epsilon(float(amount.removesuffix('-GDP')), delta))} ({amount})"
 
 
 @dataclass(frozen=True)
@@ -200,6 +209,15 @@ class DataSet:
             )
         return self.filter.cost(statement)
 
+    def what_fits(self) -> str:
+        """What is left: as the ε of one more release, rounded down, and in its own currency."""
+        room, kept = self.remaining, self.filter
+        if not room > 0:
+            return "nothing"
+        # Of a budget that is whole its own ε; else that of one more release, with what computing it rounds.
+        left = at_least(kept.epsilon_of(room) * BELOW) if self.spent else at_least(kept.epsilon, 6)
+        return f"ε = {left} ({kept.describe(room, left=True)})"
+
     def to_dict(self) -> Record:
         """Where it stands in plain JSON types, without the fingerprint."""
         return {
@@ -302,6 +320,11 @@ class LedgerState:
             "after": kept.describe(after),
             "left": kept.describe(kept.limit - after, left=True),
         }
+
+    def record(self, charge: Reservation) -> Record:
+        """One charge as plain JSON types."""
+        said = ("outcome", "time", "settled", "model", "dossiers", "statement")
+        return self.standing(charge.identity) | {name: getattr(charge, name) for name in said}
 
     def recheck(self) -> None:
         """Raise ``LedgerError`` unless charges cover their statements, and budgets their charges."""

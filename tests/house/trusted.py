@@ -25,7 +25,6 @@ UNTRUSTED = (
     "private_mcmc/arguments.py",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/kernels/under_numpyro.py",
-    "private_mcmc/release/ledger_export.py",
     "private_mcmc/model/",
     "private_mcmc/release/released.py",
     "private_mcmc/report/",

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.columns import PRESENT, ArrayColumn, host_column
+from private_mcmc.domains.columns import PRESENT, ArrayColumn, data_mark, host_column
 from private_mcmc.inference import columns as placing
 from private_mcmc.inference.columns import Place, moves
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain
-from private_mcmc.release.ledger_file import data_mark
 from tests.examples_of_models import logistic
 
 N = 8

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from private_mcmc.accounting import Gaussian, gaussian, gdp, of_unit
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
-from private_mcmc.release.ledger_export import record
 from private_mcmc.release.ledger_file import MAGIC, LedgerFile
 from private_mcmc.release.ledger_state import Filter
 from private_mcmc.target import Target, Unit
@@ -211,7 +210,7 @@ def test_exports_hold_every_charge(ledger):
     for purpose in ("means", 'quotes " and, commas\nand lines', "=1+1"):
         ledger.reserve("people", normal(0.1), purpose=purpose)
     state = ledger.state()
-    rows = [record(state, charge) for charge in ledger.history()]
+    rows = [state.record(charge) for charge in ledger.history()]
     assert [row["purpose"] for row in rows] == [charge.purpose for charge in ledger.history()]
     assert json.loads(json.dumps(rows)) == rows and [row["cost"] for row in rows] == ["0.1-GDP"] * 3
     spent = ledger.balance("people").to_dict()["spent_epsilon"]

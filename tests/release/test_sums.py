@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from private_mcmc.accounting import Statement
+from private_mcmc.domains.columns import data_mark
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import Contribution, Family, plan_second_moments, plan_sums, sums
-from private_mcmc.release.ledger_file import data_mark
 from private_mcmc.release.sums import floored
 from private_mcmc.target import Unit
 
