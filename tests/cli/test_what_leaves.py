@@ -88,7 +88,7 @@ def fixed(monkeypatch):
     def again():
         state.random = np.random.RandomState(7)
 
-    def partitions_of(*given):
+    def placed(*given):
         (held,) = shown(*given)
         with jax.enable_x64(True):
             public = {name: jnp.zeros(column.shape, column.dtype) for name, column in held.columns.items()}
@@ -103,10 +103,10 @@ def fixed(monkeypatch):
     def no_posterior(*_):
         raise NotYetSupported("only what the path says, which is quicker")
 
-    shown, seeded = execute_plan.partitions_of, np.random.default_rng
+    shown, seeded = execute_plan.placed, np.random.default_rng
     counts = SumsPlan.release
     monkeypatch.setattr(SumsPlan, "release", counted)
-    monkeypatch.setattr(execute_plan, "partitions_of", partitions_of)
+    monkeypatch.setattr(execute_plan, "placed", placed)
     monkeypatch.setattr(noise._Noise, "drawn", drawn)
     monkeypatch.setattr(last_run, "posterior_of", no_posterior)
     monkeypatch.setattr(secrets, "token_bytes", lambda size=32: state.random.bytes(size))

@@ -82,7 +82,7 @@ def broken(*_, **__):
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
-    ("owner", "name"), [(execute, "partitions_of"), (ChainRunner, "try_out"), (execute, "checked_start")]
+    ("owner", "name"), [(execute, "placed"), (ChainRunner, "try_out"), (execute, "checked_start")]
 )
 def test_what_breaks_off_before_the_first_step_costs_nothing(ledger, monkeypatch, owner, name):
     mcmc = driver(ledger)

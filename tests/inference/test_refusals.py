@@ -30,7 +30,7 @@ def untouched(monkeypatch, request):
     def reached(*args):
         raise AssertionError("private rows were touched")
 
-    monkeypatch.setattr(execute, "partitions_of", reached)
+    monkeypatch.setattr(execute, "placed", reached)
 
 
 def driver(model=logistic, rows=ROWS, target=TARGET, kernel=None, **changes):
