@@ -185,8 +185,8 @@ class Predictive:
         given |= {name: jnp.asarray(each) for name, each in design.values(self.draws).items()}
         if design.thresholds:
             given[THRESHOLDS] = jnp.asarray(self.draws[THRESHOLDS])
-        if design.formula.trials:
-            given["trials"] = row[identifier(design.formula.trials)].astype(int)
+        if trials := design.formula.trials:
+            given["trials"] = int(trials) if trials.isdigit() else row[identifier(trials)].astype(int)
         return given
 
     def law(self, row: Fields) -> Any:

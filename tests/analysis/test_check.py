@@ -185,6 +185,11 @@ def followed(times):
             lambda r, x, s: r.negative_binomial(2, 2 / (2 + np.exp(0.7 + 0.3 * x))),
         ),
         (
+            "binomial", "visits | trials(20) ~ x", constant(Intercept=-0.7, x=1.2),
+            lambda r, x, s: r.binomial(20, expit(-0.7 + 0.3 * x)),
+            lambda r, x, s: r.binomial(20, expit(-0.7 + 0.3 * x + 0.6 * r.normal(size=len(x)))),
+        ),
+        (
             "gaussian", "bmi ~ x", constant(Intercept=-0.4, x=0.2, sigma=4.0),
             lambda r, x, s: np.clip(25 + 1.25 * x + 4 * r.normal(size=len(x)), 10, 60),
             lambda r, x, s: np.clip(25 + 1.25 * x + 4 * r.normal(size=len(x)) * (1 + s), 10, 60),
@@ -215,7 +220,7 @@ def followed(times):
             followed(lambda e, x, s: np.exp(1.5 - 0.3 * x + 1.5 * ndtri(1 - np.exp(-e)))),
         ),
     ],
-    ids=["poisson", "gaussian", "cumulative", "categorical", "weibull", "cox", "lognormal"],
+    ids=["poisson", "binomial", "gaussian", "cumulative", "categorical", "weibull", "cox", "lognormal"],
 )  # fmt: skip
 def test_other_outcomes_fit_their_own_law_and_not_another(kind, formula, draws, fits, misfit):
     """One draw of each: a correct check fails with probability 2 % here."""
