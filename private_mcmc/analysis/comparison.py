@@ -87,7 +87,7 @@ class Comparison(Analysis):
     @property
     def title(self) -> str:
         """Both formulas."""
-        return f"{self.first.formula} ({self.first.family}) with {self.second.formula} ({self.second.family})"
+        return f"{_words(self.first)} with {_words(self.second)}"
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -159,13 +159,16 @@ class Comparison(Analysis):
         whole, *parts = self.lines(found, prob)
         better, study = ("B", self.second) if whole["value"] > 0 else ("A", self.first)
         sure = whole["low"] > 0 or whole["high"] < 0
-        said = (
-            f"{better}, `{study.formula}`, predicts better" if sure else f"Not told apart; {better} is ahead"
-        )
-        items = [("A", self.first.formula), ("B", self.second.formula)]
+        said = f"{better}, {_words(study)}, predicts better" if sure else f"Not told apart; {better} is ahead"
+        items = [("A", _words(self.first)), ("B", _words(self.second))]
         items += [
             (one["what"], f"{number(one['value'], 3)} ({between(one['low'], one['high'])})")
             for one in (whole, *parts)
         ]
         title = f"Log predictive density per person, {prob:.0%} intervals"
         return [Text(f"{said}."), Facts(tuple(items), title), Text(" ".join(self.remarks))]
+
+
+def _words(study: Studied) -> str:
+    """Two studies may have one formula, and other families."""
+    return f"{study.formula} ({study.family})"
