@@ -2,7 +2,8 @@
 
 Stages: (1) the rows' expected information at public draws of the prior, (2) a short path, (3) the expected
 information at its late states, and both once more where the first metric was wrong, (4) how far rows reach
-there, and (5) the path that counts, from there, in that metric, with a clip for that reach. Information is
+there, (5) the path that counts, from there, in that metric, with a clip for that reach, and (6) the
+information where it was: outcomes of rare levels level off on the way. Information is
 averaged over several parameters, so that a direction is given no more room than it has at any of them. It
 is ``Σ_i E_y[∇v ∇vᵀ]`` over the model's own outcomes given row ``i``'s covariates: a sum of bounded matrices,
 bought by the Gaussian mechanism. A row of few outcomes is weighted so that none needs to be clipped; of one
@@ -55,8 +56,9 @@ from private_mcmc.release import SecondMomentsPlan, floored
 from private_mcmc.schedule import Schedule
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
+AFTERWARDS = "information at the run"
 # Of the squared budget, for each: with a quarter errors were as large or larger in all of ten cells.
-WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 6
+WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 7
 # Another one follows where the first one's metric was made for less or more information than is there.
 _SAME_LEVEL = (0.4, 2.5)
 # Rounds of information after warm-ups, while less noise than this hides a direction.
@@ -120,8 +122,11 @@ class GeneralPolicy:
             if not named(history, FIRST) and first is not None:
                 return self._query(FIRST, first, facts.references, metric)
             return self._warm_up(metric, facts.prior.shrunk(0, 0.1))
-        if named(history, RUN):
-            return None
+        if run := named(history, RUN):
+            last = facts.query(metric, REFERENCES)
+            if last is None or named(history, AFTERWARDS):
+                return None
+            return self._query(AFTERWARDS, last, late_states(run[0], facts.prior.centre), metric)
         late = late_states(warm_ups[-1], facts.prior.centre)
         second = facts.query(metric, REFERENCES)
         if len(rounds) < len(warm_ups) and second is not None:
@@ -134,7 +139,9 @@ class GeneralPolicy:
         reach = counts_reach(facts, start, metric)
         if not named(history, REACH) and reach is not None:
             return reach
-        return self._run(metric, start, history, remaining(facts.budget, history))
+        left = remaining(facts.budget, history) ** 2
+        left -= 0.0 if second is None else INFORMATION_SHARE * facts.budget**2
+        return self._run(metric, start, history, math.sqrt(max(left, 0.0)) * (1 - 1e-9))
 
     def _right(self, found: CompletedStage, history: History) -> bool:
         """Whether curvature was found to be about 1 in every direction of the warm-up's metric."""
@@ -167,7 +174,7 @@ class GeneralPolicy:
 
     def curvatures(self, history: History) -> Array | None:
         """That the last query allows; the first, at draws of the prior, tells too little."""
-        rounds = named(history, SECOND)
+        rounds = (*named(history, SECOND), *named(history, AFTERWARDS))
         if not rounds:
             return None
         back = np.linalg.inv(self._metric(history[: history.index(rounds[-1])]).root)
@@ -194,7 +201,7 @@ class GeneralPolicy:
 
     def first_run(self) -> PathStage:
         """The run, were public facts alone right."""
-        left = math.sqrt(1 - 2 * INFORMATION_SHARE - WARM_UP_SHARE - reach_share(self.facts))
+        left = math.sqrt(1 - 3 * INFORMATION_SHARE - WARM_UP_SHARE - reach_share(self.facts))
         return self._run(self.facts.metric, self.facts.prior.centre, (), left * self.facts.budget)
 
     def _expected(self, history: History, run: PathStage) -> Prediction:
