@@ -69,7 +69,7 @@ class Problem:
 
     @cached_property
     def _planner(self) -> Planner:
-        return Planner(self.reading, self.adjacency, {})
+        return Planner(self.reading, self.adjacency)
 
     def _policy(self, epsilon: float) -> Policy:
         """That of the plan that users get."""

@@ -60,8 +60,8 @@ class Domain:
         """``project`` of float64."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
-        """``n`` public random rows; every other one lies at an extreme of the domain."""
+    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
+        """``n`` public random rows, once projected; every other one lies at an extreme of the domain."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
     def to_dict(self) -> Record:
@@ -109,9 +109,9 @@ class Binary(Domain):
         """Threshold at one half."""
         return (values >= 0.5).astype(jnp.int64)
 
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
         """Fair coin flips."""
-        return self.project(random.integers(0, 2, n))
+        return random.integers(0, 2, n)
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ class _Whole(Domain):
         nearest = jnp.round(jnp.where(jnp.isnan(values), 0.0, values))
         return jnp.clip(nearest, 0, self._largest).astype(jnp.int64)
 
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
         """Half the rows at 0 or at the largest, half uniform."""
         extreme = random.integers(0, 2, n) * self._largest
-        return self.project(every_other(n, extreme, random.integers(0, self._largest + 1, n)))
+        return every_other(n, extreme, random.integers(0, self._largest + 1, n))
 
 
 @construction_checked
@@ -253,13 +253,14 @@ class Ball(_Reals):
         scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
         return jnp.where(length <= inside, rows, scaled)
 
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
         """Half the rows on the sphere (some along an axis), half inside."""
         vectors = random.normal(size=(n, self.dim))
         axis = np.eye(self.dim)[random.integers(0, self.dim, n)] * np.sign(vectors[:, :1] + 0.5)
         vectors = np.where(random.random((n, 1)) < 0.3, axis, vectors)
         vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-        return self.project(vectors * self.radius * every_other(n, np.ones((n, 1)), random.random((n, 1))))
+        vectors = vectors * every_other(n, np.ones((n, 1)), random.random((n, 1)))
+        return np.asarray(vectors * self.radius)
 
 
 @construction_checked
@@ -311,12 +312,12 @@ class Box(_Reals):
         nearest = np.clip(np.zeros(self.event_shape), lo, hi)
         return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
 
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
         """Half the rows at corners, half uniform."""
         lo, hi = self.interval()
         shape = (n, *self.event_shape)
         share = every_other(n, random.integers(0, 2, shape), random.random(shape))
-        return self.project(lo * (1 - share) + hi * share)
+        return np.asarray(lo * (1 - share) + hi * share)
 
 
 del Box.dim  # type: ignore[attr-defined]  # a Box holds its ends alone
@@ -356,10 +357,10 @@ class Real(_Reals):
         """Replace what is not finite by 0."""
         return jnp.where(jnp.isfinite(values), values, 0.0)
 
-    def synthetic(self, random: np.random.Generator, n: int) -> jax.Array:
+    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
         """Normal rows of scales from 0.1 to 100."""
         spread = 10.0 ** random.uniform(-1.0, 2.0, (n,) + (1,) * len(self.event_shape))
-        return self.project(random.normal(size=(n, *self.event_shape)) * spread)
+        return np.asarray(random.normal(size=(n, *self.event_shape)) * spread)
 
 
 def _freeze(values: np.ndarray) -> Bounds:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import numpy as np
@@ -180,7 +181,9 @@ class Rows:
         """``n`` public random rows that reach the extremes of the domains, the same for equal seeds."""
         # NumPy draws without compiling a program for every shape.
         random = np.random.default_rng(seed)
-        return {name: domain.synthetic(random, n) for name, domain in self.items}
+        drawn = {name: domain.synthetic(random, n) for name, domain in self.items}
+        found: dict[str, jax.Array] = project_rows(self, drawn)
+        return found
 
     @property
     def fingerprint(self) -> str:
@@ -196,6 +199,13 @@ class Rows:
     def from_dict(cls, record: Fields) -> Rows:
         """Inverse of ``to_dict``."""
         return cls(**{name: domain_from_dict(record[name]) for name in record})
+
+
+@partial(jax.jit, static_argnums=0)
+def project_rows(rows: Rows, data: Record) -> dict[str, jax.Array]:
+    """``rows.project(data)`` by one program, which is compiled once for columns of equal shapes."""
+    found: dict[str, jax.Array] = rows.project(data)
+    return found
 
 
 def domain_from_dict(record: object) -> Domain | Person:

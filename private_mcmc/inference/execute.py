@@ -20,6 +20,7 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import construction_checked
 from private_mcmc.domains import Rows
+from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
 from private_mcmc.inference.columns import Columns, HostColumns, Place, placed
@@ -31,7 +32,7 @@ from private_mcmc.kernels.step import Observable
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.planning.stages import of_rows
 from private_mcmc.potential.potential import Potential, model_marks, program_mark
-from private_mcmc.potential.rowwise import EXACT, rowwise
+from private_mcmc.potential.rowwise import EXACT, abstract, in_blocks, rowwise
 from private_mcmc.records import Fields
 from private_mcmc.release import ReleasedExpectations, ReleasedStates, StateGrid, state_grid
 from private_mcmc.report.document import progress
@@ -39,7 +40,6 @@ from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_count
 
 Array = npt.NDArray[np.float64]
-Constrain = Callable[[jax.Array], Mapping[str, jax.Array]]
 # Columns computed from each row.
 Derived = Callable[[Fields], Mapping[str, jax.Array]]
 
@@ -138,7 +138,7 @@ def runner_of(
 
     def prepare(partitions: Sequence[Resident]) -> PreparedRows:
         (here,) = partitions
-        rows = _projection(domains)(here.columns)
+        rows = project_rows(domains, here.columns)
         return runner.prepare(rows if derived is None else {**rows, **of_rows(derived, rows)}, here.present)
 
     return replace(runner, prepare=prepare)
@@ -157,13 +157,6 @@ def _partitioned(
         return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
 
     return partitioned_runner(langevin_program(reading, schedule), schedule, mapped, observable)
-
-
-@lru_cache(maxsize=8)
-def _projection(rows: Rows) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
-    """``rows.project`` in one pass over the rows, compiled once for runs of equal shape."""
-    compiled: Callable[..., dict[str, jax.Array]] = jax.jit(rows.project)
-    return compiled
 
 
 def devices_of(devices: int | Sequence[jax.Device] | None) -> tuple[jax.Device, ...] | None:
@@ -201,17 +194,22 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Arra
     return start
 
 
-@lru_cache(maxsize=8)
-def constrainer(reading: Potential) -> Constrain:
-    """``reading.constrain`` for arrays of states ``(chains, kept, p)``, compiled at its first use."""
-    compiled: Constrain = jax.jit(jax.vmap(jax.vmap(reading.constrain)))
-    return compiled
+def constrained(reading: Potential, states: Array) -> dict[str, np.ndarray]:
+    """States ``(chains, kept, p)`` as values of the model's sites, ``(chains, kept, …)``."""
+    with jax.enable_x64(True), jax.default_matmul_precision(EXACT):
+        found = in_blocks(partial(_constrained, reading), states.reshape(-1, reading.dim))
+    return {name: values.reshape(*states.shape[:2], *values.shape[1:]) for name, values in found.items()}
 
 
-def try_constraining(reading: Potential, num_chains: int) -> None:
+@partial(jax.jit, static_argnums=0)
+def _constrained(reading: Potential, states: jax.Array) -> Mapping[str, jax.Array]:
+    return jax.vmap(reading.constrain)(states)
+
+
+def try_constraining(reading: Potential) -> None:
     """Trace what maps states to the model's sites."""
     with jax.enable_x64(True):
-        jax.eval_shape(constrainer(reading), jnp.zeros((num_chains, 1, reading.dim)))
+        jax.eval_shape(partial(_constrained, reading), abstract((1, reading.dim), np.float64))
 
 
 def released_states(
@@ -224,10 +222,7 @@ def released_states(
     num_warmup: int,
 ) -> ReleasedStates:
     """States ``(chains, kept, p)`` on their grid, as values of the model's sites."""
-    with jax.enable_x64(True):
-        samples = {
-            name: np.asarray(value) for name, value in constrainer(reading)(jnp.asarray(states)).items()
-        }
+    samples = constrained(reading, states)
     return ReleasedStates(samples, steps, num_warmup, statement, provenance, grid.step)
 
 
@@ -280,7 +275,7 @@ class DeclaredRun:
             rows = runner.prepare(partitions)
         runner.try_out(start, rows, streams)
         if decision.expectations is None:
-            try_constraining(reading, schedule.num_chains)
+            try_constraining(reading)
         return partial(self._run, decision, partial(runner.run, start, rows))
 
     def _run(self, decision: Decision, run: Callable[..., ChainOutput], job: Job, keep: Keep) -> None:

@@ -49,6 +49,7 @@ from private_mcmc.inference.execute import (
 )
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.clipping import PreparedRows
+from private_mcmc.kernels.keys import fold_in
 from private_mcmc.kernels.partitions import Engine, Partition, Question, summed
 from private_mcmc.planning import (
     CompletedStage,
@@ -160,7 +161,7 @@ class PlannedRun:
             with jax.enable_x64(True):
                 one = plan.reading.rows.synthetic(0, 1)
                 jax.eval_shape(question.at_once, one, np.ones(1, bool), 0, *given)
-        try_constraining(plan.reading, 1)
+        try_constraining(plan.reading)
         return partial(self._run, partitions, first)
 
     def _run(self, partitions: Sequence[Partition], first: Stage, job: Job, keep: Keep) -> None:
@@ -184,7 +185,7 @@ class PlannedRun:
             statement = marked(statement, job.provenance)
             job.books.pay(parts[-1])
             if isinstance(stage, PathStage):
-                states = self._path(stage, partitions, jax.random.fold_in(paths, len(history)))
+                states = self._path(stage, partitions, fold_in(paths, len(history)))
                 released = state_grid(stage.schedule).round(states)
                 history = (*history, CompletedStage(stage, released))
             else:

@@ -19,10 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from private_mcmc.domains.rows import project_rows
 from private_mcmc.model import RowModel
 from private_mcmc.model.program import Output
 from private_mcmc.model.proposals import find_link
-from private_mcmc.model.synthetic import people, synthetic_rows
+from private_mcmc.model.synthetic import people
 from private_mcmc.planning.outcomes import Likelihood, likelihood_of
 from private_mcmc.records import ON_FEW_ROWS, Record
 
@@ -109,17 +110,17 @@ def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:
     if type(likelihood) is not Likelihood or likelihood.times is not None or others or choices.ndim > 1:
         return None
     each, theta = _EACH if likelihood.few else _EACH_OF_MANY, jnp.asarray(at)
-    kinds = [reading.rows.project(people(reading.rows, each, seed)) for seed in range(_KINDS)]
-    rows = {key: jnp.concatenate([kind[key] for kind in kinds]) for key in kinds[0]}
-    listed = jnp.broadcast_to(choices, (_KINDS * each, len(choices)))
+    kinds = [project_rows(reading.rows, people(reading.rows, each, seed)) for seed in range(_KINDS)]
+    rows = {key: np.concatenate([kind[key] for kind in kinds]) for key in kinds[0]}
+    listed = np.broadcast_to(choices, (_KINDS * each, len(choices)))
     outcomes = Outcomes(rows, {name: listed}, jnp.zeros(listed.shape))
     if not likelihood.few:
         values, there = _nodes(
-            np.asarray(choices, np.float64), np.asarray(outcomes.probabilities(reading, theta))
+            np.asarray(choices, np.float64), np.asarray(_probabilities(reading, outcomes, theta))
         )
         logs = jnp.where(jnp.asarray(there), 0.0, -jnp.inf)
         outcomes = Outcomes(rows, {name: jnp.asarray(values, dtype=choices.dtype)}, logs)
-    elsewhere = reading.rows.project(synthetic_rows(reading.rows, 11, _OTHERS))
+    elsewhere = reading.rows.synthetic(11, _OTHERS)
     found = ExpectedScore(theta, outcomes, *_moves(reading, outcomes, theta, elsewhere))
     return found if np.all(np.isfinite(np.asarray(found.moves))) else None
 
@@ -135,6 +136,11 @@ def _nodes(choices: Array, probabilities: Array) -> tuple[Array, npt.NDArray[np.
         few = (last - first < _NODES)[:, None]
         nodes = np.where(few, first[:, None].round() + np.arange(_NODES), nodes.round())
     return nodes, nodes <= high
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
+def _probabilities(reading: RowModel, outcomes: Outcomes, at: jax.Array) -> jax.Array:
+    return outcomes.probabilities(reading, at)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)

@@ -11,8 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from numpyro.diagnostics import effective_sample_size
@@ -23,7 +21,7 @@ from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import environment_hash, mark_of_claims, warnings_of
 from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
-from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrainer
+from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrained
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
@@ -380,11 +378,9 @@ class LastRun:
 
 def _drawn(plan: Plan, like: ReleasedStates, found: Array) -> ReleasedStates:
     """Draws ``(chains, draws, p)`` that were computed from what a plan released, as values of its sites."""
-    with jax.enable_x64(True):
-        constrained = constrainer(plan.reading)(jnp.asarray(found))
     return replace(
         like,
-        samples={name: np.asarray(values) for name, values in constrained.items()},
+        samples=constrained(plan.reading, found),
         steps=tuple(range(1, found.shape[1] + 1)),
         provenance={**like.provenance, "draws": _GIVEN_RELEASES},
     )

@@ -38,6 +38,7 @@ from private_mcmc.planning.estimates import (
     score_average,
     settled_average,
 )
+from private_mcmc.potential.rowwise import in_blocks
 from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, Fields, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -150,7 +151,7 @@ def _given(
     reading: RowModel, history: History, conclusion: Conclusion, key: jax.Array, asked: Chains
 ) -> GivenReleases:
     path = _last_path(history)
-    prior, schedule = np.asarray(prior_slopes(reading, path.states)), path.path.schedule
+    prior, schedule = in_blocks(partial(prior_slopes, reading), path.states), path.path.schedule
     steps = Steps.of(path.path, path.states, prior[:-1])
     at = path.states[len(path.states) // 2 :].mean(axis=0)
     read, curvatures = in_rows(reading, at), conclusion.curvatures
@@ -168,7 +169,7 @@ def _given(
     found, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, said.average.centre) if mixes_latents(reading) else None
-    slope = np.asarray(jax.grad(reading.neg_log_prior)(jnp.asarray(at)))
+    slope = np.asarray(prior_slopes(reading, at[None]))[0]
     mean, root = _about(found, precision, at - prior_root @ (prior_root.T @ slope))
     made = np.asarray(
         _chains(reading, asked, found, expected, mean, root, jax.random.split(key, asked.chains))
@@ -385,7 +386,7 @@ def likelihoods(run: Said, curvatures: Array, read: Flags, log_weights: Array | 
 
 def in_rows(reading: RowModel, at: Array) -> Flags:
     """Which parameters rows read, ``(p,)``: all of a site of which public rows read some near ``at``."""
-    rows = dict(reading.rows.project(reading.rows.synthetic(7, _ROWS)))
+    rows = reading.rows.synthetic(7, _ROWS)
     places = at + np.random.default_rng(0).standard_normal((_PLACES, len(at)))
     with jax.enable_x64(True):
         changes = np.any(np.asarray(_slopes(reading, jnp.asarray(places), rows)) != 0, axis=(0, 1))

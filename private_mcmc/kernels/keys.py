@@ -125,8 +125,9 @@ Source = Literal["operating system", "caller"]
 _STREAM_NUMBER: dict[str, int] = {"slots": 1, "batches": 2, "steps": 3}
 _KEY_WORDS: dict[str, int] = {"chacha20": 8, "threefry2x32": 2}
 
-# Compiled: operation by operation it takes milliseconds.
-_fold = jax.jit(jax.random.fold_in)
+# Compiled: operation by operation they take milliseconds.
+fold_in = jax.jit(jax.random.fold_in)
+_key = jax.jit(jax.random.key, static_argnames="impl")
 
 
 @dataclass(frozen=True)
@@ -203,14 +204,14 @@ def run_keys(
     elif isinstance(rng_key, (int, np.integer)) and not isinstance(rng_key, bool):
         if not 0 <= rng_key < 2**32:
             raise DeclarationError("rng_key: an integer seed must lie in [0, 2^32).")
-        root = jax.random.key(int(rng_key), impl=implementation(generator))
+        root = _key(int(rng_key), impl=implementation(generator))
     else:
         root = _one_key(rng_key)
     kind = jax.random.key_impl(root)
     provenance = Provenance(
         "operating system" if rng_key is None else "caller", "chacha20" if kind == CHACHA20 else str(kind)
     )
-    return Streams(**{name: _fold(root, number) for name, number in _STREAM_NUMBER.items()}), provenance
+    return Streams(**{name: fold_in(root, number) for name, number in _STREAM_NUMBER.items()}), provenance
 
 
 def implementation(generator: str) -> Any:

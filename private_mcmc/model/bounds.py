@@ -129,7 +129,7 @@ def affine_function(
     steps = np.where((steps > 0) & np.isfinite(steps), steps, 1.0)
     points = first + np.concatenate([np.zeros((1, half.size)), np.diag(steps)])
 
-    def at(point: jax.Array, case: Mapping[str, jax.Array]) -> jax.Array:
+    def at(program: Program, point: jax.Array, case: Mapping[str, jax.Array]) -> jax.Array:
         given, first = {**known, **program.columns(case)}, 0
         for name in rest:
             last = first + program.size(program.inputs[name])
@@ -137,16 +137,21 @@ def affine_function(
             first = last
         return jnp.concatenate([jnp.ravel(value).astype(float) for value in program.run(targets, given)])
 
+    def both(points: jax.Array, far: jax.Array, given: Mapping[str, jax.Array]) -> list[jax.Array]:
+        found = []
+        for each, places in ((program, points), (sizes_only, far)):
+            every = jax.vmap(functools.partial(at, each), (0, None))
+            found.append((jax.vmap(every, (None, 0)) if given else every)(places, given))
+        return found
+
     columns = np.meshgrid(*listed.values(), indexing="ij")
     with jax.enable_x64(True):
-        given = {name: jnp.asarray(column.ravel()) for name, column in zip(listed, columns, strict=True)}
-        every = jax.vmap(at, (0, None))
-        # Operation by operation: those of one predictor are those of the next, and compiled by then.
-        run = jax.vmap(every, (None, 0)) if given else every
-        values = np.asarray(run(jnp.asarray(points), given)).reshape(cases, half.size + 1, size)
+        given = {name: column.ravel() for name, column in zip(listed, columns, strict=True)}
         # What floats compute is affine but for a share of sums of sizes, which counts where these cancel.
-        program, far = without_cancellation(program, levels), jnp.asarray(np.abs(first) + steps)
-        most = np.abs(np.asarray(run(far[None], given))).reshape(cases, size)
+        sizes_only, far = without_cancellation(program, levels), np.abs(first) + steps
+        values, most = jax.jit(both, compiler_options=RUN_ONCE)(points, far[None], given)
+        values = np.asarray(values).reshape(cases, half.size + 1, size)
+        most = np.abs(np.asarray(most)).reshape(cases, size)
     slope = np.swapaxes(values[:, 1:] - values[:, :1], 1, 2) / steps
     value = values[:, 0] + slope @ (middle - first)
     if not np.all(np.isfinite(values)):

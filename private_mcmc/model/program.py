@@ -109,6 +109,21 @@ class Program:
         read = (variable for equation in self.slice(targets, given) for variable in equation.invars)
         return frozenset([*targets, *read])
 
+    def operations(self, target: Variable) -> list[Hashable] | None:
+        """What computes ``target``, in terms of inputs and constants: equal lists compute equal values.
+
+        ``None`` where it cannot be compared: loops, branches and functions with rules of their own are told
+        by identity.
+        """
+        names: dict[Variable, Hashable] = {variable: name for name, variable in self.inputs.items()}
+        names |= {variable: _content(value, variable.aval) for variable, value in self.constants.items()}
+        found: list[Hashable] = []
+        for equation in self.slice([target]):
+            names.update({one: (len(found), place) for place, one in enumerate(equation.outvars)})
+            params, kinds = sorted(equation.params.items()), [str(one.aval) for one in equation.outvars]
+            found.append((equation.primitive, *params, *kinds, *(names[one] for one in equation.invars)))
+        return [*found, names[target]] if _hashable(tuple(found)) else None
+
     def columns(self, row: Mapping[str, Any]) -> dict[Variable, Any]:
         """A row's values by the variables of the inputs; columns that nothing reads may be left out."""
         return {variable: row[name] for name, variable in self.inputs.items() if name in row}
@@ -233,10 +248,7 @@ class _Builder:
         return [look_up(atom) for atom in jaxpr.outvars]
 
     def _constant(self, value: Any, aval: Any) -> Variable:
-        # An array's bytes; of opaque types (keys), which one it is.
-        opaque = jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended)
-        content = id(value) if opaque else np.asarray(value).tobytes()
-        key = ("constant", aval.dtype, tuple(aval.shape), bool(getattr(aval, "weak_type", False)), content)
+        key = _content(value, aval)
         if key not in self._seen:
             self._seen[key] = [jex.Var(aval)]
             self.constants[self._seen[key][0]] = value
@@ -252,6 +264,13 @@ class _Builder:
         if mergeable:
             self._seen[key] = outputs
         return outputs
+
+
+def _content(value: Any, aval: Any) -> Hashable:
+    """Of a constant its type and its bytes; of opaque types (keys), which one it is."""
+    opaque = jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended)
+    content = id(value) if opaque else np.asarray(value).tobytes()
+    return "constant", aval.dtype, tuple(aval.shape), bool(getattr(aval, "weak_type", False)), content
 
 
 def _hashable(value: object) -> bool:

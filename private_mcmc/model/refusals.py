@@ -219,7 +219,7 @@ def refuse_other_densities(found: Potential, program: Program, observed: Sequenc
         return out
 
     every = jax.jit(jax.vmap(jax.vmap(at, (0, None))), compiler_options=RUN_ONCE)
-    known = every(jnp.asarray(_STEPS[:, None] * lines[:, None]), jax.tree.map(jnp.asarray, data))
+    known = every(_STEPS[:, None] * lines[:, None], data)
     for name, values in known.items():
         both = np.where(np.isfinite(values).all(axis=-1, keepdims=True), values, np.nan)
         gaps, sizes = both.sum(axis=-1), 1 + np.abs(both).sum(axis=-1)
@@ -284,8 +284,10 @@ def differing_terms(one: Program, many: Program, keys: Sequence[Output]) -> list
     free = [
         key for key in keys if (one.reads([one.outputs[key]]) | many.reads([many.outputs[key]])) <= {"theta"}
     ]
+    alike = {key for key in free if _same_operations(one, many, key)}
+    free = [key for key in free if key not in alike]
     if not free:
-        return list(keys)
+        return [key for key in keys if key not in alike]
     thetas = np.random.default_rng(0).normal(size=(3, *one.shape(one.inputs["theta"])))
     values = (program.evaluate(free, True, theta=thetas) for program in (one, many))
     same = {
@@ -293,7 +295,13 @@ def differing_terms(one: Program, many: Program, keys: Sequence[Output]) -> list
         for key, first, second in zip(free, *values, strict=True)
         if np.allclose(first, second, rtol=1e-9, atol=1e-12, equal_nan=True)
     }
-    return [key for key in keys if key not in same]
+    return [key for key in keys if key not in same | alike]
+
+
+def _same_operations(one: Program, many: Program, key: Output) -> bool:
+    """Whether both compute it alike, so that no value need be compared."""
+    found = one.operations(one.outputs[key])
+    return found is not None and found == many.operations(many.outputs[key])
 
 
 def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, stated: list[str]) -> None:

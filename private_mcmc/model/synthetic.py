@@ -6,9 +6,9 @@ depends on nothing private.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import combinations, product
 from typing import Any
 
@@ -26,7 +26,7 @@ from private_mcmc.model.proposals import cuts
 from private_mcmc.model.reading import RowModel
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Whole
-from private_mcmc.records import RUN_ONCE, PublicArguments, Record
+from private_mcmc.records import RUN_ONCE, Record
 from private_mcmc.report import number
 
 Array = npt.NDArray[np.float64]
@@ -54,28 +54,24 @@ def outcome_columns(reading: RowModel) -> tuple[str, ...]:
     return tuple(sorted(whole or others))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=RUN_ONCE)
-def synthetic_rows(rows: Rows, seed: int, count: int) -> Record:
-    """Public random rows that reach the extremes of the domains, by one program."""
-    return dict(rows.synthetic(seed, count))
-
-
-def prior_draws(reading: RowModel, model_args: PublicArguments, count: int) -> Array:
+def prior_draws(reading: RowModel, count: int) -> Array:
     """The finite ones of ``count`` draws of ``θ`` from a proper prior, ``(draws, p)``: the model is run."""
     with jax.enable_x64(True):
-        row = synthetic_rows((reading.each or reading).rows, 0, 1)
-
-        def draw(key: jax.Array) -> jax.Array:
-            whole = Whole(ModelSites())
-            with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key), whole:
-                reading.model(**row, **model_args)
-            found = [messages[site.name] for site in reading.sites]
-            free = [biject_to(message["fn"].support).inv(message["value"]) for message in found]
-            return jnp.concatenate([jnp.ravel(value) for value in free])
-
-        keys = jax.random.split(jax.random.key(1), count)
-        draws = np.asarray(jax.jit(jax.vmap(draw), compiler_options=RUN_ONCE)(keys), dtype=np.float64)
+        draws = np.asarray(_prior_draws(reading, count, (reading.each or reading).rows.synthetic(0, 1)))
     return draws[np.all(np.isfinite(draws), axis=1)]
+
+
+@partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
+def _prior_draws(reading: RowModel, count: int, row: Record) -> jax.Array:
+    def draw(key: jax.Array) -> jax.Array:
+        whole = Whole(ModelSites())
+        with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key), whole:
+            reading.model(**row, **reading.public)
+        found = [messages[site.name] for site in reading.sites]
+        free = [biject_to(message["fn"].support).inv(message["value"]) for message in found]
+        return jnp.concatenate([jnp.ravel(value) for value in free]).astype(float)
+
+    return jax.vmap(draw)(jax.random.split(jax.random.key(1), count))
 
 
 def scale_of(draws: Array) -> tuple[Array, Array]:

@@ -24,13 +24,13 @@ from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels.langevin import PrivateULA, as_matrix
 from private_mcmc.model import RowModel
-from private_mcmc.model.synthetic import people, synthetic_rows
+from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import prior_of
 from private_mcmc.planning.prediction import Expected, Prediction
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.potential import curvature
 from private_mcmc.preflight.estimate import outcomes_of, typed
-from private_mcmc.records import RUN_ONCE, PublicArguments
+from private_mcmc.records import RUN_ONCE
 from private_mcmc.release.price import Function, bind, movement, price
 from private_mcmc.release.released import Expectations
 from private_mcmc.report import Facts, Report, Table, at_most, number
@@ -127,7 +127,6 @@ def plan_declared(
     release: object,
     guarantee: Guarantee,
     temper: float,
-    model_args: PublicArguments,
 ) -> DeclaredPlan:
     """The run with the smallest predicted error that meets the target; ``temper`` is certified, or 1.
 
@@ -137,7 +136,7 @@ def plan_declared(
     """
     if release != "last" and not isinstance(release, Expectations):
         raise DeclarationError(f"release={release!r}: plans release 'path', 'last' or Expectations(…).")
-    tables, start = _tables(reading, n, model_args), prior_of(reading, model_args).centre
+    tables, start = _tables(reading, n), prior_of(reading).centre
     search = _Search(reading, rows, target, n, guarantee, tables, start, _metric(tables, temper))
     found = search.averages(release, temper) if isinstance(release, Expectations) else search.draw(temper)
     if found is None:
@@ -182,8 +181,8 @@ class _Table:
         return np.asarray((turned / np.maximum(values, _FLAT)) @ turned.T)
 
 
-def _tables(reading: RowModel, n: int, model_args: PublicArguments) -> list[_Table]:
-    prior, outcomes = prior_of(reading, model_args), outcomes_of(reading)
+def _tables(reading: RowModel, n: int) -> list[_Table]:
+    prior, outcomes = prior_of(reading), outcomes_of(reading)
     width, slope = 1e-4 * prior.scale, jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))
 
     def slopes(thetas: jax.Array, rows: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -196,8 +195,8 @@ def _tables(reading: RowModel, n: int, model_args: PublicArguments) -> list[_Tab
         for index in range(_TABLES):
             theta = prior.shrunk(index, 0.5)
             # Some rows fill what is declared: a clip for people alone would cut them.
-            made = people if index % 2 else synthetic_rows
-            given = made(reading.rows, count=_ROWS, seed=index)
+            domains = reading.rows
+            given = people(domains, _ROWS, index) if index % 2 else domains.synthetic(index, _ROWS)
             rows = outcomes(theta, typed(reading, given), np.random.default_rng(index))
             thetas = jnp.asarray(np.vstack([theta, theta + np.diag(width)]))
             each, bend = jax.tree.map(np.asarray, compiled(thetas, rows))

@@ -13,13 +13,13 @@ import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
-from private_mcmc.model.synthetic import prior_draws, scale_of, synthetic_rows
+from private_mcmc.model.synthetic import prior_draws, scale_of
 from private_mcmc.planning.estimates import prior_curvature, query, spectral_norm
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array, of_rows
-from private_mcmc.records import PublicArguments
 from private_mcmc.release import SecondMomentsPlan
 from private_mcmc.target import Adjacency
 
@@ -90,7 +90,7 @@ def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
 _PRIORS: WeakKeyDictionary[RowModel, Prior] = WeakKeyDictionary()
 
 
-def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
+def prior_of(reading: RowModel) -> Prior:
     """Draws from the prior by running the model, made once for each.
 
     Raises:
@@ -103,7 +103,7 @@ def prior_of(reading: RowModel, model_args: PublicArguments) -> Prior:
             f"plans draw synthetic data from the prior, and that of {', '.join(reading.prior.improper)} is "
             "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
         )
-    draws = prior_draws(reading, model_args, PRIOR_DRAWS)
+    draws = prior_draws(reading, PRIOR_DRAWS)
     if len(draws) < PRIOR_DRAWS // 2:
         raise NotYetSupported("plans draw from the prior, and many of its draws are not finite.")
     centre, scale = scale_of(draws)
@@ -219,17 +219,16 @@ def facts_of(
     n: int,
     adjacency: Adjacency,
     budget: float,
-    model_args: PublicArguments,
     temper: float = 1.0,
     people: Columns | None = None,
 ) -> Facts:
     """Draw what is synthetic, once; columns that ``people`` have take its place."""
-    prior = prior_of(reading, model_args)
+    prior = prior_of(reading)
     likelihood = likelihood_of(reading, temper)
     root = np.diag(prior.scale)
     with jax.enable_x64(True):
-        rows = synthetic_rows(reading.rows, 3, SYNTHETIC_ROWS)
-        rows = rows if people is None else reading.rows.project({**rows, **people})
+        rows = reading.rows.synthetic(3, SYNTHETIC_ROWS)
+        rows = rows if people is None else project_rows(reading.rows, {**rows, **people})
         plausible = Plausible(prior, likelihood, rows)
         references = np.stack([plausible.drawn(index, 0.5) for index in range(REFERENCES)])
         vectors = of_rows(functools.partial(likelihood.information, references, root), rows)

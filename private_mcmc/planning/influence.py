@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 from scipy.special import softmax
 
+from private_mcmc.domains.rows import project_rows
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import Facts, Metric
@@ -299,7 +300,7 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
     lengths, weights, stage = np.zeros(1), np.ones(1), completed.stage
     if facts.likelihood.has_centre and isinstance(stage, CountsStage) and isinstance(stage.cell, partial):
         with jax.enable_x64(True):
-            drawn = facts.reading.rows.project(people(facts.reading.rows, _PUBLIC_ROWS, 0))
+            drawn = project_rows(facts.reading.rows, people(facts.reading.rows, _PUBLIC_ROWS, 0))
             each = of_rows(partial(facts.likelihood.lengths, *stage.cell.args), drawn)
         lengths, weights = (np.ravel(one) for one in each)
         weights = weights / _PUBLIC_ROWS

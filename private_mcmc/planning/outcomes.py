@@ -22,7 +22,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import has_factors, outcome_columns
-from private_mcmc.records import Record
+from private_mcmc.records import RUN_ONCE, Record
 
 Columns: TypeAlias = Record
 _MOST_OUTCOMES = 257
@@ -40,7 +40,7 @@ def candidates(rows: Rows, names: tuple[str, ...]) -> Columns:
                 count = min(int(high - low) + 1, _MOST_OUTCOMES) if whole else _MOST_OUTCOMES
                 even = np.linspace(low, high, count)
                 return {names[0]: domain.project(np.unique(even.round()) if whole else even)}
-        drawn = rows.project(rows.synthetic(2, _MOST_OUTCOMES))
+        drawn = rows.synthetic(2, _MOST_OUTCOMES)
         return {name: drawn[name] for name in names}
 
 
@@ -97,7 +97,7 @@ def event_times(reading: RowModel) -> EventTimes | None:
 
 def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
     with jax.enable_x64(True):
-        rows = reading.rows.project(reading.rows.synthetic(5, _TRIED))
+        rows = reading.rows.synthetic(5, _TRIED)
         low, high = (float(end) for end in reading.rows.columns[time].interval())
         # Inside, where no end of the domain and no public cut is likely to be.
         share = np.linspace(0.137, 0.861, _TRIED)
@@ -111,7 +111,8 @@ def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
             rate = jnp.exp(loss(at, 0) - loss(at, 1))
             return jax.grad(loss)(at, 0), rate
 
-        slope, rate = map(np.asarray, jax.vmap(sides)(thetas, rows, jnp.asarray(low + (high - low) * share)))
+        found = jax.jit(jax.vmap(sides), compiler_options=RUN_ONCE)(thetas, rows, low + (high - low) * share)
+        slope, rate = map(np.asarray, found)
     with np.errstate(invalid="ignore"):
         return bool(np.all(rate > 0) and np.all(np.abs(slope - rate) <= _TOLERANCE * (1 + rate)))
 

@@ -14,14 +14,12 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel
-from private_mcmc.model.synthetic import synthetic_rows
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import GeneralPolicy
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.prediction import Coefficients, Named, Prediction, prediction_of
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
-from private_mcmc.records import PublicArguments
 from private_mcmc.report.document import say
 from private_mcmc.target import Adjacency, Guarantee, Target, Unit
 
@@ -41,7 +39,6 @@ class Planner:
 
     reading: RowModel
     adjacency: Adjacency
-    model_args: PublicArguments
     named: Named | None = None
     max_passes: float = math.inf
     people: Columns | None = None
@@ -53,7 +50,7 @@ class Planner:
 
     def policy(self, budget: float, n: int, temper: float, people: Columns | None = None) -> GeneralPolicy:
         """The policy for this budget; what is bought rests on no ``people``."""
-        facts = facts_of(self.reading, n, self.adjacency, budget, self.model_args, temper, people)
+        facts = facts_of(self.reading, n, self.adjacency, budget, temper, people)
         return GeneralPolicy(facts, self.max_passes)
 
     def predict(self, budget: float, n: int, temper: float) -> tuple[Prediction, float]:
@@ -63,7 +60,7 @@ class Planner:
         """
         policy, paces = self.policy(budget, n, temper, self.people), []
         with jax.enable_x64(True):
-            rows = self.reading.rows.project(synthetic_rows(self.reading.rows, 3, _TIMED))
+            rows = self.reading.rows.synthetic(3, _TIMED)
             run = policy.first_run()
             predicted = prediction_of(self.read, [(policy.known((), run), run)])
         for seed in range(2):

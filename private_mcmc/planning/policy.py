@@ -288,7 +288,7 @@ def plan(
         public = copy.deepcopy(dict(model_args or {}))
         reading = _reading(model, rows, n, public)
         temper, _ = certified_temper(reading, target, n, guarantee)
-        return plan_declared(reading, rows, target, n, release, guarantee, temper, public)
+        return plan_declared(reading, rows, target, n, release, guarantee, temper)
     made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients, max_passes)
     made = replace(made, planner=replace(made.planner, people=people))
     if max_passes is not None and max_passes < made.policy.least_passes:
@@ -320,7 +320,7 @@ def without_prediction(
     reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
     most = math.inf if max_passes is None else max_passes
-    makes = Planner(reading, target.adjacency, public, coefficients, most)
+    makes = Planner(reading, target.adjacency, coefficients, most)
     return Plan(
         model=model,
         reading=reading,

@@ -14,13 +14,13 @@ from itertools import product
 from typing import NamedTuple, Protocol, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import inverse_of, metric_of
 from private_mcmc.planning.stages import Array, History, PathStage, Stage, named
+from private_mcmc.potential.rowwise import in_blocks
 from private_mcmc.records import RUN_ONCE, Record
 from private_mcmc.report import Table, number
 
@@ -200,8 +200,8 @@ class Coefficients:
     def of(self, draws: Array) -> Mapping[str, Array]:
         """By name, shape ``(draws,)`` each, from ``draws`` of the flat unconstrained ``θ``."""
         with jax.enable_x64(True):
-            sites = _sites(self.reading, jnp.asarray(draws))
-        return (self.named or elements)({name: np.asarray(value) for name, value in sites.items()})
+            sites = in_blocks(partial(_sites, self.reading), draws)
+        return (self.named or elements)(sites)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

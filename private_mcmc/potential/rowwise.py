@@ -32,6 +32,24 @@ def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
+# Rows of a block, and the most numbers in it.
+_BLOCK, _MOST = 512, 2**20
+
+
+def in_blocks(function: Callable[..., Tree], *arrays: np.ndarray) -> Tree:
+    """``function`` of arrays of equally many rows, which goes row by row, in blocks of one public shape.
+
+    Its one compiled program serves any number of rows, such as that of states, which may be released.
+    """
+    count, width = len(arrays[0]), max(np.size(one) // max(len(one), 1) for one in arrays)
+    size = max(1, min(_BLOCK, _MOST // max(width, 1)))
+    missing = -count % size
+    arrays = tuple(np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) for one in arrays)
+    blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))
+    parts = [jax.tree.map(np.asarray, function(*block)) for block in blocks]
+    return jax.tree.map(lambda *each: np.concatenate(each)[:count], *parts)
+
+
 def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
     """``function`` of one row and of what all rows share, as the program that was looked at.
 

@@ -206,7 +206,7 @@ def _has_law(row_model: RowModel, alphas: np.ndarray) -> bool:
         return jnp.stack([prior, row_model.row_loss(theta, row) + log[y.astype(int)]])
 
     with jax.enable_x64(True):
-        rows = row_model.rows.project(row_model.rows.synthetic(0, _ROWS))
+        rows = row_model.rows.synthetic(0, _ROWS)
         thetas = jnp.asarray(_PLACES[:, None] * np.cos(np.arange(row_model.dim)))
         every = jax.jit(jax.vmap(jax.vmap(gaps, (0, None)), (None, 0)), compiler_options=RUN_ONCE)
         found = np.asarray(every(thetas, rows))

@@ -13,13 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import gdp
 from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.domains.rows import project_rows
 from private_mcmc.model import RowModel
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.model.synthetic import (
@@ -91,22 +94,17 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """The gradients of a model, compiled once.
-
-    ``gradients`` maps ``θ`` and ``batch`` rows to ``∇K``, every row's ``∇v``, and the rows in their domain;
-    so many rows are ``tried`` beside those of the pool.
-    """
+    """The gradients of a model at ``batch`` rows at a time; so many are tried beside those of the pool."""
 
     model: RowModel
     n: int
     temper: float
     batch: int
-    gradients: Callable[[Array, Columns], tuple[jax.Array, jax.Array, Record]]
     tried: int
 
     def steps(self, theta: Array, rows: Columns) -> tuple[Array, Array, Columns]:
         """``∇K``, the rows' gradients, and the rows in their domain."""
-        prior, each, inside = jax.tree.map(np.asarray, self.gradients(theta, rows))
+        prior, each, inside = jax.tree.map(np.asarray, _gradients(self.model, theta, rows))
         return prior, each, inside
 
     def root(self, theta: Array, data: Columns, scale: Array) -> Callable[[Array], Array] | None:
@@ -165,7 +163,7 @@ def _found(
     numbers = row_model.work
     if numbers > _MOST_NUMBERS:
         return f"the loss of one row takes about {number(numbers)} numbers, too many to try rows"
-    draws = prior_draws(row_model, row_model.public, _PRIOR_DRAWS)
+    draws = prior_draws(row_model, _PRIOR_DRAWS)
     if len(draws) < _PRIOR_DRAWS // 2:
         return "many draws of the prior are not finite"
     centre, scale = scale_of(draws)
@@ -174,14 +172,7 @@ def _found(
     rows_each = 1 if row_model.unit is None else row_model.unit.rows
     fewest = max(_FEWEST // each, _FEWEST // 4)
     batch = max(fewest, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
-    slope = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))
-
-    def gradients(theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:
-        inside = row_model.rows.project(rows)
-        return jax.grad(row_model.neg_log_prior)(theta), slope(theta, inside), inside
-
-    compiled = jax.jit(gradients, compiler_options=RUN_ONCE)
-    problem = _Problem(row_model, n, temper, batch, compiled, _TRIED // each)
+    problem = _Problem(row_model, n, temper, batch, _TRIED // each)
     outcomes, pool = outcomes_of(row_model), _pool(row_model, batch, _POOL // each)
     found: list[tuple[float, PublicRow, PublicRow | None]] = []
     for index in range(_DATA_SETS):
@@ -196,6 +187,14 @@ def _found(
     if not found:
         return "no synthetic data set has finite information"
     return sorted(found, key=lambda one: one[0])[len(found) // 2]
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _gradients(row_model: RowModel, theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:
+    """``∇K`` at ``θ``, every row's ``∇v``, and the rows in their domain; compiled once for a model."""
+    inside = row_model.rows.project(rows)
+    slopes = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))(theta, inside)
+    return jax.grad(row_model.neg_log_prior)(theta), slopes, inside
 
 
 def _longest(
@@ -299,19 +298,13 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
     """Rows with outcomes drawn from the model at ``θ`` in place of their own, one number after another.
 
     Each number's law given the rest is ``∝ exp(−v)`` over its domain. Where there is no outcome, or too many
-    numbers of it, rows stay. One compiled program gives the losses of all values that are tried.
+    numbers of it, rows stay.
     """
     reading, places = row_model.each or row_model, _places(row_model)
     names = {name for name, _, _ in places}
 
-    def of_row(theta: jax.Array, tried: Record, row: Record) -> jax.Array:
-        return jax.vmap(lambda outcome: reading.row_loss(theta, {**row, **outcome}))(tried)
-
-    losses = jax.jit(jax.vmap(of_row, in_axes=(None, 0, 0)), compiler_options=RUN_ONCE)
-    project = jax.jit(row_model.rows.project, compiler_options=RUN_ONCE)
-
     def drawn(theta: Array, rows: Columns, random: np.random.Generator) -> Columns:
-        rows = {name: np.asarray(column) for name, column in project(rows).items()}
+        rows = {name: np.asarray(column) for name, column in project_rows(row_model.rows, rows).items()}
         # Rows of persons one by one, where one has a term of its own.
         axes = 1 if row_model.each is None else 2
         own = {name: rows[name].reshape(-1, *rows[name].shape[axes:]) for name in reading.rows.columns}
@@ -331,7 +324,9 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
             values = (np.floor(cells) if whole else cells) if bounded else np.sinh(cells)
             at: Any = (slice(None), slice(None), *index)
             tried[name][at] = values
-            score = -np.asarray(losses(theta, tried, rest)) + (0.0 if bounded else np.log(np.cosh(cells)))
+            score = -np.asarray(_losses(reading, theta, tried, rest)) + (
+                0.0 if bounded else np.log(np.cosh(cells))
+            )
             score = np.where(np.isfinite(score) & (cells < most), score, -1e30)
             chosen = np.arange(len(score)), np.argmax(score + random.gumbel(size=score.shape), axis=1)
             own[name] = tried[name][chosen]
@@ -340,3 +335,13 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
         return rows | {name: own[name].reshape(rows[name].shape) for name in names}
 
     return drawn
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _losses(reading: RowModel, theta: jax.Array, tried: Record, rows: Record) -> jax.Array:
+    """Of every row with every outcome that is tried in it, ``(rows, outcomes)``."""
+
+    def of_row(tried: Record, row: Record) -> jax.Array:
+        return jax.vmap(lambda outcome: reading.row_loss(theta, {**row, **outcome}))(tried)
+
+    return jnp.asarray(jax.vmap(of_row)(tried, rows))

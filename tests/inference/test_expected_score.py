@@ -17,7 +17,8 @@ def at(reading, centre, *thetas):
     """``T`` at each parameter, in ``c``'s neighbourhood."""
     with jax.enable_x64(True):
         found = expected_score(reading, np.asarray(centre, dtype=float))
-        return np.stack([found.linear(reading, jnp.asarray(theta, dtype=float)) for theta in thetas])
+        linear = jax.jit(lambda theta: found.linear(reading, theta))
+        return np.stack([linear(np.asarray(theta, dtype=float)) for theta in thetas])
 
 
 def test_it_is_the_parameter_itself_near_by_and_levels_off_with_outcomes():

@@ -1,5 +1,6 @@
 """A folder of Parquet is fitted, described, checked and compared in blocks, as one file of its rows is."""
 
+import functools
 from types import SimpleNamespace
 
 import jax
@@ -58,11 +59,6 @@ def without_noise(monkeypatch):
         monkeypatch.setattr(module, "BLOCK", 128)
 
 
-def fitted(table, schema=SCHEMA, **more):
-    given = {"epsilon": 2.0, "delta": 1e-6, "progress_bar": False} | more
-    return pmc.fit(table, schema, FORMULA, **given)
-
-
 ASKED = {
     "public bounds": ({}, {}),
     "bounds that are bought": ({"private_mcmc": {"bounds": "private"}}, {}),
@@ -75,14 +71,20 @@ ASKED = {
 }
 
 
+@functools.cache
+def fitted(table, asked="public bounds", formula=FORMULA):
+    """``without_noise``, so that it is the same whoever asks."""
+    ours, more = ASKED[asked]
+    whole = PERSONS if asked == "persons" else SCHEMA
+    schema = pmc.Schema.from_dict(whole.to_dict() | {"fields": [AGE | ours, *whole.to_dict()["fields"][1:]]})
+    return pmc.fit(table, schema, formula, epsilon=2.0, delta=1e-6, progress_bar=False, **more)
+
+
 @pytest.mark.some(1)
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
-    ours, more = ASKED[asked]
-    whole = PERSONS if asked == "persons" else SCHEMA
-    schema = pmc.Schema.from_dict(whole.to_dict() | {"fields": [AGE | ours, *whole.to_dict()["fields"][1:]]})
-    one, several = (fitted(table, schema, **more) for table in tables)
+    one, several = (fitted(table, asked) for table in tables)
     for name, draws in one.draws.items():
         np.testing.assert_allclose(several.draws[name], draws, rtol=1e-6, atol=1e-6)
     assert several.price.epsilon(1e-6) == one.price.epsilon(1e-6)
@@ -91,7 +93,7 @@ def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, without_noise, monkeypatch):
-    study, other = fitted(tables[0]), pmc.fit(tables[0], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
+    study, other = fitted(tables[0]), fitted(tables[0], formula="died ~ 1")
     monkeypatch.setattr("os.urandom", lambda count: bytes(count))
     # In slots drawn at random rows of the folder would have other uniform numbers.
     monkeypatch.setattr(execute_plan, "moves", lambda *_: False)

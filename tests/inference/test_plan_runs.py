@@ -11,6 +11,7 @@ from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
+from private_mcmc.planning.policy import without_prediction
 from private_mcmc.release import Family, plan_second_moments, plan_sums
 from tests.examples_of_models import logistic
 from tests.release.test_no_path_to_secrets import MARKS, secrets_in
@@ -51,7 +52,7 @@ def counts(gdp, adjacency="replace_one"):
 
 @pytest.fixture(scope="module")
 def planned():
-    return pmc.plan(logistic, ROWS, pmc.Target(3.0, 1e-6), n=N, guarantee="run")
+    return without_prediction(logistic, ROWS, pmc.Target(3.0, 1e-6), N, "run", {})
 
 
 @pytest.fixture(scope="module")

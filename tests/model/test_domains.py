@@ -111,7 +111,7 @@ def test_large_integers_do_not_wrap_around():
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
 def test_synthetic_rows_are_inside_and_reach_the_extremes(domain):
     with jax.enable_x64(True):
-        rows = np.asarray(domain.synthetic(np.random.default_rng(0), 400)).astype(np.float64)
+        rows = np.asarray(domain.project(domain.synthetic(np.random.default_rng(0), 400))).astype(np.float64)
     assert rows.shape == (400, *domain.event_shape)
     assert inside(domain, rows)
     if isinstance(domain, Ball):

@@ -68,6 +68,7 @@ ITEMS = Rows(item=Categories(5), y=Binary(), person=Person(at_most=5))
 
 
 @functools.cache
+@functools.cache
 def reading(model, rows=ROWS):
     return read(model, rows, n=N, model_args={"persons": N})
 
@@ -244,7 +245,7 @@ def test_numbers_of_a_person_may_be_one_vector():
 
 @pytest.mark.long
 def test_the_prior_of_what_persons_share_is_drawn_from():
-    assert prior_of(reading(classes), {"persons": N}).draws.shape[1] == reading(classes).dim
+    assert prior_of(reading(classes)).draws.shape[1] == reading(classes).dim
 
 
 def test_another_persons_class_is_refused():

@@ -32,7 +32,7 @@ def effects(X, y=None):
 @functools.cache
 def policy():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=DIM), y=pmc.Binary())
-    return Planner(read(effects, rows, n=N), "replace_one", {}).policy(gdp.budget(3.0, 1e-6), N, 1.0)
+    return Planner(read(effects, rows, n=N), "replace_one").policy(gdp.budget(3.0, 1e-6), N, 1.0)
 
 
 def draws_of(made, rows, weights, seed):
@@ -105,9 +105,7 @@ def as_formula():
     schema = pmc.Schema.from_dict({"fields": fields})
     asked = question(schema, "y ~ level + number")
     columns = read_columns(table.astype({"y": bool}), schema, asked, "replace_one")
-    made = Planner(read(asked.model, asked.rows, n=N), "replace_one", {}).policy(
-        gdp.budget(3.0, 1e-6), N, 1.0
-    )
+    made = Planner(read(asked.model, asked.rows, n=N), "replace_one").policy(gdp.budget(3.0, 1e-6), N, 1.0)
     return made, {name: jnp.asarray(column) for name, column in columns.items()}
 
 

@@ -51,9 +51,8 @@ def test_averages_are_purely_private_and_cost_what_the_plan_says(averages):
 def test_averages_err_about_as_predicted(averages):
     X, y = table()
     mode, sd = mode_and_sd(X, y)
-    errors = []
+    errors, driver = [], pmc.PrivateMCMC.from_plan(averages, progress_bar=False)
     for _ in range(5):
-        driver = pmc.PrivateMCMC.from_plan(averages, progress_bar=False)
         driver.run(X=X, y=y)
         errors.append((np.asarray(driver.expectation("w")) - mode) / sd)
     seen = np.sqrt(np.mean(np.square(errors)))

@@ -48,7 +48,7 @@ def planned(name: str) -> Plan:
     model, rows = MODELS[name]
     reading = read(model, rows, n=N)
     budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
-    facts = facts_of(reading, N, TARGET.adjacency, budget, {})
+    facts = facts_of(reading, N, TARGET.adjacency, budget)
     policy = GeneralPolicy(facts)
     return Plan(
         model=model,
@@ -117,7 +117,7 @@ def test_information_is_the_expected_one_of_the_family():
 @pytest.mark.long
 def test_prior_draws_are_those_of_the_prior():
     model, rows = MODELS["centred groups"]
-    prior = prior_of(read(model, rows, n=N), {})
+    prior = prior_of(read(model, rows, n=N))
     assert prior.draws[:, 0].std() == pytest.approx(0.1, rel=0.15)
     assert np.median(np.exp(prior.draws[:, 1])) == pytest.approx(0.0674, rel=0.2)
     assert np.all(prior.precision >= 1 / prior.scale**2)
@@ -193,7 +193,7 @@ def test_clipped_gradients_have_the_mean_zero_under_the_model_around_their_centr
         centre = np.asarray(likelihood.centre(theta, root, 1.5, row)[CENTRE])
         values = row["X"] @ theta[:2] + np.exp(log_sd) * outcomes
         score = jax.grad(likelihood.reading.row_loss)
-        scores = np.asarray(jax.vmap(lambda y: score(jnp.asarray(theta), row | {"y": y}))(values))
+        scores = np.asarray(jax.jit(jax.vmap(lambda y: score(jnp.asarray(theta), row | {"y": y})))(values))
 
     def mean(around: np.ndarray) -> float:
         white = (scores - around) @ root
@@ -230,7 +230,7 @@ def test_a_tempered_likelihood_has_a_wider_metric_and_costs_as_much():
     reading, n, budget = read(model, rows, n=20_000), 20_000, accounting.gdp.budget(3.0, 1e-6)
     contrast, sds = np.kron(np.eye(2), [1.0, -1.0, 0.0]), []
     for temper in (1.0, 0.2):
-        facts = facts_of(reading, n, TARGET.adjacency, budget, {}, temper)
+        facts = facts_of(reading, n, TARGET.adjacency, budget, temper)
         sds.append(np.linalg.norm(contrast @ facts.metric.root, axis=1))
         first = GeneralPolicy(facts).next(())
         assert first.statement.gdp == pytest.approx(budget * 0.05**0.5, rel=1e-6)

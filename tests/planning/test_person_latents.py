@@ -31,7 +31,7 @@ def with_intercepts(X, person, persons, y=None):
 @pytest.mark.long
 def test_every_stage_is_stated_for_persons_and_fits_the_budget():
     reading = read(logistic, ROWS, n=N)
-    facts = facts_of(reading, N, "replace_one", 0.5, {})
+    facts = facts_of(reading, N, "replace_one", 0.5)
     policy = GeneralPolicy(facts)
     first = policy.next(())
     assert first is not None and not isinstance(first, PathStage)

@@ -94,7 +94,7 @@ def test_a_factors_information_is_the_positive_part_of_its_curvature_where_rows_
         rows = TIMES.project(TIMES.synthetic(0, 6))
         told = of_rows(functools.partial(found.information, theta, root), rows)
         curvatures = np.asarray(
-            jax.vmap(jax.hessian(reading.row_loss), (None, 0))(jnp.asarray(theta[0]), rows)
+            jax.jit(jax.vmap(jax.hessian(reading.row_loss), (None, 0)))(jnp.asarray(theta[0]), rows)
         )
     values, vectors = np.linalg.eigh(curvatures)
     positive = np.einsum("rij,rj,rkj->rik", vectors, np.maximum(values, 0), vectors)

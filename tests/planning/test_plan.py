@@ -12,7 +12,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.model import read
-from private_mcmc.model.synthetic import outcome_columns, synthetic_rows
+from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.outcomes import candidates
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import passes
@@ -206,7 +206,7 @@ def test_forty_passes_err_little_more_than_all_that_a_plan_would_take(epsilon, m
 def test_plans_of_any_model_keep_to_their_passes():
     rows, most = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Categories(3)), 2500
     plan = pmc.plan(softmax, rows, TARGET, n=N, guarantee="run", max_passes=most)
-    drawn = plan.reading.rows.project(synthetic_rows(plan.reading.rows, 0, 64))
+    drawn = plan.reading.rows.synthetic(0, 64)
     history = simulate(plan.policy, drawn, np.full(64, N / 64), 0)
     assert plan.policy.least_passes <= most and passes(history) <= most
 

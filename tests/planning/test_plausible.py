@@ -26,7 +26,7 @@ def wages(X, y=None):
 @functools.cache
 def facts(n=600):
     reading = read(wages, pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Box(-1.0, 1.0)), n=n)
-    return facts_of(reading, n, "replace_one", accounting.gdp.budget(3.0, 1e-6), {})
+    return facts_of(reading, n, "replace_one", accounting.gdp.budget(3.0, 1e-6))
 
 
 def test_synthetic_rows_of_a_centred_ball_lie_on_both_sides_of_zero():

@@ -27,6 +27,7 @@ from private_mcmc.planning.influence import (
 )
 from private_mcmc.planning.outcomes import likelihood_of
 from private_mcmc.planning.planners import Planner
+from private_mcmc.planning.policy import without_prediction
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from tests.examples_of_models import logistic
@@ -59,7 +60,7 @@ def synthetic(stage, random, scale):
     budget=st.floats(0.01, 3.0),
 )
 def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
-    chosen = Planner(reading(), adjacency, {}).policy(budget, 5000, 1.0)
+    chosen = Planner(reading(), adjacency).policy(budget, 5000, 1.0)
     random, history = np.random.default_rng(seed), ()
     while (stage := chosen.next(history)) is not None:
         history = (*history, CompletedStage(stage, synthetic(stage, random, scale)))
@@ -201,7 +202,7 @@ def test_intervals_of_counts_hold_and_are_no_narrower_than_without_privacy(model
     means = np.exp(1.0 + 0.3 * x - 0.2 * cost)
     y = np.minimum(random.poisson(means * random.gamma(0.8, 1 / 0.8, size=n)), most)
     rows = pmc.Rows(x=pmc.Box(-1.0, 1.0), cost=pmc.Box(-1.0, 1.0), y=pmc.Counts(most))
-    policy = Planner(read(model, rows, n=n), "replace_one", {}).policy(
+    policy = Planner(read(model, rows, n=n), "replace_one").policy(
         accounting.gdp.budget(epsilon, 1e-6), n, 1.0
     )
     columns = {"x": jnp.asarray(x), "cost": jnp.asarray(cost), "y": jnp.asarray(y)}
@@ -222,6 +223,6 @@ def test_a_plan_keeps_its_own_copy_of_public_arguments():
             numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
     scale = np.full(3, 2.0)
-    made = pmc.plan(model, ROWS, pmc.Target(3.0, 1e-6), n=5000, guarantee="run", model_args={"scale": scale})
+    made = without_prediction(model, ROWS, pmc.Target(3.0, 1e-6), 5000, "run", {"scale": scale})
     scale[:] = 50.0
     assert list(made.model_args["scale"]) == [2.0, 2.0, 2.0]

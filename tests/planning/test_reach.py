@@ -33,7 +33,7 @@ def visits(X, y):
 
 
 def facts(n: int = N, rows: pmc.Rows = ROWS) -> Facts:
-    return facts_of(read(visits, rows, n=n), n, "replace_one", 0.6, {})
+    return facts_of(read(visits, rows, n=n), n, "replace_one", 0.6)
 
 
 def bought(policy: GeneralPolicy, longer: float) -> History:

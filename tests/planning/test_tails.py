@@ -29,17 +29,20 @@ def incomes(X, y):
 
 
 @functools.cache
+def policy_of_incomes():
+    """Of one reading, so that both tables share its programs."""
+    reading = read(incomes, pmc.Rows(X=pmc.Ball(2**0.5, dim=2), y=pmc.Box(-1.0, 1.0)), n=N)
+    return GeneralPolicy(facts_of(reading, N, "replace_one", gdp.budget(3.0, 1e-6)))
+
+
+@functools.cache
 def released(tailed):
     """The mode without privacy, ``(w, log sigma)``, and what a simulated plan releases at ε = 3."""
     random = np.random.default_rng(0)
     X = np.column_stack([np.ones(N), random.uniform(-1, 1, N)])
     noise = random.standard_t(3, N) if tailed else random.standard_normal(N)
     y = np.clip(X @ np.array([0.1, 0.05]) + 0.03 * noise, -1, 1)
-    rows = pmc.Rows(X=pmc.Ball(2**0.5, dim=2), y=pmc.Box(-1.0, 1.0))
-    reading = read(incomes, rows, n=N)
-    facts = facts_of(reading, N, "replace_one", gdp.budget(3.0, 1e-6), {})
-    policy = GeneralPolicy(facts)
-    columns = {"X": jnp.asarray(X), "y": jnp.asarray(y)}
+    policy, columns = policy_of_incomes(), {"X": jnp.asarray(X), "y": jnp.asarray(y)}
     history = simulate(policy, columns, np.ones(N), 1)
     w = np.linalg.lstsq(X, y, rcond=None)[0]
     return policy, history, np.append(w, np.log(np.std(y - X @ w)))

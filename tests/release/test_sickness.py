@@ -45,10 +45,9 @@ def test_the_summary_of_a_sick_chain_says_so_first_and_prints_no_effective_size(
 @pytest.mark.slow
 def test_draws_of_a_path_that_overshoots_are_as_wide_as_the_prior_where_it_does():
     from private_mcmc.models import logistic, logistic_rows
+    from private_mcmc.planning.policy import without_prediction
 
-    plan = pmc.plan(
-        logistic, logistic_rows(2), pmc.Target(3.0, 1e-6), n=1000, progress_bar=False, guarantee="run"
-    )
+    plan = without_prediction(logistic, logistic_rows(2), pmc.Target(3.0, 1e-6), 1000, "run", {})
     draws = 0.01 * np.random.default_rng(0).normal(size=(500, 2)) + 3.0
     wide = as_wide_as_prior(draws, plan, np.array([True, False]))
     prior = 1 / np.sqrt(plan.reading.prior.lower)

@@ -35,10 +35,10 @@ def test_a_seed_gives_the_same_model_again():
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(16))
 def test_every_model_that_is_read_is_the_one_numpyro_runs(part):
     """In parts, which several processes share."""
-    check(cover(DAILY, range(1000))[part::8])
+    check(cover(DAILY, range(1000))[part::16])
 
 
 @pytest.mark.long
