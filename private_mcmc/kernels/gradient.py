@@ -47,7 +47,7 @@ def schedule_gradient(
     model: Potential,
     whitening: Whitening,
     schedule: Schedule,
-    states: int = 1,
+    states: int | None = None,
     clip: Clip | None = None,
 ) -> ClippedGradient:
     """The clipped data gradient that a schedule declares: by the norm, or coordinate by coordinate.
@@ -55,25 +55,31 @@ def schedule_gradient(
     A ``clip`` of the norm takes the place of the schedule's: one that is known when the program runs.
     """
     if schedule.clips is not None:
-        return boxed_gradient(model, whitening, schedule.clips, states)
+        return boxed_gradient(model, whitening, schedule.clips, states or 1)
     return clipped_gradient(model, whitening, schedule.clip if clip is None else clip, states)
 
 
-def clipped_gradient(model: Potential, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
-    """The clipped data gradient of ``model`` in whitened coordinates, for ``states`` states at a time."""
+def clipped_gradient(
+    model: Potential, whitening: Whitening, clip: Clip, states: int | None = None
+) -> ClippedGradient:
+    """The clipped data gradient of ``model`` in whitened coordinates.
+
+    ``states``: how many states share every sum over all rows; ``None`` where rows are selected for each sum.
+    """
     if model.predictor is None:
-        return general_rows(model, whitening, clip, states)
-    return affine_rows(model.predictor, whitening, clip)
+        return general_rows(model, whitening, clip, states or 1)
+    return affine_rows(model.predictor, whitening, clip, whole=states is not None)
 
 
 class AffineRows(NamedTuple):
-    """Rows of one affine predictor, whole or selected.
+    """Rows of one affine predictor.
 
-    ``design``: whitened, zero where a row cannot be used. ``cap``: of the slope. ``weights``: of synthetic
-    rows.
+    ``design``: whitened, zero where a row cannot be used; ``(rows, p)`` of rows to select from, and by
+    columns, ``(p, rows)``, where all are in each sum, which takes half the time. ``cap``: of the slope.
+    ``weights``: of synthetic rows.
     """
 
-    design: Float[Array, "rows p"]
+    design: jax.Array
     cap: Float[Array, " rows"]
     offset: Float[Array, " rows"] | None
     columns: Columns
@@ -81,20 +87,21 @@ class AffineRows(NamedTuple):
     weights: Float[Array, " rows"] | None = None
 
 
-def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip) -> ClippedGradient:
+def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: bool) -> ClippedGradient:
     """Rows whose slopes are held at their caps: no gradient of a row is formed."""
     score = jax.vmap(_slope(predictor))
 
     def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
+        design = design.T if whole else design
         offset = offsets(predictor, columns)
         return AffineRows(design, cap, offset, read_by_slope(predictor, columns), present & usable)
 
     def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
-        eta = rows.design @ u
+        eta = u @ rows.design if whole else rows.design @ u
         slope = score(eta if rows.offset is None else eta + rows.offset, rows.columns)
-        slope = held(slope, jnp.where(rows.present, rows.cap, 0.0))
-        return times(slope, rows.weights) @ rows.design
+        slope = times(held(slope, jnp.where(rows.present, rows.cap, 0.0)), rows.weights)
+        return rows.design @ slope if whole else slope @ rows.design
 
     return ClippedGradient(prepare, total)
 

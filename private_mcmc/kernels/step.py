@@ -145,7 +145,7 @@ def langevin_program(
     if numbers is None:
         check_magnitudes(schedule)
         numbers = StepNumbers.of(schedule)
-    states = schedule.num_chains
+    states = None if schedule.rate is not None else schedule.num_chains
     gradient = schedule_gradient(model, Whitening(numbers.root), schedule, states, numbers.clip)
     return step_program(model, schedule, batch_sum(gradient, schedule), numbers)
 

@@ -80,7 +80,7 @@ def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callab
     return copy
 
 
-CLIP_FORGOTTEN = Change(gradient, "slope = held(slope, jnp.where(rows.present, rows.cap, 0.0))", "pass")
+CLIP_FORGOTTEN = Change(gradient, "held(slope, jnp.where(rows.present, rows.cap, 0.0))", "slope")
 CLIP_FORGOTTEN_IN_GENERAL = Change(clipping, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0")
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
 STEP_DOUBLED = Change(

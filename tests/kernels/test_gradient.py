@@ -78,10 +78,14 @@ def test_equals_the_naive_sum(case, kind, clip):
         change = whitening(matrix_for(model, kind), model.dim)
         present = jnp.arange(N) % 5 != 0
         u = jnp.linspace(-1.0, 1.5, model.dim)
-        gradient = clipped_gradient(model, change, clip)
-        found = jax.jit(lambda u, c, p: gradient.total(u, gradient.prepare(c, p)))(u, columns, present)
+        found = []
+        for states in (None, 1):
+            gradient = clipped_gradient(model, change, clip, states)
+            found.append(
+                jax.jit(lambda u, c, p, g=gradient: g.total(u, g.prepare(c, p)))(u, columns, present)
+            )
         wanted = naive(model, change, columns, present, u, clip)
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found, [wanted] * 2, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.some(1)
@@ -97,12 +101,12 @@ def test_the_route_is_chosen_by_the_proved_structure(case):
         assert prepared.design.shape == (N, P) and (prepared.offset is None) == (name == "affine")
 
 
-@pytest.fixture(scope="module")
-def one_row(case):
+@pytest.fixture(scope="module", params=[None, 1], ids=["selected", "whole"])
+def one_row(case, request):
     """Norm of one row's contribution at clip 0.7, in the metric of a full matrix, compiled once."""
     _, model, columns = case
     change = whitening(matrix_for(model, "full"), model.dim)
-    gradient = clipped_gradient(model, change, CLIP)
+    gradient = clipped_gradient(model, change, CLIP, request.param)
 
     @jax.jit
     def contribution(u, index, columns):
