@@ -86,7 +86,8 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
         def without(term: Effect, _: str) -> Array:
             gone = {one.name for one in effects if _factors(term) <= _factors(one)}
             kept = np.array([name not in gone for name in sites], float)
-            return np.asarray(jax.vmap(lost, (None, 0, 0, 0))(kept, eta, own, means))
+            found = np.asarray(jax.vmap(lost, (None, 0, 0, 0))(kept, eta, own, means))
+            return np.where(found > _SMALL, found, 0.0)  # not what rounding leaves of nothing
 
         return answers.frame((({"term": one.name}, partial(without, one)) for one in effects), ("",))
 
