@@ -19,6 +19,7 @@ from private_mcmc.data.design import design
 from private_mcmc.data.families import family, read_priors
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
+from private_mcmc.inference.question import question
 from tests.data.fields import flag, levels, number, schema
 
 SCHEMA = schema(
@@ -324,6 +325,12 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
 def test_what_does_not_fit_a_family_is_refused_with_what_would(formula, kind, message):
     with pytest.raises(pmc.DeclarationError, match=message):
         design(read_formula(formula, SCHEMA), SCHEMA, family(kind))
+
+
+def test_an_estimated_sd_of_times_is_said_to_rest_on_early_events_before_a_fit():
+    for priors, said in ((["sigma ~ halfnormal(1)"], True), (["sigma = 1.2"], False)):
+        notes = question(SCHEMA, "surv(cost, died) ~ age", family="lognormal", priors=priors).notes
+        assert any("earliest events decide sigma" in words for words in notes) == said
 
 
 def test_effects_at_a_profile_are_slopes_of_its_prediction():
