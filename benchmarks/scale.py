@@ -28,11 +28,13 @@ from benchmarks.papers.pages.page import machine
 from benchmarks.written import keep, put
 from private_mcmc.domains.columns import HostColumn
 from private_mcmc.kernels.partitions import Ask, Partition, Question
+from private_mcmc.model.synthetic import people
 from private_mcmc.models import logistic
-from private_mcmc.planning.simulate import simulate, synthetic_table
+from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import passes
 
 EPSILONS, LIMITS, ROWS_OF_PLANS, TABLES = (0.1, 0.3, 1.0, 3.0, 10.0), (None, 40, 60), 100_000, 4
+_SYNTHETIC = 1024
 # The aims: of a pass's overhead over the same sums here, and of two workers over two threads.
 OVERHEAD, SHARE, FASTER = 0.02, 0.1, 0.85
 _SHORT, _REPEATED = 3, 3
@@ -96,6 +98,12 @@ def seconds(table: Path, steps: int, engine: pmc.Ray | None) -> float:
     return (many - few) / steps
 
 
+def _people(rows: pmc.Rows, seed: int) -> dict[str, np.ndarray]:
+    """Synthetic people, whose outcomes have nothing to do with their covariates."""
+    drawn = people(rows, _SYNTHETIC, seed)
+    return drawn | {"y": np.random.default_rng(seed).binomial(1, 0.3, _SYNTHETIC)}
+
+
 def planned() -> list[dict[str, Any]]:
     """Passes of a plan's run on synthetic tables and the predicted error, by ε and ``max_passes``."""
     rows, made = pmc.Rows(X=pmc.Ball(10**0.5, dim=10), y=pmc.Binary()), []
@@ -104,7 +112,8 @@ def planned() -> list[dict[str, Any]]:
         for most in LIMITS:
             options: dict[str, Any] = {"n": ROWS_OF_PLANS, "guarantee": "run", "max_passes": most}
             plan = pmc.plan(logistic, rows, target, **options)
-            runs = (simulate(plan.policy, *synthetic_table(plan.policy, k), k) for k in range(TABLES))
+            weights = np.full(_SYNTHETIC, ROWS_OF_PLANS / _SYNTHETIC)
+            runs = (simulate(plan.policy, _people(rows, k), weights, k) for k in range(TABLES))
             each.append({"passes": [passes(run) for run in runs], "error": plan.prediction.rms})
         made.append({"epsilon": epsilon, "limits": each})
     return made
