@@ -343,7 +343,8 @@ def test_rows_and_their_sums_are_in_no_file_of_the_cluster(table, session, monke
         return seen[-1]
 
     monkeypatch.setattr(ray_engine._Partition, "_awaited", noted)
-    draws(table, WORKERS)
+    kernel, options, others = CASES["persons"]
+    draws(table, WORKERS, kernel, others=others, **options)
     numbers = {float(entry) for answer in seen for entry in np.ravel(answer) if entry}
     X = np.concatenate([np.ravel(block) for block in people(table)["X"].part(0, 20).blocks(20)])
     numbers |= {float(entry) for entry in X if entry not in (0.0, 1.0)}
