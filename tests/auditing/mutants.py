@@ -84,7 +84,7 @@ CLIP_FORGOTTEN = Change(gradient, "held(slope, jnp.where(rows.present, rows.cap,
 CLIP_FORGOTTEN_IN_GENERAL = Change(clipping, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0")
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
 STEP_DOUBLED = Change(
-    langevin, "gamma = _step_size(numbers.step_size, k)", "gamma = 2.0 * _step_size(numbers.step_size, k)"
+    langevin, "gamma = jnp.asarray(numbers.step_size)", "gamma = 2.0 * jnp.asarray(numbers.step_size)"
 )
 PRIOR_INSIDE_THE_CLIP = (
     Change(gradient, "if model.predictor is None:", "if True:"),

@@ -243,3 +243,55 @@ def test_a_sum_that_no_grid_is_fine_enough_for_is_refused():
 
     with pytest.raises(NotYetSupported, match=r"\['x'\] of each row: the sum over their values is off by"):
         read(model, pmc.Rows(y=pmc.Box(-1, 1)), n=10)
+
+
+ANSWERS, SAID = ("y0", "y1", "y2"), (0, 2, 0)
+
+
+def dawid_skene(y0, y1, y2):
+    share = numpyro.sample("share", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("annotators", 3, dim=-2), numpyro.plate("classes", 3):
+        says = numpyro.sample("says", dist.Dirichlet(jnp.ones(3)))
+    with numpyro.plate("items", y0.shape[0]):
+        c = numpyro.sample("c", dist.Categorical(share))
+        for j, y in enumerate((y0, y1, y2)):
+            numpyro.sample(f"y{j}", dist.Categorical(says[j, c]), obs=y)
+
+
+def mace(y0, y1, y2):
+    """Annotators who do not guess say what is true: of the others' answers most rows are impossible."""
+    with numpyro.plate("annotators", 3):
+        guess = numpyro.sample("guess", dist.Dirichlet(jnp.full(3, 10.0)))
+        knows = numpyro.sample("knows", dist.Beta(0.5, 0.5))
+    with numpyro.plate("items", y0.shape[0]):
+        c = numpyro.sample("c", dist.Categorical(jnp.ones(3) / 3))
+        for j, y in enumerate((y0, y1, y2)):
+            guesses = numpyro.sample(f"guesses{j}", dist.Bernoulli(1 - knows[j]))
+            law = jnp.where(guesses[:, None] == 1, guess[j], jax.nn.one_hot(c, 3))
+            numpyro.sample(f"y{j}", dist.Categorical(law), obs=y)
+
+
+def chance_of_dawid_skene(share, says):
+    return sum(share[c] * np.prod([says[j, c, y] for j, y in enumerate(SAID)]) for c in range(3))
+
+
+def chance_of_mace(guess, knows):
+    each = [
+        [knows[j] * (y == c) + (1 - knows[j]) * guess[j, y] for j, y in enumerate(SAID)] for c in range(3)
+    ]
+    return np.prod(each, axis=1).sum() / 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "chance"),
+    [(dawid_skene, chance_of_dawid_skene), (mace, chance_of_mace)],
+    ids=["classes", "mace"],
+)
+def test_annotators_are_summed_over_all_that_a_row_may_be(model, chance):
+    found = read(model, pmc.Rows(**dict.fromkeys(ANSWERS, pmc.Categories(3))), n=50)
+    theta = 0.4 * np.random.default_rng(0).normal(size=found.dim)
+    with jax.enable_x64(True):
+        values = {name: np.asarray(value) for name, value in found.constrain(jnp.asarray(theta)).items()}
+        loss = float(jax.jit(found.row_loss)(jnp.asarray(theta), dict(zip(ANSWERS, SAID, strict=True))))
+    assert loss == pytest.approx(-np.log(chance(**values)), rel=1e-9)
