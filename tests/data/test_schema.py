@@ -109,8 +109,9 @@ def test_what_has_no_levels_in_a_codebook_is_no_part_of_models(tmp_path):
 def test_names_that_python_or_the_models_source_have_for_something_else_are_taken():
     names = ["lambda", "dist", "eta", "b1", "present", "sample.yr", "2019", "größe", "年齢", "body mass"]
     schema = pmc.Schema.from_dict({"fields": [{"name": name, "type": "boolean"} for name in names]})
-    words = "lambda_ dist_ eta_ b1_ present_ sample_yr _2019 größe 年齢 body_mass".split()
-    assert set(schema.rows().columns) == set(words) and all(word.isidentifier() for word in words)
+    columns = set(schema.rows().columns)
+    words = ["lambda_", "dist_", "eta_", "b1_", "present_", "sample_yr", "_2019", "größe", "年齢"]
+    assert columns == {*words, "body_mass"} and all(word.isidentifier() for word in columns)
 
 
 def test_a_boolean_is_shown_by_the_tables_own_words():
