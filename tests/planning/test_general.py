@@ -19,7 +19,7 @@ from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
-from private_mcmc.planning.general import FIRST, RUN, SECOND, WARM_UP, GeneralPolicy, burn_in, widened
+from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, GeneralPolicy, burn_in, widened
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
 from private_mcmc.planning.policy import Plan
@@ -80,8 +80,8 @@ def test_execution_of_a_general_plan_meets_its_statement(name):
     spent = sum(part.gdp**2 for part in mcmc.statement.parts)
     assert 0.9 * plan.budget**2 < spent <= plan.budget**2
     names = [completed.stage.name for completed in mcmc.history]
-    assert names[:3] == [FIRST, WARM_UP, SECOND] and names[-1] == RUN
-    run = mcmc.history[-1].stage
+    assert names[:3] == [FIRST, WARM_UP, SECOND] and names[-2:] == [RUN, AFTERWARDS]
+    run = mcmc.history[-2].stage
     assert isinstance(run, PathStage)
     assert len(mcmc.conclusion.draws) == run.schedule.num_steps - burn_in(run)
     for site in plan.reading.sites:
