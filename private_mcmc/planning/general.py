@@ -105,7 +105,7 @@ class GeneralPolicy:
 
     @property
     def least_passes(self) -> int:
-        """Of two warm-ups, a run as long as both, and four queries."""
+        """Of two warm-ups, a run as long as both, and queries."""
         return 2 * _MOST_WARM_UPS * _LEAST_WARM_UP + _QUERIES
 
     def _most_steps(self, name: str) -> int:

@@ -283,7 +283,7 @@ def plan(
     if release != "path":
         if any(one is not None for one in (max_error, max_passes, coefficients, people)):
             raise DeclarationError(
-                "max_error, max_passes, coefficients, people: only plans of paths take them."
+                "max_error, max_passes, coefficients, people: only plans of a path take them."
             )
         public = copy.deepcopy(dict(model_args or {}))
         reading = _reading(model, rows, n, public)

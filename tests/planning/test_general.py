@@ -19,7 +19,16 @@ from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.estimates import spectral_norm
 from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
-from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, GeneralPolicy, burn_in, widened
+from private_mcmc.planning.general import (
+    AFTERWARDS,
+    FIRST,
+    RUN,
+    SECOND,
+    WARM_UP,
+    GeneralPolicy,
+    burn_in,
+    widened,
+)
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
 from private_mcmc.planning.policy import Plan
@@ -62,7 +71,7 @@ def planned(name: str) -> Plan:
         policy=policy,
         certificate=None,
         prediction=GUESS,
-        planner=SimpleNamespace(),
+        planner=SimpleNamespace(people=None),
     )
 
 

@@ -54,6 +54,7 @@ def test_a_plan_takes_no_private_data():
         "max_error",
         "max_passes",
         "coefficients",
+        "people",
         "release",
         "progress_bar",
     }

@@ -61,7 +61,7 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
         policy=Fixed(tuple(map(path_stage, clips))),
         certificate=None,
         prediction=Prediction(1.0, 0.0, 1.0, 0.0),
-        planner=SimpleNamespace(),
+        planner=SimpleNamespace(people=None),
     )
 
 
