@@ -360,13 +360,14 @@ class Studied:
 
 
 def synthetic_people(schema: Schema, names: Sequence[str], count: int = _PEOPLE) -> dict[str, Array]:
-    """Rows that are nobody's: numbers about the middle of their ranges, levels alike; the same every time."""
+    """Rows that are nobody's: numbers about the middle of their ranges, declared levels alike; the same every time."""
     random = np.random.default_rng(count)
     found: dict[str, Array] = {}
     for name in names:
         field = schema[name]
         if field.is_category:
-            values = random.integers(0, len(field.all_levels), count).astype(float)
+            # Those for missing and other cells are rare: draws tell little of them, and would hide misfits.
+            values = random.integers(0, len(field.levels), count).astype(float)
         else:
             low, high = field.range
             values = np.clip((low + high) / 2 + (high - low) / 6 * random.normal(size=count), low, high)

@@ -80,4 +80,9 @@ def test_missing_values_that_are_summed_over_are_refused_by_name():
 def test_synthetic_people_are_the_same_every_time_and_in_their_ranges():
     one, other = (synthetic_people(SCHEMA, ["age", "sex", "visits"]) for _ in range(2))
     assert all(np.array_equal(one[name], other[name]) for name in one)
+    rare = pmc.Schema.from_dict({"fields": [{
+        "name": "sex", "constraints": {"enum": ["f", "m"]}, "missingValues": [""],
+        "private_mcmc": {"missing": "indicator", "otherwise": "other"},
+    }]})  # fmt: skip
+    assert set(synthetic_people(rare, ["sex"])["sex"]) == {0.0, 1.0}
     assert one["age"].min() >= 20 and set(one["sex"]) == {0.0, 1.0} and (one["visits"] % 1 == 0).all()
