@@ -94,7 +94,7 @@ def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, without_noise, monkeypatch):
     study, other = fitted(tables[0]), fitted(tables[0], formula="died ~ 1")
-    monkeypatch.setattr("os.urandom", lambda count: bytes(count))
+    monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3, "threefry2x32"))
     # In slots drawn at random rows of the folder would have other uniform numbers.
     monkeypatch.setattr(execute_plan, "moves", lambda *_: False)
     for ask in (
