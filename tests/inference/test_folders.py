@@ -71,20 +71,25 @@ ASKED = {
 }
 
 
+def fitted(table, schema=SCHEMA, **more):
+    given = {"epsilon": 2.0, "delta": 1e-6, "progress_bar": False} | more
+    return pmc.fit(table, schema, FORMULA, **given)
+
+
 @functools.cache
-def fitted(table, asked="public bounds", formula=FORMULA):
+def fitted_once(table, asked="public bounds"):
     """``without_noise``, so that it is the same whoever asks."""
     ours, more = ASKED[asked]
     whole = PERSONS if asked == "persons" else SCHEMA
     schema = pmc.Schema.from_dict(whole.to_dict() | {"fields": [AGE | ours, *whole.to_dict()["fields"][1:]]})
-    return pmc.fit(table, schema, formula, epsilon=2.0, delta=1e-6, progress_bar=False, **more)
+    return fitted(table, schema, **more)
 
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
-    one, several = (fitted(table, asked) for table in tables)
+    one, several = (fitted_once(table, asked) for table in tables)
     for name, draws in one.draws.items():
         np.testing.assert_allclose(several.draws[name], draws, rtol=1e-6, atol=1e-6)
     assert several.price.epsilon(1e-6) == one.price.epsilon(1e-6)
@@ -93,7 +98,8 @@ def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, without_noise, monkeypatch):
-    study, other = fitted(tables[0]), fitted(tables[0], formula="died ~ 1")
+    study = fitted_once(tables[0])
+    other = pmc.fit(tables[0], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
     monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3, "threefry2x32"))
     # In slots drawn at random rows of the folder would have other uniform numbers.
     monkeypatch.setattr(execute_plan, "moves", lambda *_: False)
