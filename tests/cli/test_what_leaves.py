@@ -21,7 +21,7 @@ from private_mcmc.inference import execute_plan, fitting, last_run
 from private_mcmc.kernels.partitions import Resident
 from private_mcmc.planning import Prediction
 from private_mcmc.planning.planners import Planner
-from private_mcmc.release import Contribution, SumsPlan, ledger, noise
+from private_mcmc.release import Contribution, SumsPlan, ledger, ledger_file, noise
 
 SCHEMA = """fields:
 - {name: died, type: boolean, private_mcmc: {missing: %s, otherwise: missing}}
@@ -114,7 +114,7 @@ def fixed(monkeypatch):
     monkeypatch.setattr(ledger.uuid, "uuid4", lambda: SimpleNamespace(hex=state.random.bytes(8).hex()))
     monkeypatch.setattr(np.random, "default_rng", lambda *seed: seeded(*seed) if seed else seeded(7))
     monkeypatch.setattr(last_run, "datetime", Now)
-    monkeypatch.setattr(ledger, "datetime", Now)
+    monkeypatch.setattr(ledger_file, "datetime", Now)
     return again
 
 
