@@ -87,7 +87,7 @@ def _stage_not_charged() -> tuple[Patch, ...]:
 
 
 def _stage_keys_reused() -> tuple[Patch, ...]:
-    old, new = "jax.random.fold_in(paths, len(history))", "jax.random.fold_in(paths, 0)"
+    old, new = "fold_in(paths, len(history))", "fold_in(paths, 0)"
     swap = Swap(execute_plan.PlannedRun, "_run", old, new)
     return ((execute_plan.PlannedRun, "_run", swap.mutant),)
 
@@ -131,7 +131,13 @@ UNBROKEN = Fault("nothing", tuple)
 FAULTS = (
     Fault(
         "first row never clipped",
-        _changed(Change(gradient, "held(slope, part.cap)", "held(slope, part.cap.at[..., 0].set(jnp.inf))")),
+        _changed(
+            Change(
+                gradient,
+                "held(slope, jnp.where(rows.present, rows.cap, 0.0))",
+                "held(slope, jnp.where(rows.present, rows.cap.at[0].set(jnp.inf), 0.0))",
+            )
+        ),
     ),
     Fault(
         "coordinates clipped by the norm of their box",
@@ -161,8 +167,8 @@ FAULTS = (
         _changed(
             Change(
                 chain,
-                "self.advance(u, first, count, total, keys, rows)",
-                "self.advance(u, first - state.done, count, total, keys, rows)",
+                "self.advance(u, first, count, total, streams, rows)",
+                "self.advance(u, first - state.done, count, total, streams, rows)",
             )
         ),
     ),
