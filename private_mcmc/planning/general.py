@@ -279,19 +279,20 @@ class GeneralPolicy:
         shortest: float,
         multiple: float,
     ) -> PathStage:
-        """As long as ``shortest`` or longer, of a likelihood as flat as that needs."""
+        """As long as ``shortest`` or longer, of a likelihood as flat, or as steep, as that needs."""
         facts, most = self.facts, self._most_steps(name)
         step = max(step, min(shortest / most, _LONGEST_STEP))
         shortest = min(shortest, most * step)
-        weight = min(_affordable(self._schedule(metric, 1.0, multiple), budget) / shortest, 1.0)
+        bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
+        # A path costs its time times the weight of the likelihood, and tells as much.
+        weight = min(bought, MOST_STEPS * _STEP) / min(max(bought, shortest), most * step)
         metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
         schedule = self._schedule(metric, weight, multiple)
         time, clip = _affordable(schedule, budget), schedule.clip
-        longest = step * most
-        if time > longest:
-            # A wider clip makes them better.
-            clip *= math.sqrt(time / longest)
+        if time > most * step:
+            # What is left buys a wider clip.
+            clip *= math.sqrt(time / (most * step))
             time = _affordable(replace(schedule, clip=clip), budget)
         num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), most)
         path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
