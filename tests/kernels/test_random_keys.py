@@ -19,9 +19,9 @@ def data(key):
 @pytest.mark.parametrize(("generator", "words"), [("chacha20", 8), ("threefry2x32", 2)])
 def test_every_bit_of_the_operating_systems_bytes_reaches_the_key(monkeypatch, generator, words):
     given = bytes(range(1, 4 * words + 1))
-    asked, roots, fold = [], [], random_keys._fold
+    asked, roots, fold = [], [], random_keys.fold_in
     monkeypatch.setattr(random_keys.secrets, "token_bytes", lambda n: asked.append(n) or given)
-    monkeypatch.setattr(random_keys, "_fold", lambda root, number: roots.append(root) or fold(root, number))
+    monkeypatch.setattr(random_keys, "fold_in", lambda root, number: roots.append(root) or fold(root, number))
     _, provenance = run_keys(generator=generator)
     assert asked == [4 * words] and len(roots) == 3
     assert all(data(root).tobytes() == given for root in roots)
