@@ -150,9 +150,10 @@ def gamma_poisson(shape: float, *, largest: int, temper: float = 1.0, epsilon: f
 
 def excess(own: Array, other: Array, epsilon: float) -> Array:
     """``own − e^ε other``, rounded up by the accuracy granted to both."""
-    scale = math.exp(epsilon) if epsilon < 700 else math.inf
-    with np.errstate(invalid="ignore", over="ignore"):
-        value = own * (1 + _ACCURACY) - np.where(other > 0, scale * other * (1 - _ACCURACY), 0.0)
+    with np.errstate(all="ignore"):
+        # By its log, since both factors may leave the floats; below the normal numbers nothing is granted.
+        beyond = np.where(other > 1e-300, np.exp(epsilon + np.log(other)) * (1 - _ACCURACY), 0.0)
+        value = own * (1 + _ACCURACY) - beyond
     # A number that is not one (overflow of a parameter) is the trivial bound.
     value = np.where(np.isnan(value), 1.0, value)
     return np.clip(value, _LEAST, 1.0)

@@ -50,6 +50,17 @@ def test_beta_pair_is_the_exact_divergence(a, b, move, epsilon, up) -> None:
     assert found >= exact
 
 
+@pytest.mark.parametrize("epsilon", [690.0, 700.0, 720.0, 800.0])
+def test_weak_priors_are_told_apart_at_levels_whose_exponential_leaves_the_floats(epsilon: float) -> None:
+    a = mpmath.mpf("0.01")
+    with mpmath.workdps(400):
+        scale = mpmath.exp(epsilon)
+        own, other = (mpmath.betainc(b, 1 + 2 * a - b, 0, 1 / (1 + scale), regularized=True) for b in (a, a + 1))
+        exact = own - scale * other
+    (point,) = posterior_conjugate("beta_binomial", a=0.01, b=0.01, n=1, epsilons=(epsilon,)).curves[0].points
+    assert exact <= point[1] < 2 * exact
+
+
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("shape", "move", "epsilon"), [(1.0, 2, 0.5), (30.0, 5, 0.3)])
 @pytest.mark.parametrize("up", [True, False])
