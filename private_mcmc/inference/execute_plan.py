@@ -49,7 +49,6 @@ from private_mcmc.inference.execute import (
 )
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.clipping import PreparedRows
-from private_mcmc.kernels.keys import fold_in
 from private_mcmc.kernels.partitions import Engine, Partition, Question, summed
 from private_mcmc.planning import (
     CompletedStage,
@@ -155,7 +154,7 @@ class PlannedRun:
         partitions = placed(columns, n, self.execution.place(whole=True), plan, streams)
         if isinstance(first, PathStage):
             runner, start, rows = _runner(plan, first, partitions)
-            runner.try_out(start, rows, streams)
+            runner.try_out(start, rows, streams.of_stage(0))
         else:
             question, given = _asked_of(first, plan)
             with jax.enable_x64(True):
@@ -170,7 +169,7 @@ class PlannedRun:
         Before a stage touches the rows, the stages so far and this one must fit the budget that was fixed
         beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
         """
-        plan, paths = self.declared, job.streams.steps
+        plan = self.declared
         history: History = self.bought[1]
         parts: tuple[Statement, ...] = self.bought[0] or plan.before
         stage: Stage | None = first
@@ -185,7 +184,7 @@ class PlannedRun:
             statement = marked(statement, job.provenance)
             job.books.pay(parts[-1])
             if isinstance(stage, PathStage):
-                states = self._path(stage, partitions, fold_in(paths, len(history)))
+                states = self._path(stage, partitions, job.streams.of_stage(len(history)))
                 released = state_grid(stage.schedule).round(states)
                 history = (*history, CompletedStage(stage, released))
             else:
@@ -197,12 +196,12 @@ class PlannedRun:
 
         keep(outcome_of(plan, history, statement, job.provenance.to_dict()))
 
-    def _path(self, stage: PathStage, partitions: Sequence[Partition], key: jax.Array) -> Array:
-        """The states of one path before rounding, shape ``(steps, p)``; ``key`` is of its noise alone."""
+    def _path(self, stage: PathStage, partitions: Sequence[Partition], streams: Streams) -> Array:
+        """The states of one path before rounding, shape ``(steps, p)``."""
         steps = stage.schedule.num_steps
         with progress(stage.name, steps, self.execution.progress_bar) as on_progress:
             runner, start, rows = _runner(self.declared, stage, partitions)
-            output = runner.run(start, rows, Streams(key, key), on_progress)
+            output = runner.run(start, rows, streams, on_progress)
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 

@@ -177,6 +177,10 @@ class Streams(NamedTuple):
     batches: jax.Array | None = None
     slots: jax.Array | None = None
 
+    def of_stage(self, number: int) -> Streams:
+        """Those of one stage of a run, all of its own."""
+        return Streams(*(key if key is None else fold_in(key, number) for key in self))
+
     def __repr__(self) -> str:
         return "<Streams>"
 

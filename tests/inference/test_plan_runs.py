@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
-from private_mcmc.kernels import PrivateULA
+from private_mcmc.kernels import ChainRunner, PrivateULA
+from private_mcmc.kernels.partitions import Blocks
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.release import Family, plan_second_moments, plan_sums
@@ -96,6 +98,35 @@ def test_a_plan_over_blocks_buys_what_it_buys_of_rows_in_memory(planned, people)
         cells.values[0], np.bincount(people["y"], minlength=2), atol=8 * cells.noise_sd
     )
     assert states.shape == (20, 3) and np.abs(states[0] - [1, 2, 3]).max() < 1
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """An engine of one partition that notes all that it is given."""
+
+    seen: list
+    rows: Blocks | None = None
+
+    def partitions(self, columns, n, slots=None):
+        return (replace(self, rows=Blocks(columns, n)),)
+
+    def ask(self, question):
+        ask = self.rows.ask(question)
+        return lambda *given: self.seen.append(given) or ask(*given)
+
+
+@pytest.mark.slow
+def test_where_rows_lie_no_key_of_the_noise_of_a_plan_is_known(planned, people, monkeypatch):
+    noise, seen = [], []
+    run_chain = ChainRunner.run
+    monkeypatch.setattr(ChainRunner, "run", lambda *given: noise.append(given[3].steps) or run_chain(*given))
+    run(planned, people, path(), counts(0.1), path(), execution=pmc.Execution(engine=Watched(seen)))
+    words = [jax.random.key_data(key).tolist() for key in noise]
+    keys = [
+        leaf for leaf in jax.tree.leaves(seen) if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+    ]
+    assert len(words) == 2 and words[0] != words[1] and len(seen) == 42 and len(keys) == 41
+    assert not any(jax.random.key_data(key).tolist() in words for key in keys)
 
 
 @pytest.mark.long
