@@ -311,7 +311,7 @@ class Marks:
 
 
 def data_marks(table: Any) -> Marks:
-    """The marks of a table, whatever is read of it: a file's bytes, or a hash of every column.
+    """The marks of a table, whatever is read of it: hashes of a file's bytes, or of every column's cells.
 
     A ledger keeps only a keyed hash of them. Of several files: their bytes, and folders' names, which may
     tell cells: of those between the files, and, of what shows a change, of those around them too.
@@ -326,8 +326,7 @@ def data_marks(table: Any) -> Marks:
                     raise DataSchemaError(f"{table}: is empty.")
             whole.update(os.fsencode(one.parent.relative_to(root)) + b"\0" + digest)
         return Marks({"file": np.frombuffer(whole.digest(), np.uint8)}, whole.digest() + str(places).encode())
-    source = source_of(table)
-    marks, whole = {}, hashlib.sha256()
+    source, columns = source_of(table), []
     for name in source.names:
         hashed = hashlib.sha256()
         # What is no column of cells, beside the declared ones, is no part of the table.
@@ -336,9 +335,10 @@ def data_marks(table: Any) -> Marks:
                 for cell in chunk[name]:
                     # Half a pair of surrogates is no UTF-8: such a cell is a cell of the table all the same.
                     hashed.update(f"{len(cell or '')}:{cell}".encode(errors="surrogatepass"))
-            marks[name] = np.frombuffer(hashed.digest(), np.uint8)
-            whole.update(f"{len(name)}:{name}".encode() + hashed.digest())
-    return Marks(marks, whole.digest())
+            columns.append(f"{len(name)}:{name}".encode() + hashed.digest())
+    # In whichever order, and under no name of theirs, which could mean something to a run.
+    digest = hashlib.sha256(b"".join(sorted(columns))).digest()
+    return Marks({"columns": np.frombuffer(digest, np.uint8)}, digest)
 
 
 def refuse_changed(table: Any, marks: Marks) -> None:

@@ -55,7 +55,9 @@ def test_weak_priors_are_told_apart_at_levels_whose_exponential_leaves_the_float
     a = mpmath.mpf("0.01")
     with mpmath.workdps(400):
         scale = mpmath.exp(epsilon)
-        own, other = (mpmath.betainc(b, 1 + 2 * a - b, 0, 1 / (1 + scale), regularized=True) for b in (a, a + 1))
+        own, other = (
+            mpmath.betainc(b, 1 + 2 * a - b, 0, 1 / (1 + scale), regularized=True) for b in (a, a + 1)
+        )
         exact = own - scale * other
     (point,) = posterior_conjugate("beta_binomial", a=0.01, b=0.01, n=1, epsilons=(epsilon,)).curves[0].points
     assert exact <= point[1] < 2 * exact
