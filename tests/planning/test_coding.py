@@ -5,8 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pandas as pd
 import pytest
 
@@ -18,21 +16,17 @@ from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import read
 from private_mcmc.planning.planners import Planner
 from private_mcmc.planning.simulate import simulate
+from tests.data import fields
+from tests.examples_of_models import logistic
 from tests.planning.exact import posterior_mode
 
 N, DIM, RUNS = 4000, 4, 4
 
 
-def effects(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 @functools.cache
 def policy():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=DIM), y=pmc.Binary())
-    return Planner(read(effects, rows, n=N), "replace_one").policy(gdp.budget(3.0, 1e-6), N, 1.0)
+    return Planner(read(logistic, rows, n=N), "replace_one").policy(gdp.budget(3.0, 1e-6), N, 1.0)
 
 
 def draws_of(made, rows, weights, seed):
@@ -78,7 +72,7 @@ def test_intervals_hold_and_are_no_narrower_than_without_privacy_whatever_the_co
     """
     X, y = base()
     rows, weights = {"X": jnp.asarray(CODINGS[coding](X)), "y": jnp.asarray(y)}, np.ones(N)
-    mode, covariance = posterior_mode(policy().facts, rows, weights)
+    mode, covariance = posterior_mode(policy().facts.reading, rows, weights)
     found = [draws_of(policy(), rows, weights, seed) for seed in range(RUNS)]
     sds = np.array([draws.std(axis=0) for draws in found])
     off = np.array([draws.mean(axis=0) for draws in found]) - mode
@@ -97,12 +91,7 @@ def as_formula():
             "y": y,
         }
     )
-    fields = [
-        {"name": "level", "type": "string", "constraints": {"enum": ["a", "b", "c"]}},
-        {"name": "number", "type": "number", "constraints": {"minimum": -1.0, "maximum": 1.0}},
-        {"name": "y", "type": "boolean"},
-    ]
-    schema = pmc.Schema.from_dict({"fields": fields})
+    schema = fields.schema(fields.levels("level", *"abc"), fields.number("number", -1, 1), fields.flag("y"))
     asked = question(schema, "y ~ level + number")
     columns = read_columns(table.astype({"y": bool}), schema, asked, "replace_one")
     made = Planner(read(asked.model, asked.rows, n=N), "replace_one").policy(gdp.budget(3.0, 1e-6), N, 1.0)

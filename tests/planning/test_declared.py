@@ -7,7 +7,9 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.model import read
 from private_mcmc.models import counts_rows, logistic, logistic_rows, poisson
+from tests.planning.exact import posterior_mode
 
 DIM, N = 3, 4000
 PURE, APPROXIMATE = pmc.Target(epsilon=2.0, delta=0), pmc.Target(epsilon=2.0, delta=1e-6)
@@ -23,12 +25,8 @@ def table():
 
 
 def mode_and_sd(X, y):
-    w, prior = np.zeros(DIM), np.eye(DIM) / 4
-    for _ in range(30):
-        p = 1 / (1 + np.exp(-X @ w))
-        bend = (X * (p * (1 - p))[:, None]).T @ X + prior
-        w = w - np.linalg.solve(bend, X.T @ (p - y) + prior @ w)
-    return w, np.sqrt(np.diag(np.linalg.inv(bend)))
+    mode, covariance = posterior_mode(read(logistic, logistic_rows(DIM), n=N), {"X": X, "y": y}, np.ones(N))
+    return mode, np.sqrt(np.diag(covariance))
 
 
 def planned(release, target, model=logistic, rows=None, **others):
@@ -55,6 +53,10 @@ def test_averages_err_about_as_predicted(averages):
     for _ in range(5):
         driver.run(X=X, y=y)
         errors.append((np.asarray(driver.expectation("w")) - mode) / sd)
+    with pytest.raises(pmc.ReleaseError, match="states stay hidden"):
+        driver.get_samples()
+    with pytest.raises(pmc.ReleaseError, match="not declared"):
+        driver.expectation("sigma")
     seen = np.sqrt(np.mean(np.square(errors)))
     # Fifteen values: outside fewer than once in 10,000 runs, were the prediction right.
     assert averages.prediction.rms / 3 < seen < 3 * averages.prediction.rms

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -31,8 +29,7 @@ from private_mcmc.planning.general import (
 )
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
-from private_mcmc.planning.policy import Plan
-from private_mcmc.planning.prediction import Prediction
+from private_mcmc.planning.policy import Plan, without_prediction
 from private_mcmc.planning.stages import CompletedStage, PathStage
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import bent
@@ -49,30 +46,11 @@ MODELS = {
     "network": (network, pmc.Rows(X=X, y=pmc.Binary())),
     "through tanh": (bent, pmc.Rows(X=X, y=pmc.Box(-1.0, 1.0))),
 }
-GUESS = Prediction(1.0, 1.0, 1.0, 1.0)
 
 
 def planned(name: str) -> Plan:
     """A plan whose error is not predicted."""
-    model, rows = MODELS[name]
-    reading = read(model, rows, n=N)
-    budget = accounting.gdp.budget(TARGET.epsilon, TARGET.delta)
-    facts = facts_of(reading, N, TARGET.adjacency, budget)
-    policy = GeneralPolicy(facts)
-    return Plan(
-        model=model,
-        reading=reading,
-        rows=rows,
-        target=TARGET,
-        n=N,
-        model_args={},
-        guarantee="run",
-        temper=1.0,
-        policy=policy,
-        certificate=None,
-        prediction=GUESS,
-        planner=SimpleNamespace(people=None),
-    )
+    return without_prediction(*MODELS[name], TARGET, N, "run", {})
 
 
 @pytest.mark.long
@@ -213,25 +191,6 @@ def test_clipped_gradients_have_the_mean_zero_under_the_model_around_their_centr
     assert mean(centre) < 2e-3 < 0.1 < mean(np.zeros(3))
 
 
-@pytest.mark.slow
-def test_an_improper_prior_is_refused():
-    def flat(X, y=None):
-        w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real, (), (2,)))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Categorical(logits=jnp.outer(X @ w, jnp.arange(3.0))), obs=y)
-
-    with pytest.raises(pmc.NotYetSupported, match="proper prior"):
-        pmc.plan(flat, MODELS["multinomial"][1], TARGET, n=N, guarantee="run")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["multinomial", "unknown scale"])
-def test_the_planner_chooses_for_any_model(name):
-    model, rows = MODELS[name]
-    plan = pmc.plan(model, rows, pmc.Target(3.0, 1e-6), n=20_000, guarantee="run")
-    assert 0 < plan.prediction.rms < 1.0
-
-
 @pytest.mark.long
 def test_a_tempered_likelihood_has_a_wider_metric_and_costs_as_much():
     """Weight 0.2: sds of differences between classes are √5 times as wide; their sum is the prior's."""
@@ -244,17 +203,6 @@ def test_a_tempered_likelihood_has_a_wider_metric_and_costs_as_much():
         first = GeneralPolicy(facts).next(())
         assert first.statement.gdp == pytest.approx(budget * 0.05**0.5, rel=1e-6)
     np.testing.assert_allclose(sds[1] / sds[0], np.sqrt(5), rtol=0.15)
-
-
-@pytest.mark.long
-def test_the_default_guarantee_plans_models_without_one_predictor():
-    model, rows = MODELS["multinomial"]
-    target = pmc.Target(1.0, 1e-6)
-    plan = pmc.plan(model, rows, target, n=20_000)
-    assert plan.temper < 1
-    assert plan.certificate.epsilon(target.delta) <= target.epsilon
-    assert plan.policy.facts.temper == plan.temper
-    assert plan.prediction.rms < 0.3
 
 
 def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():

@@ -123,3 +123,36 @@ def test_what_times_say_is_their_losses_curvature_on_average_and_bounded_far_awa
     # An entry's sd over 16,000 draws is below 0.01.
     assert np.allclose(np.einsum("rki,rkj->ij", near, near) / len(near), curvature, atol=0.06)
     assert np.abs(far).max() < 1 and of_hazard > 1000
+
+
+VECTORS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), person=pmc.Person(at_most=3))
+
+
+def with_intercepts(X, person, persons, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    spread = numpyro.sample("spread", dist.HalfNormal(2.0))
+    with numpyro.plate("persons", persons):
+        u = numpyro.sample("u", dist.Normal(0, spread))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[person]), obs=y)
+
+
+@pytest.mark.long
+def test_the_information_of_persons_is_the_curvature_of_what_their_latents_leave():
+    """On average over outcomes that the model draws, which is Fisher's."""
+    count, rng, theta = 4000, np.random.default_rng(0), np.array([0.5, -0.3, 0.2])
+    reading = read(with_intercepts, VECTORS, n=count, model_args={"persons": count})
+    X = np.stack([np.ones((count, 3)), rng.uniform(-1, 1, (count, 3))], axis=2) / 2**0.5
+    eta = X @ theta[:2] + np.exp(theta[2]) * rng.normal(size=(count, 1))
+    persons = {
+        "X": jnp.asarray(X),
+        "y": jnp.asarray((rng.random((count, 3)) < 1 / (1 + np.exp(-eta))).astype(int)),
+        "rows of the person": jnp.ones((count, 3), int),
+    }
+    likelihood = likelihood_of(reading, 1.0)
+    with jax.enable_x64(True):
+        told = jax.vmap(likelihood.information, (None, None, 0))(theta[None], np.eye(3), persons)
+        scores = np.asarray(jax.vmap(jax.grad(reading.row_loss), (None, 0))(jnp.asarray(theta), persons))
+    information = np.einsum("rki,rkj->ij", told, told) / count
+    # The curvature's positive part is a little more.
+    np.testing.assert_allclose(information, scores.T @ scores / count, atol=0.05)

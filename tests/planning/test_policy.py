@@ -23,6 +23,7 @@ from private_mcmc.planning.influence import (
     InfluenceCounts,
     cell_of,
     counts_of_influence,
+    people_counted,
     weighted_slopes,
 )
 from private_mcmc.planning.outcomes import likelihood_of
@@ -178,6 +179,20 @@ def test_weights_cost_what_they_cost_an_efficient_estimate():
         assert influence.bias(clip) == pytest.approx(math.sqrt(excess * misfit), rel=0.01, abs=1e-6)
 
 
+@pytest.mark.parametrize("adjacency", ["zero_out", "add_remove", "replace_one"])
+def test_counts_of_people_are_not_hidden_by_empty_slots(adjacency):
+    """A third of the slots are full: noise hides nobody but where all slots count as people."""
+    slots, people, cells = 6000, 2000, np.zeros(CELLS)
+    cells[10:15] = people / 5
+
+    def hidden(noise_sd):
+        counts = Sums(cells[None], noise_sd)
+        return InfluenceCounts(counts, slots, people_counted(counts, slots, adjacency)).hidden
+
+    assert hidden(200.0)
+    assert hidden(5.0) == (adjacency == "replace_one")
+
+
 def fewest(x, cost, y=None):
     w = numpyro.sample("w", dist.Normal(0, 2).expand([3]).to_event(1))
     with numpyro.plate("rows", x.shape[0]):
@@ -206,7 +221,7 @@ def test_intervals_of_counts_hold_and_are_no_narrower_than_without_privacy(model
         accounting.gdp.budget(epsilon, 1e-6), n, 1.0
     )
     columns = {"x": jnp.asarray(x), "cost": jnp.asarray(cost), "y": jnp.asarray(y)}
-    mode, covariance = posterior_mode(policy.facts, columns, np.ones(n))
+    mode, covariance = posterior_mode(policy.facts.reading, columns, np.ones(n))
     history = simulate(policy, columns, np.ones(n), 0)
     given = posterior_of(policy.facts.reading, history, policy.conclude(history), None, Chains(2, 200, 300))
     draws = given.draws.reshape(-1, 3)
