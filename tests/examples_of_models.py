@@ -1,8 +1,17 @@
-"""Small NumPyro models that several test files share."""
+"""Small NumPyro models that several test files share, and drivers of short runs."""
 
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+
+import private_mcmc as pmc
+
+
+def declared(kernel, rows, **changes):
+    """A driver of a run whose every state is released."""
+    usual = {"target": pmc.Target(9.0, 1e-6), "release": "path", "num_steps": 20}
+    usual |= {"guarantee": "run", "progress_bar": False}
+    return pmc.PrivateMCMC(kernel, rows=rows, **usual | changes)
 
 
 def logistic(X, y=None):

@@ -19,6 +19,11 @@ def flag(name, own=None, **more):
     return {"name": name, "type": "boolean", **_own(own), **more}
 
 
+def person(name, **more):
+    """Identifiers of persons."""
+    return {"name": name, "type": "string", "private_mcmc": {"role": "person"}, **more}
+
+
 def _own(words):
     return {} if words is None else {"private_mcmc": words}
 

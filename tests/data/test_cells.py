@@ -95,6 +95,12 @@ def test_a_cells_fate_does_not_depend_on_other_rows(cells):
     ("words", "message"),
     [
         ({"type": "colour"}, "is not one of"),
+        ({"type": "Integer"}, "one of number, integer"),
+        ({"type": "number", "missing_values": ["-9"]}, "write 'missingValues'"),
+        ({"type": "number", "units": "years"}, "write 'unit'"),
+        ({"type": "number", "na": ["-9"]}, "under missingValues"),
+        ({"type": "number", "constraints": {"min": "18", "max": "95"}}, "'minimum'"),
+        ({"type": "number", "constraints": {"minimum": "18 years", "maximum": "95"}}, "without a unit"),
         ({"type": "factor"}, "of a string, as constraints.enum"),
         ({"type": "number", "constraints": {"minimum": "3", "maximum": "2"}}, "below"),
         ({"type": "number", "minimum": "3"}, "belongs under constraints"),
@@ -110,6 +116,7 @@ def test_a_cells_fate_does_not_depend_on_other_rows(cells):
     ],
 )
 def test_a_field_that_leaves_a_cell_without_fate_is_refused_by_name(words, message):
+    """Codes of missing values under ``missing_values`` counted as values: 999 as the oldest age."""
     with pytest.raises(DeclarationError, match=rf"(?s)'age'.*{message}"):
         field_from_dict({"name": "age", **words})
 

@@ -1,6 +1,8 @@
 """Predictions, comparisons and slopes are those of marginaleffects; groups are averaged over their law."""
 
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 from scipy.special import expit
 
@@ -91,6 +93,14 @@ def test_a_difference_of_profiles_is_that_of_their_predictions(fitted):
         fitted.predictions(b).estimate[0] - fitted.predictions(a).estimate[0]
     )
     assert found.contrast[0] == "age=50, sex=m, arm=c - age=30, sex=f, arm=a"
+
+
+@pytest.mark.parametrize("form", [dict, pandas.DataFrame, pyarrow.table])
+def test_a_frame_of_profiles_is_what_a_list_of_them_is(fitted, form):
+    columns = {"age": [40, 50], "sex": ["m", "f"]}
+    people, listed = form(columns), [{"age": 40, "sex": "m"}, {"age": 50, "sex": "f"}]
+    assert fitted.predictions(people).estimate.equals(fitted.predictions(listed).estimate)
+    assert fitted.predictions_by(people).equals(fitted.predictions_by(listed))
 
 
 def test_the_probability_of_a_statement_is_its_share_of_draws():

@@ -254,6 +254,14 @@ def test_the_model_that_is_shown_has_the_familys_density_in_the_users_units(name
     np.testing.assert_allclose(found * np.ones(N), CASES[name][2](user, y), rtol=1e-6, atol=2e-6)
 
 
+PERSON = {"age": repr(float(AGE[0])), "sex": ["m", "f"][SEX[0]]}
+
+
+def answers_at(shown, sites):
+    """As of two equal draws."""
+    return Answers(shown, {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()})
+
+
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     "name", ["binomial", "zi_poisson", "hurdle_poisson", "gamma", "weibull", "categorical", "cumulative"]
@@ -261,18 +269,16 @@ def test_the_model_that_is_shown_has_the_familys_density_in_the_users_units(name
 def test_a_prediction_is_the_mean_of_the_density_that_is_shown(name):
     shown = made(name)
     sites, trace = traced(shown)
-    draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
-    person = {"age": repr(float(AGE[0])), "sex": ["m", "f"][SEX[0]]}
-    law, answers = trace[shown.formula.outcome]["fn"], Answers(shown, draws)
+    law, answers = trace[shown.formula.outcome]["fn"], answers_at(shown, sites)
     with jax.enable_x64(True):
         several = name in ("categorical", "cumulative")
         expected = np.asarray(law.probs if several else law.mean)[0]
     if several:
-        means = answers.predictions(person).set_index("level").estimate[["Y", "N", "A", "U"]].to_list()
+        means = answers.predictions(PERSON).set_index("level").estimate[["Y", "N", "A", "U"]].to_list()
         np.testing.assert_allclose(means, expected, rtol=1e-5)
     else:
         trials = PEOPLE["n_seen"][0] if name == "binomial" else 1
-        assert answers.predictions(person).estimate[0] == pytest.approx(expected / trials, rel=1e-5)
+        assert answers.predictions(PERSON).estimate[0] == pytest.approx(expected / trials, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -327,34 +333,29 @@ def test_what_does_not_fit_a_family_is_refused_with_what_would(formula, kind, me
         design(read_formula(formula, SCHEMA), SCHEMA, family(kind))
 
 
+def test_sigma_is_estimated_on_the_outcomes_scale_unless_it_is_stated():
+    asked = question(SCHEMA, "score ~ age", family="gaussian")
+    assert str(asked.design.parameters["sigma"]) == "halfnormal(50)"
+    assert not any("sigma" in note for note in asked.notes)
+    stated = question(SCHEMA, "score ~ age", family="gaussian", priors=["sigma = 12"])
+    assert stated.design.parameters["sigma"].is_stated
+
+
 def test_an_estimated_sd_of_times_is_said_to_rest_on_early_events_before_a_fit():
     for priors, said in ((["sigma ~ halfnormal(1)"], True), (["sigma = 1.2"], False)):
         notes = question(SCHEMA, "surv(cost, died) ~ age", family="lognormal", priors=priors).notes
         assert any("earliest events decide sigma" in words for words in notes) == said
 
 
-def test_effects_at_a_profile_are_slopes_of_its_prediction():
-    shown = made("bernoulli")
-    sites, _ = traced(shown)
-    draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
-    answers = Answers(shown, draws)
-    (by_age,) = answers.slopes("age", [{"age": 40, "sex": "m"}]).estimate
-    slope = answers.predictions({"age": 41}).estimate[0] - answers.predictions({"age": 39}).estimate[0]
-    assert by_age == pytest.approx(slope / 2, rel=1e-3)
-    assert "(sex not stated" in answers.whom({"age": 40})
-
-
 @pytest.mark.parametrize("name", ["exponential cut off", "weibull cut off", "lognormal cut off", "cox"])
 def test_survival_is_one_less_the_density_added_up_and_a_half_at_the_median(name):
     shown = made(name)
     sites, _ = traced(shown)
-    draws = {key: np.repeat(value[None], 2, axis=0) for key, value in sites.items()}
-    answers = Answers(shown, draws)
-    person = {"age": repr(float(AGE[0])), "sex": ["m", "f"][SEX[0]]}
-    median = answers.predictions(person).estimate[0]
-    assert replace(answers, until=median).predictions(person).estimate[0] == pytest.approx(0.5)
-    user = {key: value[0] for key, value in shown.to_user(draws).items()}
-    later = replace(answers, until=100.0).predictions(person).estimate[0]
+    answers = answers_at(shown, sites)
+    median = answers.predictions(PERSON).estimate[0]
+    assert replace(answers, until=median).predictions(PERSON).estimate[0] == pytest.approx(0.5)
+    user = {key: value[0] for key, value in shown.to_user(answers.draws).items()}
+    later = replace(answers, until=100.0).predictions(PERSON).estimate[0]
     if name == "cox":
         slope = linear(user)[0]
         assert later == pytest.approx(np.exp(-np.exp(slope) * (40 + 60 * np.exp(user["steps"][0]))), rel=1e-5)

@@ -7,7 +7,6 @@ from scipy.special import expit
 import private_mcmc as pmc
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.source import compile_model
-from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from tests.data.fields import flag, levels, number, schema
 
@@ -93,9 +92,3 @@ def test_a_field_may_not_have_the_name_of_the_number_of_persons():
 def test_a_slope_without_an_intercept_is_not_centred():
     # Centred, it would be another model: its effects would vanish in the middle of the range, not at zero.
     assert "b1[kid_no] * (age) / 13.0" in question(of(4), "ill ~ age + (0 + age | `kid no`)").source
-
-
-def test_more_persons_than_were_declared_are_refused_before_anything_is_planned():
-    table = {"kid no": np.arange(40) // 2, "ill": np.zeros(40, bool), "age": np.full(40, 7)}
-    with pytest.raises(pmc.DataSchemaError, match="identifiers"):
-        plan_fit(table, question(of(4), "ill ~ age"), epsilon=1.0, n=19)

@@ -184,6 +184,14 @@ def test_a_persons_field_is_an_identifier_whatever_else_was_declared_of_it():
         pmc.Schema.from_dict(record)
 
 
+def test_other_words_may_stand_beside_those_of_the_standard():
+    beside = {"description": "x", "rdfType": "x", "source": "x", "example": "3", "lab": "x", "question": "x"}
+    fields = [number("age", 18, 95) | beside]
+    assert pmc.Schema.from_dict({"fields": fields})["age"].range == (18, 95)
+    with pytest.raises(pmc.DeclarationError, match="at_most"):
+        pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": {"field": "age", "atmost": "3"}}})
+
+
 def test_types_of_ignored_fields_may_be_any_of_table_schemas():
     place = {"name": "place", "type": "geopoint", "private_mcmc": {"role": "ignored"}}
     assert not pmc.Schema.from_dict({"fields": [place]}).by_name["place"].is_used
