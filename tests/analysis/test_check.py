@@ -9,18 +9,13 @@ from private_mcmc.accounting import gdp
 from private_mcmc.analysis.analysis import Studied
 from private_mcmc.analysis.check import Check
 from private_mcmc.release import Contribution
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict({"fields": [
-    {"name": "x", "type": "number", "constraints": {"minimum": "-4", "maximum": "4"}},
-    {"name": "sex", "constraints": {"enum": ["f", "m"]}},
-    {"name": "region", "constraints": {"enum": ["n", "s", "w", "e"]}},
-    {"name": "y", "type": "boolean"},
-    {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "60"}},
-    {"name": "bmi", "type": "number", "constraints": {"minimum": "10", "maximum": "60"}},
-    {"name": "grade", "constraints": {"enum": ["low", "mid", "high"]}},
-    {"name": "years", "type": "number", "constraints": {"minimum": "0.001", "maximum": "12"}},
-    {"name": "died", "type": "boolean"},
-]})  # fmt: skip
+SCHEMA = schema(
+    *(number("x", -4, 4), number("bmi", 10, 60), number("years", 0.001, 12)),
+    *(number("visits", 0, 60, "integer"), flag("y"), flag("died")),
+    *(levels("sex", "f", "m"), levels("region", "n", "s", "w", "e"), levels("grade", "low", "mid", "high")),
+)
 N = 20_000
 # A twentieth of the squared budget of ε = 1.
 PRICE = gdp.budget(1.0, 1e-6) * 0.05**0.5

@@ -10,20 +10,18 @@ from private_mcmc.accounting import gdp
 from private_mcmc.analysis.analysis import Studied
 from private_mcmc.analysis.comparison import Comparison
 from private_mcmc.release import Contribution
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict({"fields": [
-    {"name": "x", "type": "number", "constraints": {"minimum": "-4", "maximum": "4"}},
-    {"name": "sex", "constraints": {"enum": ["f", "m"]}},
-    {"name": "y", "type": "boolean"},
-    {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "60"}},
-    {"name": "years", "type": "number", "constraints": {"minimum": "0.001", "maximum": "12"}},
-]})  # fmt: skip
+SCHEMA = schema(
+    *(number("x", -4, 4), number("visits", 0, 60, "integer"), number("years", 0.001, 12)),
+    *(levels("sex", "f", "m"), flag("y")),
+)
 N = 20_000
 PRICE = gdp.budget(1.0, 1e-6) * 0.05**0.5
 
 
-def studied(formula, schema=SCHEMA, family="bernoulli", **draws):
-    return Studied("f", schema, formula, family, (), {k: [v] * 3 for k, v in draws.items()}, 0.2)
+def studied(formula, of=SCHEMA, family="bernoulli", **draws):
+    return Studied("f", of, formula, family, (), {k: [v] * 3 for k, v in draws.items()}, 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +92,9 @@ def test_studies_that_say_different_things_are_not_compared():
     one = studied("y ~ x", Intercept=0.0, x=0.0)
     with pytest.raises(pmc.DeclarationError, match="different outcomes"):
         Comparison.planned(one, visits)
-    wider = {"name": "x", "type": "number", "constraints": {"minimum": "-5", "maximum": "4"}}
-    schema = pmc.Schema.from_dict({"fields": [wider, {"name": "y", "type": "boolean"}]})
+    wider = schema(number("x", -5, 4), flag("y"))
     with pytest.raises(pmc.DeclarationError, match="one schema"):
-        Comparison.planned(one, studied("y ~ x", schema, Intercept=0.0, x=0.0))
+        Comparison.planned(one, studied("y ~ x", wider, Intercept=0.0, x=0.0))
 
 
 def test_times_that_were_cut_off_add_what_hazards_say_of_them():

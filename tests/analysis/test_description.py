@@ -10,14 +10,12 @@ from private_mcmc.analysis.analysis import interval
 from private_mcmc.inference.describe import description
 from private_mcmc.inference.question import even_edges
 from private_mcmc.release import Contribution
+from tests.data.fields import levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict({"fields": [
-    {"name": "sex", "type": "string", "constraints": {"enum": ["f", "m"]}},
-    {"name": "region", "type": "string", "constraints": {"enum": ["n", "s", "w", "none"]}},
-    {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "100"}},
-    {"name": "bmi", "type": "number", "constraints": {"minimum": "10", "maximum": "60"},
-     "missingValues": [""], "private_mcmc": {"missing": "indicator"}},
-]})  # fmt: skip
+SCHEMA = schema(
+    *(levels("sex", "f", "m"), levels("region", "n", "s", "w", "none"), number("age", 0, 100)),
+    number("bmi", 10, 60, own={"missing": "indicator"}, missingValues=[""]),
+)
 
 
 def people(random, n):
@@ -162,14 +160,13 @@ def test_a_number_may_make_cells_by_declared_bins():
 
 
 def test_bins_of_whole_numbers_name_those_that_they_hold():
-    grade = {"name": "grade", "type": "integer", "constraints": {"minimum": "9", "maximum": "12"}}
-    schema = pmc.Schema.from_dict({"fields": [grade]})
+    grades = schema(number("grade", 9, 12, "integer"))
     for edges, labels in (
         ([9, 10, 11, 12], ("9", "10", "11 to 12")),
         ([9, 11, 12], ("9 to 10", "11 to 12")),
         ([9, 10.5, 12], ("9 to 10.5", "10.5 to 12")),
     ):
-        asked = description(schema, by=["grade"], bins={"grade": edges})
+        asked = description(grades, by=["grade"], bins={"grade": edges})
         assert tuple(label for (label,) in asked.cells) == labels
 
 

@@ -11,16 +11,13 @@ from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
+from tests.data.fields import flag, levels, number, person, schema
 
-SCHEMA = pmc.Schema.from_dict({"fields": [
-    {"name": "age", "type": "number", "constraints": {"minimum": "20", "maximum": "80"}},
-    {"name": "time", "type": "number", "constraints": {"minimum": "1", "maximum": "9"}},
-    {"name": "sex", "constraints": {"enum": ["f", "m"]}},
-    {"name": "region", "constraints": {"enum": ["n", "s", "w"]}},
-    {"name": "y", "type": "boolean"},
-    {"name": "visits", "type": "integer", "constraints": {"minimum": "0", "maximum": "60"}},
-    {"name": "id", "type": "string", "private_mcmc": {"role": "person"}},
-], "private_mcmc": {"person": {"field": "id", "at_most": "3"}}})  # fmt: skip
+SCHEMA = schema(
+    *(number("age", 20, 80), number("time", 1, 9), number("visits", 0, 60, "integer")),
+    *(levels("sex", "f", "m"), levels("region", "n", "s", "w"), flag("y"), person("id")),
+    private_mcmc={"person": {"field": "id", "at_most": "3"}},
+)
 
 
 def read(formula, kind, sites, priors=()):
@@ -66,13 +63,8 @@ def test_draws_of_a_record_are_few_and_evenly_spaced():
 
 
 def test_missing_values_that_are_summed_over_are_refused_by_name():
-    fields = [
-        {"name": "age", "type": "number", "constraints": {"minimum": "20", "maximum": "80"},
-         "missingValues": ["?"], "private_mcmc": {"missing": "marginal"}},
-        {"name": "y", "type": "boolean"},
-    ]  # fmt: skip
-    schema = pmc.Schema.from_dict({"fields": fields})
-    study = Studied("f", schema, "y ~ age", "bernoulli", (), {"Intercept": [0.0], "age": [0.0]}, 0.1)
+    of = schema(number("age", 20, 80, own={"missing": "marginal"}, missingValues=["?"]), flag("y"))
+    study = Studied("f", of, "y ~ age", "bernoulli", (), {"Intercept": [0.0], "age": [0.0]}, 0.1)
     with pytest.raises(pmc.NotYetSupported, match="age"):
         _ = study.predictive
 
@@ -80,9 +72,7 @@ def test_missing_values_that_are_summed_over_are_refused_by_name():
 def test_synthetic_people_are_the_same_every_time_and_in_their_ranges():
     one, other = (synthetic_people(SCHEMA, ["age", "sex", "visits"]) for _ in range(2))
     assert all(np.array_equal(one[name], other[name]) for name in one)
-    rare = pmc.Schema.from_dict({"fields": [{
-        "name": "sex", "constraints": {"enum": ["f", "m"]}, "missingValues": [""],
-        "private_mcmc": {"missing": "indicator", "otherwise": "other"},
-    }]})  # fmt: skip
+    apart = {"missing": "indicator", "otherwise": "other"}
+    rare = schema(levels("sex", "f", "m", own=apart, missingValues=[""]))
     assert set(synthetic_people(rare, ["sex"])["sex"]) == {0.0, 1.0}
     assert one["age"].min() >= 20 and set(one["sex"]) == {0.0, 1.0} and (one["visits"] % 1 == 0).all()

@@ -5,39 +5,24 @@ import traceback
 from pathlib import Path
 
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.errors import PrivateMCMCError, Unforeseen, clean_errors
+from tests.data.fields import flag, number, schema
+from tests.examples_of_models import declared, normal_mean
 
 PACKAGE = Path(pmc.__file__).parent
 # As a cell, as a number of a column, and as an identifier.
 SENTINEL, NUMBER = "Rosalind73501", 73501.8125
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "fields": [
-            {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
-            {"name": "died", "type": "boolean"},
-        ]
-    }
-)
+SCHEMA = schema(number("age", 0, 120), flag("died"))
 ROWS = pmc.Rows(y=pmc.Box(-1, 1))
 TARGET = pmc.Target(1.0, 1e-6)
 
 
-def model(y):
-    mean = numpyro.sample("mean", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
-
-
 def driver(num_rows):
-    kernel = pmc.PrivateULA(model, step_size=1e-3, clip=0.1)
-    return pmc.PrivateMCMC(
-        kernel, rows=ROWS, target=TARGET, release="path", num_steps=2, n=num_rows, guarantee="run"
-    )
+    kernel = pmc.PrivateULA(normal_mean, step_size=1e-3, clip=0.1)
+    return declared(kernel, ROWS, target=TARGET, num_steps=2, n=num_rows)
 
 
 def text_in(folder, content):
