@@ -25,7 +25,7 @@ SCHEMA = """fields:
 
 def call(monkeypatch, *arguments):
     """Run the command; returns its exit code."""
-    monkeypatch.setattr("sys.argv", ["private-mcmc", *arguments])
+    monkeypatch.setattr("sys.argv", ["private-mcmc", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
         main()
     return ended.value.code or 0

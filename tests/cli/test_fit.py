@@ -16,11 +16,11 @@ import pytest
 import statsmodels.api as sm
 
 import private_mcmc as pmc
-from private_mcmc.cli import main
 from private_mcmc.dossier.folder import Study
 from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
+from tests.cli import test_commands
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
 FORMULA = "income ~ age + education_num + hours_per_week + sex"
@@ -49,7 +49,7 @@ def command(folder, *arguments, told="", code=0):
         input=told,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=500,
     )
     assert done.returncode == code, done.stderr[-2000:]
     assert "Traceback" not in done.stderr
@@ -151,10 +151,7 @@ def test_a_plan_made_without_the_table_is_the_one_that_runs(folder, schema):
 def call(monkeypatch, folder, *arguments):
     """The command in this process; its exit code."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("sys.argv", ["private-mcmc", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code or 0
+    return test_commands.call(monkeypatch, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -219,26 +216,6 @@ def test_weak_targets_are_named_in_plain_words():
     for words in ("not below 1/n", "next to nothing", "Nothing keeps count"):
         assert words in said
     assert len(warnings_of(pmc.Target(3.0, 1e-6), 2000, None)) == 1
-
-
-@pytest.mark.long
-def test_twelve_lines_of_python_do_the_same(folder, schema):
-    with pytest.warns(UserWarning, match="Nothing keeps count"):
-        study = pmc.fit(
-            folder / "few.csv",
-            schema,
-            "hours_per_week ~ age + sex",
-            family="gaussian",
-            priors=["sigma = 12"],
-            epsilon=3.0,
-            progress_bar=False,
-        )
-    answers = study.answers(prob=0.9)
-    by_name = {one.name: one for one in answers.summary()}
-    assert 3 < by_name["sex[male]"].mean < 9  # men work about six hours a week more, in hours a week
-    assert by_name["sex[male]"].ratio is None
-    assert 33 < answers.predictions({"age": 40, "sex": "female"}).estimate[0] < 41
-    assert study.delta == 1e-6 and "answers" not in study.to_json()
 
 
 def test_persons_of_a_codebook_stay_persons(tmp_path, monkeypatch, capsys):

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from private_mcmc import Ledger, release
-from private_mcmc.cli import common, main
+from private_mcmc.cli import common
 from private_mcmc.records import visible
+from tests.cli.test_commands import call
 from tests.dossier.studies import study_of
 
 MODEL = """
@@ -45,14 +46,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "person.csv").write_text(PERSON)
     (tmp_path / "folder").mkdir()
     return tmp_path
-
-
-def call(monkeypatch, *arguments):
-    """Run the command; returns its exit code."""
-    monkeypatch.setattr("sys.argv", ["private-mcmc", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code or 0
 
 
 def told(monkeypatch, capsys, *arguments):

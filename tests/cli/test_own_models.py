@@ -1,13 +1,12 @@
 """A model file in place of a formula, from `--show-model` to a dossier that is verified."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from private_mcmc import Study
+from tests.cli.test_fit import command
 
 SCHEMA = """\
 fields:
@@ -19,19 +18,6 @@ fields:
 PERSONS = "private_mcmc: {person: {field: ssn, at_most: 4}}\n"
 FORMULA = "--formula", "visits ~ age + sex", "--family", "negativebinomial", "--prior", "alpha = 1.5"
 ROWS, PEOPLE = 1500, 600
-
-
-def command(folder, *arguments):
-    """Run ``private-mcmc`` in a process of its own; what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from private_mcmc.cli import main; main()", *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 @pytest.mark.long
@@ -48,15 +34,16 @@ def test_what_a_formula_shows_is_edited_and_fitted_as_a_model_of_ones_own(tmp_pa
     role = ("person", PERSONS) if several else ("ignored", "")
     (tmp_path / "schema.yaml").write_text(SCHEMA.replace("ROLE", role[0]) + role[1])
     asked = ("fit", "people.csv", "--schema", "schema.yaml")
-    shown = command(tmp_path, *asked, *FORMULA, "--show-model")
+    shown = command(tmp_path, *asked, *FORMULA, "--show-model").stdout
     assert "alpha = 1.5" in shown
     # Years in tens, and a name that the formula would not give.
     edited = shown.replace("'age'", "'decade'").replace("/ 38.5", "/ 10")
     (tmp_path / "model.py").write_text(edited)
     own = (*asked, "--model", "model.py:model")
-    assert command(tmp_path, *own, "--show-model") == edited != shown
-    persons = ("--n", PEOPLE) if several else ()
-    found = json.loads(command(tmp_path, *own, *persons, "--epsilon", 3, "--out", "study", "--yes", "--json"))
+    assert command(tmp_path, *own, "--show-model").stdout == edited != shown
+    persons = ("--n", str(PEOPLE)) if several else ()
+    asked = (*own, *persons, "--epsilon", "3", "--out", "study", "--yes", "--json")
+    found = json.loads(command(tmp_path, *asked).stdout)
     assert found["n"] == (PEOPLE if several else ROWS)
     study = Study.load(tmp_path / "study")
     decade = study.arrays["decade"]
@@ -64,6 +51,6 @@ def test_what_a_formula_shows_is_edited_and_fitted_as_a_model_of_ones_own(tmp_pa
     assert study.model == edited == (tmp_path / "study" / "model.py").read_text()
     page = (tmp_path / "study" / "dossier.html").read_text()
     assert "in the units that it gives them" in page and "decade" in page
-    checked = json.loads(command(tmp_path, "verify", "study", "--json"))
+    checked = json.loads(command(tmp_path, "verify", "study", "--json").stdout)
     assert checked["ok"]
-    assert "decade" in command(tmp_path, "summary", "study")
+    assert "decade" in command(tmp_path, "summary", "study").stdout

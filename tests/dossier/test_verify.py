@@ -296,21 +296,11 @@ def test_the_record_of_a_declared_chain_is_of_its_rows_and_draws():
     assert STAGES in differences(replace(study, stages=({"name": "run", "gdp": 0.2},)))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"cost": "0.01-GDP"},
-        {"after": "0.01-GDP"},
-        {"left": "9-GDP"},
-        {"before": "0-GDP"},
-    ],
-)
-def test_the_budget_that_a_record_tells_of_is_that_of_its_statement(tmp_path, change):
-    study = study_of(books_in(tmp_path))
+def test_the_budget_that_a_record_tells_of_is_that_of_its_statement(tmp_path):
+    study, told = study_of(books_in(tmp_path)), {"the budget that the record tells of"}
     assert differences(study) == set()
-    assert differences(replace(study, ledger=study.ledger | change)) == {
-        "the budget that the record tells of"
-    }
+    for change in ({"cost": "0.01-GDP"}, {"after": "0.01-GDP"}, {"left": "9-GDP"}, {"before": "0-GDP"}):
+        assert differences(replace(study, ledger=study.ledger | change)) == told, change
 
 
 CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 1000)
@@ -450,6 +440,11 @@ def test_a_charge_pays_for_no_other_statement_of_the_same_cost(folder, books, ad
     forged = study_of(target=Target(1.0, 1e-6, adjacency), ledger=kept, warnings=())
     assert all(check.result != "differs" for check in recomputed(forged))
     assert checked("", lambda: _charge(forged, books)).result == "differs"
+
+
+def test_a_run_that_no_ledger_was_charged_for_is_not_verified_against_one(books):
+    found = checked("", lambda: _charge(study_of(), books))
+    assert found.result == "differs" and "charged to no ledger" in found.why
 
 
 def test_nonsense_is_not_verified_and_raises_nothing(folder):
