@@ -20,10 +20,11 @@ from private_mcmc.inference import fitting, reading
 from private_mcmc.inference.describe import Books, description, plan_query
 from private_mcmc.inference.question import plan_bounds, question
 from private_mcmc.inference.reading import read_once
-from tests.examples_of_models import normal_mean
+from tests.data.fields import number, person
+from tests.data.fields import schema as schema_of
+from tests.examples_of_models import declared, normal_mean
 
-WAGE = {"name": "wage", "type": "number", "constraints": {"minimum": "0", "maximum": "100"}}
-PERSON = {"name": "who", "type": "string", "private_mcmc": {"role": "person"}}
+WAGE = number("wage", 0, 100)
 
 
 def written(path, wages):
@@ -38,7 +39,7 @@ def written(path, wages):
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, moment):
     """Rows of one file with the identifiers, or charged under the mark, of another are nobody's."""
     path = written(tmp_path / "t.csv", [1, 2, 3])
-    schema = pmc.Schema.from_dict({"fields": [WAGE, PERSON], "private_mcmc": {"person": {"field": "who"}}})
+    schema = schema_of(WAGE, person("who"), private_mcmc={"person": {"field": "who"}})
     first = getattr(reading, moment)
 
     def meanwhile(*arguments):
@@ -52,69 +53,54 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("kind", ["file", "columns"])
-def test_a_table_that_changes_after_a_query_was_planned_is_not_charged_for(tmp_path, kind):
+def test_a_table_that_changes_after_a_query_was_planned_is_not_charged_for(tmp_path, books, kind):
     """The ledger would know the new rows by what the old ones say."""
-    ledger = pmc.Ledger.create(tmp_path / "l.db")
-    ledger.declare("people", pmc.Target(1.2, 1e-6))
-    schema = pmc.Schema.from_dict({"fields": [WAGE]})
+    schema = schema_of(WAGE)
     table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
-    books = Books(epsilon=0.5, charged=pmc.Bookkeeping(ledger, "people"))
-    planned = plan_query(table, description(schema), books, "replace_one", None)
+    asked = Books(epsilon=0.5, charged=pmc.Bookkeeping(books, "people"))
+    planned = plan_query(table, description(schema), asked, "replace_one", None)
     if kind == "file":
         written(table, [9, 9, 9])
     else:
         table["wage"][:] = 9.0
     with pytest.raises(pmc.DataSchemaError, match="changed"):
         planned.run()
-    assert not ledger.history()
+    assert not books.history()
 
 
-@pytest.mark.parametrize("kind", ["file", "columns"])
-def test_a_table_that_changes_before_its_bounds_are_bought_is_not_charged_for(tmp_path, kind):
-    ledger = pmc.Ledger.create(tmp_path / "l.db")
-    ledger.declare("people", pmc.Target(1.2, 1e-6))
-    schema = pmc.Schema.from_dict({"fields": [{**WAGE, "private_mcmc": {"bounds": "private"}}]})
+@pytest.mark.parametrize("bought", [True, False])
+@pytest.mark.parametrize("kind", ["file", "file in place", "columns"])
+def test_a_table_that_changes_after_the_plan_is_not_charged_for(tmp_path, books, kind, bought):
+    """The ledger would know its rows by the new text."""
+    schema = schema_of(WAGE | ({"private_mcmc": {"bounds": "private"}} if bought else {}))
     asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
-    table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
+    table = written(tmp_path / "t.csv", [1, 2, 3]) if "file" in kind else {"wage": np.array([1.0, 2.0, 3.0])}
     columns, marks = read_once(table, asked, target.adjacency)
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
     planned = fitting.Planned(asked, plan, table, columns, marks, plan_bounds(schema, ["wage"], target, 3))
     assert list(planned.read(schema)["wage"]) == [1, 2, 3]
-    if kind == "file":
+    if kind == "columns":
+        table["wage"][0] = 9.0
+    elif kind == "file":
         written(table, [9, 9, 9])
     else:
-        table["wage"][0] = 9.0
+        with table.open("r+b") as file:
+            file.write(b"x")
     for refused in (planned.run, lambda **_: planned.read(schema)):
         with pytest.raises(pmc.DataSchemaError, match="was changed") as refusal:
-            refused(ledger=ledger, dataset="people", progress_bar=False)
+            refused(ledger=books, dataset="people", progress_bar=False)
         assert "9" not in str(refusal.value).replace(str(tmp_path), "")
-    assert ledger.history("people") == ()
-
-
-def test_a_file_that_is_written_to_after_the_plan_is_not_charged_for(tmp_path):
-    """The ledger would know its rows by the new text."""
-    ledger = pmc.Ledger.create(tmp_path / "l.db")
-    ledger.declare("people", pmc.Target(1.2, 1e-6))
-    schema, target = pmc.Schema.from_dict({"fields": [WAGE]}), pmc.Target(1.0, 1e-6)
-    asked, table = question(schema, "wage ~ 1", family="gaussian"), written(tmp_path / "t.csv", [1, 2, 3])
-    columns, marks = read_once(table, asked, target.adjacency)
-    plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
-    planned = fitting.Planned(asked, plan, table, columns, marks)
-    with table.open("r+b") as file:
-        file.write(b"x")
-    with pytest.raises(pmc.DataSchemaError, match="was changed"):
-        planned.run(ledger=ledger, dataset="people", progress_bar=False)
-    assert ledger.history("people") == ()
+    assert books.history("people") == ()
 
 
 def test_the_model_that_runs_is_the_text_that_is_shown(tmp_path):
     """Bytecode of an earlier text of the same length and time would be taken for it."""
     path = tmp_path / "model.py"
-    for number in (1, 9):
-        path.write_text(f"def model():\n    return {number}\n")
+    for value in (1, 9):
+        path.write_text(f"def model():\n    return {value}\n")
         os.utime(path, (1_000_000_000, 1_000_000_000))
         model, source = load_model(f"{path}:model")
-        assert model() == number and f"return {number}" in source
+        assert model() == value and f"return {value}" in source
 
 
 def test_what_a_frame_shows_of_another_is_a_part_of_it():
@@ -141,24 +127,12 @@ def test_what_a_frame_shows_of_another_is_a_part_of_it():
     assert not any(is_part(one, other) for one, other in copies)
 
 
+ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
+
+
 def driver(ledger, **books):
-    return pmc.PrivateMCMC(
-        pmc.PrivateULA(normal_mean, 0.02, 1.0),
-        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
-        target=pmc.Target(9.0, 1e-6),
-        release="path",
-        num_steps=2,
-        guarantee="run",
-        execution=pmc.Execution(progress_bar=False),
-        bookkeeping=pmc.Bookkeeping(ledger, "people", **books),
-    )
-
-
-@pytest.fixture
-def books(tmp_path):
-    ledger = pmc.Ledger.create(tmp_path / "l.db")
-    ledger.declare("people", pmc.Target(9.0, 1e-6))
-    return ledger
+    kept = pmc.Bookkeeping(ledger, "people", **books)
+    return declared(pmc.PrivateULA(normal_mean, 0.02, 1.0), ROWS, num_steps=2, bookkeeping=kept)
 
 
 def test_a_charge_of_stages_pays_for_no_run_that_charges_none(books):
@@ -217,13 +191,6 @@ def test_a_private_column_is_no_public_argument(column, part):
             numpyro.sample("y", dist.Normal(mean, 1), obs=y)
 
     y = column(np.linspace(-1, 1, 6))
-    driver = pmc.PrivateMCMC(
-        pmc.PrivateULA(model, 0.02, 1.0, model_args={"known": part(y)}),
-        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)),
-        target=pmc.Target(9.0, 1e-6),
-        release="path",
-        num_steps=2,
-        guarantee="run",
-    )
+    driver = declared(pmc.PrivateULA(model, 0.02, 1.0, model_args={"known": part(y)}), ROWS, num_steps=2)
     with pytest.raises(pmc.DeclarationError, match="'known' is the private column 'y'"):
         driver.run(y=y)

@@ -21,13 +21,6 @@ def table():
     return {"age": random.uniform(20, 90, 1000), "sex": sex, "died": random.random(1000) < 0.7}
 
 
-@pytest.fixture
-def books(tmp_path):
-    ledger = pmc.Ledger.create(tmp_path / "books.db")
-    ledger.declare("people", pmc.Target(epsilon=5.0, delta=1e-6))
-    return ledger
-
-
 def saved(found, folder):
     with new_dossier(folder) as dossier:
         dossier.write(found)
@@ -71,13 +64,6 @@ def test_frames_are_described_checked_and_compared_as_columns_are(table, frame):
     assert len(pmc.check(study_of(), given, by=["sex"], **asked).lines()) > 3
     (whole, *_) = pmc.compare(study_of(), study_of(), given, **asked).lines()
     assert whole["value"] == pytest.approx(0.0, abs=0.01)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
-def test_frames_are_fitted(table, frame):
-    study = pmc.fit(frame(table), SCHEMA, "died ~ age + sex", epsilon=3.0, delta=1e-6, progress_bar=False)
-    assert study.n == 1000 and set(study.draws) == {"1", "age", "sex"}
 
 
 def test_what_was_described_is_averaged_over(table):

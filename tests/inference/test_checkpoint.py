@@ -18,7 +18,7 @@ from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.potential.potential import program_mark
 from private_mcmc.release.ledger_file import Transaction
-from tests.examples_of_models import logistic, normal_mean
+from tests.examples_of_models import declared, logistic, normal_mean
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
@@ -45,12 +45,9 @@ class Crash(KeyboardInterrupt):
 
 
 def driver(path, ledger, kernel=KERNEL, rows=ROWS, **changes):
-    settings = dict(
-        release="path", num_steps=80, guarantee="run", progress_bar=False, target=pmc.Target(20.0, 1e-6),
-        execution=SEEDED,
-    ) | changes  # fmt: skip
+    settings = {"num_steps": 80, "target": pmc.Target(20.0, 1e-6), "execution": SEEDED} | changes
     books = pmc.Bookkeeping(ledger, "rows", checkpoint=pmc.Checkpoint(path, seconds=0.0))
-    return pmc.PrivateMCMC(kernel, rows=rows, bookkeeping=books, **settings)
+    return declared(kernel, rows, bookkeeping=books, **settings)
 
 
 def interrupted(mcmc, ledger, monkeypatch, after, **columns):

@@ -7,14 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 import polars
+import pyarrow.ipc
+import pyarrow.parquet
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.kernels import PrivateULA
-from tests.examples_of_models import normal_mean
+from tests.examples_of_models import declared, normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
-TARGET = pmc.Target(9.0, 1e-6)
 # Values that every numeric type holds.
 VALUES = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
 N = len(VALUES)
@@ -42,17 +43,13 @@ def mapped(folder, dtype=np.float64):
 
 
 def parquet(folder, kind="float64"):
-    pyarrow = pytest.importorskip("pyarrow")
-    pytest.importorskip("pyarrow.parquet").write_table(
-        pyarrow.table({"y": pyarrow.array(VALUES).cast(kind)}), folder / "y.parquet"
-    )
+    pyarrow.parquet.write_table(pyarrow.table({"y": pyarrow.array(VALUES).cast(kind)}), folder / "y.parquet")
     return pmc.Parquet(folder / "y.parquet")["y"]
 
 
 def arrow(folder):
-    pyarrow, ipc = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.ipc")
     table = pyarrow.table({"y": VALUES})
-    with ipc.new_file(folder / "y.arrow", table.schema) as file:
+    with pyarrow.ipc.new_file(folder / "y.arrow", table.schema) as file:
         file.write_table(table)
     return pmc.Arrow(folder / "y.arrow")["y"]
 
@@ -88,7 +85,7 @@ IN_MEMORY = {
     "pandas index": lambda _: pandas.Index(VALUES),
     "Polars": lambda _: polars.Series(VALUES),
     "Polars Int8": lambda _: polars.Series(VALUES.astype("int8")),
-    "Arrow, in memory": lambda _: pytest.importorskip("pyarrow").chunked_array([VALUES]),
+    "Arrow, in memory": lambda _: pyarrow.chunked_array([VALUES]),
 }
 # ... and what no run takes.
 REFUSED = {f"numpy {kind}": lambda _, kind=kind: np.zeros(N, kind) for kind in OTHER} | {
@@ -123,7 +120,7 @@ REFUSED = {f"numpy {kind}": lambda _, kind=kind: np.zeros(N, kind) for kind in O
     "pandas dates": lambda _: pandas.Series(pandas.date_range("2020-01-01", periods=N)),
     "pandas longdouble": lambda _: pandas.Series(VALUES.astype(np.longdouble)),
     "pandas table": lambda _: pandas.DataFrame({"y": VALUES}),
-    "a table's column": lambda folder: pytest.importorskip("pyarrow").array(VALUES),
+    "a table's column": lambda folder: pyarrow.array(VALUES),
 }
 
 
@@ -144,11 +141,8 @@ def drivers(tmp_path_factory):
         ledger = pmc.Ledger.create(tmp_path_factory.mktemp("books") / name)
         ledger.declare(name, pmc.Target(1000.0, 1e-3))
         seeded = pmc.Execution(generator="threefry2x32", unsafe_seed=True, rows_on_device=block)
-        mcmc = pmc.PrivateMCMC(
-            KERNEL, rows=ROWS, target=TARGET, release="path", num_steps=2, guarantee="run",
-            progress_bar=False, execution=seeded, bookkeeping=pmc.Bookkeeping(ledger, name),
-        )  # fmt: skip
-        found[name] = mcmc, ledger
+        books = pmc.Bookkeeping(ledger, name)
+        found[name] = declared(KERNEL, ROWS, num_steps=2, execution=seeded, bookkeeping=books), ledger
     return found
 
 

@@ -1,6 +1,5 @@
 """Where no matrix tells of the covariates, the posterior allows for every curvature that the path allows."""
 
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -94,20 +93,6 @@ def test_little_more_than_the_prior_is_known_where_rows_add_no_curvature():
 def test_a_remark_says_that_no_matrix_was_bought():
     (remark,) = given(read(line, pmc.Rows(**ROWS), n=N), ran("run", 0), asked=Chains(2, 50, 50)).remarks
     assert "no matrix of covariates" in remark
-
-
-def pair(x, y=None):
-    """An outcome of two numbers."""
-    b = numpyro.sample("b", dist.Normal(0, PRIOR_SD).expand([2]).to_event(1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1), obs=y)
-
-
-@pytest.mark.long
-def test_any_outcome_will_do():
-    reading = read(pair, pmc.Rows(x=ROWS["x"], y=pmc.Box(np.full(2, -9.0), np.full(2, 9.0))), n=N)
-    found = given(reading, ran("run", 6, 60.0, dim=2))
-    assert found.draws.mean(axis=(0, 1)) == pytest.approx(np.ones(2), abs=1.0)
 
 
 def apart(x, y=None):

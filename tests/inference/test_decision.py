@@ -18,7 +18,7 @@ from private_mcmc.inference import decision as deciding
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
 from private_mcmc.release.price import price
-from tests.examples_of_models import logistic
+from tests.examples_of_models import declared, logistic
 
 N = 40
 # The scale of the prior of ``logistic``: μ = 1/SD².
@@ -27,12 +27,8 @@ ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
 
 
 def decided(epsilon=9.0, guarantee="run", **kernel):
-    declared = dict(step_size=0.01, clip=1.0) | kernel
-    mcmc = pmc.PrivateMCMC(
-        PrivateULA(logistic, **declared), rows=ROWS, target=pmc.Target(epsilon, 1e-6), release="path",
-        num_steps=20, guarantee=guarantee, progress_bar=False,
-    )  # fmt: skip
-    return mcmc.decide(N)
+    langevin = PrivateULA(logistic, **dict(step_size=0.01, clip=1.0) | kernel)
+    return declared(langevin, ROWS, target=pmc.Target(epsilon, 1e-6), guarantee=guarantee).decide(N)
 
 
 def posterior_gdp(decision):
@@ -60,14 +56,6 @@ def test_a_clip_that_the_metric_loosens_is_not_taken_for_idle():
         assert posterior_gdp(found) == pytest.approx(2 * clip / (2.0 / SD))
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("change", [{"clip": 0.05}, {"temper": 0.05}])
-def test_a_posterior_refused_without_clip_and_temper_runs_with_them(change):
-    with pytest.raises(pmc.NotPrivate):
-        decided(3.0, "posterior", step_size=1e-4)
-    assert decided(3.0, "posterior", step_size=1e-4, **change).report.verdict == "private"
-
-
 @pytest.mark.slow
 def test_what_was_decided_runs_whatever_becomes_of_the_arrays_that_the_model_closes_over():
     seen = []
@@ -79,11 +67,8 @@ def test_what_was_decided_runs_whatever_becomes_of_the_arrays_that_the_model_clo
             with numpyro.plate("rows", X.shape[0]):
                 numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
-        mcmc = pmc.PrivateMCMC(
-            PrivateULA(model, step_size=0.01, clip=1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6), n=N,
-            release=pmc.Expectations("w"), num_steps=4, guarantee="run",
-            execution=pmc.Execution(progress_bar=False),
-        )  # fmt: skip
+        kernel = PrivateULA(model, step_size=0.01, clip=1.0)
+        mcmc = declared(kernel, ROWS, n=N, release=pmc.Expectations("w"), num_steps=4)
         observable = mcmc.decide(N).expectations
         potential = mcmc.decide(N).reading.neg_log_prior
         scale[:] = after
@@ -108,16 +93,8 @@ def asked(*_, **__):
 
 
 def cauchy_driver(guarantee, release="path"):
-    return pmc.PrivateMCMC(
-        pmc.PrivateULA(cauchy, step_size=1e-3, clip=0.5),
-        rows=BOTH,
-        target=pmc.Target(3.0, 1e-6),
-        release=release,
-        num_steps=20,
-        guarantee=guarantee,
-        n=100,
-        progress_bar=False,
-    )
+    asked = {"target": pmc.Target(3.0, 1e-6), "release": release, "guarantee": guarantee, "n": 100}
+    return declared(pmc.PrivateULA(cauchy, step_size=1e-3, clip=0.5), BOTH, **asked)
 
 
 @pytest.mark.parametrize("release", ["path", "last"])

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 import private_mcmc as pmc
+from private_mcmc import report
 from private_mcmc.cli.study import people_of
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.design import design
@@ -24,20 +25,14 @@ from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.inference.raw_release import completed
 from private_mcmc.release import Family, plan_sums
-from private_mcmc.report import number
+from tests.data.fields import levels, number, person, schema
 from tests.dossier.studies import study_of
 
-FIELDS = [
-    {"name": "sex", "type": "string", "constraints": {"enum": ["f", "m"]}},
-    {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "100"}},
-]
-SCHEMA = pmc.Schema.from_dict({"fields": FIELDS})
-VISITS = pmc.Schema.from_dict(
-    {
-        "fields": [*FIELDS, {"name": "id", "type": "string", "private_mcmc": {"role": "person"}}],
-        "private_mcmc": {"person": {"field": "id", "at_most": "3"}},
-    }
-)
+FIELDS = [levels("sex", "f", "m"), number("age", 0, 100)]
+SCHEMA = schema(*FIELDS)
+UNIT = {"person": {"field": "id", "at_most": "3"}}
+VISITS = schema(*FIELDS, person("id"), private_mcmc=UNIT)
+ONE_ROW = schema(*FIELDS, person("id"), private_mcmc={"person": {"field": "id"}})
 
 
 @pytest.fixture
@@ -46,23 +41,15 @@ def table():
     return {"sex": np.where(random.random(500) < 0.4, "f", "m"), "age": random.uniform(20, 90, 500)}
 
 
-@pytest.fixture
-def books(tmp_path):
-    ledger = pmc.Ledger.create(tmp_path / "books.db")
-    ledger.declare("people", pmc.Target(epsilon=5.0, delta=1e-6))
-    return ledger
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_one_row_of_each_person_is_charged_for_persons_and_never_beside_rows(table, books):
     """Its statement speaks of rows, and each of them is a person's: rows of that person are others'."""
-    one = {"fields": VISITS.to_dict()["fields"], "private_mcmc": {"person": {"field": "id"}}}
-    schema, table = pmc.Schema.from_dict(one), table | {"id": np.arange(500) // 2}
+    table = table | {"id": np.arange(500) // 2}
     books.declare("persons", pmc.Target(epsilon=5.0, delta=1e-6), unit="id")
     asked = {"by": ["sex"], "epsilon": 0.5, "ledger": books}
-    pmc.describe(table, schema, dataset="persons", **asked)
+    pmc.describe(table, ONE_ROW, dataset="persons", **asked)
     with pytest.raises(pmc.LedgerError, match="kept for rows"):
-        pmc.describe(table, schema, dataset="people", **asked)
+        pmc.describe(table, ONE_ROW, dataset="people", **asked)
     with pytest.raises(pmc.LedgerError, match="kept for persons"):
         pmc.describe(table, SCHEMA, dataset="persons", **asked)
     assert len(books.history()) == 1
@@ -71,13 +58,12 @@ def test_one_row_of_each_person_is_charged_for_persons_and_never_beside_rows(tab
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_two_readings_of_a_column_of_identifiers_are_two_data_sets(table, books):
     """Where some identifiers are codes of missing values, persons are others than those charged before."""
-    whole = VISITS.to_dict()
-    fields = [*whole["fields"][:2], whole["fields"][2] | {"missingValues": ["", "7"]}]
-    again, table = pmc.Schema.from_dict(whole | {"fields": fields}), table | {"id": np.arange(500) // 2}
+    again = schema(*FIELDS, person("id", missingValues=["", "7"]), private_mcmc=UNIT)
+    table = table | {"id": np.arange(500) // 2}
     books.declare("persons", pmc.Target(epsilon=5.0, delta=1e-6), unit="id")
     asked = {"by": ["sex"], "epsilon": 0.5, "ledger": books, "dataset": "persons", "n": 250}
-    for schema in (VISITS, VISITS):
-        pmc.describe(table, schema, **asked)
+    for _ in range(2):
+        pmc.describe(table, VISITS, **asked)
     with pytest.raises(pmc.LedgerError, match="not the data"):
         pmc.describe(table, again, **asked)
     assert len(books.history()) == 2
@@ -86,12 +72,9 @@ def test_two_readings_of_a_column_of_identifiers_are_two_data_sets(table, books)
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_fit_to_one_row_of_each_person_is_charged_for_persons(table, books):
-    one = {"fields": VISITS.to_dict()["fields"], "private_mcmc": {"person": {"field": "id"}}}
+    asked = {"epsilon": 0.5, "ledger": books, "dataset": "people", "progress_bar": False}
     with pytest.raises(pmc.LedgerError, match="kept for rows"):
-        pmc.fit(
-            table | {"id": np.arange(500)}, pmc.Schema.from_dict(one), "sex ~ age",
-            epsilon=0.5, ledger=books, dataset="people", progress_bar=False,
-        )  # fmt: skip
+        pmc.fit(table | {"id": np.arange(500)}, ONE_ROW, "sex ~ age", **asked)
     assert not books.history()
 
 
@@ -264,7 +247,7 @@ def test_codes_of_missing_values_are_counted_as_missing_and_are_in_no_mean():
     ]
     table = {"sex": ["f", "9", "m", "f", "f"], "age": ["10", "99", "30", "", "50"]}
     with pytest.warns(UserWarning):
-        found = pmc.describe(table, pmc.Schema.from_dict({"fields": fields}), epsilon=1e5, delta=1e-6)
+        found = pmc.describe(table, schema(*fields), epsilon=1e5, delta=1e-6)
     assert values(found, "count", "sex", "missing") == pytest.approx(1, abs=0.05)
     assert values(found, "count", "age", "missing") == pytest.approx(2, abs=0.05)
     assert values(found, "mean", "age") == pytest.approx(30, abs=0.3)
@@ -284,7 +267,7 @@ def test_page_terminal_and_file_have_the_same_numbers_and_say_where_there_are_to
     assert lines.query("cell == 'sex m' and statistic == 'mean'").value.item() == pytest.approx(men["value"])
     assert lines.query("cell == 'sex f' and statistic == 'mean'").value.isna().all()
     for text in (page, shown):
-        assert number(men["value"]) in text and "too few people" in text and "alone" in text
+        assert report.number(men["value"]) in text and "too few people" in text and "alone" in text
 
 
 def test_a_released_table_is_averaged_over_as_often_as_one_likes(table, books, tmp_path):
@@ -306,14 +289,12 @@ def test_a_released_table_is_averaged_over_as_often_as_one_likes(table, books, t
 def test_a_released_table_makes_the_next_fits_prediction_one_for_its_people(books):
     """Ages fill a tenth of the declared range: effects have several times the sd of synthetic ones."""
     random = np.random.default_rng(0)
-    fields = [
-        {"name": "sex", "categories": [{"value": "f", "label": "female"}, {"value": "m", "label": "male"}]}
-    ]
-    schema = pmc.Schema.from_dict({"fields": [*fields, FIELDS[1]]})
+    sexes = [{"value": "f", "label": "female"}, {"value": "m", "label": "male"}]
+    labelled = schema({"name": "sex", "categories": sexes}, FIELDS[1])
     table = {"sex": np.where(random.random(4000) < 0.5, "f", "m"), "age": random.uniform(60, 70, 4000)}
     bins = {"age": [0, 50, 60, 65, 70, 80, 100]}
-    told = pmc.describe(table, schema, bins=bins, share=0.1, ledger=books, dataset="people")
-    asked = question(schema, "sex ~ age")
+    told = pmc.describe(table, labelled, bins=bins, share=0.1, ledger=books, dataset="people")
+    asked = question(labelled, "sex ~ age")
     plans = [
         plan_fit(table, asked, epsilon=1.0, described=one, progress_bar=False).plan for one in (None, told)
     ]
@@ -331,10 +312,8 @@ def test_a_row_that_counts_for_nothing_is_in_no_cell():
     fields = [FIELDS[0] | {"missingValues": ["?"], "private_mcmc": {"missing": "drop"}}, FIELDS[1]]
     table = {"sex": ["f", "?", "m", "f"], "age": [10.0, 99.0, 30, 50]}
     with pytest.warns(UserWarning):
-        found = pmc.describe(
-            table, pmc.Schema.from_dict({"fields": fields}), means=["age"], fields=["sex"],
-            epsilon=1e5, delta=1e-6, n=4, adjacency="zero_out",
-        )  # fmt: skip
+        asked = {"epsilon": 1e5, "delta": 1e-6, "n": 4, "adjacency": "zero_out"}
+        found = pmc.describe(table, schema(*fields), means=["age"], fields=["sex"], **asked)
     assert values(found, "count") == pytest.approx(3, abs=0.05)
     assert values(found, "mean", "age") == pytest.approx(30, abs=0.3)
 

@@ -21,7 +21,7 @@ from private_mcmc.inference import execute
 from private_mcmc.kernels import ChainRunner, PrivateULA
 from private_mcmc.model import read, tracing
 from private_mcmc.model import reading as model_reading
-from tests.examples_of_models import normal_mean
+from tests.examples_of_models import declared, normal_mean
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 Y = np.linspace(-1, 1, 6)
@@ -35,11 +35,9 @@ def ledger(tmp_path):
 
 
 def driver(ledger=None, kernel=None, **changes):
-    settings = dict(release="path", num_steps=2, guarantee="run", progress_bar=False) | changes
-    return pmc.PrivateMCMC(
-        kernel or PrivateULA(normal_mean, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
-        bookkeeping=None if ledger is None else pmc.Bookkeeping(ledger, "rows"), **settings,
-    )  # fmt: skip
+    books = None if ledger is None else pmc.Bookkeeping(ledger, "rows")
+    kernel = kernel or PrivateULA(normal_mean, 0.02, 1.0)
+    return declared(kernel, ROWS, bookkeeping=books, **{"num_steps": 2} | changes)
 
 
 def shows_nothing(mcmc):

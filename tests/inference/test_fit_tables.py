@@ -11,34 +11,28 @@ from private_mcmc.domains.persons import OWN_ROWS, identified
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns, read_once
+from tests.data.fields import flag, number, person, schema
 
 
 def persons(at_most="1", who=None, died=None, *more):
     """A schema of persons, each with at most so many rows."""
-    fields = [
-        {"name": "who", "type": "string", "private_mcmc": {"role": "person"}, **(who or {})},
-        {"name": "died", "type": "boolean", **(died or {})},
-        *more,
-    ]
-    person = {"field": "who", "at_most": str(at_most)}
-    return pmc.Schema.from_dict({"fields": fields, "private_mcmc": {"person": person}})
+    fields = person("who", **(who or {})), flag("died", **(died or {})), *more
+    return schema(*fields, private_mcmc={"person": {"field": "who", "at_most": str(at_most)}})
 
 
 def test_an_empty_file_is_refused_in_words(tmp_path):
     (tmp_path / "people.csv").write_text("")
-    schema = pmc.Schema.from_dict({"fields": [{"name": "y", "type": "boolean"}]})
     with pytest.raises(pmc.DataSchemaError, match="is empty"):
-        pmc.fit(tmp_path / "people.csv", schema, "y ~ 1", epsilon=1.0)
+        pmc.fit(tmp_path / "people.csv", schema(flag("y")), "y ~ 1", epsilon=1.0)
 
 
 def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
     """In those of sorted identifiers every row between two of them would move for one person replaced."""
-    age = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "99"}}
-    schema = persons(1, None, None, age)
+    declared = persons(1, None, None, number("age", 0, 99))
     ages = np.repeat(np.arange(60), 2)
     table = {"who": [f"p{age}" for age in ages], "age": ages, "died": ages % 2 == 0}
-    asked = question(schema, "died ~ age")
-    first, second = (read_columns(table, schema, asked, "replace_one") for _ in range(2))
+    asked = question(declared, "died ~ age")
+    first, second = (read_columns(table, declared, asked, "replace_one") for _ in range(2))
     for columns in (first, second):
         assert sorted(columns["age"]) == list(range(60)) and list(columns["age"]) != list(range(60))
         np.testing.assert_array_equal(columns["died"], columns["age"] % 2 == 0)
@@ -57,14 +51,14 @@ def test_the_number_of_persons_is_not_counted_in_the_table():
 
 def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
     dropped = {"private_mcmc": {"missing": "drop"}}
-    schema = persons(2, None, dropped)
-    asked = question(schema, "died ~ 1")
+    declared = persons(2, None, dropped)
+    asked = question(declared, "died ~ 1")
     # The rows that are kept of more than at_most are chosen among those that do not drop out.
     table = {"who": ["a", "a", "a", "b", "c"], "died": ["", "1", "0", "", "1"]}
-    found = asked.rows.grouped(read_columns(table, schema, asked, "replace_one"), 3)
+    found = asked.rows.grouped(read_columns(table, declared, asked, "replace_one"), 3)
     assert [sorted(rows) for rows in found["died"].tolist()] == [[0, 1], [0, 1], [0, 0]]
     assert found[PRESENT].tolist() == [True, True, False] and found[OWN_ROWS].sum() == 3
-    nobody = read_columns({"who": ["a", "b"], "died": ["", ""]}, schema, asked, "replace_one")
+    nobody = read_columns({"who": ["a", "b"], "died": ["", ""]}, declared, asked, "replace_one")
     assert not asked.rows.grouped(nobody, 3)[PRESENT].any()
     # Too many persons are refused whether or not one of them has no row left, which is private.
     for last in ("1", ""):
@@ -77,22 +71,22 @@ def test_of_a_person_with_several_rows_those_that_drop_out_are_none():
 @pytest.mark.parametrize("nobody", ["", None, "NA"])
 def test_whether_somebody_has_an_identifier_is_not_told_by_the_number_of_persons(nobody):
     """That number is counted, and public, under ``replace_one``: a row of nobody made it one fewer."""
-    schema = persons(1, {"missingValues": ["", "NA"]})
+    declared = persons(1, {"missingValues": ["", "NA"]})
     table = {"who": ["a", "b", nobody], "died": [True, False, True]}
     with pytest.raises(pmc.DataSchemaError, match="rows without an identifier") as refusal:
-        pmc.fit(table, schema, "died ~ 1", epsilon=1.0, progress_bar=False)
+        pmc.fit(table, declared, "died ~ 1", epsilon=1.0, progress_bar=False)
     assert "'a'" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("at_most", [1, 2])
 def test_one_long_identifier_takes_no_more_memory_than_itself(at_most):
     """In an array of text every row would have room for it: a single cell could end a run."""
-    schema = persons(at_most)
-    asked, people = question(schema, "died ~ 1"), 2000
+    declared = persons(at_most)
+    asked, people = question(declared, "died ~ 1"), 2000
     table = {"who": ["x" * 20_000, *map(str, range(1, people))], "died": [True] * people}
     tracemalloc.start()
     try:
-        columns = read_columns(table, schema, asked, "replace_one")
+        columns = read_columns(table, declared, asked, "replace_one")
         found = asked.rows.grouped(columns, people)["died"] if at_most > 1 else columns["died"]
         _, most = tracemalloc.get_traced_memory()
     finally:
@@ -103,8 +97,8 @@ def test_one_long_identifier_takes_no_more_memory_than_itself(at_most):
 @pytest.mark.parametrize("at_most", [1, 2])
 def test_a_table_that_nobody_is_in_is_one_where_the_number_of_rows_is_private(tmp_path, at_most):
     """Its neighbours have one person, and are read."""
-    schema = persons(at_most)
-    asked = question(schema, "died ~ 1")
+    declared = persons(at_most)
+    asked = question(declared, "died ~ 1")
     (tmp_path / "nobody.csv").write_text("who,died\n")
     for table in (tmp_path / "nobody.csv", {"who": [], "died": []}):
         assert not len(read_once(table, asked, "add_remove")[0]["died"])

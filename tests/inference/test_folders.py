@@ -5,7 +5,9 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn, host_column
@@ -16,18 +18,14 @@ from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.kernels.keys import Streams, run_keys
 from private_mcmc.release.noise import GaussianNoise
+from tests.data import fields
 
-pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 N = 900
-AGE = {"name": "age", "type": "number", "constraints": {"minimum": "18", "maximum": "95"}}
-FIELDS = [AGE, {"name": "region", "constraints": {"enum": ["a", "b c"]}}, {"name": "died", "type": "boolean"}]
-SCHEMA = pmc.Schema.from_dict({"fields": FIELDS})
-PERSONS = pmc.Schema.from_dict(
-    {
-        "fields": [*FIELDS, {"name": "who", "type": "string", "private_mcmc": {"role": "person"}}],
-        "private_mcmc": {"person": {"field": "who", "at_most": "2"}},
-    }
-)
+AGE = fields.number("age", 18, 95)
+FIELDS = [AGE, fields.levels("region", "a", "b c"), fields.flag("died")]
+SCHEMA = fields.schema(*FIELDS)
+TWO_ROWS = {"person": {"field": "who", "at_most": "2"}}
+PERSONS = fields.schema(*FIELDS, fields.person("who"), private_mcmc=TWO_ROWS)
 ONE_ROW = pmc.Schema.from_dict(PERSONS.to_dict() | {"private_mcmc": {"person": {"field": "who"}}})
 FORMULA = "died ~ age + region"
 
@@ -175,15 +173,13 @@ def test_persons_of_a_folder_are_grouped_over_all_its_files(tables):
     np.testing.assert_array_equal(one.columns["who"], planned.columns["who"])
 
 
-def test_a_folder_that_changes_after_the_plan_is_refused_and_nothing_is_charged(tables, tmp_path):
+def test_a_folder_that_changes_after_the_plan_is_refused_and_nothing_is_charged(tables, books, tmp_path):
     (tmp_path / "rows").mkdir()
     for place in sorted(tables[1].rglob("*.parquet")):
         folder = tmp_path / "rows" / place.parent.name
         folder.mkdir(exist_ok=True)
         (folder / place.name).write_bytes(place.read_bytes())
     planned = plan_fit(tmp_path / "rows", question(SCHEMA, FORMULA), epsilon=2.0, progress_bar=False)
-    books = pmc.Ledger.create(tmp_path / "books")
-    books.declare("people", pmc.Target(3.0, 1e-5))
     (tmp_path / "rows/region=a/0.parquet").rename(tmp_path / "rows/region=b%20c/0.parquet")
     with pytest.raises(pmc.DataSchemaError, match="changed"):
         planned.run(ledger=books, dataset="people", progress_bar=False)

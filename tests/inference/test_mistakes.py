@@ -2,25 +2,16 @@
 
 import jax
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pandas
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference.question import doubts
+from tests.data.fields import flag, levels, number, schema
+from tests.examples_of_models import declared, logistic
 
-NUMBER = {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}}
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "fields": [
-            NUMBER,
-            {"name": "died", "type": "boolean"},
-            {"name": "region", "constraints": {"enum": ["n", "s", "e"]}},
-            {"name": "note", "type": "string", "private_mcmc": {"role": "ignored"}},
-        ]
-    }
-)
+NOTE = {"name": "note", "type": "string", "private_mcmc": {"role": "ignored"}}
+SCHEMA = schema(number("age", 0, 120), flag("died"), levels("region", "n", "s", "e"), NOTE)
 # What no message may repeat.
 SECRET = 47.5
 TABLE = pandas.DataFrame(
@@ -40,16 +31,9 @@ def on(table, formula="died ~ age"):
     return lambda: fit(table, SCHEMA, formula)
 
 
-def logistic(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 def driver(**options):
-    kernel = pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0)
-    declared = {"rows": pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary()), "target": pmc.Target(3.0, 1e-6)}
-    return pmc.PrivateMCMC(kernel, **declared, **{"release": "path", "num_steps": 5, **options})
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+    return declared(pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0), rows, **options)
 
 
 X, Y = np.full((3, 2), 0.1), np.zeros(3)

@@ -1,10 +1,7 @@
 """What is said of every run: the guarantee, the posterior itself, its time, and a δ that is not below 1/n."""
 
-import inspect
 import io
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from private_mcmc.planning import Prediction
 from private_mcmc.planning.planners import Planner
 from private_mcmc.planning.policy import in_minutes
 from private_mcmc.preflight import known_of_posterior
-from private_mcmc.target import OF_FITS, OF_PLANS
+from tests.examples_of_models import declared
 from tests.soundness.front_door.plans import stages_of
 
 N = 1000
@@ -38,10 +35,8 @@ def shown(report):
 def test_a_delta_that_is_not_below_one_over_n_is_named_wherever_a_target_is_shown(delta, capsys):
     target = pmc.Target(1.0, delta)
     plan = replace(stages_of((1.0,), 0.5), target=target, n=N, reading=read(logistic, ROWS, n=N))
-    mcmc = pmc.PrivateMCMC(
-        pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0),
-        rows=ROWS, target=target, release="path", num_steps=8, guarantee="run",
-    )  # fmt: skip
+    kernel = pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0)
+    mcmc = declared(kernel, ROWS, target=target, num_steps=8, progress_bar=True)
     mcmc.run(**COLUMNS)
     first = capsys.readouterr().err
     mcmc.print_summary()
@@ -70,21 +65,6 @@ def test_what_is_said_of_the_posterior_is_what_preflight_certifies(epsilon, sd):
     reading = read(logistic, ROWS, n=N, model_args={"sd": sd})
     private = pmc.preflight(logistic, ROWS, target, n=N, model_args={"sd": sd}).verdict == "private"
     assert known_of_posterior(reading, target, N).startswith("certified") == private
-
-
-def test_the_defaults_of_the_guarantee_are_stated_in_one_place():
-    assert (OF_PLANS, OF_FITS) == ("posterior", "run")
-    for function, usual in ((pmc.plan, OF_PLANS), (pmc.PrivateMCMC, OF_PLANS), (pmc.fit, OF_FITS)):
-        assert inspect.signature(function).parameters["guarantee"].default == usual
-    package = Path(pmc.__file__).parent
-    again = r"guarantee\b[^=\n]*(\)\]|Guarantee[^=\n]*) = [\"']|1e-6 if delta|delta: float = 1e-[56],"
-    stated = {
-        path.relative_to(package).as_posix()
-        for folder in ("inference", "planning", "dossier")
-        for path in (package / folder).rglob("*.py")
-        if re.search(again, path.read_text())
-    }
-    assert stated == set()
 
 
 def test_expected_time_is_what_was_tried_and_the_quickest_synthetic_row_for_every_row(monkeypatch):

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 import private_mcmc as pmc
 from private_mcmc.cli import app
 from private_mcmc.dossier.folder import RELEASE, NewDossier, is_raw
+from tests.cli.test_commands import MODEL
+from tests.cli.test_commands import SCHEMA as ROWS
 
 # By which a process changes files.
 CALLS = ("write", "pwrite", "ftruncate", "fsync", "replace", "rename", "link", "unlink", "open")
@@ -24,19 +26,6 @@ fields:
   - {name: age, type: number, constraints: {minimum: "20", maximum: "90"}BOUNDS}
   - {name: died, type: boolean}
 """
-MODEL = """\
-import jax.numpy as jnp
-import numpyro
-import numpyro.distributions as dist
-
-
-def model(a, b, y):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", len(a)):
-        numpyro.sample("y", dist.Bernoulli(logits=a * w[0] + b * w[1]), obs=y)
-"""
-RANGE = "type: number, constraints: {minimum: -0.7, maximum: 0.7}"
-ROWS = f"fields:\n- {{name: a, {RANGE}}}\n- {{name: b, {RANGE}}}\n- {{name: y, type: boolean}}\n"
 
 
 @pytest.fixture
@@ -161,7 +150,7 @@ def test_a_model_of_ones_own_loses_nothing_either(here, monkeypatch):
     rng = np.random.default_rng(4)
     with (here / "rows.csv").open("w", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["a", "b", "y"])
+        table.writerow(["age", "income", "y"])
         table.writerows([*rng.uniform(-0.7, 0.7, 2), int(rng.random() < 0.4)] for _ in range(400))
     model, ledger = f"{here / 'model.py'}:model", here / "ledger"
     books = ("--ledger", ledger, "--dataset", "people")

@@ -27,7 +27,7 @@ from private_mcmc.model import read
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.potential.potential import curvature
 from private_mcmc.target import Unit
-from tests.examples_of_models import logistic
+from tests.examples_of_models import declared, logistic
 from tests.soundness.front_door.setup import seeded
 from tests.soundness.sweep.zoo import ZOO
 
@@ -43,8 +43,7 @@ def people(count: int = 40, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def driver(rows=ROWS, kernel=KERNEL, n=20, **changes) -> pmc.PrivateMCMC:
-    fields = {"target": ANY, "release": "path", "guarantee": "run", "num_steps": 5, "progress_bar": False}
-    return pmc.PrivateMCMC(kernel, rows=rows, n=n, **(fields | changes))
+    return declared(kernel, rows, n=n, **{"target": ANY, "num_steps": 5} | changes)
 
 
 def coin(y=None):

@@ -6,8 +6,6 @@ from dataclasses import replace
 import arviz
 import jax
 import jax.numpy as jnp
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -15,7 +13,6 @@ import pytest
 from numpyro.diagnostics import gelman_rubin
 
 import private_mcmc as pmc
-from benchmarks.calibration_problems import simulated
 from private_mcmc import accounting
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.posterior import Chains, GivenReleases, posterior_of
@@ -193,25 +190,7 @@ def test_without_a_path_nothing_is_claimed():
         drawn(())
 
 
-def not_a_number(posterior):
-    """Names of ArviZ's plots and columns of its summary in which a number is missing."""
-    matplotlib.use("Agg")
-    table = arviz.summary(posterior, round_to="none")
-    found = [name for name in table if table[name].isna().any()]
-    of_density = ("posterior", "density") if arviz.__version__[0] == "0" else ("dist",)
-    for name in ("trace", "forest", "rank", "ess", "mcse", "autocorr", "pair", *of_density):
-        getattr(arviz, f"plot_{name}")(posterior)
-        axes = [one for number in plt.get_fignums() for one in plt.figure(number).axes]
-        drawn = [line.get_ydata() for one in axes for line in one.get_lines()]
-        heights = [bar.get_height() for one in axes for bar in one.patches if hasattr(bar, "get_height")]
-        finite = axes and all(np.isfinite(np.asarray(ys, dtype=float)).all() for ys in (*drawn, heights))
-        found += [] if finite else [f"plot_{name}"]
-        plt.close("all")
-    return found
-
-
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore::matplotlib.MatplotlibDeprecationWarning")  # of ArviZ's own calls
 def test_the_posterior_is_a_function_of_what_was_released():
     """Two drivers with other rows and one history say the same; a driver says it again and again."""
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
@@ -234,21 +213,5 @@ def test_the_posterior_is_a_function_of_what_was_released():
     assert known is not None and one._known is known
     posterior = one.to_arviz()
     assert "posterior given what was released" in posterior.attrs["randomness"]
-    assert not_a_number(posterior) == []
+    assert not arviz.summary(posterior, round_to="none").isna().any(axis=None)
     assert np.all(gelman_rubin(mine) < 1.1)
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", ["line", "counts", "unknown_sd", "negative_binomial"])
-def test_simulated_outcomes_are_those_of_their_parameter(name):
-    """Cut at the declared range they tell of another one, by thirteen sds in one problem of twenty."""
-    problem = simulated(name)
-    for seed in range(3):
-        people, _ = problem.outcomes(seed)
-        assert len(people["y"]) == problem.n
-    narrow = {"line": pmc.Box(-1.0, 1.0), "unknown_sd": pmc.Box(-1.0, 1.0)}.get(name, pmc.Counts(1))
-    object.__setattr__(
-        problem, "rows", pmc.Rows(X=pmc.Ball(1.0, dim=problem.columns["X"].shape[1]), y=narrow)
-    )
-    with pytest.raises(pmc.DeclarationError, match="beyond their declared range"):
-        problem.outcomes(0)

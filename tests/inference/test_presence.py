@@ -12,7 +12,7 @@ from private_mcmc.domains.columns import PRESENT, ArrayColumn, data_mark, host_c
 from private_mcmc.inference import columns as placing
 from private_mcmc.inference.columns import Place, moves
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain
-from tests.examples_of_models import logistic
+from tests.examples_of_models import declared, logistic
 
 N = 8
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=N), y=pmc.Binary())
@@ -34,14 +34,10 @@ PLACES = [*((name, None) for name in SCHEMES), ("all rows", 3), ("poisson", 3)]
 
 
 def driver(kernel, rows=ROWS, adjacency="zero_out", **changes):
-    settings = dict(
-        target=pmc.Target(1e4, 1e-6, adjacency), release="path", num_steps=2 * N, guarantee="run", n=N,
-        progress_bar=False,
-    ) | changes  # fmt: skip
-    execution = pmc.Execution(
-        unsafe_seed=True, generator="threefry2x32", rows_on_device=settings.pop("rows_on_device", None)
-    )
-    return pmc.PrivateMCMC(kernel, rows=rows, execution=execution, **settings)
+    block = changes.pop("rows_on_device", None)
+    execution = pmc.Execution(unsafe_seed=True, generator="threefry2x32", rows_on_device=block)
+    asked = {"target": pmc.Target(1e4, 1e-6, adjacency), "num_steps": 2 * N, "n": N} | changes
+    return declared(kernel, rows, execution=execution, **asked)
 
 
 @functools.cache
@@ -193,9 +189,9 @@ def test_every_row_is_in_every_slot_as_often():
 
 def placed(column, key, rows_on_device=None):
     """A column in slots of a run under add_remove, and which of them there are."""
-    declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()))
+    told = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()))
     where, n = Place(rows_on_device=rows_on_device), 7
-    (found,) = placing.placed({"i": column}, n, where, declared, Streams(key, key, key))
+    (found,) = placing.placed({"i": column}, n, where, told, Streams(key, key, key))
     if rows_on_device is None:
         return np.asarray(found.columns["i"]), np.asarray(found.present)
     blocks = [(block.columns["i"], block.present) for block in found]

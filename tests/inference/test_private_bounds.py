@@ -14,24 +14,18 @@ from private_mcmc.inference.fitting import Planned
 from private_mcmc.inference.question import SHARE, plan_bounds, question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.release import ledger as ledger_module
-from tests.examples_of_models import normal_mean
+from tests.data.fields import number, person
+from tests.data.fields import schema as schema_of
+from tests.examples_of_models import declared, normal_mean
 
 ADJACENCIES = ("replace_one", "add_remove", "zero_out")
 
 
-def schema_of(*fields):
-    return pmc.Schema.from_dict({"fields": list(fields)})
-
-
 def private(name, low, high, kind="number", **ours):
-    limits = {"minimum": str(low), "maximum": str(high)}
-    return {"name": name, "type": kind, "constraints": limits, "private_mcmc": {"bounds": "private", **ours}}
+    return number(name, low, high, kind, own={"bounds": "private", **ours})
 
 
-WAGE, AGE = (
-    private("wage", 0, 1000),
-    {"name": "age", "type": "number"} | {"constraints": {"minimum": "0", "maximum": "120"}},
-)
+WAGE, AGE = private("wage", 0, 1000), number("age", 0, 120)
 SCHEMA = schema_of(
     WAGE, private("income", 1, 1e9, missing="indicator"), private("visits", 0, 1000, "integer"), AGE
 )
@@ -128,7 +122,7 @@ def test_persons_with_several_rows_would_fall_into_several_cells_and_are_refused
 
 
 def test_of_persons_who_enter_with_one_row_one_falls_into_a_cell():
-    wage = schema_of(private("wage", 0, 1000), {"name": "id", "private_mcmc": {"role": "person"}})
+    wage = schema_of(WAGE, person("id"))
     schema = pmc.Schema(wage.fields, "id", 1)
     bounds = plan_bounds(schema, ["wage"], pmc.Target(1.0, 1e-6), 50)
     # One person has as many rows as all others, at the other end of the range.
@@ -167,9 +161,7 @@ def test_a_fit_with_bought_bounds_is_charged_once_before_any_row_is_used(tmp_pat
     assert len(ledger.history("people")) == 1
 
 
-def test_a_wrong_number_of_rows_is_refused_before_bounds_are_charged(tmp_path):
-    ledger = pmc.Ledger.create(tmp_path / "l.db")
-    ledger.declare("people", pmc.Target(1.2, 1e-6))
+def test_a_wrong_number_of_rows_is_refused_before_bounds_are_charged(books):
     schema, target = schema_of(WAGE), pmc.Target(1.0, 1e-6)
     asked = question(schema, "wage ~ 1", family="gaussian")
     plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=7)
@@ -177,8 +169,8 @@ def test_a_wrong_number_of_rows_is_refused_before_bounds_are_charged(tmp_path):
     table = {"wage": np.ones(5)}
     planned = Planned(asked, plan, table, table, data_marks(table), bounds)
     with pytest.raises(pmc.DataSchemaError, match="declared n=7"):
-        planned.run(ledger=ledger, dataset="people", progress_bar=False)
-    assert ledger.history("people") == ()
+        planned.run(ledger=books, dataset="people", progress_bar=False)
+    assert books.history("people") == ()
 
 
 class Stopped(pmc.errors.PrivateMCMCError):
@@ -190,32 +182,28 @@ def stop(*args):
 
 
 @pytest.mark.long
-def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_path, monkeypatch):
-    ledger = pmc.Ledger.create(tmp_path / "l.db")
-    ledger.declare("people", pmc.Target(9.0, 1e-6))
-    declared = dict(
-        rows=pmc.Rows(y=pmc.Box(-1.0, 1.0)), target=pmc.Target(9.0, 1e-6), release="path", num_steps=2
-    )
-    kernel, y = pmc.PrivateULA(normal_mean, 0.02, 1.0), np.linspace(-1, 1, 6)
+def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(books, tmp_path, monkeypatch):
+    rows, y = pmc.Rows(y=pmc.Box(-1.0, 1.0)), np.linspace(-1, 1, 6)
+    kernel = pmc.PrivateULA(normal_mean, 0.02, 1.0)
 
     def run(reserved, checkpoint=None):
-        books = pmc.Bookkeeping(ledger, "people", reserved=reserved, checkpoint=checkpoint)
-        pmc.PrivateMCMC(kernel, **declared, guarantee="run", progress_bar=False, bookkeeping=books).run(y=y)
+        kept = pmc.Bookkeeping(books, "people", reserved=reserved, checkpoint=checkpoint)
+        declared(kernel, rows, num_steps=2, bookkeeping=kept).run(y=y)
 
     run(None)
-    (settled,) = ledger.history("people")
+    (settled,) = books.history("people")
     with pytest.raises(pmc.ReleaseError, match="settled, or was made for another"):
         run(settled)
     other = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1e-6, scale=1.0, what="a little")
-    cheap = ledger.reserve("people", other, purpose="a test")
+    cheap = books.reserve("people", other, purpose="a test")
     with pytest.raises(pmc.ReleaseError, match="settled, or was made for another"):
         run(cheap)
-    paid = ledger.reserve("people", pmc.Statement.from_dict(settled.statement), purpose="one run")
+    paid = books.reserve("people", pmc.Statement.from_dict(settled.statement), purpose="one run")
     run(paid)
     with pytest.raises(pmc.ReleaseError, match="has paid for a run"):
         run(paid)
     # Made by a process that was stopped: its run may have released.
-    elsewhere = ledger.reserve("people", pmc.Statement.from_dict(settled.statement), purpose="one run")
+    elsewhere = books.reserve("people", pmc.Statement.from_dict(settled.statement), purpose="one run")
     with monkeypatch.context() as patched, pytest.raises(pmc.ReleaseError, match="made in another process"):
         patched.setattr(ledger_module.os, "getpid", lambda: -1)
         run(elsewhere)
@@ -224,14 +212,13 @@ def test_a_charge_pays_for_the_run_that_it_was_made_for_while_it_is_open(tmp_pat
         patched.setattr(SavedRun, "save", stop)
         run(None, checkpoint=pmc.Checkpoint(tmp_path / "saved", seconds=0.0))
     with pytest.raises(pmc.ReleaseError, match="has paid for a run"):
-        run(ledger.history("people")[-1])
-    assert ledger.history("people")[-1].outcome == "reserved"
+        run(books.history("people")[-1])
+    assert books.history("people")[-1].outcome == "reserved"
 
 
 def test_what_the_schema_for_the_histograms_refuses_is_refused_before_the_charge():
     """A field of the name that tells what is missing: the whole budget was charged for nothing."""
-    clash = {"name": "wage_missing", "type": "number", "constraints": {"minimum": "0", "maximum": "1"}}
-    schema = schema_of(private("wage", 0, 1000, missing="middle"), clash, AGE)
+    schema = schema_of(private("wage", 0, 1000, missing="middle"), number("wage_missing", 0, 1), AGE)
     with pytest.raises(pmc.DeclarationError, match="wage_missing"):
         plan_bounds(schema, ["wage", "wage_missing"], pmc.Target(1.0, 1e-6), 1000)
 

@@ -10,16 +10,9 @@ import private_mcmc as pmc
 from benchmarks.programs import compiled
 from private_mcmc.cli import keep_programs
 from private_mcmc.planning import policy
+from tests.data.fields import flag, levels, number, schema
 
-SCHEMA = pmc.Schema.from_dict(
-    {
-        "fields": [
-            {"name": "age", "type": "number", "constraints": {"minimum": "0", "maximum": "120"}},
-            {"name": "died", "type": "boolean"},
-            {"name": "region", "constraints": {"enum": ["n", "s", "e"]}},
-        ]
-    }
-)
+SCHEMA = schema(number("age", 0, 120), flag("died"), levels("region", "n", "s", "e"))
 
 
 def table(seed):

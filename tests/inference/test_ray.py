@@ -13,7 +13,8 @@ import private_mcmc as pmc
 from private_mcmc.inference import execute_plan, ray_engine
 from private_mcmc.kernels.keys import run_keys
 from tests.cli.test_fit import command
-from tests.examples_of_models import logistic
+from tests.data import fields
+from tests.examples_of_models import declared, logistic
 from tests.inference.test_folders import AGE, FIELDS, PERSONS, SCHEMA, fitted
 from tests.inference.test_folders import tables as tables
 from tests.inference.test_folders import without_noise as without_noise
@@ -78,11 +79,8 @@ def people(table):
 
 
 def driver(engine, kernel=None, **options):
-    settings = dict(
-        rows=ROWS, release="path", num_steps=6, target=pmc.Target(9.0, 1e-6), guarantee="run",
-        progress_bar=False, execution=replace(SEEDED, engine=engine), num_chains=2,
-    ) | options  # fmt: skip
-    return pmc.PrivateMCMC(kernel or pmc.PrivateULA(logistic, 0.002, 1.0), **settings)
+    settings = {"rows": ROWS, "num_steps": 6, "num_chains": 2, "execution": replace(SEEDED, engine=engine)}
+    return declared(kernel or pmc.PrivateULA(logistic, 0.002, 1.0), **settings | options)
 
 
 def draws(table, engine, kernel=None, seed=4, others=None, **options):
@@ -94,15 +92,6 @@ def draws(table, engine, kernel=None, seed=4, others=None, **options):
 @pytest.fixture(scope="module")
 def wanted(table):
     return draws(table, WORKERS)
-
-
-def test_a_folder_of_files_is_one_table_in_the_order_of_names(table):
-    X, y = (one.loaded() for one in people(table).values())
-    assert X.shape == (N, 3) and y.shape == (N,)
-    np.testing.assert_array_equal(X[:, 2], np.repeat([0.0, 1.0], [150, 250]))
-    part = people(table)["X"].part(140, 260)
-    assert part.shape == (120, 3)
-    np.testing.assert_array_equal(np.concatenate(list(part.blocks(37))), X[140:260])
 
 
 SGLD = pmc.PrivateSGLD(logistic, 0.002, 1.0, rate=0.1)
@@ -268,7 +257,7 @@ def test_a_folder_is_fitted_described_and_checked_by_workers_as_it_is_here(
 ):
     """Words, folders' names and empty slots are read by the workers, with equal noise."""
     dropped = AGE | {"missingValues": ["19"], "private_mcmc": {"missing": "drop"}}
-    empty = pmc.Schema.from_dict({"fields": [dropped, *FIELDS[1:]]})
+    empty = fields.schema(dropped, *FIELDS[1:])
     for schema, more in ((SCHEMA, {}), (empty, {"adjacency": "zero_out"})):
         here, there = (fitted(tables[1], schema, engine=engine, **more) for engine in (None, WORKERS))
         for name, draws in here.draws.items():
@@ -311,9 +300,7 @@ def test_the_command_describes_at_workers_and_refuses_what_they_do_not_read(tabl
 
 
 def test_a_cell_without_a_fate_is_told_by_its_field_alone(tables):
-    narrow = pmc.Schema.from_dict(
-        {"fields": [AGE | {"constraints": {"minimum": "40", "maximum": "95"}}, *FIELDS[1:]]}
-    )
+    narrow = fields.schema(fields.number("age", 40, 95), *FIELDS[1:])
     with pytest.raises(pmc.ReleaseError, match=r"fields \['age'\] have cells"):
         pmc.describe(tables[1], narrow, epsilon=1.0, engine=WORKERS)
 
@@ -371,9 +358,6 @@ def test_what_fails_at_a_worker_is_told_by_its_kind_alone():
 
 
 def test_columns_in_memory_are_not_sent_to_workers():
-    mcmc = pmc.PrivateMCMC(
-        pmc.PrivateULA(logistic, 0.002, 1.0), rows=ROWS, release="last", num_steps=2, progress_bar=False,
-        target=pmc.Target(9.0, 1e-6), guarantee="run", execution=pmc.Execution(engine=WORKERS),
-    )  # fmt: skip
+    mcmc = driver(WORKERS)
     with pytest.raises(pmc.DeclarationError, match="not of files"):
         mcmc.run(X=np.zeros((4, 3)), y=np.zeros(4, int))

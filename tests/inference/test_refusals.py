@@ -7,18 +7,8 @@ import private_mcmc as pmc
 from private_mcmc.inference import execute
 from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import logistic
-
-N = 40
-ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
-TARGET = pmc.Target(epsilon=3.0, delta=1e-6)
-WEAK = dict(step_size=0.05, clip=1.0)
-
-
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(5)
-    X = rng.uniform(-1, 1, (N, 2)) / np.sqrt(2)
-    return {"X": X, "y": (X[:, 0] > 0).astype(int)}
+from tests.inference.test_runs import N, driver
+from tests.inference.test_runs import data as data
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +21,6 @@ def untouched(monkeypatch, request):
         raise AssertionError("private rows were touched")
 
     monkeypatch.setattr(execute, "placed", reached)
-
-
-def driver(model=logistic, rows=ROWS, target=TARGET, kernel=None, **changes):
-    settings = dict(release="path", num_steps=20, guarantee="run", progress_bar=False) | changes
-    return pmc.PrivateMCMC(kernel or PrivateULA(model, **WEAK), rows=rows, target=target, **settings)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.model.program import trace
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.release.price import price
-from tests.examples_of_models import logistic, normal_mean
+from tests.examples_of_models import declared, logistic
 
 N = 40
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
@@ -34,9 +34,8 @@ def data():
 
 
 def driver(model=logistic, rows=ROWS, target=TARGET, kernel=None, **changes):
-    settings = dict(release="path", num_steps=20, guarantee="run", progress_bar=False) | changes
     kernel = kernel or PrivateULA(model, step_size=0.02, clip=1.0)
-    return pmc.PrivateMCMC(kernel, rows=rows, target=target, **settings)
+    return declared(kernel, rows, target=target, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -99,36 +98,9 @@ def test_a_second_run_is_another_mechanism(data):
         pmc.accounting.compose(first, first)
 
 
-@pytest.mark.long
-def test_expectations_are_priced_before_the_run_and_released_with_noise():
-    y = np.full(N, 0.5)
-    rows = pmc.Rows(y=pmc.Box(-1.0, 1.0))
-    target = pmc.Target(epsilon=2.0, delta=0.0)
-    kernel = PrivateULA(normal_mean, step_size=0.02, clip=2.0)
-    mcmc = driver(
-        normal_mean,
-        rows,
-        target,
-        kernel,
-        release=pmc.Expectations("mu", bounds={"mu": (-1.0, 1.0)}),
-        num_steps=400,
-    )
-    decision = mcmc.decide(N)
-    assert decision.statement.epsilon(0.0) == pytest.approx(2.0)
-    sd = float(decision.expectations.noise_sd.max())
-    mcmc.run(y=y)
-    # Posterior mean 0.5·40/41; the noise is Laplace: 15 of its sds have probability e^-21.
-    assert abs(float(mcmc.expectation("mu")) - 0.5 * N / (N + 1)) < 15 * sd
-    with pytest.raises(pmc.ReleaseError, match="states stay hidden"):
-        mcmc.get_samples()
-    with pytest.raises(pmc.ReleaseError, match="not declared"):
-        mcmc.expectation("sigma")
-
-
 def driver_of(kernel, adjacency="replace_one", **changes):
     target = pmc.Target(epsilon=60.0, delta=1e-5, adjacency=adjacency)
-    settings = dict(release="path", num_steps=10, guarantee="run", progress_bar=False, n=N) | changes
-    return pmc.PrivateMCMC(kernel, rows=ROWS, target=target, **settings)
+    return declared(kernel, ROWS, target=target, **{"num_steps": 10, "n": N} | changes)
 
 
 def sgld(**options):
@@ -150,10 +122,10 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
     mcmc.run(**data)
     decision = mcmc.decide()
     assert np.isfinite(mcmc.get_samples()["w"]).all()
-    declared = kernel.schedule(
+    schedule = kernel.schedule(
         adjacency=adjacency, num_rows=N, dim=2, num_steps=10, num_chains=1, release=decision.schedule.release
     )
-    priced = price(decision.reading, declared, decision.declared.target)
+    priced = price(decision.reading, schedule, decision.declared.target)
     assert decision.schedule == priced.schedule
     assert mcmc.statement.epsilon(1e-5) == priced.statement.epsilon(1e-5)
     assert mcmc.statement.verify()

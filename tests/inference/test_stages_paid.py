@@ -17,6 +17,7 @@ from private_mcmc.inference.fitting import plan_fit, resume
 from private_mcmc.inference.question import question
 from private_mcmc.inference.raw_release import completed
 from private_mcmc.release.ledger_state import Filter
+from tests.data import fields
 
 pytestmark = pytest.mark.slow
 TARGET = pmc.Target(3.0, 1e-5)
@@ -24,11 +25,7 @@ N = 2000
 
 
 def schema_of(**ours):
-    age = {"name": "age", "type": "number", "constraints": {"minimum": "18", "maximum": "95"}}
-    age["missingValues"] = ["-1"]
-    return pmc.Schema.from_dict(
-        {"fields": [age | {"private_mcmc": ours}, {"name": "died", "type": "boolean"}]}
-    )
+    return fields.schema(fields.number("age", 18, 95, own=ours, missingValues=["-1"]), fields.flag("died"))
 
 
 @pytest.fixture(autouse=True)

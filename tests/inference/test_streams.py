@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pyarrow
 import pytest
+from pyarrow import ipc, parquet
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import ArrayColumn, HostColumn
 from private_mcmc.inference.columns import checked
 from private_mcmc.kernels import PrivateULA
-from tests.examples_of_models import logistic
+from tests.examples_of_models import declared, logistic
 
 N = 53
 SEEDED = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
@@ -35,11 +37,8 @@ def mean(y):
 
 
 def draws(columns, kernel=None, seed=4, **changes):
-    settings = dict(
-        release="path", num_steps=4, guarantee="run", progress_bar=False, execution=SEEDED,
-        target=pmc.Target(9.0, 1e-6), num_chains=2,
-    ) | changes  # fmt: skip
-    mcmc = pmc.PrivateMCMC(kernel or PrivateULA(logistic, 0.02, 1.0), rows=ROWS, **settings)
+    settings = {"num_steps": 4, "num_chains": 2, "execution": SEEDED} | changes
+    mcmc = declared(kernel or PrivateULA(logistic, 0.02, 1.0), ROWS, **settings)
     mcmc.run(rng_key=seed, **columns)
     return mcmc.get_samples()["w"]
 
@@ -58,18 +57,16 @@ def mapped(data, folder):
 
 
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
-    mcmc = pmc.PrivateMCMC(PrivateULA(logistic, 0.02, 1.0), rows=ROWS, target=pmc.Target(9.0, 1e-6),
-                           release="last", num_steps=1, guarantee="run")  # fmt: skip
+    mcmc = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)
     columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, mcmc._execution.place())
     assert all(isinstance(column, HostColumn) for column in columns.values())
 
 
 def write_parquet(table, path):
-    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=17)
+    parquet.write_table(table, path, row_group_size=17)
 
 
 def write_arrow(table, path):
-    ipc = pytest.importorskip("pyarrow.ipc")
     with ipc.new_file(path, table.schema) as file:
         file.write_table(table, max_chunksize=17)
 
@@ -80,7 +77,7 @@ FILES = {"parquet": (pmc.Parquet, write_parquet), "arrow": (pmc.Arrow, write_arr
 @pytest.mark.some(1)
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_gives_the_same_chain(data, wanted, tmp_path, kind):
-    pyarrow, (source, write) = pytest.importorskip("pyarrow"), FILES[kind]
+    source, write = FILES[kind]
     X, y = data["X"], data["y"]
     missing = [None if np.isnan(value) else float(value) for value in X[:, 0]]
     table = pyarrow.table({"x0": missing, "x1": X[:, 1].astype(np.float64), "y": y, "name": ["?"] * N})
@@ -96,7 +93,7 @@ def test_a_file_gives_the_same_chain(data, wanted, tmp_path, kind):
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("changed", [{"y": ["a secret", "another"]}, {"y": [1.0]}, {"x": [1.0, 2.0]}])
 def test_a_file_that_changed_is_refused_without_its_values(tmp_path, changed, kind):
-    pyarrow, (source, write), path = pytest.importorskip("pyarrow"), FILES[kind], tmp_path / "rows"
+    (source, write), path = FILES[kind], tmp_path / "rows"
     write(pyarrow.table({"y": [1.0, 2.0]}), path)
     column = source(path)["y"]
     write(pyarrow.table(changed), path)
@@ -119,15 +116,13 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", ["npy", *FILES])
-def test_a_file_that_changes_after_the_charge_releases_nothing(tmp_path, kind, change, monkeypatch):
+def test_a_file_that_changes_after_the_charge_releases_nothing(tmp_path, books, kind, change, monkeypatch):
     # As many rows of the same types: the ledger would know other people than those that ran.
-    pyarrow, path, fresh = pytest.importorskip("pyarrow"), tmp_path / "rows", tmp_path / "fresh"
+    path, fresh = tmp_path / "rows", tmp_path / "fresh"
     write = write_npy if kind == "npy" else FILES[kind][1]
     write(pyarrow.table({"y": np.zeros(N)}), path)
     write(pyarrow.table({"y": np.ones(N)}), fresh)
     column = np.load(path, mmap_mode="r") if kind == "npy" else FILES[kind][0](path)["y"]
-    books = pmc.Ledger.create(tmp_path / "books")
-    books.declare("people", pmc.Target(9.0, 1e-6))
     reserve = pmc.Ledger.reserve
 
     def then_changed(*args, **kwargs):
@@ -136,11 +131,9 @@ def test_a_file_that_changes_after_the_charge_releases_nothing(tmp_path, kind, c
         return charge
 
     monkeypatch.setattr(pmc.Ledger, "reserve", then_changed)
-    mcmc = pmc.PrivateMCMC(
-        PrivateULA(mean, 0.02, 1.0), rows=pmc.Rows(y=pmc.Binary()), target=pmc.Target(9.0, 1e-6),
-        release="last", num_steps=3, guarantee="run", bookkeeping=pmc.Bookkeeping(books, "people"),
-        execution=pmc.Execution(rows_on_device=10, progress_bar=False),
-    )  # fmt: skip
+    kept, blocks = pmc.Bookkeeping(books, "people"), pmc.Execution(rows_on_device=10)
+    kernel, rows = PrivateULA(mean, 0.02, 1.0), pmc.Rows(y=pmc.Binary())
+    mcmc = declared(kernel, rows, release="last", num_steps=3, bookkeeping=kept, execution=blocks)
     with pytest.raises(pmc.DataSchemaError, match="another one"):
         mcmc.run(y=column)
     assert [charge.outcome for charge in books.history()] == ["kept"]
@@ -164,9 +157,9 @@ def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
 
 
 def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):
-    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows"
+    path = tmp_path / "rows"
     table = pyarrow.table({"y": rng.normal(size=200_000)})
-    pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=5_000)
+    parquet.write_table(table, path, row_group_size=5_000)
     before = pyarrow.total_allocated_bytes()
     held = [pyarrow.total_allocated_bytes() - before for _ in pmc.Parquet(path)["y"].blocks(5_000)]
     assert len(held) == 40 and max(held) < path.stat().st_size / 4
@@ -175,7 +168,6 @@ def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):
 @pytest.mark.parametrize("pattern", ["**/**/*.parquet", "*.parquet", ""])
 def test_no_file_is_read_twice_however_it_is_found(pattern, tmp_path):
     """A row that is there twice moves every sum by twice what is charged."""
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     folder = tmp_path / "of" / "people"
     folder.mkdir(parents=True)
     parquet.write_table(pyarrow.table({"y": [0.0, 1.0]}), folder / "a.parquet")
@@ -188,7 +180,6 @@ def test_no_file_is_read_twice_however_it_is_found(pattern, tmp_path):
 
 
 def test_files_of_one_table_have_the_same_columns(tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     with pytest.raises(pmc.DataSchemaError, match="no such files"):
         pmc.Parquet(tmp_path / "*.parquet")
     for name in "xy":
@@ -198,7 +189,6 @@ def test_files_of_one_table_have_the_same_columns(tmp_path):
 
 
 def test_the_name_of_a_folder_tells_a_column_that_its_files_do_not_have(tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     for place in ("year=2020/sex=f", "year=2021/sex=m"):
         (tmp_path / place).mkdir(parents=True)
         parquet.write_table(pyarrow.table({"y": [0.0, 1.0]}), tmp_path / place / "a.parquet")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ from private_mcmc.accounting.mechanisms import posterior_strongly_log_concave
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.dossier.verify import _charge, checked, recomputed
 from private_mcmc.models import logistic, logistic_rows
+from tests.data.fields import flag, schema
 
 
 @pytest.fixture(scope="module")
@@ -19,22 +21,13 @@ def people():
 
 
 def driver(release="path", **options):
-    return pmc.PrivateMCMC(
-        pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, temper=0.1),
-        rows=logistic_rows(2),
-        target=pmc.Target(3.0, 1e-6),
-        release=release,
-        num_steps=20,
-        n=100,
-        progress_bar=False,
-        **options,
-    )
+    declared = {"rows": logistic_rows(2), "target": pmc.Target(3.0, 1e-6), "n": 100, "num_steps": 20}
+    kernel = pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0, temper=0.1)
+    return pmc.PrivateMCMC(kernel, release=release, progress_bar=False, **declared, **options)
 
 
 @pytest.mark.long
-def test_a_declared_run_is_saved_with_its_charge(people, tmp_path):
-    books = pmc.Ledger.create(tmp_path / "books.db")
-    books.declare("people", pmc.Target(5.0, 1e-6))
+def test_a_declared_run_is_saved_with_its_charge(people, books, tmp_path):
     mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people", "a test"), num_chains=2)
     with pytest.raises(pmc.ReleaseError, match="nothing was released"):
         mcmc.save(tmp_path / "early")
@@ -50,10 +43,8 @@ def test_a_declared_run_is_saved_with_its_charge(people, tmp_path):
     assert "No plan" in mcmc._repr_html_()
 
 
-def test_what_a_record_says_beside_its_statement_is_compared_with_the_charge(people, tmp_path):
+def test_what_a_record_says_beside_its_statement_is_compared_with_the_charge(people, books):
     """With a wider weight, other rows or a certificate that somebody made up a dossier was verified."""
-    books = pmc.Ledger.create(tmp_path / "books.db")
-    books.declare("people", pmc.Target(5.0, 1e-6))
     mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people"))
     mcmc.run(**people)
     study, made_up = mcmc.study(), posterior_strongly_log_concave(1e-6, 1.0, "replace_one", 100).to_dict()
@@ -67,9 +58,7 @@ def test_what_a_record_says_beside_its_statement_is_compared_with_the_charge(peo
     assert "weight of the likelihood is 0.1" in str(recomputed(replace(study, temper=1.0)))
 
 
-def test_a_ledger_knows_the_one_dossier_of_a_run_and_no_ledger_is_a_warning(people, tmp_path):
-    books = pmc.Ledger.create(tmp_path / "books.db")
-    books.declare("people", pmc.Target(5.0, 1e-6))
+def test_a_ledger_knows_the_one_dossier_of_a_run_and_no_ledger_is_a_warning(people, books, tmp_path):
     mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people"))
     mcmc.run(**people)
     study = mcmc.study()
@@ -94,12 +83,8 @@ def test_a_ledger_knows_the_one_dossier_of_a_run_and_no_ledger_is_a_warning(peop
     assert checked("", lambda: _charge(mcmc.study(), books)).result == "agrees"
 
 
-def test_a_charge_says_that_the_caller_chose_the_seed(people, tmp_path):
+def test_a_charge_says_that_the_caller_chose_the_seed(people, books):
     """A dossier that no longer said so was verified against it."""
-    import jax
-
-    books = pmc.Ledger.create(tmp_path / "books.db")
-    books.declare("people", pmc.Target(5.0, 1e-6))
     mcmc = driver(bookkeeping=pmc.Bookkeeping(books, "people"), execution=pmc.Execution(unsafe_seed=True))
     mcmc.run(**people, rng_key=jax.random.key(0))
     study = mcmc.study()
@@ -114,8 +99,6 @@ def test_a_charge_says_that_the_caller_chose_the_seed(people, tmp_path):
 
 @pytest.mark.long
 def test_a_run_with_the_callers_seed_is_red_and_not_verified(people, tmp_path):
-    import jax
-
     mcmc = driver("last", execution=pmc.Execution(unsafe_seed=True))
     mcmc.run(**people, rng_key=jax.random.key(0))
     mcmc.save(tmp_path / "study")
@@ -142,17 +125,14 @@ def test_what_was_paid_for_is_kept_where_drawing_the_posterior_ends_early(people
 
 
 @pytest.mark.long
-def test_a_fit_that_is_interrupted_after_its_release_is_a_study(tmp_path, monkeypatch):
+def test_a_fit_that_is_interrupted_after_its_release_is_a_study(books, tmp_path, monkeypatch):
     def ends(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("private_mcmc.inference.last_run.posterior_of", ends)
-    schema = pmc.Schema.from_dict({"fields": [{"name": "died", "type": "boolean"}]})
-    books = pmc.Ledger.create(tmp_path / "books.db")
-    books.declare("people", pmc.Target(5.0, 1e-6))
     options = {"epsilon": 3.0, "ledger": books, "dataset": "people", "progress_bar": False}
     with pytest.warns(UserWarning, match="Drawing the posterior given the releases was interrupted"):
-        study = pmc.fit({"died": np.arange(200) % 3 == 0}, schema, "died ~ 1", **options)
+        study = pmc.fit({"died": np.arange(200) % 3 == 0}, schema(flag("died")), "died ~ 1", **options)
     assert [charge.outcome for charge in books.history()] == ["released"]
     assert np.isfinite(study.arrays["Intercept"]).all() and len(study.arrays["Intercept"]) > 10
     study.save(tmp_path / "study")

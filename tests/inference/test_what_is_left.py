@@ -9,7 +9,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference.checkpoint import SavedRun
 from private_mcmc.kernels import PrivateSGLD, PrivateULA
-from tests.examples_of_models import logistic
+from tests.examples_of_models import declared, logistic
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
@@ -40,10 +40,8 @@ def test_files_records_and_words_are_the_same_for_all_rows(kernel, tmp_path, mon
         path, ledger = folder / "run", pmc.Ledger.create(folder / "books.db")
         ledger.declare("rows", pmc.Target(99.0, 1e-6))
         books = pmc.Bookkeeping(ledger, "rows", checkpoint=pmc.Checkpoint(path, seconds=0.0))
-        mcmc = pmc.PrivateMCMC(
-            KERNELS[kernel], rows=ROWS, target=pmc.Target(90.0, 1e-6), release="path", num_steps=24,
-            guarantee="run", bookkeeping=books, progress_bar=True,
-        )  # fmt: skip
+        asked = {"target": pmc.Target(90.0, 1e-6), "num_steps": 24, "progress_bar": True}
+        mcmc = declared(KERNELS[kernel], ROWS, bookkeeping=books, **asked)
         sizes.append([])
         mcmc.run(**columns)
         charge = ledger.history("rows")[0]
