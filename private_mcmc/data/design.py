@@ -329,6 +329,12 @@ def design(formula: Formula, schema: Schema, family: Family, priors: Sequence[st
     parameters = {each.name: prior(each.prior(half), each.name) for each in family.parameters}
     for each in family.parameters:
         each.check(parameters[each.name])
+        if formula.event and each.name == "sigma" and not parameters[each.name].is_stated:
+            raise DeclarationError(
+                "prior of 'sigma': of times that may be cut off it is stated, as sigma = 1.2: the earliest "
+                "events, whose influence is bounded, would decide an estimate. Of family='weibull' the shape "
+                "is estimated."
+            )
     if unknown := stated.keys() - used - {"b"}:
         names = [effect.name for effect in effects] + [INTERCEPT] * (intercept is not None)
         groups = [effect.spread_name for effect in effects if effect.term.group]

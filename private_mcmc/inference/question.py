@@ -13,7 +13,6 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.data.answers import Answers, units
 from private_mcmc.data.design import Design, design
-from private_mcmc.data.families import Prior
 from private_mcmc.data.families import family as family_of
 from private_mcmc.data.fields import Field, count_of, identifier
 from private_mcmc.data.formula import read_formula
@@ -122,13 +121,6 @@ def question(
     return Question(schema, fields, rows, model, shown_source(model), notes=schema.notes)
 
 
-_STATED = Prior("", (1.0,))
-_EARLY = (
-    "The earliest events decide sigma, and one row's influence is bounded: where more come early than a "
-    "lognormal has, sigma and effects may be off by several of their sds. private-mcmc check tells."
-)
-
-
 def _notes(made: Design) -> tuple[str, ...]:
     schema = made.schema
     apart = schema.at_most > 1 and not any(term.own for term in made.formula.terms)
@@ -141,7 +133,6 @@ def _notes(made: Design) -> tuple[str, ...]:
     return (
         *alike * apart,
         *_weighed(made),
-        *[_EARLY] * (bool(made.formula.event) and not made.parameters.get("sigma", _STATED).is_stated),
         *(
             f"{name} is taken to be {made.parameters[name]}, nothing was said of it"
             + (f" ({told[name]})" if name in told else "")

@@ -19,7 +19,6 @@ from private_mcmc.data.design import design
 from private_mcmc.data.families import family, read_priors
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
-from private_mcmc.inference.question import question
 from tests.data.fields import flag, levels, number, schema
 
 SCHEMA = schema(
@@ -341,10 +340,11 @@ def test_sigma_is_estimated_on_the_outcomes_scale_unless_it_is_stated():
     assert stated.design.parameters["sigma"].is_stated
 
 
-def test_an_estimated_sd_of_times_is_said_to_rest_on_early_events_before_a_fit():
-    for priors, said in ((["sigma ~ halfnormal(1)"], True), (["sigma = 1.2"], False)):
-        notes = question(SCHEMA, "surv(cost, died) ~ age", family="lognormal", priors=priors).notes
-        assert any("earliest events decide sigma" in words for words in notes) == said
+def test_an_sd_of_times_that_may_be_cut_off_is_stated():
+    formula = read_formula("surv(cost, died) ~ age", SCHEMA)
+    with pytest.raises(pmc.DeclarationError, match=r"it is stated, as sigma = 1\.2.*family='weibull'"):
+        design(formula, SCHEMA, family("lognormal"), ["sigma ~ halfnormal(1)"])
+    assert design(formula, SCHEMA, family("lognormal")).unsaid == ("sigma",)
 
 
 @pytest.mark.parametrize("name", ["exponential cut off", "weibull cut off", "lognormal cut off", "cox"])

@@ -47,7 +47,7 @@ CASES = {
     "exponential": (deaths, "surv(years, dead) ~ age + sex", "exponential", []),
     "cox": (deaths, "surv(years, dead, cuts=[4, 8]) ~ age + sex", "cox", []),
     "weibull": (cancer, "surv(years, dead) ~ age + log(nodes + 1)", "weibull", []),
-    "lognormal": (deaths, "surv(years, dead) ~ age + sex", "lognormal", ["sigma ~ halfnormal(2)"]),
+    "lognormal": (deaths, "surv(years, dead) ~ age + sex", "lognormal", ["sigma = 1.3"]),
     "hurdle_poisson": (children, "kids ~ age + education", "hurdle_poisson", []),
     "zi_poisson": (visits, "hospital ~ chronic + insurance", "zi_poisson", []),
     "zi_negativebinomial": (visits, "hospital ~ chronic + insurance", "zi_negativebinomial", []),
