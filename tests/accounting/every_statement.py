@@ -50,6 +50,7 @@ SCHEDULES = {
     "last, long": schedule(release="last", num_steps=4000),
     "last, preconditioned": schedule(release="last", preconditioner=((2.0, 0.5), (0.5, 1.0))),
     "last, anisotropic": schedule(release="last", noise=(1.0, 4.0)),
+    "path, anisotropic in a metric": schedule(preconditioner=(2.0, 0.5), noise=(0.5, 3.0)),
     "path, box": schedule(clip=1.0, clips=(0.5, 0.1), noise=(1.0, 0.2), preconditioner=(1.0, 0.25)),
     "last, box, zero out": schedule(clip=0.6, clips=(0.5, 0.1), adjacency="zero_out", release="last"),
     "path, zero out": schedule(adjacency="zero_out"),

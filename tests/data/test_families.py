@@ -19,6 +19,7 @@ from private_mcmc.data.design import design
 from private_mcmc.data.families import family, read_priors
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.source import compile_model, model_source
+from private_mcmc.inference.question import question
 from tests.data.fields import flag, levels, number, schema
 
 SCHEMA = schema(

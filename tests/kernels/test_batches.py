@@ -14,7 +14,7 @@ from scipy import stats
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, Streams, langevin_program
-from private_mcmc.kernels.batches import BatchDraw, _chosen, batch_sum, successes
+from private_mcmc.kernels.batches import BatchDraw, _chosen, batch_sum
 from private_mcmc.kernels.clipping import ClippedGradient, whitening
 from private_mcmc.kernels.gradient import AffineRows, clipped_gradient
 from private_mcmc.model import read
@@ -90,27 +90,6 @@ def test_poisson_rows_are_independent(rate, most):
     if len(common) < len(wanted):
         common["rare"] = 1 - sum(common.values())
     assert chi_square(codes, common) > LEVEL
-
-
-@pytest.mark.long
-def test_poisson_positions_continue_over_blocks():
-    """Blocks of three positions, taken until the end, give a binomial number of rows."""
-    n, rate, count = 30, 0.25, 20_000
-
-    def number(key):
-        last, total = jnp.asarray(-1), 0
-        for block in range(10):
-            chance = jax.random.uniform(jax.random.fold_in(key, block), (3,))
-            index = successes(chance, rate, last, n)
-            last, total = index[-1], total + jnp.sum(index < n)
-        return total
-
-    with jax.enable_x64(True):
-        numbers = np.asarray(jax.jit(jax.vmap(number))(jax.random.split(jax.random.key(3), count)))
-    edges = np.arange(3, 13)
-    law = stats.binom(n, rate)
-    expected = np.diff([0, *law.cdf(edges), 1]) * count
-    assert stats.chisquare(np.histogram(numbers, [-1, *(edges + 0.5), n])[0], expected).pvalue > LEVEL
 
 
 @pytest.mark.some(1)

@@ -5,8 +5,6 @@ from itertools import product
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -17,16 +15,11 @@ from private_mcmc.kernels import AnisotropicLangevin
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import boxed_gradient
 from private_mcmc.model import read
-from private_mcmc.schedule import Average, norm_of_clips
+from private_mcmc.schedule import Average
+from tests.examples_of_models import linear
 
 CLIPS, METRIC, NOISE = (2.0, 0.3), (1.0, 4.0), (2.0, 0.6)
 ROWS = Rows(X=Box(np.full(2, -30.0), np.full(2, 30.0)), y=Box(-90.0, 90.0))
-
-
-def model(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([2]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
 
 
 def schedule(**changes):
@@ -62,7 +55,7 @@ def test_the_optimal_noise_costs_less_than_any_other_of_its_trace_and_less_than_
     bounds, trace = np.array([10.0, 1.0]), 2.0
 
     def square(noise, **clips):
-        kernel = AnisotropicLangevin(model, step_size=0.01, noise=tuple(noise), **clips)
+        kernel = AnisotropicLangevin(linear, step_size=0.01, noise=tuple(noise), **clips)
         made = kernel.schedule(
             adjacency="zero_out", num_rows=9, dim=2, num_steps=4, num_chains=1, release="path"
         )
@@ -77,34 +70,11 @@ def test_the_optimal_noise_costs_less_than_any_other_of_its_trace_and_less_than_
         assert square((trace * share, trace * (1 - share)), clips=bounds) >= 1.21
 
 
-@pytest.mark.parametrize("dim", [2, 5])
-def test_a_clip_of_the_norm_in_the_metric_of_the_noise_has_the_price_of_the_box_that_it_holds(dim, rng):
-    """Why plans clip no box: the ellipsoid through its farthest corner costs the same and clips less."""
-    clips = tuple(rng.uniform(0.1, 3.0, dim).tolist())
-    metric = tuple(rng.uniform(0.1, 3.0, dim).tolist())
-    bound = norm_of_clips(clips, metric)
-    fields = dict(dim=dim, preconditioner=metric, noise=None, clip=bound)
-    box, norm = (accounting.langevin_statement(schedule(clips=c, **fields)) for c in (clips, None))
-    assert norm.gdp == pytest.approx(box.gdp, rel=1e-8)
-    inside = rng.uniform(-1, 1, (1000, dim)) * clips
-    assert np.all(np.sqrt((inside**2) @ metric) <= bound)
-
-
-def test_hidden_states_gain_nothing_whatever_is_proved_of_the_curvature():
-    known = accounting.Curvature(strong_convexity=1.0, smoothness=2.0)
-    path, last = (
-        accounting.langevin_statement(schedule(noise=None, release=release, num_steps=2000), known)
-        for release in ("path", "last")
-    )
-    assert last.gdp == path.gdp
-    assert last.verify()
-
-
 @pytest.mark.slow
 def test_every_coordinate_of_every_row_is_inside_its_clip_and_rows_that_are_no_numbers_add_nothing(rng):
     X, y = rng.normal(size=(40, 2)) * [1.0, 5.0], rng.normal(size=40) * 20
     X[3, 0], X[7, 1] = np.nan, np.inf
-    reading = read(model, ROWS, n=40)
+    reading = read(linear, ROWS, n=40)
     with jax.enable_x64(True):
         change = whitening(METRIC, 2)
         gradient = boxed_gradient(reading, change, CLIPS)
@@ -148,9 +118,9 @@ def test_what_has_no_proof_for_a_box_is_refused(changes):
 
 def test_a_kernel_takes_a_clip_of_the_norm_or_of_each_coordinate():
     with pytest.raises(DeclarationError, match="one of them"):
-        AnisotropicLangevin(model, 0.1, 1.0, clips=CLIPS)
+        AnisotropicLangevin(linear, 0.1, 1.0, clips=CLIPS)
     with pytest.raises(DeclarationError, match="clip"):
-        AnisotropicLangevin(model, 0.1).schedule(
+        AnisotropicLangevin(linear, 0.1).schedule(
             adjacency="replace_one", num_rows=9, dim=2, num_steps=1, num_chains=1, release="path"
         )
 
@@ -159,7 +129,7 @@ def test_a_kernel_takes_a_clip_of_the_norm_or_of_each_coordinate():
 def test_no_posterior_is_promised_for_a_box():
     """The schedule that a driver decides on is the one that runs; the posterior is not what it samples."""
     declared = dict(rows=ROWS, target=pmc.Target(3.0, 1e-5), release="path", num_steps=3)
-    kernel = AnisotropicLangevin(model, step_size=1e-3, clips=(1.0, 0.2))
+    kernel = AnisotropicLangevin(linear, step_size=1e-3, clips=(1.0, 0.2))
     assert pmc.PrivateMCMC(kernel, **declared, guarantee="run").decide(5).schedule.clips == (1.0, 0.2)
     with pytest.raises(DeclarationError, match="guarantee='run'"):
         pmc.PrivateMCMC(kernel, **declared).decide(5)

@@ -7,8 +7,6 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 from private_mcmc.domains import Ball, Real, Rows
@@ -19,14 +17,9 @@ from private_mcmc.kernels.gradient import clipped_gradient
 from private_mcmc.kernels.step import langevin_program
 from private_mcmc.model import read
 from private_mcmc.schedule import Schedule
+from tests.examples_of_models import linear
 
 P = 400
-
-
-def linear(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([P]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
 
 
 def moved(model, columns, clip):

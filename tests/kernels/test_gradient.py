@@ -6,10 +6,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from private_mcmc.accounting.steps import CLIP_SLACK
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient
@@ -99,47 +96,6 @@ def test_the_route_is_chosen_by_the_proved_structure(case):
         assert model.predictor.centred == (name == "affine")
         # An offset that is zero for every row is not stored.
         assert prepared.design.shape == (N, P) and (prepared.offset is None) == (name == "affine")
-
-
-@pytest.fixture(scope="module", params=[None, 1], ids=["selected", "whole"])
-def one_row(case, request):
-    """Norm of one row's contribution at clip 0.7, in the metric of a full matrix, compiled once."""
-    _, model, columns = case
-    change = whitening(matrix_for(model, "full"), model.dim)
-    gradient = clipped_gradient(model, change, CLIP, request.param)
-
-    @jax.jit
-    def contribution(u, index, columns):
-        return gradient.total(u, gradient.prepare(columns, jnp.arange(N) == index))
-
-    def norm(u, index):
-        with jax.enable_x64(True):
-            return np.linalg.norm(np.asarray(contribution(jnp.asarray(u), index, columns)))
-
-    return norm
-
-
-@pytest.mark.some(1)
-@given(scale=st.floats(-1e6, 1e6), index=st.integers(0, N - 1))
-def test_one_row_moves_the_sum_by_at_most_the_clip(case, one_row, scale, index):
-    assert one_row(scale * np.linspace(-1.0, 1.0, case[1].dim), index) <= CLIP * (1 + CLIP_SLACK)
-
-
-@pytest.mark.some(12)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
-def test_a_row_stays_inside_the_clip_at_any_state(case, one_row, bad):
-    assert one_row(np.full(case[1].dim, bad), 3) <= CLIP * (1 + CLIP_SLACK)
-
-
-@pytest.mark.some(1)
-def test_rows_that_are_absent_count_for_nothing(case):
-    _, model, columns = case
-    with jax.enable_x64(True):
-        gradient = clipped_gradient(model, whitening(None, model.dim), 0.7)
-        u = jnp.linspace(-1.0, 1.5, model.dim)
-        total = jax.jit(lambda u, rows: gradient.total(u, gradient.prepare(*rows)))
-        none = np.asarray(total(u, (columns, jnp.zeros(N, bool))))
-    np.testing.assert_array_equal(none, np.zeros(model.dim))
 
 
 @pytest.mark.slow

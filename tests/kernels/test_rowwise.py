@@ -5,8 +5,6 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 from jax.custom_batching import custom_vmap
 from jax.extend.core import Primitive
@@ -21,6 +19,7 @@ from private_mcmc.planning.stages import of_rows
 from private_mcmc.potential.potential import Potential, RowTerm
 from private_mcmc.potential.prior import PriorConstants
 from private_mcmc.potential.rowwise import rowwise
+from tests.examples_of_models import logistic
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 N = 6
@@ -50,20 +49,14 @@ FAULTS = {"custom_vmap_call": mixed, "prints or calls back": called, "rbg": nois
 faults = pytest.mark.parametrize("words", FAULTS)
 
 
-def hierarchy(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 @pytest.fixture(scope="module")
 def found():
-    return read(hierarchy, ROWS, n=N)
+    return read(logistic, ROWS, n=N)
 
 
 def stepped(model: Potential):
     """One step of a chain, as kernels take it."""
-    kernel = pmc.PrivateULA(hierarchy, step_size=0.1, clip=1.0)
+    kernel = pmc.PrivateULA(logistic, step_size=0.1, clip=1.0)
     schedule = kernel.schedule(
         adjacency="replace_one", num_rows=N, dim=2, num_steps=1, num_chains=2, release="path"
     )
@@ -126,7 +119,7 @@ def test_what_is_averaged_along_a_chain_is_looked_at(words):
         return jnp.tanh(FAULTS[words](sites["w"]))
 
     mcmc = pmc.PrivateMCMC(
-        pmc.PrivateULA(hierarchy, step_size=0.01, clip=1.0),
+        pmc.PrivateULA(logistic, step_size=0.01, clip=1.0),
         rows=ROWS,
         target=pmc.Target(1.0, 0.0),
         release=pmc.Expectations({"squared": squared}, bounds=(-1.0, 1.0)),

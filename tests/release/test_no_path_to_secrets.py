@@ -6,24 +6,17 @@ import types
 
 import jax
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
 from private_mcmc.kernels import keys as random_keys
 from private_mcmc.release import plan_second_moments
+from tests.examples_of_models import logistic
 
 N = 30
 # Values that occur nowhere by chance, and whose bytes are looked for.
 MARKS = np.linspace(0.1234567891, 0.2345678912, 2 * N).reshape(N, 2)
 KEY = bytes(range(101, 133))
-
-
-def model(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
 def reachable(start):
@@ -91,7 +84,7 @@ RELEASES = {"path": "path", "last": "last", "steps": (3, 7), "expectations": pmc
 @pytest.mark.parametrize("release", RELEASES.values(), ids=RELEASES)
 def test_no_released_object_leads_to_a_row_or_a_key(release, keys):
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
-    kernel = pmc.PrivateULA(model, step_size=0.01, clip=1.0, temper=0.1)
+    kernel = pmc.PrivateULA(logistic, step_size=0.01, clip=1.0, temper=0.1)
     target = pmc.Target(5.0, 1e-6)
     mcmc = pmc.PrivateMCMC(
         kernel, rows=rows, target=target, release=release, num_steps=8, guarantee="run", progress_bar=False
