@@ -66,17 +66,6 @@ def slope(predictor):
 FLAGS = Rows(x=Binary(), y=Binary())
 
 
-@pytest.mark.parametrize(
-    "predictor",
-    [lambda b, x: b * x[::-1], lambda b, x: b * jnp.roll(x, 1), lambda b, x: b * x[(len(x) - 1) // 2]],
-    ids=["reversed", "shifted", "one row for all"],
-)
-def test_no_symmetry_of_some_rows_hides_that_others_are_read(predictor):
-    """The first synthetic outcomes read the same from both ends."""
-    with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
-        read(slope(predictor), FLAGS, n=4)
-
-
 @pytest.mark.parametrize("n", [50, 20_000])
 def test_rows_whose_terms_change_with_the_public_number_of_rows_are_refused(n):
     def model(b, x):

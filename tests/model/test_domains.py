@@ -81,15 +81,6 @@ def test_a_row_is_mapped_without_looking_at_the_others(domain, rng):
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
-def test_not_a_number_goes_to_a_fixed_point_of_the_domain(domain):
-    with jax.enable_x64(True):
-        projected = domain.project(np.full((2, *domain.event_shape), np.nan))
-    assert inside(domain, projected)
-    np.testing.assert_array_equal(projected[0], projected[1])
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
 def test_integers_and_booleans_are_accepted(domain):
     with jax.enable_x64(True):
         for dtype in (bool, np.int8, np.uint16, np.int64):

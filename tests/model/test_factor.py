@@ -1,6 +1,8 @@
 """A ``numpyro.factor`` in the plate of the rows is a term of each row, one of latents alone a part of their
 prior; anywhere else it is refused."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,20 +18,16 @@ import private_mcmc as pmc
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
-from private_mcmc.models import hazards, hazards_rows, survival, survival_rows
-from private_mcmc.planning.outcomes import likelihood_of
+from private_mcmc.models import hazards, hazards_rows, survival_rows
 
 ROWS = survival_rows(2)
 
 
 def model_of(term, plated=True):
-    def model(X, time, event):
+    def model(X, **columns):
         w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-        if not plated:
-            numpyro.factor("term", term(X @ w, time, event))
-            return
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.factor("term", term(X @ w, time, event))
+        with numpyro.plate("rows", X.shape[0]) if plated else contextlib.nullcontext():
+            numpyro.factor("term", term(X @ w, *columns.values()))
 
     return model
 
@@ -44,20 +42,6 @@ def reading():
     return read(model_of(exponential), ROWS, n=50)
 
 
-@pytest.mark.long
-def test_rows_have_the_slope_of_the_same_model_written_with_a_distribution(reading):
-    """Right-censored exponential times have the likelihood of Poisson events, up to a constant of the row."""
-    other = read(survival, ROWS, n=50)
-    rows = ROWS.project(ROWS.synthetic(3, 8))
-    theta = np.array([0.7, -1.3])
-    with jax.enable_x64(True):
-        slopes = [
-            np.asarray(jax.vmap(jax.grad(one.row_loss), in_axes=(None, 0))(theta, rows))
-            for one in (reading, other)
-        ]
-    np.testing.assert_allclose(*slopes, rtol=1e-5)
-
-
 def test_nothing_is_proved_of_it_but_its_predictor(reading):
     assert reading.predictor is not None and reading.predictor.radius == pytest.approx(1.0)
     assert reading.constants.gradient_bound == np.inf
@@ -69,17 +53,8 @@ def test_its_outcomes_are_what_its_predictor_does_not_read(reading):
     assert outcome_columns(reading) == ("event",)
 
 
-def by_hand(term):
-    def model(X, y):
-        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.factor("term", term(X @ w, y))
-
-    return model
-
-
-SIGNED = by_hand(lambda eta, y: -jnp.logaddexp(0.0, -(2 * y - 1) * eta))
-SQUARED = by_hand(lambda eta, y: -0.5 * (y - eta) ** 2)
+SIGNED = model_of(lambda eta, y: -jnp.logaddexp(0.0, -(2 * y - 1) * eta))
+SQUARED = model_of(lambda eta, y: -0.5 * (y - eta) ** 2)
 
 
 @pytest.mark.parametrize(
@@ -102,35 +77,6 @@ def test_a_likelihood_by_hand_is_planned_as_numpyros_own():
         pmc.plan(model, rows, target, n=5000, guarantee="run").prediction.rms for model in (SIGNED, own)
     ]
     assert errors[0] == pytest.approx(errors[1], rel=0.5)
-
-
-def ranks_of_decompositions(jaxpr):
-    """Dimensions of the matrices that LAPACK is given, in a program and in those inside it."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "eigh":
-            yield equation.invars[0].aval.ndim
-        for inner in jax.tree.leaves(
-            [*equation.params.values()], is_leaf=lambda leaf: hasattr(leaf, "eqns") or hasattr(leaf, "jaxpr")
-        ):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                yield from ranks_of_decompositions(inner)
-
-
-@pytest.mark.long
-def test_curvatures_of_rows_are_decomposed_one_after_the_other(reading):
-    """LAPACK's call for many matrices at once deadlocks where as many programs as processors run."""
-    likelihood = likelihood_of(reading, 1.0)
-    rows = ROWS.project(ROWS.synthetic(3, 8))
-    thetas, root = jnp.zeros((3, 2)), jnp.eye(2)
-    information = jax.vmap(likelihood.information, in_axes=(None, None, 0))
-    with jax.enable_x64(True):
-        ranks = list(ranks_of_decompositions(jax.make_jaxpr(information)(thetas, root, rows).jaxpr))
-        assert ranks == [2]
-        # Of v = t e^η the curvature is t e^η x xᵀ.
-        roots = np.asarray(information(thetas, root, rows))
-    for each, x, time in zip(roots, np.asarray(rows["X"]), np.asarray(rows["time"]), strict=True):
-        np.testing.assert_allclose(each.T @ each, time * np.outer(x, x), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -321,20 +267,3 @@ def test_a_datum_that_the_prior_holds_ends_what_is_known_of_a_conjugate_one():
 def test_a_model_whose_outcome_is_no_column_is_told_to_declare_it():
     with pytest.raises(DoThisInstead, match="declare the observed column"):
         read(lambda y: soft_zero(numpyro.sample("a", dist.Normal(0, 1)), 1), pmc.Rows(y=pmc.Box(0, 1)), n=50)
-
-
-@pytest.mark.long
-def test_areas_that_sum_to_zero_are_planned_and_run_near_nuts():
-    random, n = np.random.default_rng(0), 4000
-    g = random.integers(0, 4, n)
-    data = {"g": g, "y": np.clip(np.array([1.0, -0.5, 0.3, -0.8])[g] + random.normal(size=n), -5, 5)}
-    plan = pmc.plan(areas(soft_zero), AREAS, pmc.Target(3.0, 1e-6), n=n, guarantee="run")
-    driver = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
-    driver.run(**data)
-    nuts = numpyro.infer.MCMC(
-        numpyro.infer.NUTS(areas(soft_zero)), num_warmup=300, num_samples=1000, progress_bar=False
-    )
-    nuts.run(jax.random.key(0), **data)
-    exact = nuts.get_samples()["a"]
-    off = (driver.get_samples()["a"].mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
-    assert np.abs(off).max() < 3 * max(plan.prediction.rms, 1)

@@ -21,26 +21,6 @@ from tests.model.zoo import CASES, DIM
 _GRID = np.concatenate([np.linspace(-30, 30, 241), np.linspace(-3, 3, 121)])
 
 
-# Spellings of a family that another case covers are read, but not measured again.
-MEASURED = [
-    name
-    for name in CASES
-    if name
-    not in (
-        "bernoulli probs",
-        "bernoulli spelled out",
-        "bernoulli normal cdf",
-        "binomial probs",
-        "poisson offset",
-        "gamma poisson",
-        "negative binomial logits",
-        "gamma mean",
-        "log normal",
-        "normal row scale",
-    )
-]
-
-
 @functools.cache
 def reading(name):
     return read(CASES[name].model, CASES[name].rows, n=100)
@@ -83,7 +63,7 @@ def test_the_family_is_recognised_with_the_radius_of_the_rows(name):
 
 
 @pytest.mark.some(2)
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", CASES)
 def test_no_row_and_no_predictor_exceeds_the_constants(name):
     case, predictor = CASES[name], reading(name).predictor
     family = predictor.family

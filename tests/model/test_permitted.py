@@ -9,7 +9,6 @@ import numpyro.distributions as dist
 import pytest
 from jax.custom_batching import custom_vmap
 from jax.experimental import hijax
-from jax.interpreters import batching, mlir
 
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.clipping import Whitening
@@ -72,16 +71,6 @@ def test_a_rule_for_many_rows_that_mixes_them_is_refused_and_would_move_every_ro
         read(model_of(apart), ROWS, n=40)
     monkeypatch.setattr(reading, "refuse_coupled_rows", lambda *given: None)
     assert sensitivity(model_of(apart)) > 2.5
-
-
-def test_a_primitive_of_ones_own_is_refused_whatever_its_name():
-    mine = jex.Primitive("add")
-    mine.def_impl(lambda x: x)
-    mine.def_abstract_eval(lambda x: x)
-    batching.primitive_batchers[mine] = lambda xs, axes: (mine.bind(*xs), *axes)
-    mlir.register_lowering(mine, mlir.lower_fun(lambda x: x, multiple_results=False))
-    with pytest.raises(NotYetSupported, match="'add'"):
-        read(model_of(mine.bind), ROWS, n=40)
 
 
 def operations(function, *given):

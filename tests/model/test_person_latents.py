@@ -8,10 +8,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from scipy import stats
-from scipy.integrate import quad
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
+from private_mcmc.domains import Ball, Binary, Box, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.planning.facts import prior_of
@@ -46,14 +44,6 @@ def slopes(X, person, persons, y=None):
     answers(X @ w + a[person] + b[person] * X[:, 0], y)
 
 
-def ability(item, person, persons, y=None):
-    easy = numpyro.sample("easy", dist.Normal(0, 1).expand([5]).to_event(1))
-    slope = numpyro.sample("slope", dist.LogNormal(0, 0.3).expand([5]).to_event(1))
-    with numpyro.plate("persons", persons):
-        t = numpyro.sample("t", dist.Normal(0, 1))
-    answers(slope[item] * t[person] + easy[item], y)
-
-
 def classes(X, person, persons, y=None):
     """A latent class of each person beside an intercept."""
     w, tau = shared()
@@ -64,10 +54,6 @@ def classes(X, person, persons, y=None):
     answers(X @ w + u[person] + 2.0 * kind[person], y)
 
 
-ITEMS = Rows(item=Categories(5), y=Binary(), person=Person(at_most=5))
-
-
-@functools.cache
 @functools.cache
 def reading(model, rows=ROWS):
     return read(model, rows, n=N, model_args={"persons": N})
@@ -75,11 +61,6 @@ def reading(model, rows=ROWS):
 
 def some(rows, count=4):
     return rows.persons.project(rows.persons.synthetic(1, count))
-
-
-def own_rows(person, index):
-    there = np.asarray(person["rows of the person"][index]) > 0
-    return {name: np.asarray(column[index])[there] for name, column in person.items() if column.ndim > 1}
 
 
 @pytest.fixture(autouse=True)
@@ -180,41 +161,6 @@ def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
 def test_what_is_no_persons_own_is_refused(model, kind, why):
     with pytest.raises(kind, match=why):
         reading(model)
-
-
-def kinds_alone(X, person, persons, y=None):
-    w, tau = shared()
-    with numpyro.plate("persons", persons):
-        kind = numpyro.sample("kind", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
-    answers(X @ w + (tau * jnp.array([-1.0, 0.0, 1.0]))[kind[person]], y)
-
-
-@pytest.mark.long
-def test_classes_of_persons_are_summed_over():
-    people, theta = some(ROWS), np.array([0.3, -1.4, -0.2, 0.4])
-    found = reading(kinds_alone)
-    person, rows = {name: column[0] for name, column in people.items()}, own_rows(people, 0)
-    signs = 2 * rows["y"] - 1
-
-    def likelihood(shift):
-        return np.prod(1 / (1 + np.exp(-signs * (rows["X"] @ theta[:2] + shift))))
-
-    tau = np.exp(theta[2])
-    exact = sum(p * likelihood(k * tau) for p, k in ((0.2, -1), (0.3, 0), (0.5, 1)))
-    assert found.names == ("w[0]", "w[1]", "tau")
-    assert float(jax.jit(found.row_loss)(jnp.asarray(theta[:3]), person)) == pytest.approx(
-        -np.log(exact), abs=1e-9
-    )
-
-    def inside(shift):
-        return quad(lambda u: stats.norm.pdf(u, 0, tau) * likelihood(u + shift), -12, 12)[0]
-
-    share = 1 / (1 + np.exp(-theta[3]))
-    both = -np.log((1 - share) * inside(0.0) + share * inside(2.0))
-    assert reading(classes).names[-1] == "share"
-    assert float(jax.jit(reading(classes).row_loss)(jnp.asarray(theta), person)) == pytest.approx(
-        both, abs=2e-6
-    )
 
 
 def test_latents_of_rows_beside_those_of_persons_are_refused_by_name():

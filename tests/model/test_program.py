@@ -37,35 +37,6 @@ def test_it_computes_the_function_and_its_derivatives():
                 np.testing.assert_allclose(ours, jax.grad(lambda v, n=name: function(v, 1)[n])(x), rtol=1e-12)
 
 
-def test_it_reads_only_what_a_result_depends_on():
-    program = trace(
-        lambda x, y, z: {"xy": x @ y, "x": x.sum() + 0 * y.shape[0], "none": jnp.ones(2)},
-        x=vector(),
-        y=vector(),
-        z=vector(),
-    )
-    reads = {name: program.reads([variable]) for name, variable in program.outputs.items()}
-    assert reads == {"xy": {"x", "y"}, "x": {"x"}, "none": frozenset()}
-
-
-@pytest.mark.slow
-def test_a_cut_hides_what_lies_behind_it():
-    with jax.enable_x64(True):
-        program = trace(lambda x, y: {"eta": x @ y, "out": jnp.exp(x @ y) + y[0]}, x=vector(), y=vector())
-        eta, out = program.outputs["eta"], program.outputs["out"]
-        assert program.reads([out], [eta]) == {"y"}
-        y = np.arange(3.0)
-        value = program.run([out], {eta: 0.5, program.inputs["y"]: y})[0]
-    assert value == pytest.approx(np.exp(0.5))
-
-
-def test_equal_subexpressions_are_one_variable():
-    program = trace(
-        lambda x, y: {"one": jnp.sin(x @ y), "two": jnp.sin(jnp.dot(x, y))}, x=vector(), y=vector()
-    )
-    assert program.outputs["one"] == program.outputs["two"]
-
-
 @pytest.mark.parametrize(
     "leak",
     [

@@ -10,7 +10,6 @@ import numpyro.distributions as dist
 import pytest
 from numpyro import handlers
 from scipy import stats
-from scipy.integrate import quad
 
 import private_mcmc as pmc
 from private_mcmc.errors import DoThisInstead, NotYetSupported
@@ -29,33 +28,11 @@ def imputed(x, seen, y=None):
         numpyro.sample("y", dist.Normal(w * x, 0.5), obs=y)
 
 
-def carrier(seen, x, y=None):
-    """A binary covariate that may be missing, from a public share."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", x.shape[0]):
-        carries = numpyro.sample("carries", dist.Bernoulli(0.3), obs=(x > 0).astype(int), obs_mask=seen == 1)
-        numpyro.sample("y", dist.Normal(w[0] + w[1] * carries, 0.5), obs=y)
-
-
 def inflated(x, y=None):
     w, share = numpyro.sample("w", dist.Normal(0, 1)), numpyro.sample("share", dist.Beta(2, 2))
     with numpyro.plate("rows", x.shape[0]):
         never = numpyro.sample("never", dist.Bernoulli(share))
         numpyro.sample("y", dist.Poisson((1 - never) * jnp.exp(w * x) + 1e-12), obs=y)
-
-
-def mixed(x, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([3]).to_event(1))
-    with numpyro.plate("rows", x.shape[0]):
-        part = numpyro.sample("part", dist.Categorical(jnp.array([0.2, 0.3, 0.5])))
-        numpyro.sample("y", dist.Poisson(jnp.exp(w[part] + x)), obs=y)
-
-
-def dispersed(x, y=None):
-    w, sd = numpyro.sample("w", dist.Normal(0, 1)), numpyro.sample("sd", dist.HalfNormal(1))
-    with numpyro.plate("rows", x.shape[0]):
-        e = numpyro.sample("e", dist.Normal(0, sd))
-        numpyro.sample("y", dist.Poisson(jnp.exp(w * x + e)), obs=y)
 
 
 @functools.cache
@@ -85,15 +62,6 @@ def test_a_missing_number_is_integrated_over_its_distribution():
 
 
 @pytest.mark.slow
-def test_a_missing_category_is_summed_over():
-    theta, y = [0.2, 0.9], 1.1
-    exact = -np.log(sum(p * stats.norm.pdf(y, m, 0.5) for p, m in ((0.7, 0.2), (0.3, 1.1))))
-    assert loss(carrier, ROWS, theta, x=-1.0, seen=0, y=y) == pytest.approx(exact, abs=1e-9)
-    seen = loss(carrier, ROWS, theta, x=1.0, seen=1, y=y)
-    assert seen == pytest.approx(normal(y, 1.1, 0.5) - np.log(0.3), abs=1e-9)
-
-
-@pytest.mark.slow
 def test_zero_inflation_is_that_of_numpyro():
     w, share = 0.4, 0.35
     theta = [w, float(np.log(share / (1 - share)))]
@@ -102,18 +70,6 @@ def test_zero_inflation_is_that_of_numpyro():
         exact = -float(dist.ZeroInflatedPoisson(share, jnp.exp(w * 0.5)).log_prob(y))
         assert loss(inflated, COUNTS, theta, x=0.5, y=y) == pytest.approx(exact, abs=1e-6)
     assert outcome_columns(reading(inflated, COUNTS)) == ("y",)
-
-
-@pytest.mark.slow
-def test_a_mixture_and_an_effect_of_every_row():
-    w = np.array([-1.0, 0.1, 1.3])
-    shares = np.array([0.2, 0.3, 0.5])
-    exact = -np.log(np.sum(shares * stats.poisson.pmf(4, np.exp(w + 0.5))))
-    assert loss(mixed, COUNTS, w, x=0.5, y=4) == pytest.approx(exact, abs=1e-9)
-    sd = 0.8
-    inside = quad(lambda e: stats.norm.pdf(e, 0, sd) * stats.poisson.pmf(4, np.exp(0.2 + e)), -8, 8)[0]
-    found = loss(dispersed, COUNTS, [0.4, np.log(sd)], x=0.5, y=4)
-    assert found == pytest.approx(-np.log(inside), abs=2e-6)
 
 
 def test_rows_of_several_numbers_and_coupled_rows_are_refused():

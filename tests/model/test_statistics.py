@@ -58,12 +58,6 @@ def non_centred_with_known_spread(g, y):
     observed(dist.Bernoulli(logits=a[g]), y)
 
 
-@model("Bernoulli", np.sqrt(2), person=Categories(20), item=Categories(10), y=Y)
-def rasch(person, item, y):
-    ability, difficulty = weights(20, name="ability"), weights(10, name="difficulty")
-    observed(dist.Bernoulli(logits=ability[person] - difficulty[item]), y)
-
-
 @model("Bernoulli", 2.0, a=U, b=U, y=Y)
 def interaction(a, b, y):
     design = jnp.column_stack([jnp.ones_like(a), a, b, a * b])
@@ -119,25 +113,6 @@ def horseshoe(x, y):
     observed(dist.Bernoulli(logits=number("scale", dist.HalfCauchy(1.0)) * number("b") * x), y)
 
 
-@model(None, None, person=Categories(5), item=Categories(4), y=Y)
-def discriminating_items(person, item, y):
-    ability, slopes = weights(5), numpyro.sample("a", dist.LogNormal(0, 0.5).expand([4]).to_event(1))
-    observed(dist.Bernoulli(logits=slopes[item] * ability[person]), y)
-
-
-@model(None, None, x=U, y=U)
-def unknown_errors(x, y):
-    observed(dist.Normal(number("b") * x, number("s", dist.HalfNormal(1.0))), y)
-
-
-@model(None, None, X=Ball(1.0, 2), y=Categories(4))
-def unknown_cut_points(X, y):
-    ordered = dist.TransformedDistribution(
-        dist.Normal(0, 1).expand([3]).to_event(1), dist.transforms.OrderedTransform()
-    )
-    observed(dist.OrderedLogistic(X @ weights(2), numpyro.sample("c", ordered)), y)
-
-
 @functools.cache
 def reading(name):
     function, rows, _, _ = MODELS[name]
@@ -168,22 +143,6 @@ def test_no_design_is_longer_than_the_radius(name):
         designs = np.asarray(jax.jit(jax.vmap(row_model.predictors.designs))(rows))
     longest = np.linalg.norm(designs, 2, axis=(1, 2)).max()
     assert 0.5 * row_model.predictors.radius <= longest <= row_model.predictors.radius * (1 + 1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("horseshoe", ("'y'", "logits of BernoulliLogits")),
-        ("unknown_errors", ("loc and scale of Normal",)),
-        ("unknown_cut_points", ("cutpoints and predictor of OrderedLogistic",)),
-    ],
-)
-def test_what_is_missing_is_said_with_the_site_and_a_remedy(name, words):
-    constants = reading(name).constants
-    assert constants.gradient_bound == np.inf and not constants.convex
-    for word in (*words, "clip"):
-        assert word in constants.why
 
 
 def test_a_recursion_of_numpyro_that_holds_no_site_is_read():

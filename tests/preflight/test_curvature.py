@@ -12,6 +12,7 @@ import pytest
 from private_mcmc.model import read
 from private_mcmc.potential.potential import curvature, largest_eigenvalue
 from private_mcmc.schedule import Schedule
+from tests.examples_of_models import flat_prior, logistic
 from tests.preflight import zoo_small as small
 
 N = 6
@@ -45,7 +46,7 @@ def root(metric):
 @pytest.mark.some(1)
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_hessian_and_gradient_stay_within_the_constants(metric) -> None:
-    model = read(small.logistic, small.LOGISTIC_ROWS, n=N)
+    model = read(logistic, small.LOGISTIC_ROWS, n=N)
     known = curvature(model, schedule(preconditioner=metric, temper=0.7, clip=50.0))
     half = root(metric)
     with jax.enable_x64(True):
@@ -66,47 +67,22 @@ def test_hessian_and_gradient_stay_within_the_constants(metric) -> None:
     )
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("clip", [0.1, 1.0, 4.0])
-def test_clipped_steps_contract_as_the_constants_say(clip: float) -> None:
-    """The clipped field is monotone and Lipschitz with the proved constants (Poisson: unbounded before)."""
-    model = read(small.poisson, small.POISSON_ROWS, n=N)
-    known = curvature(model, schedule(dim=2, clip=clip))
-    assert math.isfinite(known.smoothness)
-    with jax.enable_x64(True):
-
-        @jax.jit
-        def field(theta, data):
-            grads = jax.vmap(lambda row: jax.grad(model.row_loss)(theta, row))(data)
-            norms = jnp.linalg.norm(grads, axis=1, keepdims=True)
-            clipped = grads * jnp.minimum(1.0, clip / jnp.where(norms > 0, norms, 1.0))
-            return jax.grad(model.neg_log_prior)(theta) + clipped.sum(0)
-
-        for seed in range(30):
-            data = model.rows.synthetic(seed, N)
-            one, two = np.asarray(2 * jax.random.normal(jax.random.key(seed + 50), (2, 2)))
-            change = np.asarray(field(one, data) - field(two, data))
-            step = one - two
-            assert change @ step >= known.strong_convexity * (step @ step) * (1 - 1e-9)
-            assert np.linalg.norm(change) <= known.smoothness * np.linalg.norm(step)
-
-
 @pytest.mark.slow
 def test_unbounded_curvature_is_infinite_without_convexity_or_clip() -> None:
     model = read(small.poisson, small.POISSON_ROWS, n=N)
     free = curvature(model, schedule(dim=2, clip=1e9))
     assert free.smoothness > 1e9
-    assert curvature(read(small.logistic, small.UNBOUNDED_ROWS, n=N), schedule(dim=9)).smoothness == math.inf
+    assert curvature(read(logistic, small.UNBOUNDED_ROWS, n=N), schedule(dim=9)).smoothness == math.inf
 
 
 def test_a_flat_prior_has_no_strong_convexity() -> None:
-    known = curvature(read(small.flat_logistic, small.LOGISTIC_ROWS, n=N), schedule())
+    known = curvature(read(flat_prior, small.LOGISTIC_ROWS, n=N), schedule())
     assert known.strong_convexity == 0
     assert known.smoothness < math.inf
 
 
 @pytest.mark.parametrize(("rate", "factor"), [(None, N), (0.5, N / 0.5)], ids=str)
 def test_minibatches_count_every_row_that_a_step_can_sum(rate, factor: float) -> None:
-    model = read(small.logistic, small.LOGISTIC_ROWS, n=N)
+    model = read(logistic, small.LOGISTIC_ROWS, n=N)
     known = curvature(model, schedule(rate=rate))
     assert known.smoothness == pytest.approx(0.25 + factor * 0.25)

@@ -19,6 +19,7 @@ from private_mcmc.preflight import preflight
 from private_mcmc.preflight.refutation import lines
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
+from tests.examples_of_models import logistic
 from tests.preflight import zoo_small as small
 from tests.zoo import ZOO
 
@@ -36,7 +37,7 @@ def advised(report, change: str) -> float:
 
 @pytest.fixture(scope="module")
 def adult():
-    return preflight(small.logistic, small.ADULT_ROWS, TARGET, **ADULT)
+    return preflight(logistic, small.ADULT_ROWS, TARGET, **ADULT)
 
 
 @pytest.mark.long
@@ -89,7 +90,7 @@ def test_of_directions_that_push_alike_those_with_several_rows_are_searched() ->
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("adjacency", "gdp"), [("replace_one", 4.0), ("zero_out", 2.0), ("add_remove", 2.0)])
 def test_the_adjacency_decides_the_sensitivity(adjacency: str, gdp: float) -> None:
-    report = preflight(small.logistic, small.ADULT_ROWS, Target(3.0, 1e-6, adjacency), **ADULT)
+    report = preflight(logistic, small.ADULT_ROWS, Target(3.0, 1e-6, adjacency), **ADULT)
     assert report.certificates[0].gdp == pytest.approx(gdp)
     assert report.certificates[0].adjacency == adjacency
     sizes = {sum(times for _, times in each) for each in (report.refutation.first, report.refutation.second)}
@@ -121,7 +122,7 @@ def test_normal_rows_need_a_clip_and_then_speak_of_the_huberised_posterior() -> 
 )
 def test_numbers_out_of_range_are_refused(options, message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
-        preflight(small.logistic, small.ADULT_ROWS, TARGET, **{**ADULT, **options})
+        preflight(logistic, small.ADULT_ROWS, TARGET, **{**ADULT, **options})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from scipy.special import expit
 import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.preflight.estimate import Estimate, estimate
-from tests.preflight.zoo_small import flat_logistic, logistic
+from tests.examples_of_models import flat_prior, logistic
 
 TARGET = pmc.Target(1.0, 1e-6)
 
@@ -80,22 +80,6 @@ KNOWN = {
         lambda u, y: stats.t(4, u, 1).logpdf(y),
         law(500, stats.t(4).ppf),
         np.linspace(-9, 9, 13),
-    ),
-    "rate of an Exponential": Known(
-        of_one_number(dist.LogNormal(0.0, 0.5), lambda rate: dist.Exponential(rate)),
-        pmc.Box(0.01, 6.0),
-        stats.norm(0, 0.5).logpdf,
-        lambda u, y: stats.expon(scale=np.exp(-u)).logpdf(y),
-        law(500, stats.expon().ppf),
-        [0.01, 1.0, 6.0],
-    ),
-    "sd of a Normal": Known(
-        of_one_number(dist.LogNormal(0.0, 0.5), lambda sd: dist.Normal(0.0, sd)),
-        pmc.Box(-4.0, 4.0),
-        stats.norm(0, 0.5).logpdf,
-        lambda u, y: stats.norm(0, np.exp(u)).logpdf(y),
-        law(500, stats.norm().ppf),
-        [0.0, 2.0, 4.0],
     ),
 }
 
@@ -181,7 +165,7 @@ def test_says_how_far_an_undecided_posterior_is_and_leaves_it_undecided(target, 
 
 def test_says_why_there_is_none():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
-    assert of(flat_logistic, rows, 100) == "the prior of w is improper: no data are drawn from it"
+    assert of(flat_prior, rows, 100) == "the prior of w is improper: no data are drawn from it"
     assert "no finite ε" in of(logistic, rows, 100, pmc.Target(1.0, 0.0))
 
 

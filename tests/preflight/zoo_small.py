@@ -5,33 +5,14 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
-from numpyro.distributions import constraints
 
 from private_mcmc.domains import Ball, Binary, Box, Counts, Real, Rows
-
-
-def logistic(X, y=None, sd=2.0):
-    w = numpyro.sample("w", dist.Normal(0, sd).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-def flat_logistic(X, y=None):
-    w = numpyro.sample("w", dist.ImproperUniform(constraints.real, (), (X.shape[1],)))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
 
 
 def linear(x, y=None):
     b = numpyro.sample("b", dist.Normal(0, 1))
     with numpyro.plate("rows", x.shape[0]):
         numpyro.sample("y", dist.Normal(b * x, 1.0), obs=y)
-
-
-def robust(x, y=None, sd=0.2):
-    b = numpyro.sample("b", dist.Normal(0, sd))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.StudentT(4.0, b * x, 1.0), obs=y)
 
 
 def poisson(x, y=None):
