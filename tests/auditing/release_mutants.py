@@ -63,8 +63,8 @@ def scaled(kind: str, factor: str) -> tuple[Swap, ...]:
     return measured, MAP_NOT_ASKED
 
 
-def replace_one(build: Callable[[Any], PairedMechanism]) -> Callable[[], PairedMechanism]:
-    return lambda: build("replace_one")
+def replace_one(name: str) -> Callable[[], PairedMechanism]:
+    return lambda: noised.NOISED[name]("replace_one")
 
 
 def posterior(name: str) -> Callable[[], PairedMechanism]:
@@ -83,12 +83,12 @@ def far_second_moments() -> PairedMechanism:
 
 
 SCENARIOS = {
-    "Laplace scale halved": Scenario(scaled("Laplace", "0.5"), replace_one(noised.laplace_sum)),
+    "Laplace scale halved": Scenario(scaled("Laplace", "0.5"), replace_one("Laplace sum")),
     "Gaussian noise scaled by 0.8": Scenario(
-        scaled("Gaussian", "0.8"), replace_one(noised.gaussian_sum), num_runs=20_000
+        scaled("Gaussian", "0.8"), replace_one("Gaussian sum"), num_runs=20_000
     ),
     "noise of the second release forgotten": Scenario(
-        scaled("Gaussian", "0.0"), replace_one(noised.composed_pair)
+        scaled("Gaussian", "0.0"), replace_one("composed pair")
     ),
     "second release not charged": Scenario(
         (
@@ -99,7 +99,7 @@ SCENARIOS = {
                 "options[0]",
             ),
         ),
-        replace_one(noised.composed_pair),
+        replace_one("composed pair"),
         num_runs=20_000,
     ),
     "filter that adds up an eighth of each cost": Scenario(
@@ -108,7 +108,7 @@ SCENARIOS = {
                 ledger_filter.Filter, "cost", "return Fraction(level) ** 2", "return Fraction(level) ** 2 / 8"
             ),
         ),
-        replace_one(noised.filtered),
+        replace_one("ledger"),
         num_runs=3_000,
     ),
     "second moments of rows beyond the radius": Scenario(

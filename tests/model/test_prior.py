@@ -179,7 +179,7 @@ def test_a_hierarchy_is_not_strongly_convex():
 
     joint = of(centred)
     assert not joint.convex and joint.strong_convexity == 0 and joint.smoothness == INF
-    assert "tau, a: no prior with proved curvature" in joint.sites[0].why
+    assert "tau, a: no prior with proved curvature" in joint.proved(joint.latents[0])[2]
     apart = of(non_centred)
     assert apart.convex and apart.strong_convexity == 0 and apart.factorised
 

@@ -145,22 +145,20 @@ class ChainAttacks:
         change = whitening(schedule.preconditioner, model.dim)
         gradient = schedule_gradient(model, change, schedule)
         prior = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
-        share, factor = self._share(), batch_factor(schedule)
         rows = gradient.prepare(side.columns, side.present)
 
-        def of_step(u: jax.Array, then: jax.Array, gamma: jax.Array, k: jax.Array) -> Terms:
+        def of_step(u: jax.Array, then: jax.Array, gamma: jax.Array) -> Terms:
             common_rows = gradient.total(u, rows._replace(present=rows.present & side.others))
             everyone = gradient.total(u, rows)
-            others = prior(u) + schedule.temper * share * factor * common_rows
-            row = schedule.temper * factor * (everyone - common_rows)
+            # The others' batch has their sum for its mean; one in which the row is counts it ``1/q`` times.
+            others = prior(u) + schedule.temper * common_rows
+            row = schedule.temper * batch_factor(schedule) * (everyone - common_rows)
             apart = then - u + gamma * jnp.stack([others, others + row])
             without, including = -jnp.sum(apart**2, axis=-1) / (4 * gamma)
             return Terms(without, including, apart[1] / jnp.sqrt(2 * gamma))
 
         gammas = jnp.asarray(schedule.step_sizes)
-        of_path = jax.vmap(of_step, (0, 0, 0, 0))
-        steps = jnp.arange(schedule.num_steps)
-        return jax.vmap(jax.vmap(lambda b, a: of_path(b, a, gammas, steps)))(before, after)
+        return jax.vmap(jax.vmap(lambda b, a: jax.vmap(of_step)(b, a, gammas)))(before, after)
 
     def _mixture(self, terms: Terms, size: int) -> jax.Array:
         """Log density of paths whose batches are drawn for ``size`` steps at a time, up to a constant."""
@@ -168,13 +166,9 @@ class ChainAttacks:
         pairs = jnp.stack([terms.without, terms.including], axis=-1)
         padded = jnp.pad(pairs, [(0, 0), (0, 0), (0, -steps % size), (0, 0)])
         kept = padded.reshape(*padded.shape[:2], -1, size, 2).sum(axis=-2)
-        share = self._share()
-        weights = jnp.log(jnp.asarray([max(1 - share, 0.0), share]))
+        share = self._schedule.rate
+        weights = jnp.log(jnp.asarray([1 - share, share]))
         return jax.scipy.special.logsumexp(weights + kept, axis=-1).sum(axis=(-1, -2))
-
-    def _share(self) -> float:
-        """Probability that a row is in a step's batch, which is 1 where it is known to be."""
-        return 1.0 if self._schedule.rate is None or self._known else self._schedule.rate
 
     def _on_states(self, of_runs: Callable[[jax.Array], jax.Array]) -> Score:
         """A score of flat outputs from a function of states; what is not finite becomes finite."""

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.domains import Ball, Box, Rows
+from private_mcmc.domains import Ball, Box
 from private_mcmc.model import RowModel
 from tests.soundness.grammar import Written
 from tests.soundness.oracle import draw_rows, terms
@@ -56,7 +56,7 @@ class Posteriors:
     ) -> None:
         self.written, self.sites, self.temper = written, row_model.sites, temper
         self.grid = grid(row_model.dim)
-        self.rows = _candidates(written.rows, rng, 14 if row_model.dim == 1 else 8)
+        self.rows = draw_rows(written.rows, 14 if row_model.dim == 1 else 8, rng)
         loss = jax.jit(jax.vmap(self.losses))
         self.log_prior = self.grid.log_volume - np.asarray(jax.jit(self.prior)(self.rows))
         self.loss = self.temper * np.asarray(loss(self.rows))
@@ -83,10 +83,6 @@ class Posteriors:
         mass /= mass.sum(axis=-1, keepdims=True)
         coarse = mass.max() > (0.05 if self.grid.points.shape[1] == 1 else 0.02)
         return None if coarse or mass[..., self.grid.edge].sum(axis=-1).max() > 1e-5 else mass
-
-
-def _candidates(rows: Rows, rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    return draw_rows(rows, count, rng)
 
 
 def hockey_stick(one: Any, other: Any, epsilon: float, xp: Any = np) -> Any:

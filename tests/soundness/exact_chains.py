@@ -62,37 +62,25 @@ class Family:
         return max(1.0, step * (max(-self.low, self.high) + rows * self.bend) + 1.0)
 
 
-def batches(scheme: str, rows: Sequence[Row], rate: float) -> Mixture:
+def batches(rows: Sequence[Row], rate: float) -> Mixture:
     """The batches of one step and their probabilities, by enumeration; only present rows count."""
-    slots = range(len(rows))
-    if scheme == "full":
-        drawn = [(1.0, tuple(slots))]
-    else:
-        present = [slot for slot in slots if rows[slot] is not None]
-        drawn = []
-        for taken in itertools.product((False, True), repeat=len(present)):
-            chance = math.prod(rate if used else 1 - rate for used in taken)
-            drawn.append((chance, tuple(slot for slot, used in zip(present, taken, strict=True) if used)))
-    values = (
-        (chance, tuple(sorted(rows[slot] for slot in taken if rows[slot] is not None)))
-        for chance, taken in drawn
-    )
+    present = [row for row in rows if row is not None]
     merged: dict[tuple[float, ...], float] = {}
-    for chance, taken in values:
+    for drawn in itertools.product((False, True), repeat=len(present)):
+        chance = math.prod(rate if used else 1 - rate for used in drawn)
+        taken = tuple(sorted(row for row, used in zip(present, drawn, strict=True) if used))
         merged[taken] = merged.get(taken, 0.0) + chance
-    return [(chance, taken) for taken, chance in merged.items()]
+    return [(chance, taken) for taken, chance in merged.items() if chance > 0]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """``x' = x − γ_k(K'(x) + f Σ_{i in batch} v_i'(x)) + N(0, 2γ_k)``."""
+    """``x' = x − γ_k(K'(x) + Σ_{i in batch} v_i'(x)/q) + N(0, 2γ_k)``, ``q`` the rate of batches."""
 
     family: Family
     rows: tuple[Row, ...]
     steps: tuple[float, ...]
-    scheme: str = "full"
     rate: float = 1.0
-    factor: float = 1.0
     start: float = 0.0
     finer: int = 1
 
@@ -100,7 +88,7 @@ class Chain:
         """Points and weights for integrals over states."""
         # Gaussians are integrated to 1e-13 by points 0.58 of their sd apart, even where a step stretches.
         sd = math.sqrt(2 * min(self.steps))
-        apart = 0.58 / self.finer * sd / self.family.steepest(max(self.steps), self.factor * _MOST_ROWS)
+        apart = 0.58 / self.finer * sd / self.family.steepest(max(self.steps), _MOST_ROWS / self.rate)
         count = 2 * math.ceil(self.reach / apart) + 1
         at = np.linspace(-self.reach, self.reach, count)
         return at, np.full(count, at[1] - at[0])
@@ -114,15 +102,12 @@ class Chain:
         """Where every batch sends the points."""
         family, size = self.family, self.steps[step]
         base = points - size * family.prior(points)
+        push = {
+            value: size / self.rate * family.row(points, value) for value in self.rows if value is not None
+        }
         return [
-            (
-                chance,
-                base
-                - size
-                * self.factor
-                * sum((family.row(points, value) for value in taken), np.zeros_like(points)),
-            )
-            for chance, taken in batches(self.scheme, self.rows, self.rate)
+            (chance, base - sum((push[value] for value in taken), np.zeros_like(points)))
+            for chance, taken in batches(self.rows, self.rate)
         ]
 
     def transition(self, points: Array, step: int) -> tuple[Array, Array]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -34,13 +33,11 @@ class Tally:
         read: seeds of models that were read, and agree with NumPyro.
         refused: the reason for every seed refused.
         wrong: what is wrong with a model that was read, by seed.
-        productions: how often each was part of a model that was read.
     """
 
     read: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     wrong: dict[int, str] = field(default_factory=dict)
-    productions: Counter[str] = field(default_factory=Counter)
 
     @property
     def share_read(self) -> float:
@@ -68,7 +65,6 @@ def fuzz(seeds: Iterable[int], *, compiled: bool = False) -> Tally:
                 tally.refused[seed] = str(error)
                 continue
             fault = fault_of(row_model, written, compiled=compiled)
-        tally.productions.update(set(written.productions))
         if fault is None:
             tally.read.append(seed)
         else:

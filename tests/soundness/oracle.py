@@ -27,8 +27,6 @@ Model = Callable[..., Any]
 
 # Compiling is what a comparison costs; so little is computed that slow code is quicker.
 _COMPILER = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-# A density that integrates falls faster than 1/t along almost every line.
-_NEAR, _FAR = 20.0, 60.0
 _EXACT = 1e-7
 # Where NumPyro's own values differ by more than this between float32 and float64, it clamps or cancels.
 _CLAMPED = 1e-2
@@ -122,14 +120,10 @@ class Comparison:
 
     Attributes:
         potential: by how much the difference of the potentials changes over ``θ``, for any of the data sets.
-        integrates: NumPyro's prior falls as a density must along every axis.
-        points: at how many ``θ`` NumPyro's density is a positive number.
         summed: rows have latents of their own, over which the reading sums and NumPyro's is integrated.
     """
 
     potential: float
-    integrates: bool
-    points: int
     summed: bool
 
     def agrees(self, *, single: bool) -> bool:
@@ -152,8 +146,6 @@ def compare(
         thetas = 0.3 * thetas
     which = np.tile(np.arange(count), (count + 1, 1))
     which[np.arange(1, count + 1), np.arange(count)] += count
-    dim = row_model.dim
-    lines = np.concatenate([sign * reach * np.eye(dim) for reach in (_NEAR, _FAR) for sign in (1, -1)])
 
     def ours(theta: jax.Array, columns: Data) -> tuple[jax.Array, jax.Array]:
         return row_model.row_loss(theta, columns), row_model.neg_log_prior(theta)
@@ -176,11 +168,9 @@ def compare(
     rows, read = _numbers(ours, points, picked(data, own), compiled=compiled)
     rows, read = rows.reshape(len(thetas), 2 * count)[:, which], read[:: 2 * count, None]
     points, sets = every(thetas, count + 1)
-    points, sets = np.concatenate([points, lines + thetas[0]]), np.append(sets, np.zeros(len(lines), int))
     chosen = picked(data, which[sets])
-    priors, likelihoods = _numbers(theirs, points, chosen, compiled=compiled)
-    near, away = np.split(priors[-len(lines) :], 2)
-    prior, likelihood = (x[: -len(lines)].reshape(len(thetas), count + 1) for x in (priors, likelihoods))
+    found = _numbers(theirs, points, chosen, compiled=compiled)
+    prior, likelihood = (each.reshape(len(thetas), count + 1) for each in found)
     with np.errstate(invalid="ignore"):
         gaps = prior + likelihood - read - rows.sum(axis=2)
         sizes = 1 + np.abs(rows).sum(axis=2) + np.abs(likelihood) + np.abs(read)
@@ -190,11 +180,9 @@ def compare(
             with jax.enable_x64(False):
                 rough = _numbers(theirs, points, chosen, compiled=False)
             for value, other in zip((prior, likelihood), rough, strict=True):
-                other = other[: -len(lines)].reshape(value.shape)
-                found &= np.abs(other - value) <= _CLAMPED * (1 + np.abs(value))
+                found &= np.abs(other.reshape(value.shape) - value) <= _CLAMPED * (1 + np.abs(value))
             worst = _worst(gaps, sizes, found)
-        integrates = not bool(np.any(away - near <= math.log(_FAR / _NEAR)))
-    return Comparison(worst, integrates, int(found[:, 0].sum()), bool(hidden))
+    return Comparison(worst, bool(hidden))
 
 
 def _numbers(

@@ -81,11 +81,7 @@ FAMILIES = (
         False,
     ),
 )
-SCHEMES = {
-    "replace_one": ("full", "poisson"),
-    "zero_out": ("full", "poisson"),
-    "add_remove": ("full", "poisson"),
-}
+ADJACENCIES = ("replace_one", "zero_out", "add_remove")
 
 
 def adjacent(family: Family, adjacency: str, slots: int) -> list[tuple[tuple, tuple]]:
@@ -123,10 +119,8 @@ def draw(seed: int, sampled: bool):
     """A schedule, its proved constants, and the chains of adjacent data."""
     rng = np.random.default_rng(seed)
     family = FAMILIES[rng.integers(len(FAMILIES))]
-    adjacency = list(SCHEMES)[rng.integers(3)]
-    kinds = [kind for kind in SCHEMES[adjacency] if (kind == "full") != sampled]
-    scheme = kinds[rng.integers(len(kinds))]
-    slots = 2 if scheme != "full" and rng.random() < 0.5 else 3
+    adjacency = ADJACENCIES[rng.integers(3)]
+    slots = 2 if sampled and rng.random() < 0.5 else 3
     count = int(rng.choice([1, 2, 3, 6, 12]))
     # Beyond 1.9/L_K the prior alone would throw states out; with the rows many steps are beyond 2/L.
     size = min(float(rng.choice([0.03, 0.08, 0.2, 0.7])), 1.9 / family.high)
@@ -135,7 +129,7 @@ def draw(seed: int, sampled: bool):
     steps = (size,) * count
     if not sampled and rng.random() < 0.4:
         steps = tuple(size * float(value) for value in rng.uniform(0.4, 1.0, count))
-    rate = float(rng.choice([0.2, 0.5, 0.8])) if scheme == "poisson" else 1.0
+    rate = float(rng.choice([0.2, 0.5, 0.8])) if sampled else 1.0
     release = "last"
     if count > 1 and rng.random() < 0.2:
         release = (int(rng.integers(1, count)), count)
@@ -147,12 +141,12 @@ def draw(seed: int, sampled: bool):
         num_steps=count,
         clip=family.clip,
         num_chains=2 if release == "last" and rng.random() < 0.15 else 1,
-        rate=rate if scheme == "poisson" else None,
+        rate=rate if sampled else None,
         release=release,
     )
     start = float(rng.choice([0.0, 0.35]))
     pairs = [
-        tuple(Chain(family, rows, steps, scheme, rate, 1 / rate, start) for rows in pair)
+        tuple(Chain(family, rows, steps, rate, start) for rows in pair)
         for pair in adjacent(family, adjacency, slots)
     ]
     return public, constants(family, slots, 1 / rate), pairs
@@ -257,6 +251,6 @@ def test_a_wrong_modulus_is_found_out():
 
 
 def test_a_wrong_pair_of_sampled_steps_is_found_out():
-    chains = [Chain(LINEAR, (value,), (0.2,) * 2, "poisson", 0.5, 2.0) for value in (-0.6, 0.6)]
+    chains = [Chain(LINEAR, (value,), (0.2,) * 2, 0.5) for value in (-0.6, 0.6)]
     assert not told_apart(*chains, acc.langevin_statement(one_row(num_steps=2, rate=0.5)))
     assert told_apart(*chains, acc.langevin_statement(one_row(num_steps=2, rate=0.5, adjacency="zero_out")))

@@ -13,36 +13,25 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.auditing import Mechanism, Pair, audit
+from private_mcmc.auditing import Mechanism, audit
 from private_mcmc.auditing.mechanism import keys
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.release.ledger_state import DataSet
+from tests.soundness.front_door.setup import FAR, driver, far_apart
 from tests.soundness.sweep.zoo import mean
 
 # Chains of one run are cut apart: each is an output, charged its share of what the run is charged.
 WIDTH, STEPS, MOST_RUNS, AFFORDED = 6000, 3, 6, 3.5
-ROWS = pmc.Rows(y=pmc.Box(-50.0, 50.0))
-FAR = Pair({"y": np.array([50.0])}, {"y": np.array([-50.0])})
 
 
-def driver(num_chains: int, ledger: pmc.Ledger | None = None) -> pmc.PrivateMCMC:
-    return pmc.PrivateMCMC(
-        PrivateULA(mean, step_size=0.1, clip=1.5),
-        rows=ROWS,
-        target=pmc.Target(1e6, 1 - 1e-6),
-        release="path",
-        num_steps=STEPS,
-        num_chains=num_chains,
-        guarantee="run",
-        n=1,
-        progress_bar=False,
-        execution=pmc.Execution(unsafe_seed=True),
-        bookkeeping=pmc.Bookkeeping(ledger, None if ledger is None else "people"),
-    )
+def run_of(num_chains: int, ledger: pmc.Ledger | None = None) -> pmc.PrivateMCMC:
+    books = pmc.Bookkeeping(ledger, None if ledger is None else "people")
+    kernel = PrivateULA(mean, step_size=0.1, clip=1.5)
+    return driver(kernel, FAR, 1, num_steps=STEPS, num_chains=num_chains, bookkeeping=books)
 
 
 def mechanism() -> Mechanism:
-    one = driver(1).decide(1).statement
+    one = run_of(1).decide(1).statement
     budget = math.sqrt(AFFORDED) * one.gdp
     whole = pmc.Target(accounting.gdp.epsilon(math.sqrt(WIDTH) * budget, 1e-5), 1e-5)
 
@@ -52,7 +41,7 @@ def mechanism() -> Mechanism:
         with tempfile.TemporaryDirectory() as folder:
             ledger = pmc.Ledger.create(Path(folder) / "ledger.db")
             ledger.declare("people", whole)
-            mcmc = driver(WIDTH, ledger)
+            mcmc = run_of(WIDTH, ledger)
             for run in range(MOST_RUNS):
                 try:
                     mcmc.run(rng_key=jax.random.fold_in(stream, run), **data)
@@ -71,7 +60,7 @@ def mechanism() -> Mechanism:
 
 
 def refuted() -> bool:
-    found = audit(mechanism(), FAR, num_runs=6_000, delta=0.01, seed=1, failure_probability=1e-6)
+    found = audit(mechanism(), far_apart(0), num_runs=6_000, delta=0.01, seed=1, failure_probability=1e-6)
     return bool(found.violations)
 
 

@@ -3,16 +3,19 @@
 from typing import Any
 
 import numpy as np
+import numpyro.distributions as dist
 
 import private_mcmc as pmc
 from private_mcmc.auditing import Mechanism, Pair
 from private_mcmc.auditing.mechanism import keys
 from private_mcmc.kernels import AnisotropicLangevin, LangevinKernel, PrivateULA
 from private_mcmc.kernels.langevin import PrivateSGLD
+from tests.examples_of_models import linear
 from tests.soundness.attacks import ChainAttacks, chain_mechanism
 from tests.soundness.front_door.resumed import Resumed
 from tests.soundness.front_door.setup import FAR, Attempt, audited, driver, far_apart
 from tests.soundness.sweep.zoo import mean
+from tests.zoo.models import one_number
 
 
 def declared(kernel: LangevinKernel, **others: Any) -> Mechanism:
@@ -21,18 +24,12 @@ def declared(kernel: LangevinKernel, **others: Any) -> Mechanism:
     return chain_mechanism(kernel, **(usual | others))
 
 
+wide_mean = one_number(lambda t: dist.Normal(t, 1.0), dist.Normal(0, 2.5))
+
+
 def last_state() -> Attempt:
     """One clipped row under a wide prior: the claimed m is exact, whatever makes it smaller is refuted."""
-
-    def model(y=None):
-        import numpyro
-        import numpyro.distributions as dist
-
-        mu = numpyro.sample("mu", dist.Normal(0, 2.5))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
-
-    mechanism = declared(PrivateULA(model, step_size=0.2, clip=0.7), release="last", num_steps=60, n=1)
+    mechanism = declared(PrivateULA(wide_mean, step_size=0.2, clip=0.7), release="last", num_steps=60, n=1)
     return audited(mechanism, far_apart(0), num_runs=20_000)
 
 
@@ -59,22 +56,10 @@ def path_of_batches() -> Attempt:
 
 def path_of_clipped_coordinates() -> Attempt:
     """One row that pulls at the quieter of two coordinates alone, as hard as it may."""
-    return _boxed(clips=(4.0, 0.4), noise=(4.0, 0.4), along=(0.0, 1.0))
-
-
-def _boxed(clips: tuple[float, ...], noise: Any, along: tuple[float, ...]) -> Attempt:
-    def model(X, y=None):
-        import numpyro
-        import numpyro.distributions as dist
-
-        w = numpyro.sample("w", dist.Normal(0, 2).expand([2]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
-
-    kernel = AnisotropicLangevin(model, step_size=0.05, clips=clips, noise=noise)
+    clips, X = (4.0, 0.4), np.array([[0.0, 1.0]])
+    kernel = AnisotropicLangevin(linear, step_size=0.05, clips=clips, noise=clips)
     rows = pmc.Rows(X=pmc.Box([-1.0, -1.0], [1.0, 1.0]), y=pmc.Box(-50.0, 50.0))
     mechanism = declared(kernel, rows=rows, num_steps=4, n=1)
-    X = np.array([along])
     pair = Pair({"X": X, "y": np.array([50.0])}, {"X": X, "y": np.array([-50.0])})
     return audited(mechanism, pair, num_runs=4_000)
 

@@ -74,36 +74,6 @@ def one_by_one(once: Callable[[DataSet], npt.ArrayLike]) -> Runs:
     )
 
 
-def laplace_sum(adjacency: Adjacency) -> PairedMechanism:
-    """The sum of numbers in ``[−1, 1]`` with Laplace noise."""
-    noise = laplace_noise(_EPSILON, change(adjacency))
-    return _of_sums("Laplace noise on a sum", noise, adjacency, NUMBERS)
-
-
-def laplace_vector(adjacency: Adjacency) -> PairedMechanism:
-    """Three sums with Laplace noise scaled to their joint L1 sensitivity."""
-    noise = laplace_noise(_EPSILON, 3 * change(adjacency), size=3)
-    return _of_sums("Laplace noise on a vector", noise, adjacency, _CORNERS)
-
-
-def gaussian_sum(adjacency: Adjacency) -> PairedMechanism:
-    """The sum of numbers in ``[−1, 1]`` with Gaussian noise."""
-    noise = gaussian_noise(_GDP, change(adjacency))
-    return _of_sums("Gaussian noise on a sum", noise, adjacency, NUMBERS)
-
-
-def gaussian_vector(adjacency: Adjacency) -> PairedMechanism:
-    """Three sums with Gaussian noise scaled to their joint L2 sensitivity."""
-    noise = gaussian_noise(_GDP, 3**0.5 * change(adjacency), size=3)
-    return _of_sums("Gaussian noise on a vector", noise, adjacency, _CORNERS)
-
-
-def noisy_mean(adjacency: Adjacency) -> PairedMechanism:
-    """The sum over the public number of rows (or their public bound), with Gaussian noise."""
-    noise = gaussian_noise(_GDP, change(adjacency) / ROWS)
-    return _of_sums("noisy mean", noise, adjacency, NUMBERS, scale=1 / ROWS)
-
-
 def second_moments(adjacency: Adjacency) -> PairedMechanism:
     """Second moments of rows in the unit disc; orthogonal rows move them most."""
     plan = plan_second_moments(_GDP, radius=1.0, dim=2, num_rows=ROWS, adjacency=adjacency)
@@ -175,13 +145,25 @@ def filtered(adjacency: Adjacency) -> PairedMechanism:
     return of_rows("releases under a filter", claimed, runs, NUMBERS, _ZERO)
 
 
-def _of_sums(
-    name: str, noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency, ends: Ends, scale: float = 1.0
-) -> PairedMechanism:
-    def runs(data: DataSet, number: int) -> FloatArray:
-        return noised(noise, np.tile(data["y"].sum(axis=0) * scale, (number, 1)))
+def _sums(
+    make: Callable[..., LaplaceNoise | GaussianNoise],
+    level: float,
+    moved: float = 1.0,
+    ends: Ends = NUMBERS,
+    scale: float = 1.0,
+) -> Callable[[Adjacency], PairedMechanism]:
+    """Sums of numbers in ``[−1, 1]`` times ``scale``, with noise fit for ``moved`` times what one changes."""
 
-    return of_rows(name, _statement(noise, adjacency), runs, ends, {"y": np.zeros_like(ends[0]["y"])})
+    def mechanism(adjacency: Adjacency) -> PairedMechanism:
+        noise = make(level, moved * change(adjacency), size=ends[0]["y"].size)
+
+        def runs(data: DataSet, number: int) -> FloatArray:
+            return noised(noise, np.tile(data["y"].sum(axis=0) * scale, (number, 1)))
+
+        silent = {"y": np.zeros_like(ends[0]["y"])}
+        return of_rows(f"{make.__name__} on sums", _statement(noise, adjacency), runs, ends, silent)
+
+    return mechanism
 
 
 def change(adjacency: Adjacency) -> float:
@@ -210,11 +192,12 @@ def _statement(noise: LaplaceNoise | GaussianNoise, adjacency: Adjacency) -> Sta
 
 
 NOISED: dict[str, Callable[[Adjacency], PairedMechanism]] = {
-    "Laplace sum": laplace_sum,
-    "Laplace vector": laplace_vector,
-    "Gaussian sum": gaussian_sum,
-    "Gaussian vector": gaussian_vector,
-    "noisy mean": noisy_mean,
+    "Laplace sum": _sums(laplace_noise, _EPSILON),
+    "Laplace vector": _sums(laplace_noise, _EPSILON, 3, _CORNERS),
+    "Gaussian sum": _sums(gaussian_noise, _GDP),
+    "Gaussian vector": _sums(gaussian_noise, _GDP, 3**0.5, _CORNERS),
+    # Over the public number of rows, or their public bound.
+    "noisy mean": _sums(gaussian_noise, _GDP, 1 / ROWS, scale=1 / ROWS),
     "second moments": second_moments,
     "sums in cells": sums_in_cells,
     "composed pair": composed_pair,

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 
 from private_mcmc.auditing.mechanism import DataSet, FloatArray
@@ -20,6 +19,7 @@ from private_mcmc.target import Adjacency, Target
 from tests.soundness.attacks import PairedMechanism
 from tests.soundness.sweep.noised import Ends, edge_pair
 from tests.soundness.sweep.zoo import mean
+from tests.zoo.models import one_number
 
 _TARGET_EPSILON, _TARGET_DELTA = 1.5, 1e-3
 _NUM_ROWS = 2
@@ -40,58 +40,41 @@ class ConjugateModel:
     others: PublicRow
 
 
-def coin(y: Any = None) -> None:
-    """A Bernoulli probability under a Beta prior."""
-    p = numpyro.sample("p", dist.Beta(3.0, 3.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(p), obs=y)
-
-
-def categories(y: Any = None) -> None:
-    """Class probabilities under a Dirichlet prior."""
-    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 3.0)))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Categorical(p), obs=y)
-
-
-def counts(y: Any = None) -> None:
-    """A Poisson rate of bounded counts under a Gamma prior."""
-    rate = numpyro.sample("rate", dist.Gamma(3.0, 1.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Poisson(rate), obs=y)
-
-
-def _normal_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
-    precision = 1 + temper * len(y)
-    return rng.normal(temper * y.sum() / precision, precision**-0.5, (runs, 1))
-
-
-def _coin_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
-    ones = y.sum()
-    return rng.beta(3 + temper * ones, 3 + temper * (len(y) - ones), (runs, 1))
-
-
-def _category_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
-    return rng.dirichlet(3 + temper * np.bincount(y.astype(int), minlength=3), runs)
-
-
-def _count_draws(y: FloatArray, temper: float, rng: np.random.Generator, runs: int) -> FloatArray:
-    return rng.gamma(3 + temper * y.sum(), 1 / (1 + temper * len(y)), (runs, 1))
-
-
 def _ends(first: float, second: float) -> Ends:
     return {"y": np.asarray(first)}, {"y": np.asarray(second)}
 
 
 MODELS = {
     "Normal mean": ConjugateModel(
-        mean, Rows(y=Box(-1.0, 1.0)), _normal_draws, _ends(1.0, -1.0), {"y": np.asarray(0.0)}
+        mean,
+        Rows(y=Box(-1.0, 1.0)),
+        lambda y, w, rng, runs: rng.normal(
+            w * y.sum() / (1 + w * len(y)), (1 + w * len(y)) ** -0.5, (runs, 1)
+        ),
+        _ends(1.0, -1.0),
+        {"y": np.asarray(0.0)},
     ),
-    "coin": ConjugateModel(coin, Rows(y=Binary()), _coin_draws, _ends(1, 0), {"y": np.asarray(1)}),
+    "coin": ConjugateModel(
+        one_number(dist.Bernoulli, dist.Beta(3.0, 3.0)),
+        Rows(y=Binary()),
+        lambda y, w, rng, runs: rng.beta(3 + w * y.sum(), 3 + w * (len(y) - y.sum()), (runs, 1)),
+        _ends(1, 0),
+        {"y": np.asarray(1)},
+    ),
     "categories": ConjugateModel(
-        categories, Rows(y=Categories(3)), _category_draws, _ends(0, 1), {"y": np.asarray(1)}
+        one_number(dist.Categorical, dist.Dirichlet(jnp.full(3, 3.0))),
+        Rows(y=Categories(3)),
+        lambda y, w, rng, runs: rng.dirichlet(3 + w * np.bincount(y.astype(int), minlength=3), runs),
+        _ends(0, 1),
+        {"y": np.asarray(1)},
     ),
-    "counts": ConjugateModel(counts, Rows(y=Counts(2)), _count_draws, _ends(2, 0), {"y": np.asarray(0)}),
+    "counts": ConjugateModel(
+        one_number(dist.Poisson, dist.Gamma(3.0, 1.0)),
+        Rows(y=Counts(2)),
+        lambda y, w, rng, runs: rng.gamma(3 + w * y.sum(), 1 / (1 + w * len(y)), (runs, 1)),
+        _ends(2, 0),
+        {"y": np.asarray(0)},
+    ),
 }
 
 
