@@ -50,7 +50,7 @@ test-pages: $(VENV)/.installed
 
 # No tracer outlives its trace, where a kernel runs and where a model is read.
 test-leaks: $(VENV)/.installed
-	JAX_CHECK_TRACER_LEAKS=1 $(BIN)/pytest -m "not slow and not long" tests/kernels/test_decreasing.py tests/kernels/test_promotion.py tests/model/test_coupling.py
+	JAX_CHECK_TRACER_LEAKS=1 $(BIN)/pytest -m "not slow and not long" tests/kernels/test_decreasing.py tests/model/test_coupling.py
 
 audit: $(VENV)/.installed
 	mkdir -p build

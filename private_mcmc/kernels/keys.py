@@ -179,7 +179,8 @@ class Streams(NamedTuple):
 
     def of_stage(self, number: int) -> Streams:
         """Those of one stage of a run, all of its own."""
-        return Streams(*(key if key is None else fold_in(key, number) for key in self))
+        rest = (key if key is None else fold_in(key, number) for key in (self.batches, self.slots))
+        return Streams(fold_in(self.steps, number), *rest)
 
     def __repr__(self) -> str:
         return "<Streams>"
