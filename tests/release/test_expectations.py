@@ -158,18 +158,6 @@ def test_coupled_chains_on_adjacent_data_stay_within_the_charge(seed, burn_in):
         assert moved[:3].sum() > 0.9 * math.sqrt(3)
 
 
-def test_the_worst_direction_uses_up_the_charge():
-    expectations = Expectations("w")
-    plan, record = planned(expectations), schedule(expectations)
-    direction = np.asarray([1.0, 1.0, 1.0, 0, 0, 0]) / math.sqrt(3) * 2 * record.temper
-    x, total = np.zeros(6), np.zeros(3)
-    for step in range(1, 101):
-        x = x - 0.05 * (x + direction)
-        total += x[:3] / plan.units if step >= record.release.first else 0.0
-    moved = np.abs(total / (100 - record.release.first + 1))
-    assert moved.sum() == pytest.approx(plan.noise.sensitivity, rel=1e-3)
-
-
 @pytest.mark.slow
 def test_released_values_are_the_averages_plus_noise_of_the_stated_size():
     plan = planned(Expectations("w", epsilon=5.0))

@@ -201,11 +201,6 @@ def test_stages_are_charged_to_what_was_set_aside_for_them_and_to_nothing_else(l
     assert ledger.balance("people").spent == pytest.approx(0.3**2 + 0.4**2)
 
 
-def test_a_budget_without_delta_is_refused(ledger):
-    with pytest.raises(DeclarationError, match="δ > 0"):
-        ledger.declare("others", Target(1.0, 0.0))
-
-
 def test_exports_hold_every_charge(ledger):
     for purpose in ("means", 'quotes " and, commas\nand lines', "=1+1"):
         ledger.reserve("people", normal(0.1), purpose=purpose)
