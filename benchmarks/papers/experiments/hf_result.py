@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.papers.experiments.hf_settings import HFSettings
 from private_mcmc.accounting import Statement
-from private_mcmc.report import Facts, Line, Plot, Plots, Report, Rule, Table, Verdict, floats, number
+from private_mcmc.report import Facts, Line, Plot, Report, Rule, Table, Verdict, floats, number
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def hf_report(result: HFResult) -> Report:
                     ("the claim rests on", _theorem(result)),
                 )
             ),
-            Plots((_bounds(result, numbers, uppers), _learning(result, numbers))),
+            _bounds(result, numbers, uppers),
+            _learning(result, numbers),
             Table(
                 ("epoch", "ε at least", "ε at most", "accuracy", "p(label | row), without it", "with it"),
                 tuple(

@@ -11,7 +11,7 @@ from benchmarks.papers.bounds import bkpp
 from benchmarks.papers.experiments.figures import FIGURES, measured
 from benchmarks.papers.experiments.noise import NoiseExperiment
 from benchmarks.papers.pages.page import Claim, Section
-from private_mcmc.report import Heading, Line, Note, Plot, Plots, Table, Text, floats, number
+from private_mcmc.report import Heading, Line, Note, Plot, Table, Text, floats, number
 
 _RUN = "python -m benchmarks.papers.experiments figure"
 _CODE = "benchmarks/papers/experiments/noise.py"
@@ -227,11 +227,10 @@ def _smaller(record: dict[str, Any]) -> str:
     return ", ".join(one for one in changed if not one.startswith("runs"))
 
 
-def _histograms(record: dict[str, Any] | None) -> Iterator[Plots]:
+def _histograms(record: dict[str, Any] | None) -> Iterator[Plot]:
     """Figure 4: the loss of the row left out over all trainings."""
     if record is None or "with_row" not in record["found"][0]:
         return
-    drawn = []
     every = [loss for one in record["found"] for key in ("with_row", "without") for loss in one[key]]
     edges = np.geomspace(max(min(every), 1e-4) * 0.99, max(every) * 1.01, 17)
     for one in record["found"]:
@@ -240,14 +239,11 @@ def _histograms(record: dict[str, Any] | None) -> Iterator[Plots]:
             shares = np.histogram(np.maximum(one[key], edges[0]), edges)[0] / len(one[key])
             xs, ys = np.repeat(edges, 2)[1:-1], np.repeat(shares, 2)
             lines.append(Line(floats(xs), floats(ys), name, color))
-        drawn.append(
-            Plot(
-                f"Figure 4, {dict(_KINDS)[one['shape']]}",
-                "loss of the row left out of D′",
-                "share of trainings",
-                tuple(lines),
-                "Histograms of the loss of one row over trainings with and without it.",
-                x_log=True,
-            )
+        yield Plot(
+            f"Figure 4, {dict(_KINDS)[one['shape']]}",
+            "loss of the row left out of D′",
+            "share of trainings",
+            tuple(lines),
+            "Histograms of the loss of one row over trainings with and without it.",
+            x_log=True,
         )
-    yield Plots(tuple(drawn))

@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from benchmarks.papers import anisotropic
 from benchmarks.papers.pages.page import Claim, Section
 from private_mcmc.accounting import gdp, langevin_statement
-from private_mcmc.report import Heading, Line, Plot, Plots, Table, Text, floats, number
+from private_mcmc.report import Heading, Line, Plot, Table, Text, floats, number
 from private_mcmc.schedule import Schedule, norm_of_clips
 
 DELTA = 1e-5
@@ -111,7 +111,7 @@ def figures_1_and_2() -> Section:
         ),
         "Optimal noise in the two coordinates: their ratio is √10 at every trace.",
     )
-    return Section(claims, (Heading("Figures 1 and 2"), Plots((one, two))))
+    return Section(claims, (Heading("Figures 1 and 2"), one, two))
 
 
 def usable() -> Section:
