@@ -360,7 +360,7 @@ class Studied:
 
 
 def synthetic_people(schema: Schema, names: Sequence[str], count: int = _PEOPLE) -> dict[str, Array]:
-    """Rows that are nobody's: numbers about the middle of their ranges, declared levels alike; the same every time."""
+    """Rows that are nobody's, the same every time: about the middle of ranges, declared levels alike."""
     random = np.random.default_rng(count)
     found: dict[str, Array] = {}
     for name in names:
