@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -15,8 +13,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
-from private_mcmc.planning.estimates import spectral_norm
-from private_mcmc.planning.facts import _MOST_NOISE, facts_of, next_metric, prior_of
+from private_mcmc.planning.facts import facts_of, prior_of
 from private_mcmc.planning.general import (
     AFTERWARDS,
     FIRST,
@@ -108,32 +105,6 @@ def test_prior_draws_are_those_of_the_prior():
     assert prior.draws[:, 0].std() == pytest.approx(0.1, rel=0.15)
     assert np.median(np.exp(prior.draws[:, 1])) == pytest.approx(0.0674, rel=0.2)
     assert np.all(prior.precision >= 1 / prior.scale**2)
-
-
-def test_a_direction_without_information_keeps_the_prior_s_width():
-    class Flat:
-        precision = np.array([4.0, 1.0])
-
-    metric = next_metric(Flat(), np.diag([0.5, 1.0]), np.diag([0.0, 99.0]))
-    np.testing.assert_allclose(metric.root @ metric.root.T, np.diag([0.25, 0.01]), rtol=1e-12)
-    assert metric.trace == pytest.approx(0.99)
-
-
-@pytest.mark.long
-def test_a_matrix_is_bought_in_the_ball_that_the_budget_affords():
-    """In a small one where a larger one's noise would hide it, in a large one where noise is no matter."""
-    facts = planned("multinomial").policy.facts
-    bought = []
-    for budget in np.geomspace(0.01, 100.0, 81):
-        mechanism = replace(facts, budget=float(budget)).query(facts.metric, 1)
-        if mechanism is not None:
-            noise = spectral_norm(mechanism.noise.sd, facts.dim)
-            bought.append((mechanism.radius / math.sqrt(facts.metric.trace / N), noise))
-    balls, noises = np.array(bought).T
-    assert np.all(np.diff(balls) >= 0)
-    assert (balls[0], balls[-1]) == (pytest.approx(1.5), pytest.approx(4.0))
-    # With room for six mean squares, as for larger budgets, it would be hidden.
-    assert noises[0] < _MOST_NOISE < noises[0] * 6 / balls[0] ** 2
 
 
 @pytest.mark.long

@@ -54,6 +54,12 @@ def bought(policy: GeneralPolicy, longer: float) -> History:
     return history
 
 
+def reach_stage(made: Facts) -> CountsStage:
+    stage = counts_reach(made, np.zeros(2), made.metric)
+    assert stage is not None
+    return stage
+
+
 def clip_of(history: History) -> float:
     run = next(one.stage for one in history if one.stage.name == RUN)
     assert isinstance(run, PathStage) and run.schedule.clip is not None
@@ -84,8 +90,7 @@ def test_the_counts_are_of_persons_within_the_budget():
 def test_one_person_moves_the_counts_by_no_more_than_is_charged(adjacency):
     """Slots that nobody has are counted under ``replace_one`` alone, whose charge is for two cells."""
     made = replace(facts(), adjacency=adjacency)
-    stage = counts_reach(made, np.zeros(2), made.metric)
-    assert stage is not None
+    stage = reach_stage(made)
     charged = float(stage.statement.argument.constants["sensitivity"])
     rng, people = np.random.default_rng(0), 60
     codes = np.repeat(np.arange(people), AT_MOST)
@@ -111,8 +116,7 @@ def test_one_person_moves_the_counts_by_no_more_than_is_charged(adjacency):
 
 def test_a_person_is_in_the_cell_of_the_length_of_the_sum_of_its_rows():
     made = facts()
-    stage = counts_reach(made, np.zeros(2), made.metric)
-    assert stage is not None
+    stage = reach_stage(made)
     X = np.array([[1.0, 0.0], [1.0, 0.5], [1.0, -0.5]])
     with jax.enable_x64(True):
         person = {"X": jnp.asarray(X), "y": jnp.asarray([9, 20, 55]), OWN_ROWS: jnp.asarray([1, 1, 0])}
@@ -124,15 +128,14 @@ def test_a_person_is_in_the_cell_of_the_length_of_the_sum_of_its_rows():
 
 def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no_tail():
     made = facts()
-    stage = counts_reach(made, np.zeros(2), made.metric)
-    assert stage is not None
+    stage = reach_stage(made)
     hidden = Sums(np.full((1, len(MIDDLES)), 20.0), 11.0)
     assert reach_of(made, CompletedStage(stage, hidden)) is None
     single = facts(rows=pmc.Rows(**ROWS.columns))
     assert counts_reach(single, np.zeros(2), single.metric) is not None and assumed(single) == ()
     few = facts(rows=pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(5)))
-    stage = counts_reach(few, np.zeros(2), few.metric)
-    assert stage is not None and stage.statement.gdp < 0.11 * few.budget
+    stage = reach_stage(few)
+    assert stage.statement.gdp < 0.11 * few.budget
     values = np.zeros(len(MIDDLES))
     values[8:16] = N / 8
     reach = reach_of(few, CompletedStage(stage, Sums(values[None], 5.0)))
