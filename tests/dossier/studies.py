@@ -10,7 +10,7 @@ from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.report import json_types
 from private_mcmc.schedule import Schedule
-from tests.data.fields import flag, levels, number, schema
+from tests.data.fields import flag, number, schema
 
 SEXES = [{"value": "f", "label": "female"}, {"value": "m", "label": "male"}]
 SCHEMA = schema(
@@ -109,31 +109,6 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
     if books is not None:
         books.know(charge.identity, study.fingerprint)
     return study
-
-
-def with_long_names():
-    """A fit of an outcome, levels and splines whose names are long, and many."""
-    names = ["Less than high school", "Some college, but no degree", "Doctorate or professional degree"]
-    jobs = [f"Occupations of group {k} and others like them" for k in range(14)]
-    title, unit = "Household income after taxes and transfers", "thousand dollars a year"
-    made = schema(
-        number("income", 0, 500, title=title, unit=unit),
-        levels("education_level", *names),
-        levels("occupation", *jobs),
-        number("age", 0, 120),
-    )
-    asked = question(made, "income ~ education_level + ns(age, df=4) + occupation", family="gaussian")
-    rng = np.random.default_rng(0)
-    shapes = {"Intercept": (), "education_level": (2,), "occupation": (13,)}
-    shapes |= {f"ns(age, df=4)[{knot}]": () for knot in (0, 30, 90, 120)}
-    return study_of(
-        schema=made.to_dict(),
-        rows=json_types(asked.rows.to_dict()),
-        formula=asked.formula,
-        family="gaussian",
-        model=asked.source,
-        draws={name: rng.normal(0.3, 0.2, (40, *shape)).tolist() for name, shape in shapes.items()},
-    )
 
 
 def books_in(folder):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import resource
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,33 +11,13 @@ import pytest
 
 from private_mcmc import DeclarationError, OutputError, PrivateMCMCError, Study
 from private_mcmc.dossier import verify_dossier
-from private_mcmc.dossier.folder import digest, finish
+from private_mcmc.dossier.folder import finish
 from private_mcmc.dossier.page import page
 from private_mcmc.records import read_whole
 from tests.dossier.studies import study_of
 
 # What checking takes beside the dossier itself.
 _MEMORY = 300 * 2**20
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    made = study_of().save(tmp_path_factory.mktemp("dossiers") / "study")
-    assert verify_dossier(made)
-    return made
-
-
-@pytest.fixture
-def folder(written, tmp_path):
-    return shutil.copytree(written, tmp_path / "copy")
-
-
-def put(folder, name, content):
-    """A file, and its hash in the record."""
-    (folder / name).write_bytes(content)
-    record = json.loads((folder / "study.json").read_text())
-    record["files"][name] = digest(content)
-    (folder / "study.json").write_text(json.dumps(record))
 
 
 def pipe(folder, name):

@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-import shutil
 from dataclasses import replace
 from fractions import Fraction
 
@@ -45,22 +44,6 @@ def test_passes_are_those_of_the_schedule(rate):
     if rate is None:
         both = accounting.adaptive(9.0, "replace_one", (query, chain))
         assert passes(both) == 31
-
-
-@pytest.fixture(scope="module")
-def books(tmp_path_factory):
-    return books_in(tmp_path_factory.mktemp("books"))
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory, books):
-    """A dossier that nobody changes."""
-    return study_of(books).save(tmp_path_factory.mktemp("dossiers") / "study")
-
-
-@pytest.fixture
-def folder(written, tmp_path):
-    return shutil.copytree(written, tmp_path / "copy")
 
 
 DRAWINGS = "drawings of the page"
