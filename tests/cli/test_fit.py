@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -178,24 +177,6 @@ def test_a_limit_on_passes_is_one_of_the_plan(folder, schema, monkeypatch, capsy
 def planned(folder, schema):
     asked = question(schema, "income ~ 1")
     return plan_fit(folder / "few.csv", asked, epsilon=1.0)
-
-
-@pytest.mark.long
-def test_the_ledger_knows_a_table_by_its_file_and_stops_at_its_budget(folder, planned):
-    ledger = pmc.Ledger.create(folder / "small.db")
-    ledger.declare("few", pmc.Target(1.01, 1e-6))
-    books = {"ledger": ledger, "dataset": "few", "progress_bar": False}
-    assert planned.run(**books).ledger["dataset"] == "few"
-    with pytest.raises(pmc.BudgetExceeded):
-        planned.run(**books)
-    known = {"file": np.fromfile(folder / "people.csv", np.uint8)}
-    other = replace(planned, marks=replace(planned.marks, known_by=known))
-    ledger = pmc.Ledger.create(folder / "large.db")
-    ledger.declare("few", pmc.Target(3.0, 1e-6))
-    planned.run(**{**books, "ledger": ledger})
-    with pytest.raises(pmc.LedgerError, match="not the data"):
-        other.run(**{**books, "ledger": ledger})
-    assert len(ledger.history("few")) == 1
 
 
 @pytest.mark.slow

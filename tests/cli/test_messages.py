@@ -122,11 +122,6 @@ def test_an_interruption_is_a_sentence(folder, monkeypatch, capsys, command):
     assert not (folder / "out").exists()
 
 
-def test_a_model_file_that_leaves_python_is_an_error(folder, monkeypatch, capsys):
-    (folder / "model.py").write_text("raise SystemExit(0)")
-    assert "SystemExit" in told(monkeypatch, capsys, "plan", *COMMON, "--n", "60")
-
-
 def test_an_unforeseen_error_is_one_line_with_its_type_and_place(folder, monkeypatch, capsys):
     """Whatever a library raised for a file ended in a traceback, some with what the file held."""
 
