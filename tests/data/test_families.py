@@ -27,6 +27,7 @@ SCHEMA = schema(
     number("visits", 0, 20, "integer"),
     number("n.seen", 0, 25, "integer"),
     number("score", -50, 150),
+    number("bmi", 10, 60, own={"missing": "indicator"}),
     number("cost", 1, 500),
     number("share", 0.01, 0.99),
     number("age", 0, 120, unit="years"),
@@ -307,6 +308,11 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
 @pytest.mark.parametrize(
     ("formula", "kind", "message"),
     [
+        ("region ~ age", "bernoulli", "two levels"),
+        ("age ~ sex", "bernoulli", "two levels"),
+        ("age ~ sex", "poisson", "type integer"),
+        ("sex ~ age", "gaussian", "type number"),
+        ("bmi ~ age", "gaussian", "indicator"),
         ("cost ~ age", "beta", "below 1"),
         ("score ~ age", "gamma", "above 0"),
         ("sex ~ age", "categorical", "three levels"),

@@ -152,22 +152,6 @@ def test_what_is_not_declared_or_would_be_learnt_from_rows_is_refused(formula, m
 
 
 @pytest.mark.parametrize(
-    ("formula", "kind", "message"),
-    [
-        ("region ~ age", "bernoulli", "two levels"),
-        ("age ~ sex", "bernoulli", "two levels"),
-        ("age ~ sex", "poisson", "type integer"),
-        ("sex ~ age", "gaussian", "type number"),
-        ("bmi ~ age", "gaussian", "indicator"),
-        ("died ~ age", "binomial", "Did you mean 'bernoulli'"),
-    ],
-)
-def test_an_outcome_that_does_not_fit_its_family_is_refused_with_what_would(formula, kind, message):
-    with pytest.raises(pmc.DeclarationError, match=message):
-        made(formula, kind)
-
-
-@pytest.mark.parametrize(
     "prior",
     [
         "age ~ flat()",
