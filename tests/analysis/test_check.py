@@ -132,17 +132,13 @@ def test_a_row_is_in_the_cell_of_its_group_prediction_and_outcome(logistic):
 def uniformity(kind, formula, draws, outcomes, groups=("sex",)):
     """Lines of a check, at a large budget, of 4,000 people with such outcomes."""
     check = Check.planned(studied(formula, kind, draws), list(groups))
-    random, n = np.random.default_rng(7), 4000
-    x, sex = np.clip(random.normal(size=n), -4, 4), random.integers(0, 2, n).astype(float)
-    name = check.study.design.formula.outcome
-    found = outcomes(random, x, sex)
-    found = found if isinstance(found, dict) else {name: found.astype(float)}
-    rows = {"x": x, "sex": sex, **found, "uniform": random.random(n)}
-    parts = check.study.of_people(lambda row: check.of_row(row), rows)
-    sizes = [one.cells for one in check.families]
-    counts = [np.bincount(cells, minlength=size) for (cells, _), size in zip(parts, sizes, strict=True)]
-    mechanism = check.mechanism(1.0, n, "replace_one")
-    return check.lines(check.released(mechanism, np.concatenate(counts).astype(float)), 0.9)
+
+    def named(random, x, sex):
+        found = outcomes(random, x, sex)
+        return found if isinstance(found, dict) else {check.study.design.formula.outcome: found.astype(float)}
+
+    ((lines, _),) = lines_of_studies(check, 1, 4000, 100.0, named, seed=7)
+    return lines
 
 
 def steps(cumulative):
@@ -226,9 +222,9 @@ def test_other_outcomes_fit_their_own_law_and_not_another(kind, formula, draws, 
     assert uniformity(kind, formula, draws, misfit)[0]["p"] < 0.005
 
 
-def lines_of_studies(check, times, n, price, outcomes):
+def lines_of_studies(check, times, n, price, outcomes, seed=3):
     """Of ``times`` studies of ``n`` people, with normal noise in the place of OpenDP's, and their rows."""
-    random, count = np.random.default_rng(3), times * n
+    random, count = np.random.default_rng(seed), times * n
     x, sex = np.clip(random.normal(size=count), -4, 4), random.integers(0, 2, count).astype(float)
     rows = {"x": x, "sex": sex, **outcomes(random, x, sex), "uniform": random.random(count)}
     parts = check.study.of_people(lambda row: tuple(check.of_row(row)), rows)
