@@ -52,33 +52,11 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, 
         fitting.plan_fit(path, question(schema, "wage ~ 1", family="gaussian"), epsilon=1.0)
 
 
-@pytest.mark.parametrize("kind", ["file", "columns"])
-def test_a_table_that_changes_after_a_query_was_planned_is_not_charged_for(tmp_path, books, kind):
-    """The ledger would know the new rows by what the old ones say."""
-    schema = schema_of(WAGE)
-    table = written(tmp_path / "t.csv", [1, 2, 3]) if kind == "file" else {"wage": np.array([1.0, 2.0, 3.0])}
-    asked = Books(epsilon=0.5, charged=pmc.Bookkeeping(books, "people"))
-    planned = plan_query(table, description(schema), asked, "replace_one", None)
-    if kind == "file":
-        written(table, [9, 9, 9])
-    else:
-        table["wage"][:] = 9.0
-    with pytest.raises(pmc.DataSchemaError, match="changed"):
-        planned.run()
-    assert not books.history()
+def table_of(folder, kind):
+    return {"wage": np.array([1.0, 2.0, 3.0])} if kind == "columns" else written(folder / "t.csv", [1, 2, 3])
 
 
-@pytest.mark.parametrize("bought", [True, False])
-@pytest.mark.parametrize("kind", ["file", "file in place", "columns"])
-def test_a_table_that_changes_after_the_plan_is_not_charged_for(tmp_path, books, kind, bought):
-    """The ledger would know its rows by the new text."""
-    schema = schema_of(WAGE | ({"private_mcmc": {"bounds": "private"}} if bought else {}))
-    asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
-    table = written(tmp_path / "t.csv", [1, 2, 3]) if "file" in kind else {"wage": np.array([1.0, 2.0, 3.0])}
-    columns, marks = read_once(table, asked, target.adjacency)
-    plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
-    planned = fitting.Planned(asked, plan, table, columns, marks, plan_bounds(schema, ["wage"], target, 3))
-    assert list(planned.read(schema)["wage"]) == [1, 2, 3]
+def change(table, kind):
     if kind == "columns":
         table["wage"][0] = 9.0
     elif kind == "file":
@@ -86,6 +64,34 @@ def test_a_table_that_changes_after_the_plan_is_not_charged_for(tmp_path, books,
     else:
         with table.open("r+b") as file:
             file.write(b"x")
+
+
+KINDS = ["file", "file in place", "columns"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_that_changes_after_a_query_was_planned_is_not_charged_for(tmp_path, books, kind):
+    """The ledger would know the new rows by what the old ones say."""
+    asked, table = Books(epsilon=0.5, charged=pmc.Bookkeeping(books, "people")), table_of(tmp_path, kind)
+    planned = plan_query(table, description(schema_of(WAGE)), asked, "replace_one", None)
+    change(table, kind)
+    with pytest.raises(pmc.DataSchemaError, match="changed"):
+        planned.run()
+    assert not books.history()
+
+
+@pytest.mark.parametrize("bought", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_that_changes_after_the_plan_is_not_charged_for(tmp_path, books, kind, bought):
+    """The ledger would know its rows by the new text."""
+    schema = schema_of(WAGE | ({"private_mcmc": {"bounds": "private"}} if bought else {}))
+    asked, target = question(schema, "wage ~ 1", family="gaussian"), pmc.Target(1.0, 1e-6)
+    table = table_of(tmp_path, kind)
+    columns, marks = read_once(table, asked, target.adjacency)
+    plan = SimpleNamespace(model=asked.model, rows=asked.rows, target=target, n=3)
+    planned = fitting.Planned(asked, plan, table, columns, marks, plan_bounds(schema, ["wage"], target, 3))
+    assert list(planned.read(schema)["wage"]) == [1, 2, 3]
+    change(table, kind)
     for refused in (planned.run, lambda **_: planned.read(schema)):
         with pytest.raises(pmc.DataSchemaError, match="was changed") as refusal:
             refused(ledger=books, dataset="people", progress_bar=False)

@@ -8,7 +8,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.dossier import load_record, new_dossier, verify_dossier
-from private_mcmc.inference.describe import description, studied
+from private_mcmc.inference.describe import studied
 from tests.dossier.studies import SCHEMA, study_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -64,16 +64,6 @@ def test_frames_are_described_checked_and_compared_as_columns_are(table, frame):
     assert len(pmc.check(study_of(), given, by=["sex"], **asked).lines()) > 3
     (whole, *_) = pmc.compare(study_of(), study_of(), given, **asked).lines()
     assert whole["value"] == pytest.approx(0.0, abs=0.01)
-
-
-def test_what_was_described_is_averaged_over(table):
-    asked = description(SCHEMA, ["age"], by=["sex"])
-    with_noise = pmc.describe(table, SCHEMA, fields=["age"], by=["sex"], epsilon=1e3, delta=1e-6)
-    people = asked.people(with_noise.found, ["age", "sex"], 2000)
-    ages = np.array([float(one["age"]) for one in people])
-    assert ages.mean() == pytest.approx(table["age"].mean(), abs=2)
-    assert np.mean([one["sex"] == "female" for one in people]) == pytest.approx(0.5, abs=0.05)
-    assert asked.people(with_noise.found, ["age"], 5) == asked.people(with_noise.found, ["age"], 5)
 
 
 def test_a_study_of_ones_own_model_is_refused_by_name():

@@ -130,9 +130,6 @@ def test_values_raise_and_warn_of_nothing(ledger):
     assert np.all(np.isfinite(mcmc.get_samples()["mu"])) and ledger.history("rows")[0].outcome == "released"
 
 
-# Copies.
-
-
 @pytest.mark.long
 def test_a_driver_is_not_copied_pickled_or_sent_away():
     mcmc = driver()
@@ -145,9 +142,6 @@ def test_a_driver_is_not_copied_pickled_or_sent_away():
         pickle.dumps(mcmc.run)
     mcmc.run(y=Y)
     assert pickle.loads(pickle.dumps(mcmc.released)).steps == (1, 2)
-
-
-# Threads.
 
 
 @pytest.fixture

@@ -20,12 +20,6 @@ def persons(at_most="1", who=None, died=None, *more):
     return schema(*fields, private_mcmc={"person": {"field": "who", "at_most": str(at_most)}})
 
 
-def test_an_empty_file_is_refused_in_words(tmp_path):
-    (tmp_path / "people.csv").write_text("")
-    with pytest.raises(pmc.DataSchemaError, match="is empty"):
-        pmc.fit(tmp_path / "people.csv", schema(flag("y")), "y ~ 1", epsilon=1.0)
-
-
 def test_one_row_of_each_person_lies_in_a_slot_drawn_at_random():
     """In those of sorted identifiers every row between two of them would move for one person replaced."""
     declared = persons(1, None, None, number("age", 0, 99))

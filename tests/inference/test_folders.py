@@ -163,16 +163,6 @@ def test_rows_of_folders_that_cells_name_lie_in_slots_drawn_at_random(tables, pl
     assert np.array_equal(*orders) != drawn
 
 
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore")
-def test_persons_of_a_folder_are_grouped_over_all_its_files(tables):
-    asked = question(PERSONS, FORMULA)
-    planned = plan_fit(tables[1], asked, epsilon=2.0, n=N // 2, progress_bar=False)
-    assert planned.plan.rows.unit.rows == 2 and len(np.unique(planned.columns["who"])) == N // 2
-    one = plan_fit(tables[0], asked, epsilon=2.0, n=N // 2, progress_bar=False)
-    np.testing.assert_array_equal(one.columns["who"], planned.columns["who"])
-
-
 def test_a_folder_that_changes_after_the_plan_is_refused_and_nothing_is_charged(tables, books, tmp_path):
     (tmp_path / "rows").mkdir()
     for place in sorted(tables[1].rglob("*.parquet")):

@@ -1,5 +1,8 @@
 """Natural mistakes, habits of Stan, NumPyro and R: each gets a sentence with the remedy and costs nothing."""
 
+import inspect
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pandas
@@ -31,13 +34,71 @@ def on(table, formula="died ~ age"):
     return lambda: fit(table, SCHEMA, formula)
 
 
-def driver(**options):
-    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
-    return declared(pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0), rows, **options)
-
-
+ROWS, TARGET = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary()), pmc.Target(9.0, 1e-6)
+KERNEL = pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0)
 X, Y = np.full((3, 2), 0.1), np.zeros(3)
+
+
+def driver(**options):
+    return declared(KERNEL, ROWS, **{"num_steps": 2} | options)
+
+
+def ask(function, **changes):
+    return function(**{"model": logistic, "rows": ROWS, "target": TARGET, "n": 6} | changes)
+
+
 MISTAKES = {
+    "domain: bounds of Real": (lambda: pmc.Real(-5, 5), "takes dim; a number within known bounds is Box"),
+    "domain: no dimension": (lambda: pmc.Ball(1.0), "Ball: missing.*'dim'"),
+    "domain: a near name": (lambda: pmc.Box(low=0, high=1), "did you mean hi="),
+    "domain: of nothing": (lambda: pmc.Counts(), "Counts: missing.*'max'"),
+    "rows: in a list": (lambda: pmc.Rows([1]), "Rows: too many positional arguments; it takes name=…"),
+    "person: no number": (lambda: pmc.Person(), "Person: missing.*'at_most'"),
+    "constructor: nothing": (lambda: pmc.PrivateMCMC(), "missing.*'kernel'"),
+    "constructor: no rows": (lambda: pmc.PrivateMCMC(KERNEL), "missing.*'rows'"),
+    "constructor: two positional": (lambda: pmc.PrivateMCMC(KERNEL, ROWS), "too many positional"),
+    "constructor: a near name": (lambda: driver(num_chain=2), "num_chain= .did you mean num_chains="),
+    "constructor: a device": (lambda: driver(devices=2), "devices= .execution=Execution"),
+    "constructor: a ledger": (lambda: driver(ledger="books.db"), "ledger= .bookkeeping=Bookkeeping"),
+    "constructor: public arguments": (lambda: driver(model_args={}), "model_args= .the kernel takes it"),
+    "constructor: rows": (lambda: declared(KERNEL, {"y": pmc.Binary()}), "rows: a dict.*give a Rows"),
+    "constructor: target": (lambda: driver(target=3.0), "target: a float.*give a Target"),
+    "constructor: arguments": (lambda: declared(replace(KERNEL, model_args=[1]), ROWS), "model_args: a list"),
+    "constructor: guarantee": (lambda: driver(guarantee=3.0), "guarantee=3.0"),
+    "constructor: steps as text": (lambda: driver(num_steps="2"), "num_steps='2'"),
+    "constructor: no steps": (lambda: driver(num_steps=None), "num_samples"),
+    "constructor: too many steps": (lambda: driver(num_steps=10**9), "at most 10,000,000"),
+    "constructor: too many samples": (
+        lambda: driver(num_steps=None, num_warmup=1, num_samples=10**9),
+        "at most 10,000,000",
+    ),
+    "constructor: steps that disagree": (lambda: driver(num_samples=5), "one of them"),
+    "constructor: samples as text": (lambda: driver(num_steps=None, num_samples="5"), "num_samples='5'"),
+    "constructor: warm-up as text": (lambda: driver(num_warmup="1"), "num_warmup='1'"),
+    "constructor: chains as text": (lambda: driver(num_chains="2"), "num_chains='2'"),
+    "constructor: n as text": (lambda: driver(n="6"), "n='6'"),
+    "constructor: execution": (lambda: driver(execution=3), "execution: a int.*Execution"),
+    "constructor: bookkeeping": (lambda: driver(bookkeeping="ledger"), "bookkeeping: a str.*Bookkeeping"),
+    "execution: block as text": (lambda: pmc.Execution(rows_on_device="3"), "rows_on_device='3'"),
+    "execution: devices": (lambda: pmc.Execution(devices=1.5), "devices"),
+    "bookkeeping: ledger": (lambda: pmc.Bookkeeping("books.db", "rows"), "ledger: a str"),
+    "run: a key of two words first": (lambda: driver().run(jax.random.PRNGKey(0), X=X, y=Y), "no random key"),
+    "run: a seed first": (lambda: driver().run(0, X=X, y=Y), "no random key"),
+    "decide: n as text": (lambda: driver().decide("6"), "n='6'"),
+    "start as text": (lambda: driver(execution=pmc.Execution(init_params="0")).run(X=X, y=Y), "init_params"),
+    "from_plan: nothing": (lambda: pmc.PrivateMCMC.from_plan(), "missing.*'plan'"),
+    "from_plan: no plan": (lambda: pmc.PrivateMCMC.from_plan(KERNEL), "plan: a PrivateULA.*give a Plan"),
+    "from_plan: a near name": (lambda: pmc.PrivateMCMC.from_plan(KERNEL, execute=None), "execution="),
+    "preflight: no n": (lambda: pmc.preflight(logistic, ROWS, TARGET), "missing.*'n'"),
+    "preflight: rows": (lambda: ask(pmc.preflight, rows=3), "rows: a int"),
+    "preflight: target": (lambda: ask(pmc.preflight, target=3), "target: a int"),
+    "preflight: n as text": (lambda: ask(pmc.preflight, n="6"), "n='6'"),
+    "preflight: a near name": (lambda: ask(pmc.preflight, tempered=1.0), "did you mean temper="),
+    "plan: no n": (lambda: pmc.plan(logistic, ROWS, TARGET), "missing.*'n'"),
+    "plan: a near name": (lambda: ask(pmc.plan, max_eror=1.0), "did you mean max_error="),
+    "plan: rows": (lambda: ask(pmc.plan, rows=3), "rows: a int"),
+    "plan: target": (lambda: ask(pmc.plan, target=(1.0, 1e-6)), "target: a tuple"),
+    "plan: an error as text": (lambda: ask(pmc.plan, max_error="small"), "max_error='small'"),
     "num_samples, as in NumPyro": (asked("died ~ age", num_samples=1000), "follows from the plan"),
     "chains, as in Stan": (asked("died ~ age", chains=4), "follows from the plan"),
     "a seed": (asked("died ~ age", random_seed=1), "from the operating system"),
@@ -119,3 +180,13 @@ def test_few_rows_and_large_predicted_errors_are_said_in_plain_words():
     # A prediction for ranges that will not be the run's says so, and blames no bound that will not be.
     (of_outer,) = doubts(1000, usual._replace(rms=9.0, bias=8.0), "That is with other ranges.")
     assert of_outer.endswith("That is with other ranges.") and "narrower" not in of_outer
+
+
+def test_a_data_set_is_named_with_its_ledger():
+    with pytest.raises(pmc.DeclarationError, match="ledger"):
+        pmc.Bookkeeping(dataset="rows")
+
+
+@pytest.mark.parametrize("method", [pmc.PrivateMCMC.run, pmc.PrivateMCMC.resume])
+def test_a_column_may_have_the_name_of_the_driver_in_python(method):
+    assert inspect.signature(method).parameters["self"].kind is inspect.Parameter.POSITIONAL_ONLY

@@ -19,6 +19,7 @@ from private_mcmc.dossier.folder import RELEASE, NewDossier, is_raw
 from tests.cli.test_commands import MODEL
 from tests.cli.test_commands import SCHEMA as ROWS
 
+pytestmark = pytest.mark.usefixtures("draws_of_the_path")
 # By which a process changes files.
 CALLS = ("write", "pwrite", "ftruncate", "fsync", "replace", "rename", "link", "unlink", "open")
 SCHEMA = """\
@@ -39,16 +40,6 @@ def here(tmp_path):
     (tmp_path / "schema.yaml").write_text(SCHEMA.replace("BOUNDS", ""))
     pmc.Ledger.create(tmp_path / "ledger").declare("people", pmc.Target(3.0, 1e-5))
     return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def draws_of_the_path(monkeypatch):
-    """No posterior is drawn, which takes most of the time of a fit."""
-
-    def refused(*_):
-        raise pmc.NotYetSupported("only what the path says, which is quicker")
-
-    monkeypatch.setattr("private_mcmc.inference.last_run.posterior_of", refused)
 
 
 def copies(here, monkeypatch, work):

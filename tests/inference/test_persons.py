@@ -58,8 +58,6 @@ def wide_mean(y=None):
         numpyro.sample("y", dist.Normal(mu, 3.0), obs=y)
 
 
-# Identifiers.
-
 SAME = {
     "whole": lambda i: np.asarray(i, np.int64) + 2**62,
     "unsigned": lambda i: np.asarray(i, np.uint64) + np.uint64(2**63),
@@ -146,9 +144,6 @@ def test_what_is_no_column_of_identifiers_is_refused(column):
         identified("who", column)
 
 
-# Grouping.
-
-
 def persons_of(grouped) -> list[tuple]:
     """Each person's rows as they are kept, in order, without who has which slot."""
     own, there = grouped[OWN_ROWS] > 0, grouped[PRESENT]
@@ -184,9 +179,6 @@ def test_more_persons_than_declared_are_refused_before_the_charge(adjacency, tmp
     with pytest.raises(pmc.DataSchemaError, match="more identifiers than the declared n=3") as refused:
         mcmc.run(**people())
     assert "12" not in str(refused.value) and not books.history()
-
-
-# The model of a person.
 
 
 @pytest.mark.long
@@ -268,9 +260,6 @@ def test_what_refutes_the_posterior_of_rows_refutes_that_of_persons():
     assert report.to_dict()["target"]["unit"] == {"name": "who", "rows": 3}
 
 
-# Statements.
-
-
 def test_one_person_costs_what_one_row_costs():
     person = driver(num_steps=50).decide(20).statement
     row = driver(ROWS.single, num_steps=50).decide(20).statement
@@ -301,9 +290,6 @@ def test_statements_of_rows_and_of_persons_never_compose():
     assert acc.compose(person, fewer).unit == Unit("who", 3)
 
 
-# Runs.
-
-
 @pytest.mark.long
 def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
     """Unclipped Normal rows: the laws of a state on two data sets, held against the claim on a grid."""
@@ -331,9 +317,6 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
         for epsilon in (0.0, 0.05, 0.2):
             density = np.maximum(norm.pdf(grid, *p) - math.exp(epsilon) * norm.pdf(grid, *q), 0)
             assert np.trapezoid(density, grid) <= decision.statement.delta(epsilon)
-
-
-# What is refused, by name.
 
 
 def test_declarations_that_do_not_go_with_persons_are_refused():

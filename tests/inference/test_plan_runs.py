@@ -159,13 +159,6 @@ def test_what_was_bought_outlives_a_stage_that_fails(planned, people, books):
 
 
 @pytest.mark.slow
-def test_two_paths_use_different_noise(planned, people):
-    mcmc = run(planned, people, path("one"), path("two"))
-    one, two = (np.asarray(completed.value) for completed in mcmc.history)
-    assert not np.any(one == two)
-
-
-@pytest.mark.slow
 def test_a_record_says_which_draws_it_has_where_the_posterior_cannot_be_drawn(
     planned, people, monkeypatch, capsys
 ):

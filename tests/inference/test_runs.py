@@ -98,18 +98,9 @@ def test_a_second_run_is_another_mechanism(data):
         pmc.accounting.compose(first, first)
 
 
-def driver_of(kernel, adjacency="replace_one", **changes):
-    target = pmc.Target(epsilon=60.0, delta=1e-5, adjacency=adjacency)
-    return declared(kernel, ROWS, target=target, **{"num_steps": 10, "n": N} | changes)
-
-
-def sgld(**options):
-    return pmc.PrivateSGLD(logistic, 0.001, 0.5, **options)
-
-
 RUNS = {
-    "poisson": (sgld(batch_size=8), "replace_one"),
-    "poisson, last": (sgld(rate=0.2), "add_remove"),
+    "poisson": (pmc.PrivateSGLD(logistic, 0.001, 0.5, batch_size=8), "replace_one"),
+    "poisson, last": (pmc.PrivateSGLD(logistic, 0.001, 0.5, rate=0.2), "add_remove"),
     "noise": (pmc.AnisotropicLangevin(logistic, 0.01, 0.5, noise=(1.0, 3.0)), "replace_one"),
 }
 
@@ -118,7 +109,9 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_carries_the_statement_of_its_schedule(name, data):
     kernel, adjacency = RUNS[name]
-    mcmc = driver_of(kernel, adjacency, release="last" if "last" in name else "path")
+    target = pmc.Target(epsilon=60.0, delta=1e-5, adjacency=adjacency)
+    release = "last" if "last" in name else "path"
+    mcmc = driver(kernel=kernel, target=target, release=release, num_steps=10, n=N)
     mcmc.run(**data)
     decision = mcmc.decide()
     assert np.isfinite(mcmc.get_samples()["w"]).all()
@@ -133,14 +126,14 @@ def test_a_run_carries_the_statement_of_its_schedule(name, data):
 
 def test_kernels_without_a_statement_are_refused_by_name():
     with pytest.raises(DeclarationError, match="NUTS"):
-        driver_of(NUTS(logistic))
+        driver(kernel=NUTS(logistic))
 
 
 @pytest.mark.long
 def test_the_last_state_of_many_steps_keeps_no_trajectory():
     """The compiled call of a million steps holds the noise of its own steps, a few times over."""
     kernel, steps = pmc.PrivateULA(logistic, 1e-9, 0.5), 10**6
-    decision = driver_of(kernel, release="last", num_steps=steps).decide()
+    decision = driver(kernel=kernel, release="last", num_steps=steps, n=N).decide()
     runner = chain_runner(decision.reading, decision.schedule)
     _, count, _ = next(calls(runner.schedule))
     with jax.enable_x64(True):

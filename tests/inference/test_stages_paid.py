@@ -19,23 +19,13 @@ from private_mcmc.inference.raw_release import completed
 from private_mcmc.release.ledger_state import Filter
 from tests.data import fields
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("draws_of_the_path")]
 TARGET = pmc.Target(3.0, 1e-5)
 N = 2000
 
 
 def schema_of(**ours):
     return fields.schema(fields.number("age", 18, 95, own=ours, missingValues=["-1"]), fields.flag("died"))
-
-
-@pytest.fixture(autouse=True)
-def draws_of_the_path(monkeypatch):
-    """No posterior is drawn, which takes most of the time of a fit."""
-
-    def refused(*_):
-        raise pmc.NotYetSupported("only what the path says, which is quicker")
-
-    monkeypatch.setattr("private_mcmc.inference.last_run.posterior_of", refused)
 
 
 @pytest.fixture

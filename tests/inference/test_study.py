@@ -97,15 +97,6 @@ def test_a_charge_says_that_the_caller_chose_the_seed(people, books):
     assert "another statement" in checked("", lambda: _charge(silent, books)).why
 
 
-@pytest.mark.long
-def test_a_run_with_the_callers_seed_is_red_and_not_verified(people, tmp_path):
-    mcmc = driver("last", execution=pmc.Execution(unsafe_seed=True))
-    mcmc.run(**people, rng_key=jax.random.key(0))
-    mcmc.save(tmp_path / "study")
-    assert 'class="verdict bad"' in mcmc._repr_html_()
-    assert "the caller chose the randomness" in str(verify_dossier(tmp_path / "study").checks)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stopped", [KeyboardInterrupt, MemoryError])
 def test_what_was_paid_for_is_kept_where_drawing_the_posterior_ends_early(people, monkeypatch, stopped):
