@@ -1,7 +1,7 @@
 """What a run leaves behind tells of its rows through the released draws alone: not by sizes, not by words."""
 
 import logging
-from dataclasses import replace
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -50,7 +50,12 @@ def test_files_records_and_words_are_the_same_for_all_rows(kernel, tmp_path, mon
         words = (capfd.readouterr(), [entry.getMessage() for entry in caplog.records])
         caplog.clear()
         found.append(
-            (record, words, ledger.path.stat().st_size, replace(charge, identity="", time="", settled=""))
+            (
+                record,
+                words,
+                ledger.path.stat().st_size,
+                asdict(charge) | {"identity": "", "time": "", "settled": ""},
+            )
         )
     assert len(sizes[0]) > 2 and len({tuple(each) for each in sizes}) == 1
     for record, words, size, charge in found[1:]:

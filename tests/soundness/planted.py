@@ -87,7 +87,7 @@ def _stage_not_charged() -> tuple[Patch, ...]:
 
 
 def _stage_keys_reused() -> tuple[Patch, ...]:
-    old, new = "fold_in(paths, len(history))", "fold_in(paths, 0)"
+    old, new = "streams.of_stage(len(history))", "streams.of_stage(0)"
     swap = Swap(execute_plan.PlannedRun, "_run", old, new)
     return ((execute_plan.PlannedRun, "_run", swap.mutant),)
 
