@@ -175,7 +175,8 @@ class Curvature:
         strong_convexity: ``μ``, of ``U_D``.
         smoothness: ``L``, of a convex ``U_D``; ``inf`` where convexity or smoothness is not proved.
         prior_smoothness: ``L_K``, a bound on both ends of the Hessian of the prior side ``K``.
-        prior_slope: ``|∇K(0)|_*``; of it and ``L_K`` only the size of rounding errors makes use.
+        prior_slope: ``|∇K(0)|_*``, with what rows' own gradients round off, over ``6u``; of it and ``L_K``
+            only the size of rounding errors makes use.
 
     ``DeclarationError`` for negative or contradictory constants.
     """

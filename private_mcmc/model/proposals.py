@@ -23,7 +23,6 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.model.bounds import (
     MOST_LINES,
     ends_of_rows,
-    function_of_rows,
     proposed_radius,
     proved_radius,
 )
@@ -184,12 +183,14 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
     radius = known = proved_radius(predictors, rows)
     if not known < math.inf and predictors.size <= MOST_LINES:
         radius = proposed_radius(predictors.length, rows)
-    shift = function_of_rows(predictors.offsets, rows)
+    shifts, sure = ends_of_rows(program, rows, bases, {theta: jnp.zeros(dim)})
+    farthest = max((max(-one.lowest, one.highest) for one in shifts or ()), default=math.inf)
     predictors = replace(
         predictors,
         radius=radius,
-        proved=radius == known and all(each for _, _, each in terms),
-        centred=shift is not None and not (np.any(shift.value) or np.any(shift.slope)),
+        farthest=farthest,
+        proved=radius == known and sure and all(each for _, _, each in terms),
+        centred=sure and farthest == 0.0,
         reads=_read_by_slope(predictors.loss, rows) if predictors.size == 1 else frozenset(),
     )
     return RowTerm(predictors, rows, missing="" if terms else _missing(program, observations))

@@ -309,6 +309,34 @@ def reach_of_prior(row_model: Potential, schedule: Schedule) -> tuple[float, flo
     return steepest / mu + _SDS / math.sqrt(mu), steepest * UP_LONG
 
 
+# Of a slope, and more than logarithms of outcomes and of multiples of a link are.
+_ROUNDINGS, _LARGEST_LOG = 32, 750.0
+
+
+def rounding_of_rows(row_model: Potential, schedule: Schedule, half: float) -> float:
+    """What float64 rounds off rows' own gradients where ``|u|_∞ ≤ half``, over ``6u``: as that of a slope.
+
+    ``η = x·u + o`` is off by ``m u(‖x‖‖u‖ + |o| + ℓ)``, ``m`` its operations and ``ℓ`` logarithms in it, a
+    slope by ``ψ''`` times that and by a few units of itself. Without it steps would contract that jump: of
+    ``o = y = 10¹⁶`` the difference from ``x·u + o`` is 0, or at least 2.
+    """
+    several = row_model.term.of
+    if not isinstance(several, Predictor):
+        return math.inf
+    family, clip = several.family, schedule.clip
+    radius = times(math.sqrt(largest_eigenvalue(schedule.preconditioner)) * UP_LONG, several.radius)
+    bend = times(radius, family.curvature_bound)
+    if row_model.predictor is not None:
+        bend = min(bend, times(family.growth[0], radius) + times(family.growth[1], clip))
+    logs = 1.0 + _LARGEST_LOG * any(term.line.scaled for term, _ in several.terms)
+    far = times(radius, math.sqrt(row_model.dim) * half) + several.farthest + logs
+    score = times(radius, family.score_bound)
+    each = times((row_model.dim + several.size + _ROUNDINGS) * bend, far)
+    each += _ROUNDINGS * max(clip, score if score < math.inf else 0.0)
+    many = 1 if row_model.unit is None else row_model.unit.rows
+    return schedule.temper * _rows_of_a_step(schedule) * many * each / 6 * UP_LONG
+
+
 def _rows_of_a_step(schedule: Schedule) -> float:
     """Number of rows that one gradient can sum, times the public factor of a minibatch."""
     return schedule.num_rows / (1.0 if schedule.rate is None else schedule.rate)

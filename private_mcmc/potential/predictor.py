@@ -108,6 +108,7 @@ class Predictor:
         unknown: ``(η, row) ↦ ψ``, which runs in place of both.
         radius: ``R``, at which kernels hold ``length(row)``, a bound of ``‖A(row)‖``; ``inf`` for none.
         proved: no row of the domain is longer, and none is held at an end of its outcome or parameters.
+        farthest: at which kernels hold ``|o|``, elementwise, so that what rounding does is known.
         centred: kernels leave ``o`` out, which is zero for every row.
         reads: the columns that ``ψ`` reads; the design, as a rule the widest, is seldom one of them.
     """
@@ -119,6 +120,7 @@ class Predictor:
     rest: Callable[[Row], jax.Array] = lambda row: jnp.zeros(())
     unknown: Callable[[jax.Array, Row], jax.Array] | None = None
     radius: float = math.inf
+    farthest: float = math.inf
     proved: bool = False
     centred: bool = False
     reads: frozenset[str] = frozenset()
@@ -154,7 +156,10 @@ class Predictor:
 
     def offsets(self, row: Row) -> jax.Array:
         """``o``, shape ``(k,)``."""
-        return self.eta(jnp.zeros(self.dim), row)
+        return self._held(self.eta(jnp.zeros(self.dim), row))
+
+    def _held(self, offset: jax.Array) -> jax.Array:
+        return jnp.clip(offset, -self.farthest, self.farthest)
 
     def design(self, row: Row) -> jax.Array:
         """``x``, shape ``(p,)``, of one predictor, ``η = x·θ + o``: then ``∇v = ψ'(η)·x``."""
@@ -167,7 +172,7 @@ class Predictor:
     def row_loss(self, theta: jax.Array, row: Row) -> jax.Array:
         """``v``: a derivative is linear in its direction, whatever ``eta`` does elsewhere."""
         offset, along = jax.jvp(lambda at: self.eta(at, row), (jnp.zeros_like(theta),), (theta,))
-        return self.loss(offset + along, row)
+        return self.loss(self._held(offset) + along, row)
 
     def length(self, row: Row) -> jax.Array:
         """A bound of the spectral norm of ``A``: ``‖A‖² ≤ max_i Σ_j |⟨a_i, a_j⟩|``; of one line its norm."""
@@ -177,4 +182,5 @@ class Predictor:
     def share(self, row: Row) -> jax.Array:
         """``min(1, R²/length²)``: the weight with which a row bends by at most ``R²ψ''`` and adds ``Rψ'``."""
         length = self.length(row)
-        return jnp.where(length > self.radius, (self.radius / length) ** 2, 1.0)
+        # A length that is not a number gives no weight that is one: such a row adds nothing.
+        return jnp.where(length <= self.radius, 1.0, (self.radius / length) ** 2)

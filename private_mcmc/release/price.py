@@ -25,7 +25,7 @@ from private_mcmc.accounting.mechanisms import laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
 from private_mcmc.accounting.steps import noise_ratio, noise_sd
 from private_mcmc.errors import DeclarationError
-from private_mcmc.potential.potential import Potential, curvature, reach_of_prior
+from private_mcmc.potential.potential import Potential, curvature, reach_of_prior, rounding_of_rows
 from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.release.noise import FloatArray, LaplaceNoise, laplace_noise
@@ -318,6 +318,8 @@ def _within_box(schedule: Schedule, proved: Curvature, reading: Potential) -> tu
     if not (smooth and math.isfinite(half) and noise_ratio(schedule)[1] and schedule.clips is None):
         _check_rounding(schedule)
         return schedule, proved
+    if proved.smoothness < math.inf:
+        slope += rounding_of_rows(reading, schedule, half)
     proved, kept = replace(proved, prior_slope=slope), replace(schedule, within=half)
     share = accounting.kept_rounding(kept, proved)
     if not share <= _LARGEST_SHARE:

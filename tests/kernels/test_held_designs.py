@@ -13,12 +13,14 @@ import private_mcmc as pmc
 from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
 from private_mcmc.kernels.clipping import whitening
 from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.step import langevin_program
 from private_mcmc.model import read
 from private_mcmc.potential.families import TABLE, Interval
 from private_mcmc.potential.potential import RowTerm, curvature
 from private_mcmc.potential.predictor import OUTCOME, Predictor, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.prior import OwnPrior, PriorConstants
+from private_mcmc.release.price import price
 from private_mcmc.schedule import Schedule
 
 N, X = 12, Ball(1.0, 2)
@@ -253,3 +255,51 @@ def test_what_is_proved_of_a_part_is_no_field_of_it(part, name):
     steep = dataclasses.replace(reading.predictors, unknown=lambda eta, row: 9 * eta[0])
     made = RowTerm(steep, reading.rows)
     assert made.constants.gradient_bound == np.inf and not made.constants.convex and made.share is None
+
+
+def far(o, x, y=None):
+    w = numpyro.sample("w", dist.Normal(0, 1))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(x * w + o, 1.0), obs=y)
+
+
+def of_offsets(most):
+    rows = Rows(o=Box(0.0, most), x=Box(-1.0, 1.0), y=Box(-1e16, 1e16))
+    reading = read(far, rows, n=N)
+    asked = Schedule(
+        adjacency="replace_one", num_rows=N, dim=1, step_size=1e-3, num_steps=5, clip=1.0, release="last"
+    )
+    return reading, asked
+
+
+def test_hidden_states_have_no_price_where_an_offset_hides_their_slope():
+    """Rounded to an offset of 10¹⁶, the slopes of all rows jump where steps were said to contract."""
+    reading, asked = of_offsets(1e16)
+    with pytest.raises(pmc.DeclarationError, match="rounds off"):
+        price(reading, asked, pmc.Target(9.0, 1e-6))
+
+
+def test_what_an_offset_rounds_off_is_charged():
+    reading, asked = of_offsets(1e6)
+    made = price(reading, asked, pmc.Target(9.0, 1e-6)).schedule
+    columns = {"x": np.ones(N), "o": np.full(N, 1e16), "y": np.full(N, 1e6)}
+    with jax.enable_x64(True):
+        program = langevin_program(reading, made)
+        kept = program.prepare(reading.rows.project(columns), jnp.ones(N, bool))
+        states = np.linspace(0.5, 0.5 + 1e-9, 40)
+        sums = np.asarray(
+            [program.data(jnp.full((1, 1), u), jnp.asarray(0), None, None, kept)[0, 0] for u in states]
+        )
+    bent = N * (states[:, None] - states)
+    off = np.abs(sums[:, None] - sums - bent).max()
+    assert 1e-10 < off <= made.rounding * 2 * made.clip and made.rounding > 1e-9
+
+
+def test_a_row_whose_length_is_not_a_number_has_no_weight_of_one():
+    """Of designs whose products overflow apart, the length is their difference."""
+    eta = lambda theta, row: row["A"] @ theta  # noqa: E731
+    several = Predictor(eta, 2, 2, radius=1.0)
+    with jax.enable_x64(True):
+        far_out = jnp.asarray([[1e160, 1e160], [1e160, -1e160]])
+        assert not several.share({"A": far_out}) == 1.0
+        assert several.share({"A": jnp.eye(2) / 2}) == 1.0
