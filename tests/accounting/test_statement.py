@@ -59,11 +59,6 @@ def test_gdp_is_the_smallest_gaussian_level_or_none():
     assert ALL["poisson path"].epsilon(1e-6) < acc.gdp.epsilon(ALL["poisson path"].gdp, 1e-6)
 
 
-def test_membership_advantage_of_gaussian_dp():
-    m = ALL["path"].gdp
-    assert ALL["path"].advantage == pytest.approx(math.erf(m / math.sqrt(8)), rel=1e-12)
-
-
 def test_a_statement_needs_a_curve_and_a_known_adjacency():
     argument = ALL["path"].argument
     with pytest.raises(DeclarationError):

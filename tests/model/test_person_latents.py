@@ -12,7 +12,6 @@ import pytest
 from private_mcmc.domains import Ball, Binary, Box, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
-from private_mcmc.planning.facts import prior_of
 
 ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
 N = 50
@@ -42,16 +41,6 @@ def slopes(X, person, persons, y=None):
         a = numpyro.sample("a", dist.Normal(0, tau))
         b = numpyro.sample("b", dist.Normal(0, 0.5))
     answers(X @ w + a[person] + b[person] * X[:, 0], y)
-
-
-def classes(X, person, persons, y=None):
-    """A latent class of each person beside an intercept."""
-    w, tau = shared()
-    share = numpyro.sample("share", dist.Beta(2, 2))
-    with numpyro.plate("persons", persons):
-        kind = numpyro.sample("kind", dist.Bernoulli(share))
-        u = numpyro.sample("u", dist.Normal(0, tau))
-    answers(X @ w + u[person] + 2.0 * kind[person], y)
 
 
 @functools.cache
@@ -187,11 +176,6 @@ def test_numbers_of_a_person_may_be_one_vector():
     person, theta = {name: column[0] for name, column in some(ROWS).items()}, jnp.array([0.3, -1.4, -0.2])
     ours, theirs = (jax.jit(reading(model).row_loss)(theta, person) for model in (vector, slopes))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.long
-def test_the_prior_of_what_persons_share_is_drawn_from():
-    assert prior_of(reading(classes)).draws.shape[1] == reading(classes).dim
 
 
 def test_another_persons_class_is_refused():

@@ -14,29 +14,19 @@ def _rows(d: Draft) -> str:
     return f"{next(iter(sorted(d.columns)))}.shape[0]"
 
 
-def _plain(d: Draft) -> str:
-    fn = d.let("fn", outcome(d))
-    return f'with numpyro.plate("rows", {_rows(d)}):\n    numpyro.sample("y", {fn}, obs=y)'
-
-
-def _named_dimension(d: Draft) -> str:
-    fn = d.let("fn", outcome(d))
-    return f'with numpyro.plate("rows", {_rows(d)}, dim=-1):\n    numpyro.sample("y", {fn}, obs=y)'
-
-
 def _bare(d: Draft) -> str:
     return f'numpyro.sample("y", {outcome(d)}, obs=y)'
 
 
-def _around(before: str, wrap: str = "{fn}", columns: tuple[tuple[str, str], ...] = ()) -> Production:
+def _around(
+    before: str = "", wrap: str = "{fn}", columns: tuple[tuple[str, str], ...] = (), plate: str = _PLATE
+) -> Production:
     def production(d: Draft) -> str:
         fn = d.let("fn", outcome(d))
         for name, domain in columns:
             d.column(name, domain)
-        inside = f'    {before}\n        numpyro.sample("y", {wrap.format(fn=fn)}, obs=y)'
-        if not before:
-            inside = f'    numpyro.sample("y", {wrap.format(fn=fn)}, obs=y)'
-        return f"{_PLATE.format(n=_rows(d))}\n{inside}"
+        indented = f"{before}\n        " if before else ""
+        return f'{plate.format(n=_rows(d))}\n    {indented}numpyro.sample("y", {wrap.format(fn=fn)}, obs=y)'
 
     return production
 
@@ -135,8 +125,8 @@ _SCALED_TWICE = "with handlers.scale(scale=0.5), handlers.scale(scale=weight):"
 
 # Around any outcome.
 AROUND: dict[str, Production] = {
-    "plate": _plain,
-    "plate dim=-1": _named_dimension,
+    "plate": _around(),
+    "plate dim=-1": _around(plate='with numpyro.plate("rows", {n}, dim=-1):'),
     "no plate": _bare,
     "to_event over rows": _event,
     "two outcomes": _two_sites,

@@ -104,7 +104,6 @@ law = SimpleNamespace(
     ordered=lambda t: dist.OrderedLogistic(t, jnp.array([-1.0, 1.0])),
     probit=lambda t: dist.Bernoulli(probs=ndtr(t)),
     waiting=lambda t: dist.Exponential(jnp.exp(-t)),
-    gamma_of_two=lambda t: dist.Gamma(2.0, jnp.exp(t)),
 )
 
 
@@ -239,14 +238,6 @@ OTHERS = (
         WAITS,
         YES,
         Pair(1.0, law.waiting, (5.0, 0.1), clip=0.1),
-    ),
-    _entry("gamma", regression(law.gamma_of_two), WAITS, NO, Pair(1.0, law.gamma_of_two, (5.0, 0.1))),
-    _entry(
-        "gamma_clipped",
-        regression(law.gamma_of_two),
-        WAITS,
-        YES,
-        Pair(1.0, law.gamma_of_two, (5.0, 0.1), clip=0.1),
     ),
     _entry("probit", regression(law.probit), _of(Binary()), NO, Pair(1.0, law.probit, ODD)),
     _entry(
