@@ -49,3 +49,10 @@ def test_a_fit_integrates_over_a_distribution_that_is_modelled():
     assert float(missing) == pytest.approx(exact, abs=1e-6)
     known = -stats.norm.logpdf(0.2, 0.1 + 0.3, 0.3) - stats.norm.logpdf(65.0, 50.0, 10.0)
     assert float(there) == pytest.approx(known, abs=1e-9)
+
+
+@pytest.mark.long
+def test_its_parameters_may_be_those_of_the_model():
+    asked = question(schema(), "y ~ age + sex", family="gaussian", priors=["sigma = 0.3"])
+    found = read(asked.model, asked.rows, n=100)
+    assert {"mean(age)", "sd(age)", "shares(sex)"} <= {site.name for site in found.sites}
