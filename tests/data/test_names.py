@@ -13,6 +13,7 @@ from private_mcmc.data.source import compile_model, model_source
 
 RANGE = {"constraints": {"minimum": "1", "maximum": "9"}}
 LEVELS = {"constraints": {"enum": ["a", "b", "c"]}}
+MARGINAL = {"private_mcmc": {"missing": "marginal"}}
 PLAIN = "plain"
 NAMES = (
     'a" + exit() + "',
@@ -42,12 +43,9 @@ KINDS = {
     "number": ({"type": "number", **RANGE}, "died ~ `{}`"),
     "transformed": ({"type": "number", **RANGE}, "died ~ log(`{}`) + I(`{}` ^ 2)"),
     "missing number": ({"type": "number", **RANGE, "private_mcmc": {"missing": "indicator"}}, "died ~ `{}`"),
-    "marginal number": ({"type": "number", **RANGE, "private_mcmc": {"missing": "marginal"}}, "died ~ `{}`"),
+    "marginal number": ({"type": "number", **RANGE, **MARGINAL}, "died ~ `{}`"),
     "category": ({"type": "string", **LEVELS}, "died ~ `{}`"),
-    "marginal category": (
-        {"type": "string", **LEVELS, "private_mcmc": {"missing": "marginal"}},
-        "died ~ `{}`",
-    ),
+    "marginal category": ({"type": "string", **LEVELS, **MARGINAL}, "died ~ `{}`"),
     "group": ({"type": "string", **LEVELS}, "died ~ age + (1 + age | `{}`)"),
     "outcome": ({"type": "boolean"}, "`{}` ~ age"),
     "offset": ({"type": "number", **RANGE}, "died ~ age + offset(`{}`)"),

@@ -13,15 +13,10 @@ MAKE = re.compile(r"`make ([a-z-]+)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files(page):
-    links = LINK.findall(page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_link_that_is_called_as_a_file_leads_to_that_file(page):
-    links = NAMED.findall(page.read_text(encoding="utf-8"))
-    assert [pair for pair in links if Path(pair[0]).name != Path(pair[1]).name] == []
+def test_links_lead_to_files_and_one_that_is_called_as_a_file_to_that_file(page):
+    text = page.read_text(encoding="utf-8")
+    assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
+    assert [pair for pair in NAMED.findall(text) if Path(pair[0]).name != Path(pair[1]).name] == []
 
 
 def test_every_page_is_in_the_contents():

@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
-from private_mcmc.planning.facts import facts_of, prior_of
+from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import (
     AFTERWARDS,
     FIRST,
@@ -96,15 +96,6 @@ def test_information_is_the_expected_one_of_the_family():
     found = np.asarray(vectors).T @ np.asarray(vectors)
     np.testing.assert_allclose(found[:2, :2], np.outer(x, x) * np.exp(2.0), rtol=0.1)
     assert found[2, 2] == pytest.approx(2.0, rel=0.3)
-
-
-@pytest.mark.long
-def test_prior_draws_are_those_of_the_prior():
-    model, rows = MODELS["centred groups"]
-    prior = prior_of(read(model, rows, n=N))
-    assert prior.draws[:, 0].std() == pytest.approx(0.1, rel=0.15)
-    assert np.median(np.exp(prior.draws[:, 1])) == pytest.approx(0.0674, rel=0.2)
-    assert np.all(prior.precision >= 1 / prior.scale**2)
 
 
 @pytest.mark.long
