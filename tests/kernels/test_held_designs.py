@@ -303,3 +303,12 @@ def test_a_row_whose_length_is_not_a_number_has_no_weight_of_one():
         far_out = jnp.asarray([[1e160, 1e160], [1e160, -1e160]])
         assert not several.share({"A": far_out}) == 1.0
         assert several.share({"A": jnp.eye(2) / 2}) == 1.0
+
+
+def test_a_row_whose_length_is_not_a_number_has_no_weight_of_one():
+    """Of designs whose products overflow apart, the length is their difference."""
+    several = Predictor(lambda theta, row: row["A"] @ theta, 2, 2, radius=1.0)
+    with jax.enable_x64(True):
+        overflown = jnp.asarray([[1e160, 1e160], [1e160, -1e160]])
+        assert not several.share({"A": overflown}) == 1.0
+        assert several.share({"A": jnp.eye(2) / 2}) == 1.0
