@@ -115,6 +115,7 @@ def test_the_chain_is_compiled_before_the_charge(ledger, monkeypatch):
         return output
 
     monkeypatch.setattr(ChainRunner, "run", run)
+    jax.clear_caches()
     driver(ledger).run(y=Y)
     (charged, before), after = compiled
     assert (charged, before) == after and charged == 1 and before > 0
