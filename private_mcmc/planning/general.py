@@ -25,7 +25,7 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
+from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, root_of, spectral_norm
 from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
     CLIPS,
@@ -65,6 +65,8 @@ _SAME_LEVEL = (0.4, 2.5)
 _FLAT = 0.9
 # Rounds of information after warm-ups, while less noise than this hides a direction.
 _MOST_ROUNDS, _LITTLE_NOISE = 4, 0.7
+# Curvature that changes unseen errs by so many sds for each that a flat path is wider; at most so many.
+_UNEVEN, _MOST_UNEVEN = 0.5, 4.0
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.25
@@ -215,7 +217,34 @@ class GeneralPolicy:
         """From the counts where they say how far rows reach."""
         time = run.schedule.temper / self.facts.temper * run.schedule.total_time
         bias, noise = self._errors(history, self._reach(history), self._clip(history, run), time)
+        bias = math.hypot(bias, *self._uneven(history, run))
         return Prediction(math.hypot(bias, noise), bias, noise, max(run.schedule.step_sizes) / 4)
+
+    def _uneven(self, history: History, run: PathStage) -> tuple[float, float]:
+        """Errors, in posterior sds, of a curvature that is not the same all over a path of this width.
+
+        The first is of how much the two last queries near different paths differ beyond their noise, for
+        each sd of the way between; the second, of a flat path, of what they do not show.
+        """
+        wide, prior, found = max(self.facts.temper / run.schedule.temper, 1.0), self.facts.prior, {}
+        for k, one in enumerate(history):
+            if one.stage.name in (SECOND, AFTERWARDS):
+                path = [each for each in history[:k] if isinstance(each.stage, PathStage)][-1]
+                found[path] = one, np.linalg.inv(self._metric(history[:k]).root)
+        unseen, curvatures = min(_UNEVEN * (wide - 1), _MOST_UNEVEN), self.curvatures(history)
+        if len(found) < 2 or curvatures is None:
+            return 0.0, unseen
+        here = self.facts.temper * curvatures.mean(axis=0)
+        root = root_of(here + np.diag(prior.precision))
+        (first, (there, back)), (second, (last, _)) = list(found.items())[-2:]
+        change = np.linalg.eigvalsh(root.T @ (back.T @ there.moments.matrix @ back - here) @ root)
+        scales = float(np.linalg.norm(back @ root, 2)) ** 2, 1.0
+        sds = (scale * each.moments.noise_sd for scale, each in zip(scales, (there, last), strict=True))
+        noise = spectral_norm(math.hypot(*sds), self.facts.dim)
+        ends = (settled(each, each.states[-1]) for each in (first, second))
+        way = np.linalg.norm(np.linalg.solve(root, np.subtract(*ends)))
+        seen = max(float(np.abs(change).max() - noise), 0.0) / max(float(way), 1.0)
+        return min(seen * wide, _MOST_UNEVEN), unseen
 
     def _errors(self, history: History, reach: Reach | None, clip: float, time: float) -> tuple[float, float]:
         """That of the clip, and of the noise of a run of ``time``, in posterior sds.
