@@ -27,7 +27,21 @@ from private_mcmc.domains.table_files import Arrow, Parquet, TableFiles, is_patt
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 from private_mcmc.records import text_of_bytes
 
-Cells: TypeAlias = Sequence[str | None]
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Numbers:
+    """Cells that are whole or floating numbers, from which codes need no texts; read one by one, texts."""
+
+    values: npt.NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[str | None]:
+        return map(as_text, self.values.astype(object).tolist())
+
+
+Cells: TypeAlias = Sequence[str | None] | Numbers
 Chunk: TypeAlias = dict[str, Cells]
 
 _CHUNK = 65_536
@@ -178,7 +192,7 @@ def _in_memory(table: Any) -> Source:
             )
         if len({len(column) for column in columns.values()}) > 1:
             raise DataSchemaError("the table: its columns have different numbers of rows.")
-        yield {name: _texts(column) for name, column in columns.items()}
+        yield {name: _numbers(column) or _texts(column) for name, column in columns.items()}
 
     def kind(name: str) -> object:
         return getattr(table[name], "dtype", None) or getattr(table[name], "type", None)
@@ -199,6 +213,20 @@ def _one_each(column: Any) -> Any:
 def _axes(column: Any) -> int:
     """How many axes a column has; those of Arrow, which NumPy would read whole to tell, have one."""
     return 1 if hasattr(column, "to_pylist") else len(np.shape(column))
+
+
+def _numbers(column: Any) -> Numbers | None:
+    """A column that has a type of numbers in NumPy, without a cell of which it has none."""
+    kind: Any = getattr(column, "dtype", None)
+    if hasattr(column, "to_arrow") and kind.is_numeric():
+        with suppress(ImportError):
+            column = column.to_arrow()
+    told = str(column.type) if hasattr(column, "to_pylist") else ""
+    whole = told.strip("u123468") == "int" and not column.null_count
+    if not (whole or told in ("float", "double") if told else isinstance(kind, np.dtype)):
+        return None
+    values = np.asarray(column)
+    return Numbers(values) if values.dtype.kind in "iuf" and values.dtype.itemsize <= 8 else None
 
 
 def _texts(column: Any) -> list[str | None]:
@@ -231,7 +259,7 @@ def _of_frames(
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
         with cells_in_words(path):
             for frame in frames(list(wanted)):
-                yield {name: _texts(frame[name]) for name in wanted}
+                yield {name: _numbers(frame[name]) or _texts(frame[name]) for name in wanted}
 
     return Source(str(path), tuple(str(name) for name in names), chunks, kind)
 

@@ -38,6 +38,7 @@ from private_mcmc.data.fields import (
 from private_mcmc.data.readers import (
     STATISTICAL,
     Chunk,
+    Numbers,
     Source,
     cells_in_words,
     files_at,
@@ -64,8 +65,7 @@ def encoded(field: Field, cells: Iterable[str | None]) -> tuple[dict[str, Array]
 
     ``None`` stands for a cell that is not there.
     """
-    read = lru_cache(_MOST_REMEMBERED)(_reader(field))
-    codes = np.fromiter(map(read, cells), np.float64)
+    codes = _codes(field, cells)
     missing = np.isposinf(codes)
     if field.missing == "refuse":
         return {identifier(field.name): codes}, not (missing.any() or np.isnan(codes).any())
@@ -77,22 +77,55 @@ def encoded(field: Field, cells: Iterable[str | None]) -> tuple[dict[str, Array]
     return columns, not np.isnan(codes).any()
 
 
+def _codes(field: Field, cells: Iterable[str | None]) -> Array:
+    """What cells count as: their numbers in the row domain, ``REFUSED`` or ``MISSING``."""
+    read = lru_cache(_MOST_REMEMBERED)(_reader(field))
+    if not isinstance(cells, Numbers):
+        found = np.fromiter(map(read, cells), np.float64)
+    elif field.is_category or field.type == "date" or field.decimal != ".":
+        values, places = np.unique(cells.values, return_inverse=True)
+        found = np.fromiter(map(read, Numbers(values)), np.float64)[places]
+    else:
+        # A zero has no sign, as in words; what is no finite number may be a code.
+        found = cells.values.astype(np.float64) + 0.0
+        beyond = ~np.isfinite(found)
+        found[beyond] = [read(cell) for cell in Numbers(found[beyond])]
+    return found if field.is_category else _placed(field, found)
+
+
+def _placed(field: Field, numbers: Array) -> Array:
+    """Codes of numbers, of which NaN is none and ``MISSING`` stands."""
+    (low, high), fate = field.range, {"missing": MISSING}.get(field.otherwise, REFUSED)
+    missing = np.isposinf(numbers)
+    if field.type != "date":
+        missing |= np.isin(numbers, [*_mark_numbers(field)])
+    nearest = np.clip(numbers, low, high)
+    # A bound of 0.1 that was written with 32 bits is a little more than 0.1.
+    far = np.abs(numbers - nearest) > _SINGLE * max(abs(low), abs(high))
+    beyond = {"refuse": REFUSED, "missing": MISSING}
+    found = np.where(far, beyond.get(field.outside, nearest), nearest)
+    wrong = np.isnan(numbers) | ((field.type == "integer") & (numbers != np.floor(numbers)))
+    return np.where(missing, MISSING, np.where(wrong, fate, found))
+
+
+def _mark_numbers(field: Field) -> set[float]:
+    # -9.0 for -9 says missing too: other programs write whole numbers so beside empty cells.
+    marks = {composed(mark.strip()) for mark in field.missing_values}
+    numbers = {read(mark) for mark in marks for read in (partial(_number, field), plain_number)}
+    return {number for number in numbers if not math.isnan(number)}
+
+
 def _reader(field: Field) -> Callable[[str | None], float]:
+    """The code of a category's cell; of a number's or a date's the number, NaN, or ``MISSING``."""
     places = {level.value: float(index) for index, level in enumerate(field.all_levels)}
     marks = {composed(mark.strip()) for mark in field.missing_values}
     otherwise = {"refuse": REFUSED, "missing": MISSING, "other": places.get(OTHER_LEVEL, REFUSED)}
-    fate = otherwise[field.otherwise]
+    fate = otherwise[field.otherwise] if field.is_category else math.nan
     # Of cells, what stands around them does not matter; nor of levels.
     declared = {composed(level.value.strip()): places[level.value] for level in field.levels}
     if field.type == "boolean":
         declared = {word: 0.0 for word in field.false_values} | dict.fromkeys(field.true_values, 1.0)
-    # -9.0 for -9 says missing too: other programs write whole numbers so beside empty cells.
-    numbers = {read(mark) for mark in marks for read in (partial(_number, field), plain_number)}
-    codes = {number for number in numbers if not math.isnan(number)}
-    low, high = (0.0, 0.0) if field.is_category else field.range
-    beyond = {"refuse": REFUSED, "missing": MISSING}
-    # A bound of 0.1 that was written with 32 bits is a little more than 0.1.
-    slack = _SINGLE * max(abs(low), abs(high))
+    codes = _mark_numbers(field)
 
     def of_category(text: str) -> float:
         found, number = declared.get(text), plain_number(text)
@@ -101,16 +134,7 @@ def _reader(field: Field) -> Callable[[str | None], float]:
             found = declared.get(f"{number:.0f}", MISSING if number in codes else None)
         return fate if found is None else found
 
-    def of_number(text: str) -> float:
-        number = days(text, field.format) if field.type == "date" else _number(field, text)
-        if field.type != "date" and number in codes:
-            return MISSING
-        if math.isnan(number) or (field.type == "integer" and number != int(number)):
-            return fate
-        nearest = min(max(number, low), high)
-        return nearest if abs(number - nearest) <= slack else beyond.get(field.outside, nearest)
-
-    read = of_category if field.is_category else of_number
+    read = of_category if field.is_category else partial(_number, field)
 
     def one(cell: str | None) -> float:
         if cell is None:
@@ -122,6 +146,8 @@ def _reader(field: Field) -> Callable[[str | None], float]:
 
 
 def _number(field: Field, text: str) -> float:
+    if field.type == "date":
+        return days(text, field.format)
     if field.decimal != ".":
         if "." in text:
             return math.nan

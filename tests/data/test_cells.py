@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from private_mcmc import DataSchemaError, DeclarationError
 from private_mcmc.data.fields import Field, Level, composed
-from private_mcmc.data.readers import source_of
+from private_mcmc.data.readers import Numbers, as_text, source_of
 from private_mcmc.data.schema import field_from_dict, field_to_dict
 from private_mcmc.data.table import encoded, read_table
 from private_mcmc.dossier.record import texts
@@ -176,3 +176,44 @@ def test_a_statistical_file_in_another_encoding_is_read_as_declared_and_tells_no
         assert [chunk["who"] for chunk in source_of(path, "latin-1").chunks(["who"])] == [["aé", "b"]]
         warnings.warn("of the caller", stacklevel=1)
     assert [str(each.message) for each in heard] == ["of the caller"]
+
+
+NUMBERS = np.array(
+    [25, 25.5, 19, 60.000001, 61, 999, -0.0, 0.0, 1e15, 2**53 + 2, np.nan, np.inf, -np.inf, 59.7]
+)
+WHOLE = np.array([25, 1, 2, 0, 999, -9, 2**53 + 1, 60])
+TYPED = [NUMBERS, NUMBERS.astype(np.float32), WHOLE, WHOLE.astype(np.uint8)]
+BY_NUMBER = [
+    AGE,
+    changed(AGE, outside="nearest", otherwise="missing", missing="indicator"),
+    changed(AGE, outside="missing", missing="middle"),
+    Field("n", "integer", minimum=0.0, maximum=99.0, missing_values=("-9", "inf", "1e15"), missing="middle"),
+    Field("cost", "number", minimum=0.0, maximum=99.0, decimal=",", otherwise="missing", missing="middle"),
+    field_from_dict({"name": "ok", "type": "boolean"}),
+    Field("day", "date", minimum=0.0, maximum=99.0, otherwise="missing", missing="middle"),
+    Field("code", "string", levels=(Level("1", "one"), Level("2.0", "two"), Level("25.5", "more"))),
+]
+
+
+@pytest.mark.parametrize("field", BY_NUMBER, ids=lambda field: f"{field.name} {field.outside}")
+def test_columns_of_numbers_have_the_codes_of_their_texts(field):
+    pandas, polars, arrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    for values in TYPED:
+        words = [as_text(value) for value in values.tolist()]
+        held = (values, pandas.Series(values), polars.Series(values), arrow.array(values))
+        for column in (
+            *held,
+            arrow.chunked_array([values[:3], values[3:]]),
+            arrow.array(values, from_pandas=True),
+        ):
+            (chunk,) = source_of({"it": column}).chunks(["it"])
+            assert isinstance(chunk["it"], Numbers) and list(chunk["it"]) == words
+            (here, whole), (there, known) = (encoded(field, cells) for cells in (chunk["it"], words))
+            assert whole == known and here.keys() == there.keys()
+            for name, codes in here.items():
+                np.testing.assert_array_equal(codes, there[name])
+                np.testing.assert_array_equal(np.signbit(codes), np.signbit(there[name]))
+    for column in (arrow.array([2**53 + 1, None]), polars.Series([2**53 + 1, None]), np.array([True])):
+        # NumPy has another type of them: their texts are read.
+        (chunk,) = source_of({"it": column}).chunks(["it"])
+        assert not isinstance(chunk["it"], Numbers)

@@ -261,7 +261,8 @@ def test_a_folder_is_fitted_described_and_checked_by_workers_as_it_is_here(
     for schema, more in ((SCHEMA, {}), (empty, {"adjacency": "zero_out"})):
         here, there = (fitted(tables[1], schema, engine=engine, **more) for engine in (None, WORKERS))
         for name, draws in here.draws.items():
-            np.testing.assert_allclose(there.draws[name], draws, rtol=1e-6, atol=1e-6)
+            # Single precision, over all steps of all stages.
+            np.testing.assert_allclose(there.draws[name], draws, rtol=1e-5, atol=1e-5)
     study = fitted(tables[1])
     other = pmc.fit(tables[1], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
     same_slots(monkeypatch)
@@ -281,11 +282,13 @@ def test_persons_and_a_hidden_number_of_rows_are_fitted_described_and_checked_by
     more = {"n": 500} if schema is PERSONS else {"n": 1000, "adjacency": "add_remove"}
     here, there = (fitted(tables[1], schema, engine=engine, **more) for engine in (None, WORKERS))
     for name, found in here.draws.items():
-        np.testing.assert_allclose(there.draws[name], found, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(there.draws[name], found, rtol=1e-5, atol=1e-5)
+    other = pmc.fit(tables[1], schema, "died ~ 1", epsilon=2.0, progress_bar=False, **more)
     same_slots(monkeypatch)
     for ask in (
         lambda engine: pmc.describe(tables[1], schema, by=["region"], epsilon=1.0, engine=engine, **more),
         lambda engine: pmc.check(here, tables[1], by=["region"], epsilon=1.0, engine=engine, **more),
+        lambda engine: pmc.compare(here, other, tables[1], epsilon=1.0, engine=engine, **more),
     ):
         np.testing.assert_allclose(ask(WORKERS).released, ask(None).released, rtol=1e-9, atol=1e-4)
 
