@@ -168,7 +168,7 @@ def _column(domain: Domain, count: int, random: np.random.Generator, far: float)
         return np.asarray(np.rint(values), domain.dtype)
     lengths = np.linalg.norm(values.reshape(count, -1), axis=1)
     largest = domain.norm_bound
-    shrink = np.where(lengths > largest, largest * (1 - 1e-15) / np.maximum(lengths, 1e-300), 1.0)
+    shrink = np.where(lengths > largest, largest * (1 - 1e-15) / np.maximum(lengths, max(largest, 1e-300)), 1.0)
     shrink = shrink.reshape((count, *(1,) * len(domain.event_shape)))
     return np.asarray(values * shrink)
 
