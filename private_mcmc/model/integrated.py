@@ -64,6 +64,11 @@ class Summed:
         parts = self.run([Output("row", latent.site) for latent in self.latents], theta, columns)
         return jnp.sum(jnp.stack([jnp.sum(part) for part in parts]))
 
+    def atoms(self, theta: jax.Array, row: Row) -> tuple[Row, jax.Array]:
+        """What the latents may be, as columns ``(points, …)``, and the logs of the probabilities."""
+        points = self._points(self._axes(first=False), theta, row)
+        return points, jax.nn.log_softmax(jax.vmap(functools.partial(self._weight, theta, row))(points))
+
     def total(self, theta: jax.Array, row: Row, term: Callable[[Row], jax.Array]) -> jax.Array:
         """``−log Σ_q ω_q exp(term(u_q))`` over points that follow the row."""
         atoms = self.near(theta, row, term)

@@ -168,7 +168,8 @@ def _column(domain: Domain, count: int, random: np.random.Generator, far: float)
         return np.asarray(np.rint(values), domain.dtype)
     lengths = np.linalg.norm(values.reshape(count, -1), axis=1)
     largest = domain.norm_bound
-    shrink = np.where(lengths > largest, largest * (1 - 1e-15) / np.maximum(lengths, max(largest, 1e-300)), 1.0)
+    shrink, longer = np.ones(count), lengths > largest
+    shrink[longer] = largest * (1 - 1e-15) / lengths[longer]
     shrink = shrink.reshape((count, *(1,) * len(domain.event_shape)))
     return np.asarray(values * shrink)
 

@@ -21,6 +21,7 @@ from private_mcmc.domains import Binary, Rows
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
+from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.synthetic import has_factors, outcome_columns
 from private_mcmc.records import RUN_ONCE, Record
 
@@ -268,8 +269,8 @@ _MOST = 32
 class FactorLikelihood(Likelihood):
     """A row's term with another value of its whole-numbered columns in place of its own.
 
-    For a likelihood that is a ``numpyro.factor``, where no density of an outcome is known, for outcomes of
-    several numbers, which no grid is fine enough for, and for persons whose latents are integrated out.
+    For a likelihood that is a ``numpyro.factor``, where no density of an outcome is known, and for outcomes
+    of several numbers, which no grid is fine enough for.
     Information is curvature, which needs no outcome; of an event and the time until it, see ``EventTimes``.
     """
 
@@ -308,6 +309,54 @@ class PersonLikelihood(Likelihood):
         return there.reshape(-1, own.shape[-1])
 
 
+_DRAWS = 8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnLatentsLikelihood(FactorLikelihood):
+    """Of persons whose own latents ``own`` are integrated out: ``reading`` is that of persons.
+
+    A person's curvature is negative for many outcomes, so that its positive part says half as much again.
+    """
+
+    own: OwnLatents
+    columns: tuple[str, ...]
+
+    @property
+    def vectors(self) -> int:
+        """How many gradients stand for one person and parameter."""
+        return _DRAWS
+
+    def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
+        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇V ∇Vᵀ] A``, by outcomes drawn from the model with fixed keys.
+
+        The expectation is over outcomes given the person's covariates: the person's own are not used.
+        """
+        keys, score = jax.random.split(jax.random.key(11), _DRAWS), jax.grad(self.reading.row_loss)
+
+        def at(theta: jax.Array) -> jax.Array:
+            return jnp.asarray(jax.vmap(lambda key: score(theta, self._drawn(theta, row, key)))(keys))
+
+        scores = jax.vmap(at)(jnp.asarray(thetas))
+        return self._in_metric(scores, root, scores.shape[0] * _DRAWS)
+
+    def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
+        """The person with other outcomes in all rows: its latents are drawn, and rows given them."""
+        first, second = jax.random.split(key)
+        atoms, log_weights = self.own.atoms(theta, {})
+        chosen = jax.random.categorical(first, log_weights)
+        latents = {name: values[chosen] for name, values in atoms.items()}
+
+        def of_row(row: Columns, key: jax.Array) -> Columns:
+            losses = jax.vmap(lambda outcome: self.own.term(theta, latents, row | outcome))(self.outcomes)
+            chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
+            return {name: options[chosen] for name, options in self.outcomes.items()}
+
+        rows = {name: person[name] for name in self.columns}
+        count = len(next(iter(rows.values())))
+        return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
+
+
 def _rows_of(person: Columns) -> Columns:
     return {name: column for name, column in person.items() if name != OWN_ROWS}
 
@@ -323,9 +372,13 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
             "PrivateMCMC a kernel and numbers of your own."
         )
     outcomes = candidates(single.rows, names)
-    if reading.own is not None:
-        return FactorLikelihood(reading, outcomes, temper)
     times = event_times(single)
+    if reading.own is not None:
+        # No law of censored times is known: of them it is curvature.
+        if times is not None:
+            return FactorLikelihood(reading, outcomes, temper)
+        columns = tuple(single.rows.columns)
+        return OwnLatentsLikelihood(reading, outcomes, temper, own=reading.own, columns=columns)
     one = len(outcomes) == 1 and next(iter(outcomes.values())).ndim == 1
     of_factors = (has_factors(single) or not one) and single.dim <= _MOST
     each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)
