@@ -173,6 +173,7 @@ def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
 def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 
+    They are numbered as they come, so that a ledger knows persons whatever the type of the column.
     Of objects and text the :func:`spelling` counts: who is split in two is protected half.
     """
     check_unmasked(name, column)
@@ -195,12 +196,13 @@ def identified(name: str, column: object) -> Numbers:
     else:
         there = np.ones(len(array), dtype=bool)
     codes = np.full(len(array), -1, np.int64)
-    codes[there] = np.unique(array[there], return_inverse=True)[1]
+    _, first, found = np.unique(array[there], return_index=True, return_inverse=True)
+    codes[there] = np.argsort(np.argsort(first))[found]
     return codes
 
 
 def numbered(identifiers: Iterable[object]) -> Numbers:
-    """Those of ``identified``, in the order in which they come; each is held in memory once."""
+    """Those of ``identified``; each is held in memory once."""
     places: dict[str, int] = {"": -1}
     return np.fromiter((places.setdefault(spelling(one), len(places) - 1) for one in identifiers), np.int64)
 

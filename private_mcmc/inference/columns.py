@@ -24,7 +24,7 @@ from private_mcmc.domains.columns import (
     on_host,
     padded,
 )
-from private_mcmc.domains.persons import Numbers, Slots
+from private_mcmc.domains.persons import Numbers, Slots, grouped
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels import Streams
@@ -117,7 +117,10 @@ def _persons(
     flags: bool,
     place: Place,
 ) -> tuple[Columns | HostColumns, int]:
-    """Rows grouped into ``n`` persons, whose number the data do not tell: one may have no rows."""
+    """Rows of ``n`` persons, whose numbers lie under ``unit``; of how many, the data do not tell.
+
+    Wherever the rows lie, a ledger is shown the same columns.
+    """
     if n is None:
         raise DeclarationError("persons with several rows: give PrivateMCMC their number, public, n=….")
     if flags:
@@ -125,11 +128,9 @@ def _persons(
     unit = "" if rows.unit is None else rows.unit.name
     ours = place.put({name: column for name, column in data.items() if name != unit})
     given = {unit: data[unit]} if unit in data else {}
+    columns, who = rows.numbered({**without_rows(ours), **given}, n)
     host = on_the_host(ours)
-    if not host:
-        return rows.grouped({**ours, **given}, n), n
-    _, who = rows.numbered({**without_rows(host), **given}, n)
-    return host | {unit: host_column(unit, who)}, n
+    return (host | {unit: host_column(unit, who)} if host else columns | {unit: who}), n
 
 
 def without_rows(data: Mapping[str, object]) -> dict[str, object]:
@@ -229,8 +230,8 @@ def partitions_of(
 ) -> tuple[Partition, ...]:
     """All rows where a run wants them, in ``n`` slots, as they are outside; holes are zeros.
 
-    At an engine, in blocks of what stays on the host, or on devices. Of persons outside memory their numbers
-    lie under ``unit``. Where ``order`` is given, slot ``s`` has the row ``order[s]``.
+    At an engine, in blocks of what stays on the host, or on devices. Of persons their numbers lie under
+    ``unit``. Where ``order`` is given, slot ``s`` has the row ``order[s]``.
     """
     if host := on_the_host(columns):
         slots = None
@@ -243,6 +244,9 @@ def partitions_of(
             return place.engine.partitions(host, n, slots)
         return (blocks_of(host if slots is None else in_slots(slots, host), place.rows_on_device, n),)
     arrays = {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
+    if unit is not None:
+        who = arrays.pop(unit.name)
+        arrays = grouped(arrays, who, n, unit.rows)
     flags = arrays.pop(PRESENT, None)
     if flags is None:
         flags = np.ones(len(next(iter(arrays.values()))), dtype=bool)

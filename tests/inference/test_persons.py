@@ -18,8 +18,9 @@ from scipy.stats import norm
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
-from private_mcmc.domains.columns import PRESENT, host_column
+from private_mcmc.domains.columns import PRESENT, data_mark, host_column
 from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
+from private_mcmc.inference.columns import Place, checked
 from private_mcmc.kernels import PrivateULA, langevin_program
 from private_mcmc.kernels.clipping import Whitening
 from private_mcmc.kernels.gradient import general_rows
@@ -74,7 +75,20 @@ SAME = {
 @given(kind=st.sampled_from(sorted(SAME)), who=st.lists(st.integers(0, 6), min_size=1, max_size=20))
 def test_identifiers_of_any_type_tell_the_same_persons_apart(kind, who):
     codes = identified("who", SAME[kind](who))
-    assert [[a == b for b in who] for a in who] == [[a == b for b in codes] for a in codes]
+    assert codes.tolist() == [list(dict.fromkeys(who)).index(each) for each in who]
+
+
+def test_a_ledger_knows_persons_wherever_their_rows_lie_and_however_identifiers_are_written():
+    def mark(rows_on_device=None, **changes):
+        given = {**people(), **changes}
+        return data_mark(
+            b"key", checked(driver()._run.declared, (), given, None, Place(None, rows_on_device))[0]
+        )
+
+    numbers = {f"p{i}": 40 - i for i in range(12)}
+    written = np.array([numbers[each] for each in people()["who"]])
+    assert len({mark(), mark(8), mark(who=written), mark(8, who=written), mark(who=written / 1.0)}) == 1
+    assert mark(who=np.roll(written, 1)) != mark()
 
 
 FIVE = [
