@@ -202,7 +202,7 @@ def posterior_conjugate(
     check_count("n", n)
     given: dict[str, Any] = {**constants, "n": n}
     for key, value in given.items():
-        for each in value if isinstance(value, tuple) else (value,):
+        for each in value if isinstance(value, list | tuple) else (value,):
             check_positive(f"{family}: {key}", each)
     points = tuple((float(at), worst(**given, epsilon=float(at))) for at in epsilons)
     theorem = (

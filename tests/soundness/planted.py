@@ -12,8 +12,8 @@ import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.accounting import mechanisms, steps
-from private_mcmc.domains import rows as row_declaration
 from private_mcmc.domains.persons import OWN_ROWS
+from private_mcmc.inference import columns as placing
 from private_mcmc.inference import execute_plan
 from private_mcmc.kernels import batches, chain, clipping, gradient
 from private_mcmc.kernels import step as langevin
@@ -92,7 +92,7 @@ def _stage_keys_reused() -> tuple[Patch, ...]:
     return ((execute_plan.PlannedRun, "_run", swap.mutant),)
 
 
-_GROUPED = row_declaration.grouped
+_GROUPED = placing.grouped
 
 
 def _rank(codes: np.ndarray) -> np.ndarray:
@@ -202,8 +202,8 @@ FAULTS = (
             )
         ),
     ),
-    Fault("person: rows beyond the cap kept", lambda: ((row_declaration, "grouped", _split_at_the_cap),)),
-    Fault("person: cap by global order", lambda: ((row_declaration, "grouped", _capped_in_all),)),
+    Fault("person: rows beyond the cap kept", lambda: ((placing, "grouped", _split_at_the_cap),)),
+    Fault("person: cap by global order", lambda: ((placing, "grouped", _capped_in_all),)),
     Fault(
         "person: batches by rows",
         lambda: tuple((batches._SUMS, name, _batches_of_rows) for name in batches._SUMS),
