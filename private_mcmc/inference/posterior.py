@@ -35,7 +35,6 @@ from private_mcmc.planning.estimates import (
     modes_apart,
     prior_curvature,
     prior_slopes,
-    root_of,
     score_average,
     settled_average,
 )
@@ -68,8 +67,6 @@ _DRAWS = 256
 _SHARE, _SD_OF_SHARE, _LEAST_SHARE = 0.8, 0.25, 0.2
 # Of released curvatures so many count at least, however unlikely a path makes the others.
 _COUNTING, _FLATTER = 0.15, 0.8
-# Where a released curvature may be so many of its noise's sds too large, draws are as wide as without it.
-_SURELY = 1.5
 # Public rows, and parameters, at which it is seen what rows read.
 _ROWS, _PLACES = 64, 4
 
@@ -168,8 +165,7 @@ def _given(
         given, usual = (path.states, schedule, 1.0, prior), met.mean(axis=0)
         early, late = halves(*given)
         apart = modes_apart(early, usual, late, usual)
-        bias = np.hypot(conclusion.prediction.bias, np.sqrt(_SURELY * unsure_of(curvatures)))
-        said = Said(settled_average(*given, usual), shares, float(bias), apart)
+        said = Said(settled_average(*given, usual), shares, conclusion.prediction.bias, apart)
     found, prior_root = likelihoods(said, curvatures, read, weights), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, said.average.centre) if mixes_latents(reading) else None
@@ -188,14 +184,6 @@ def _given(
     exact = np.linalg.inv(curvatures * np.outer(read, read) + precision)
     sds = np.exp(np.log(np.diagonal(exact, axis1=1, axis2=2)).mean(axis=0) / 2)
     return GivenReleases(made, sds, (_BY_PATH,) if weights is None else ())
-
-
-def unsure_of(curvatures: Array) -> float:
-    """Sd of what draws ``(draws, p, p)`` of a curvature say of a direction, over their mean of it."""
-    mean, dim = curvatures.mean(axis=0), curvatures.shape[1]
-    root = root_of(mean)
-    off = root.T @ (curvatures - mean) @ root
-    return float(np.sqrt(2 * np.mean(np.sum(off**2, axis=(1, 2))) / (dim * (dim + 1))))
 
 
 def _last_path(history: History) -> CompletedStage:

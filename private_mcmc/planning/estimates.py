@@ -121,15 +121,6 @@ def positive_normal(mean: float, sd: float, count: int) -> Array:
     return np.asarray(truncnorm.ppf(at, -mean / max(sd, 1e-300), np.inf, loc=mean, scale=sd))
 
 
-def query_share(
-    budget: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float | None = None
-) -> float:
-    """Of the squared budget, for a query: enough for little noise where that costs little."""
-    trace = float(dim) if trace is None else trace
-    whole = _factor(dim, adjacency) * USUAL_MULTIPLE**2 * trace * math.sqrt(2.0 * dim) / (num_rows * budget)
-    return min(max((whole / _AFFORDED_NOISE) ** 2, _LEAST_SHARE), _MOST_SHARE)
-
-
 def query(
     gdp: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float | None = None, vectors: int = 1
 ) -> SecondMomentsPlan:

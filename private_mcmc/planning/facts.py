@@ -17,7 +17,7 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import prior_draws, scale_of
-from private_mcmc.planning.estimates import prior_curvature, query, query_share, spectral_norm
+from private_mcmc.planning.estimates import prior_curvature, query, spectral_norm
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array, of_rows
 from private_mcmc.release import SecondMomentsPlan
@@ -152,6 +152,7 @@ def _cut_off(likelihood: Likelihood, thetas: jax.Array, rows: Columns) -> jax.Ar
     return jnp.asarray(jax.lax.map(at, thetas))
 
 
+INFORMATION_SHARE = 0.05  # of the squared budget, for each query
 # Its noise may be as large as the information that the metric is made for, twice over: what it says of
 # directions that have more is worth it, most for intervals, which without a matrix are the path's alone.
 _MOST_NOISE = 2.0
@@ -196,18 +197,12 @@ class Facts:
         """Draws of the prior."""
         return self.plausible.prior
 
-    def information_share(self, trace: float | None = None) -> float:
-        """Of the squared budget, for a query in a metric of this trace; of about ``p`` if left out."""
-        return query_share(
-            self.budget, dim=self.dim, num_rows=self.num_rows, adjacency=self.adjacency, trace=trace
-        )
-
     def query(self, metric: Metric, references: int) -> SecondMomentsPlan | None:
         """The information of all rows in ``metric``, or ``None`` where its noise would hide it."""
         if self.dim > _WIDEST:
             return None
         mechanism = query(
-            self.budget * math.sqrt(self.information_share(metric.trace)),
+            self.budget * math.sqrt(INFORMATION_SHARE),
             dim=self.dim,
             num_rows=self.num_rows,
             adjacency=self.adjacency,

@@ -25,8 +25,8 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, root_of, spectral_norm
-from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, next_metric
+from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
+from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
     CLIPS,
     REACH,
@@ -61,12 +61,8 @@ AFTERWARDS = "information at the run"
 WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 7
 # Another one follows where the first one's metric was made for less or more information than is there.
 _SAME_LEVEL = (0.4, 2.5)
-# A path of a smaller weight than this is flat.
-_FLAT = 0.9
 # Rounds of information after warm-ups, while less noise than this hides a direction.
 _MOST_ROUNDS, _LITTLE_NOISE = 4, 0.7
-# Curvature that changes unseen errs by so many sds for each that a flat path is wider; at most so many.
-_UNEVEN, _MOST_UNEVEN = 0.5, 4.0
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.25
@@ -84,8 +80,6 @@ _WARM_UP_STEPS = 64
 # That of persons clips no tighter than leaves it so many sds off, up to this multiple: where their sums are
 # longer than the model says, a tight clip leads far away.
 _WARM_UP_OFF, _WARM_UP_CLIP = 3.0, 10.0
-# Of weighted rows, and the longest time that it buys of the likelihood itself.
-_WARM_UP_WEIGHTED, _ENOUGH_WARM_UP = 0.5, 20.0
 # Its draws are as wide as if errors were so much larger: short intervals are worse than long ones.
 _CAUTION = 1.2
 # A run lasts so long at least.
@@ -138,18 +132,15 @@ class GeneralPolicy:
         if len(rounds) < len(warm_ups) and second is not None:
             return self._query(SECOND, second, late, metric)
         start = settled(warm_ups[-1], late[-1])
-        if rounds and len(warm_ups) < _MOST_WARM_UPS:
-            # A flat one wanders where curvature is another, and one of weighted rows is cheap.
-            flat = facts.likelihood.few and warm_ups[-1].path.schedule.temper < _FLAT * facts.temper
-            if flat or not self._right(rounds[len(warm_ups) - 1], history):
-                return self._warm_up(metric, start)
+        if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[len(warm_ups) - 1], history):
+            return self._warm_up(metric, start)
         if second is not None and len(rounds) < _MOST_ROUNDS and self._hidden(rounds[-1], history):
             return self._query(SECOND, second, late, metric)
         reach = counts_reach(facts, start, metric)
         if not named(history, REACH) and reach is not None:
             return reach
         left = remaining(facts.budget, history) ** 2
-        left -= 0.0 if second is None else facts.information_share(metric.trace) * facts.budget**2
+        left -= 0.0 if second is None else INFORMATION_SHARE * facts.budget**2
         return self._run(metric, start, history, math.sqrt(max(left, 0.0)) * (1 - 1e-9))
 
     def _right(self, found: CompletedStage, history: History) -> bool:
@@ -210,41 +201,14 @@ class GeneralPolicy:
 
     def first_run(self) -> PathStage:
         """The run, were public facts alone right."""
-        left = math.sqrt(1 - 3 * self.facts.information_share() - WARM_UP_SHARE - reach_share(self.facts))
+        left = math.sqrt(1 - 3 * INFORMATION_SHARE - WARM_UP_SHARE - reach_share(self.facts))
         return self._run(self.facts.metric, self.facts.prior.centre, (), left * self.facts.budget)
 
     def _expected(self, history: History, run: PathStage) -> Prediction:
         """From the counts where they say how far rows reach."""
         time = run.schedule.temper / self.facts.temper * run.schedule.total_time
         bias, noise = self._errors(history, self._reach(history), self._clip(history, run), time)
-        bias = math.hypot(bias, *self._uneven(history, run))
         return Prediction(math.hypot(bias, noise), bias, noise, max(run.schedule.step_sizes) / 4)
-
-    def _uneven(self, history: History, run: PathStage) -> tuple[float, float]:
-        """Errors, in posterior sds, of a curvature that is not the same all over a path of this width.
-
-        The first is of how much the two last queries near different paths differ beyond their noise, for
-        each sd of the way between; the second, of a flat path, of what they do not show.
-        """
-        wide, prior, found = max(self.facts.temper / run.schedule.temper, 1.0), self.facts.prior, {}
-        for k, one in enumerate(history):
-            if one.stage.name in (SECOND, AFTERWARDS):
-                path = [each for each in history[:k] if isinstance(each.stage, PathStage)][-1]
-                found[path] = one, np.linalg.inv(self._metric(history[:k]).root)
-        unseen, curvatures = min(_UNEVEN * (wide - 1), _MOST_UNEVEN), self.curvatures(history)
-        if len(found) < 2 or curvatures is None:
-            return 0.0, unseen
-        here = self.facts.temper * curvatures.mean(axis=0)
-        root = root_of(here + np.diag(prior.precision))
-        (first, (there, back)), (second, (last, _)) = list(found.items())[-2:]
-        change = np.linalg.eigvalsh(root.T @ (back.T @ there.moments.matrix @ back - here) @ root)
-        scales = float(np.linalg.norm(back @ root, 2)) ** 2, 1.0
-        sds = (scale * each.moments.noise_sd for scale, each in zip(scales, (there, last), strict=True))
-        noise = spectral_norm(math.hypot(*sds), self.facts.dim)
-        ends = (settled(each, each.states[-1]) for each in (first, second))
-        way = np.linalg.norm(np.linalg.solve(root, np.subtract(*ends)))
-        seen = max(float(np.abs(change).max() - noise), 0.0) / max(float(way), 1.0)
-        return min(seen * wide, _MOST_UNEVEN), unseen
 
     def _errors(self, history: History, reach: Reach | None, clip: float, time: float) -> tuple[float, float]:
         """That of the clip, and of the noise of a run of ``time``, in posterior sds.
@@ -272,12 +236,7 @@ class GeneralPolicy:
     def _warm_up(self, metric: Metric, start: Array) -> PathStage:
         facts, multiple = self.facts, _MULTIPLE
         budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), _STEP * _CAREFUL
-        if facts.likelihood.few:
-            # Weights move nothing, and bought time grows faster than speed falls; more would tell little.
-            multiple, budget = _WARM_UP_WEIGHTED, budget / math.sqrt(2)
-            bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
-            budget *= math.sqrt(min(1.0, _ENOUGH_WARM_UP / bought))
-        elif reach_share(facts):
+        if reach_share(facts) and not facts.likelihood.few:
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)

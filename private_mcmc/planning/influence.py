@@ -196,7 +196,7 @@ _REACH_SHARE, _WEIGHTS_SHARE = 0.08, 0.01
 # Fewer persons than this for each sd of a count's noise, and it would hide most cells.
 _FEWEST = 40.0
 # What a clip takes from rows has this over √p of its length in common, as for rows that are alike.
-_ALIGNED = 2.0
+_ALIGNED = 1.25
 # Beyond the last cell that surely holds rows each holds one of these shares of the one before, as likely as
 # the noise of the counts makes it, or less surely: tails are no geometric series.
 _FALLS, _BELIEVED = np.linspace(0.02, 0.98, 49), 0.5
@@ -278,8 +278,7 @@ class Reach:
     def bias(self, clip: float) -> float:
         """Error of the clip in posterior sds: of unequal weights, and of what it takes beyond the model."""
         centred = self.counts.num_rows * float(self.weights @ np.maximum(self.lengths - clip, 0.0))
-        # Of a law with shorter tails than the model's the centre is as wrong as of one with longer ones.
-        excess = abs(float(self.tail @ np.maximum(MIDDLES - clip, 0.0)) - centred)
+        excess = max(float(self.tail @ np.maximum(MIDDLES - clip, 0.0)) - centred, 0.0)
         moved = self.aligned * excess / math.sqrt(self.counts.num_rows) / self.share(clip)
         return math.hypot(self.counts.bias(clip), moved)
 

@@ -15,7 +15,7 @@ from numpyro.diagnostics import gelman_rubin
 import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.inference.posterior import Chains, GivenReleases, posterior_of, unsure_of
+from private_mcmc.inference.posterior import Chains, GivenReleases, posterior_of
 from private_mcmc.model import read
 from private_mcmc.models import network, network_rows
 from private_mcmc.planning import CompletedStage, Conclusion, PathStage, Prediction
@@ -108,15 +108,6 @@ def test_draws_have_the_mean_and_sd_of_the_exact_posterior(time, near, temper):
 def test_what_a_bound_on_influence_errs_by_is_in_the_width():
     history = released(80.0, 1.2)
     assert drawn(history, bias=2.0).draws.std() > 2 * drawn(history).draws.std()
-
-
-def test_how_unsure_a_released_curvature_is_does_not_depend_on_the_metric():
-    random = np.random.default_rng(0)
-    noise = np.tril(random.standard_normal((4000, 4, 4)), -1) / np.sqrt(2)
-    noise = noise + np.swapaxes(noise, 1, 2)
-    noise = noise + random.standard_normal((4000, 4, 1)) * np.eye(4)
-    root = random.standard_normal((4, 4))
-    assert unsure_of(root.T @ (np.eye(4) + 0.1 * noise) @ root) == pytest.approx(0.1, rel=0.03)
 
 
 @pytest.mark.long

@@ -16,9 +16,8 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import read
-from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage, PathStage
+from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
 from private_mcmc.planning.estimates import modes_apart, score_average, settled_average
-from private_mcmc.planning.general import AFTERWARDS, RUN
 from private_mcmc.planning.influence import (
     CELLS,
     InfluenceCounts,
@@ -31,7 +30,6 @@ from private_mcmc.planning.outcomes import likelihood_of
 from private_mcmc.planning.planners import Planner
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.planning.simulate import simulate
-from private_mcmc.planning.stages import named
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from tests.examples_of_models import logistic
 from tests.planning.exact import posterior_mode
@@ -73,35 +71,6 @@ def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
     assert math.fsum(part.gdp**2 for part in parts) >= 0.98 * budget**2
     assert all(part.verify() for part in parts[-1:])
     assert np.all(np.isfinite(chosen.conclude(history).draws))
-
-
-def bought(budget, later=1.0):
-    """Stages of rows that are as the metric says, but tell ``later`` times less after the run."""
-    policy, history = Planner(reading(), "replace_one").policy(budget, 5000, 1.0), ()
-    while (stage := policy.next(history)) is not None:
-        value = np.zeros((stage.schedule.num_steps, 3)) if isinstance(stage, PathStage) else None
-        if isinstance(stage, MomentsStage):
-            level = 1 / later if stage.name == AFTERWARDS else 1.0
-            value = SecondMoments(level * np.eye(3), stage.mechanism.noise.sd, stage.statement)
-        elif isinstance(stage, CountsStage):
-            value = Sums(np.where(np.arange(CELLS) == 6, 5000.0, 0.0)[None], stage.mechanism.noise.sd)
-        history = (*history, CompletedStage(stage, value))
-    return policy, history
-
-
-def test_where_little_noise_costs_little_most_of_the_budget_is_the_run_s():
-    policy, history = bought(0.65)
-    (run,) = named(history, RUN)
-    assert run.stage.statement.gdp**2 > 0.85 * policy.facts.budget**2
-
-
-def test_a_curvature_that_changes_on_the_way_adds_to_the_error_and_one_that_does_not_adds_nothing():
-    biases = []
-    for later in (1.0, 12.0):
-        policy, history = bought(0.65, later)
-        run = named(history, RUN)[0].path
-        biases.append(policy._uneven(history, run)[0])
-    assert biases[0] == 0.0 and biases[1] > 0.5
 
 
 @pytest.mark.parametrize("weight", [0.05, 1.0, 7.0])
