@@ -228,9 +228,10 @@ def figure(plot: Plot) -> Figure:
         axes.spines[["left", "bottom"]].set_color(_COLOURS["faint"])
         axes.grid(visible=True, color=_COLOURS["faint"], linewidth=0.5, alpha=0.7)
         axes.set_axisbelow(True)
-        axes.set(xscale="log" if plot.x_log else "linear", yscale="log" if plot.y_log else "linear")
         for drawn in plot.drawn:
             _draw(axes, drawn)
+        # Afterwards: before 3.11, matplotlib mistakes how far horizontal lines reach on a scale of logarithms.
+        axes.set(xscale="log" if plot.x_log else "linear", yscale="log" if plot.y_log else "linear")
         if plot.x_log:
             _in_plain_numbers(axes)
         if places:
