@@ -82,10 +82,10 @@ def check_unmasked(name: str, column: object) -> None:
 
 
 def numeric_column(name: str, column: object) -> np.ndarray:
-    """``column``, an array of NumPy or JAX, of a frame, or lists, as a plain NumPy array in native byte order.
+    """``column``, an array of NumPy or JAX, of a frame, or lists, as a plain NumPy array in native order.
 
-    Its type alone decides what happens: a missing value must not change it. Columns of Polars and Arrow, those
-    of pandas whose types are nullable or mixed, and lists become float64, what is missing or no number NaN.
+    Its type alone decides what happens: a missing value must not change it. Columns of Polars and Arrow, of
+    pandas with nullable or mixed types, and lists become float64, NaN where a cell is missing or no number.
     """
     check_unmasked(name, column)
     if hasattr(column, "__arrow_c_stream__"):

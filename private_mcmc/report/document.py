@@ -230,7 +230,7 @@ def figure(plot: Plot) -> Figure:
         axes.set_axisbelow(True)
         for drawn in plot.drawn:
             _draw(axes, drawn)
-        # Afterwards: before 3.11, matplotlib mistakes how far horizontal lines reach on a scale of logarithms.
+        # Last: before 3.11, matplotlib mistakes how far horizontal lines reach on a scale of logarithms.
         axes.set(xscale="log" if plot.x_log else "linear", yscale="log" if plot.y_log else "linear")
         if plot.x_log:
             _in_plain_numbers(axes)
