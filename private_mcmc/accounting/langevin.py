@@ -32,7 +32,7 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     _check(schedule, known)
     found = bounds.curves(schedule, known)
     words = [_of_bound(kind, schedule) for kind in found]
-    lines = [*_of_chain(schedule), *(line for _, each in words for line in each)]
+    lines = [*_of_chain(schedule, "hidden" in found), *(line for _, each in words for line in each)]
     theorem = "; and ".join(dict.fromkeys(each for each, _ in words))
     return stated(
         "langevin",
@@ -148,10 +148,10 @@ def noised_average(
     if not (fit and found):
         raise DeclarationError("the noise is not fit for how far one row moves these averages.")
     moved = f"all in their units move by at most {joint:.12g} in L1"
-    lines = [f"where each value moves by at most its unit, {moved}", *_of_chain(schedule)]
+    coupled = any(slope > 0 and slope * distance < limit for slope, limit, _ in found)
+    lines = [f"where each value moves by at most its unit, {moved}", *_of_chain(schedule, coupled)]
     lines += [] if schedule.rate is None else [_DRAWN]
-    if any(slope > 0 and slope * distance < limit for slope, limit, _ in found):
-        lines += [COUPLING, EVERY_POTENTIAL]
+    lines += [COUPLING, EVERY_POTENTIAL] if coupled else []
     constants = _constants(schedule, curvature) | {"distance": distance, "values": found}
     theorem = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
     return stated(
@@ -191,16 +191,17 @@ _BOX = "|θ|_∞ + 4γ|∇U|_∞ ≤ 4.05e6 γΔ/√p in whitened coordinates"
 _PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
 
 
-def _of_chain(schedule: Schedule) -> list[str]:
-    """What every statement of a run rests on."""
-    rounded = f"{_ROUNDED}as it does while {_BOX}"
+def _of_chain(schedule: Schedule, contracts: bool) -> list[str]:
+    """What every statement of a run rests on; ``contracts``: on steps that keep chains together, too."""
+    rounded = f"{_ROUNDED}because every coordinate of the whitened gradient is clamped so that {_BOX}"
     if schedule.within < math.inf:
         rounded = (
             f"rounding after the sum moves a step by at most {schedule.rounding:.3g} of its sensitivity, "
             f"because states are kept in |θ|_∞ ≤ {schedule.within:.12g} in whitened coordinates"
         )
-    elif schedule.release == "path":
-        rounded = f"{_ROUNDED}because every coordinate of the whitened gradient is clamped so that {_BOX}"
+    elif contracts:
+        # No run has such a statement: its hidden states are kept in a box.
+        rounded = f"{_ROUNDED}as it does while {_BOX}"
     return [*_CHAIN, rounded]
 
 

@@ -115,10 +115,11 @@ def rounding_box(schedule: Schedule) -> float:
 def gradient_limit(schedule: Schedule) -> float:
     """The bound ``G`` at which a kernel clamps every coordinate of the whitened gradient; ``inf``: none.
 
-    With ``4γG`` inside ``rounding_box`` the slack of a path release is enforced, not assumed. Where states
-    are hidden no clamp is made, since contraction needs the gradient itself.
+    With ``4γG`` inside ``rounding_box`` the slack of 1e-9 is enforced: the last addition of a step is
+    post-processing of its noise and its gradient, given the state before. Where states are kept in a box no
+    clamp is made, since contraction needs the gradient itself.
     """
-    if schedule.release != "path":
+    if schedule.within < math.inf:
         return math.inf
     return rounding_box(schedule) / (4 * max(schedule.step_sizes))
 
@@ -144,7 +145,9 @@ def coordinate_changes(schedule: Schedule) -> tuple[float, ...]:
     """``Δ_j``: the most that one row changes coordinate ``j`` of the computed whitened gradient.
 
     ``2w√M_jj C_j`` (``replace_one``) or ``w√M_jj C_j``, and what rounding adds between two sums of ``n``
-    terms of that size, coordinate by coordinate (Higham 2002, §4.2).
+    terms of that size, coordinate by coordinate (Higham 2002, §4.2). Persons are ``n`` terms, too: what a
+    person's own rows round off comes before the clip, which bounds the computed term whatever it is, and is
+    the same in both sums for all other persons.
     """
     if schedule.clips is None:
         raise DeclarationError("clips: rows are clipped by their norm.")
@@ -175,8 +178,8 @@ class Curvature:
         strong_convexity: ``μ``, of ``U_D``.
         smoothness: ``L``, of a convex ``U_D``; ``inf`` where convexity or smoothness is not proved.
         prior_smoothness: ``L_K``, a bound on both ends of the Hessian of the prior side ``K``.
-        prior_slope: ``|∇K(0)|_*``, with what rows' own gradients round off, over ``6u``; of it and ``L_K``
-            only the size of rounding errors makes use.
+        prior_slope: ``|∇K(0)|_*``, with what the gradients of rows and prior round off, over ``6u``; of it
+            and ``L_K`` only the size of rounding errors makes use.
 
     ``DeclarationError`` for negative or contradictory constants.
     """
@@ -231,7 +234,7 @@ def kept_rounding(schedule: Schedule, known: Curvature) -> float:
     Two computed steps ``u + (√(2γ)ξ − γg)`` differ from those of real arithmetic by at most
     ``2u(6γ‖g‖ + √p(b + 2σ_max))`` together, ``b`` the half-width and ``‖g‖ ≤ |∇K(0)|_* + L_K√p b + B``, ``B``
     what clipped rows sum to. Every step is charged its own, also one that does not draw the row. A part is
-    left to clips. The gradient of ``K`` itself is taken as exact.
+    left to clips.
     """
     size, root = min(schedule.step_sizes), root_up(float(schedule.dim))
     rows = product_up(schedule.temper, batch_factor(schedule), schedule.num_rows, schedule.clip)
@@ -239,7 +242,9 @@ def kept_rounding(schedule: Schedule, known: Curvature) -> float:
     rows = product_up(rows, 1 + CLIP_SLACK, 1 + 2.0**-50)
     reach = product_up(known.prior_smoothness, root, schedule.within)
     slope = sum_up((known.prior_slope, reach, rows, product_up(0.5, rounding_allowance(schedule))))
-    noise = product_up(_FARTHEST, root_up(product_up(2.0, size, noise_ratio(schedule)[0])), 1 + 1e-9)
+    mixed = whitened_noise(schedule)
+    largest = 1.0 if mixed is None else float(mixed.max())
+    noise = product_up(_FARTHEST, root_up(product_up(2.0, size)), largest, 1 + 1e-9)
     moved = sum_up((product_up(6.0, size, slope), product_up(root, sum_up((schedule.within, 2 * noise)))))
     share = product_up(2 * UNIT_ROUNDOFF, moved, over=(size, row_change(schedule)))
     return sum_up((share, CLIP_SLACK))

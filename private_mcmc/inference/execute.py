@@ -182,14 +182,12 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Arra
         start = np.full(dim, np.nan)
     if start.shape != (dim,) or not np.all(np.isfinite(start)):
         raise DeclarationError(f"init_params: {dim} finite numbers are needed (flat, unconstrained).")
-    if schedule.release != "path":
+    if schedule.within < math.inf:
         with jax.enable_x64(True):
             whitened = np.asarray(whitening(schedule.preconditioner, dim).from_parameter(jnp.asarray(start)))
-        kept = math.isfinite(schedule.within)
-        limit = schedule.within if kept else accounting.rounding_box(schedule) / 2
-        if not np.max(np.abs(whitened)) <= limit:
+        if not np.max(np.abs(whitened)) <= schedule.within:
             raise DeclarationError(
-                f"init_params: with hidden states, at most {limit:.3g} in whitened coordinates."
+                f"init_params: with hidden states, at most {schedule.within:.3g} in whitened coordinates."
             )
     return start
 

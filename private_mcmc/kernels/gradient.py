@@ -8,7 +8,9 @@ blocks by ``vmap``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -54,6 +56,9 @@ def schedule_gradient(
 
     A ``clip`` of the norm takes the place of the schedule's: one that is known when the program runs.
     """
+    if schedule.within < math.inf:
+        # What rounds off is charged.
+        model = replace(model, term=model.term.written_out)
     if schedule.clips is not None:
         return boxed_gradient(model, whitening, schedule.clips, states or 1)
     return clipped_gradient(model, whitening, schedule.clip if clip is None else clip, states)

@@ -23,8 +23,19 @@ def softplus(x: jax.Array) -> jax.Array:
 
 softplus.defjvps(lambda tangent, value, x: jax.nn.sigmoid(x) * tangent)
 
-# From here on outwards seven terms of the expansion of a Normal's tail are exact to rounding.
-_TAIL = -40.0
+# ``e^{t²} erfc t`` as quotients of polynomials: between .46 and 4, and beyond (Cody 1969), to rounding.
+_NEAR = (
+    "2.15311535474403846e-8 .564188496988670089 8.88314979438837594 66.1191906371416295 298.635138197400131 "
+    "881.952221241769090 1712.04761263407058 2051.07837782607147 1230.33935479799725",
+    "1 15.7449261107098347 117.693950891312499 537.181101862009858 1621.38957456669019 "
+    "3290.79923573345963 4362.61909014324716 3439.36767414372164 1230.33935480374942",
+)
+_FAR = (
+    "1.63153871373020978e-2 .305326634961232344 .360344899949804439 .125781726111229246 "
+    "1.60837851487422766e-2 6.58749161529837803e-4",
+    "1 2.56852019228982242 1.87295284992346725 .527905102951428412 6.05183413124413191e-2 "
+    "2.33520497626869185e-3",
+)
 
 
 @jax.custom_jvp
@@ -33,12 +44,23 @@ def log_ndtr(x: jax.Array) -> jax.Array:
     return special.log_ndtr(x)
 
 
+def _quotient(parts: tuple[str, str], at: jax.Array) -> jax.Array:
+    sums = [jnp.zeros_like(at), jnp.zeros_like(at)]
+    for k, part in enumerate(parts):
+        for coefficient in part.split():
+            sums[k] = sums[k] * at + float(coefficient)
+    return sums[0] / sums[1]
+
+
 def _inverse_mills(x: jax.Array) -> jax.Array:
-    near, far = jnp.maximum(x, _TAIL), jnp.minimum(x, _TAIL)
-    inside = jnp.exp(-0.5 * jnp.square(near) - log_ndtr(near) - 0.5 * math.log(2 * math.pi))
-    i = 1 / jnp.square(far)
-    series = 1 - i * (1 - 3 * i * (1 - 5 * i * (1 - 7 * i * (1 - 9 * i))))
-    return jnp.where(x < _TAIL, -far / series, inside)
+    t = -x * math.sqrt(0.5)
+    near, far, small = jnp.clip(t, 0.46, 4.0), jnp.maximum(t, 4.0), jnp.maximum(x, -0.7)
+    # Farther to the left an exponential of squares would lose as many units as they are large.
+    right = jnp.exp(-0.5 * jnp.square(small) - log_ndtr(small) - 0.5 * math.log(2 * math.pi))
+    z = 1 / jnp.square(far)
+    beyond = (math.sqrt(1 / math.pi) - z * _quotient(_FAR, z)) / far
+    left = math.sqrt(2 / math.pi) / jnp.where(t > 4.0, beyond, _quotient(_NEAR, near))
+    return jnp.where(x < -0.7, left, right)
 
 
 log_ndtr.defjvps(lambda tangent, value, x: _inverse_mills(x) * tangent)
@@ -94,14 +116,14 @@ def ordered(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     below = jnp.take_along_axis(spread, jnp.maximum(index - 1, 0), axis=-1)[..., 0]
     first, last = index[..., 0] == 0, index[..., 0] == count
     gap = jnp.where(first | last, 1.0, above - below)
-    upper = jnp.where(last, 0.0, jax.nn.softplus(eta - above))
-    lower = jnp.where(first, 0.0, jax.nn.softplus(below - eta))
+    upper = jnp.where(last, 0.0, softplus(eta - above))
+    lower = jnp.where(first, 0.0, softplus(below - eta))
     return upper + lower - jnp.where(first | last, 0.0, jnp.log(-jnp.expm1(-gap)))
 
 
 def negative_binomial(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     t, k = log_rate(eta, given), given["concentration"]
-    return (k + y) * jax.nn.softplus(t) - k * t - (gammaln(k + y) - gammaln(k) - gammaln(y + 1))
+    return (k + y) * softplus(t) - k * t - (gammaln(k + y) - gammaln(k) - gammaln(y + 1))
 
 
 def student_t(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
@@ -129,6 +151,6 @@ def beta(eta: jax.Array, y: jax.Array, given: Given) -> jax.Array:
     k = given["concentration"]
     a, b = k * jax.nn.sigmoid(eta), k * jax.nn.sigmoid(-eta)
     # Of Γ(a) = Γ(1 + a)/a the logarithm, which keeps its digits where a is next to 0.
-    poles = jax.nn.softplus(eta) + jax.nn.softplus(-eta) - 2 * jnp.log(k)
+    poles = softplus(eta) + softplus(-eta) - 2 * jnp.log(k)
     constant = gammaln(1 + a) + gammaln(1 + b) - gammaln(k) + poles
     return constant - (a - 1) * jnp.log(y) - (b - 1) * jnp.log1p(-y)

@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -85,6 +85,12 @@ class RowTerm:
         """``V = Σ_j v(θ, row_j)`` over the rows that a person has; columns are ``(k, …)``."""
         of = self.of if isinstance(self.of, Predictor) else _summed(self.of)
         return RowTerm(of, rows.persons, rows.unit, self.missing)
+
+    @property
+    def written_out(self) -> RowTerm:
+        """The same with products of the array of designs, whose rounding is known."""
+        of = replace(self.of, written_out=True) if isinstance(self.of, Predictor) else self.of
+        return replace(self, of=of)
 
     @property
     def _persons(self) -> int | None:
@@ -255,7 +261,8 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
     at most ``λ_max(M)`` times its own curvature. A row of one affine predictor stays convex when its
     gradient is clipped (a Huberised loss), and its curvature falls. The clipped gradient of any other row is
     no gradient. Kernels hold designs at ``R``, so that nothing need be known of the longest row.
-    Rows that are not convex may bend ``U`` down by as much as up.
+    Rows that are not convex may bend ``U`` down by as much as up. Without ``μ_K > 0`` there is no box that
+    chains have no reason to leave, so that nothing bounds what float64 rounds off: nothing is proved.
 
     **Guarantee**: every field holds for every data set with at most ``schedule.num_rows`` rows and, for
     minibatches, for every batch, of what kernels run: it rests on the tables of families and priors.
@@ -263,7 +270,7 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
     Source: Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1 and Theorem 5.2.
     """
     prior_mu, prior_smooth = row_model.prior.in_metric(schedule.preconditioner)
-    if schedule.clips is not None:
+    if schedule.clips is not None or not prior_mu > 0:
         # Clipped coordinate by coordinate, the rows' terms are no gradients and need not be monotone.
         return Curvature(prior_smoothness=prior_smooth)
     rows, single = row_model.constants, row_model.predictor
@@ -285,12 +292,15 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
 
 # No data that a prior is meant for take a chain so many of its sds away from its mode.
 _SDS = 100.0
+# Roundings of a slope ``ψ'`` of a given ``η``, and more than logarithms of outcomes and of multiples of a
+# link are.
+_ROUNDINGS, _LARGEST_LOG = 32, 750.0
 
 
 def reach_of_prior(row_model: Potential, schedule: Schedule) -> tuple[float, float]:
     """A half-width of a box, in whitened coordinates, that chains have no reason to leave; and ``|∇K(0)|_*``.
 
-    ``inf`` where no strong convexity of the prior is proved. The slope is an upper bound; any box would do.
+    For a strongly convex prior. The slope is an upper bound; any box would do.
     """
     prior, metric = row_model.prior, schedule.preconditioner
     with jax.enable_x64(True):
@@ -301,40 +311,52 @@ def reach_of_prior(row_model: Potential, schedule: Schedule) -> tuple[float, flo
         steepest = float(np.linalg.norm(np.sqrt(scales) * slopes))
     else:
         steepest = float(np.linalg.norm(slopes)) * math.sqrt(largest_eigenvalue(metric))
-    if not mu > 0:
-        return math.inf, steepest * UP_LONG
     if scales.ndim == 1 and prior.factorised:
         far = (slopes / prior.lower + _SDS / np.sqrt(prior.lower)) / np.sqrt(scales)
         return float(np.max(far)), steepest * UP_LONG
     return steepest / mu + _SDS / math.sqrt(mu), steepest * UP_LONG
 
 
-# Of a slope, and more than logarithms of outcomes and of multiples of a link are.
-_ROUNDINGS, _LARGEST_LOG = 32, 750.0
+def rounding_of_slopes(row_model: Potential, schedule: Schedule, half: float, steepest: float) -> float:
+    """What float64 rounds off the gradients of rows and prior where ``|u|_∞ ≤ half``, over ``6u``.
 
+    Without it steps would contract that jump: of ``o = y = 10¹⁶`` the difference from ``x·u + o`` is 0, or at
+    least 2. Constants that have no ``θ`` in them (designs, offsets, logarithms of outcomes) may be rounded in
+    any way: they are those of another row.
 
-def rounding_of_rows(row_model: Potential, schedule: Schedule, half: float) -> float:
-    """What float64 rounds off rows' own gradients where ``|u|_∞ ≤ half``, over ``6u``: as that of a slope.
-
-    ``η = x·u + o`` is off by ``m u(‖x‖‖u‖ + |o| + ℓ)``, ``m`` its operations and ``ℓ`` logarithms in it, a
-    slope by ``ψ''`` times that and by a few units of itself. Without it steps would contract that jump: of
-    ``o = y = 10¹⁶`` the difference from ``x·u + o`` is 0, or at least 2.
+    *Rows.* Of ``k`` predictors ``η = A·u + o`` is off by ``m u√k(‖A‖‖u‖ + |o| + ℓ)``, ``m`` its operations
+    and ``ℓ`` logarithms in it, a slope by ``ψ''`` times that and by a few units of itself, and its product
+    with ``A`` by ``m u√k‖A‖|ψ'|``: kernels form both products of the array ``A`` where states are hidden, so
+    that nothing cancels. *Prior.* Where hidden states have constants it is Gaussian in every coordinate, a
+    product with ``p`` terms a coordinate at most. *Change of variables.* By a matrix, ``θ`` is off by
+    ``pu√p‖M^{1/2}‖‖u‖``, and so is what is pulled back.
     """
-    several = row_model.term.of
+    several, dim = row_model.term.of, row_model.dim
     if not isinstance(several, Predictor):
         return math.inf
-    family, clip = several.family, schedule.clip
-    radius = times(math.sqrt(largest_eigenvalue(schedule.preconditioner)) * UP_LONG, several.radius)
+    family, clip, apart = several.family, schedule.clip, math.sqrt(several.size)
+    # Of one predictor kernels whiten the design, once a run.
+    single, turned = row_model.predictor is not None, np.ndim(schedule.preconditioner or 0.0) == 2
+    longest = math.sqrt(largest_eigenvalue(schedule.preconditioner)) * UP_LONG
+    sums = (dim + several.size) * (1.0 if single or not turned else 2 * math.sqrt(dim)) + _ROUNDINGS
+    radius = times(longest, several.radius)
     bend = times(radius, family.curvature_bound)
-    if row_model.predictor is not None:
+    if single:
         bend = min(bend, times(family.growth[0], radius) + times(family.growth[1], clip))
     logs = 1.0 + _LARGEST_LOG * any(term.line.scaled for term, _ in several.terms)
-    far = times(radius, math.sqrt(row_model.dim) * half) + several.farthest + logs
+    reach = math.sqrt(dim) * half
     score = times(radius, family.score_bound)
-    each = times((row_model.dim + several.size + _ROUNDINGS) * bend, far)
-    each += _ROUNDINGS * max(clip, score if score < math.inf else 0.0)
+    slope = max(clip, score if score < math.inf else 0.0)
+    row = times(sums * bend, apart * (times(radius, reach) + several.farthest + logs))
+    row += slope * (_ROUNDINGS if single else sums * apart)
     many = 1 if row_model.unit is None else row_model.unit.rows
-    return schedule.temper * _rows_of_a_step(schedule) * many * each / 6 * UP_LONG
+    rows = schedule.temper * _rows_of_a_step(schedule) * many * row
+    prior = row_model.prior
+    if turned or prior.gaussian is not None:
+        own = (3 * dim + 12) * math.sqrt(dim) * (longest**2 * prior.smoothness * reach + steepest)
+    else:
+        own = 12 * (prior.in_metric(schedule.preconditioner)[1] * reach + steepest)
+    return (rows + own) / 6 * UP_LONG
 
 
 def _rows_of_a_step(schedule: Schedule) -> float:

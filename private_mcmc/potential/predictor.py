@@ -111,6 +111,8 @@ class Predictor:
         farthest: at which kernels hold ``|o|``, elementwise, so that what rounding does is known.
         centred: kernels leave ``o`` out, which is zero for every row.
         reads: the columns that ``ψ`` reads; the design, as a rule the widest, is seldom one of them.
+        written_out: ``A·θ`` is formed of the array ``A``. A program of ``η`` may add and take away what is
+            far larger than both, and round that off.
     """
 
     eta: Callable[[jax.Array, Row], jax.Array]
@@ -124,6 +126,7 @@ class Predictor:
     proved: bool = False
     centred: bool = False
     reads: frozenset[str] = frozenset()
+    written_out: bool = False
 
     def __post_init__(self) -> None:
         if not self.radius >= 0:
@@ -171,6 +174,8 @@ class Predictor:
 
     def row_loss(self, theta: jax.Array, row: Row) -> jax.Array:
         """``v``: a derivative is linear in its direction, whatever ``eta`` does elsewhere."""
+        if self.written_out:
+            return self.loss(self.offsets(row) + self.designs(row) @ theta, row)
         offset, along = jax.jvp(lambda at: self.eta(at, row), (jnp.zeros_like(theta),), (theta,))
         return self.loss(self._held(offset) + along, row)
 

@@ -23,9 +23,8 @@ from private_mcmc import accounting
 from private_mcmc.accounting import Curvature, Statement, average_sensitivity, noised_average
 from private_mcmc.accounting.mechanisms import laplace
 from private_mcmc.accounting.rounding import UP_MATRIX
-from private_mcmc.accounting.steps import noise_ratio, noise_sd
 from private_mcmc.errors import DeclarationError
-from private_mcmc.potential.potential import Potential, curvature, reach_of_prior, rounding_of_rows
+from private_mcmc.potential.potential import Potential, curvature, reach_of_prior, rounding_of_slopes
 from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.release.noise import FloatArray, LaplaceNoise, laplace_noise
@@ -294,8 +293,7 @@ def price(
     """
     # The states of a path are released: no constant of the model is part of its price.
     path = schedule.release == "path"
-    proved = Curvature() if path else curvature(reading, schedule)
-    schedule, proved = (schedule, proved) if path else _within_box(schedule, proved, reading)
+    schedule, proved = (schedule, Curvature()) if path else _within_box(schedule, reading)
     if expectations is not None:
         _check_contraction(schedule, proved)
         planned = plan_expectations(expectations, reading, schedule, proved, target)
@@ -307,43 +305,24 @@ def price(
 _LARGEST_SHARE = 1e-3
 
 
-def _within_box(schedule: Schedule, proved: Curvature, reading: Potential) -> tuple[Schedule, Curvature]:
-    """The schedule with a box that hidden states are kept in, so that what rounding moves is charged.
+def _within_box(schedule: Schedule, reading: Potential) -> tuple[Schedule, Curvature]:
+    """The schedule with a box that hidden states are kept in, so that what rounding moves there is charged.
 
-    Where nothing says how wide, states are assumed to stay in a box that the statement names; such chains are
-    not known to contract either, and are charged as paths.
+    Chains that are not known to contract have none: they are clamped and charged as paths are.
     """
+    proved = curvature(reading, schedule)
+    if not proved.smoothness < math.inf:
+        return schedule, Curvature()
     half, slope = reach_of_prior(reading, schedule)
-    smooth = math.isfinite(proved.prior_smoothness) and math.isfinite(slope)
-    if not (smooth and math.isfinite(half) and noise_ratio(schedule)[1] and schedule.clips is None):
-        _check_rounding(schedule)
-        return schedule, proved
-    if proved.smoothness < math.inf:
-        slope += rounding_of_rows(reading, schedule, half)
+    slope += rounding_of_slopes(reading, schedule, half, slope)
     proved, kept = replace(proved, prior_slope=slope), replace(schedule, within=half)
     share = accounting.kept_rounding(kept, proved)
     if not share <= _LARGEST_SHARE:
-        raise _rounded_away(
-            f"float64 rounds off {share:.3g} of what one row moves a step, where |θ| ≤ {half:.3g}"
+        raise DeclarationError(
+            f"float64 rounds off {share:.3g} of what one row moves a step, where |θ| ≤ {half:.3g}: nothing "
+            "would be proved. Take a larger product of clip, temper and step_size, or release='path'."
         )
     return replace(kept, rounding=max(share, ROUNDING)), proved
-
-
-def _check_rounding(schedule: Schedule) -> None:
-    """Statements of hidden states rest on a box, in which float64 rounds little beside what a row moves."""
-    size, noise = accounting.rounding_box(schedule), noise_sd(schedule, max(schedule.step_sizes))
-    if not size >= noise:
-        raise _rounded_away(
-            f"the noise of a step, {noise:.3g}, takes hidden states out of |θ| ≤ {size:.3g}, where float64 "
-            "rounds off little beside what one row moves"
-        )
-
-
-def _rounded_away(why: str) -> DeclarationError:
-    return DeclarationError(
-        f"{why}: nothing would be proved. Take a larger product of clip, temper and step_size, or "
-        "release='path'."
-    )
 
 
 def _check_contraction(schedule: Schedule, proved: Curvature) -> None:

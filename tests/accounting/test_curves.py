@@ -152,6 +152,38 @@ def test_two_steps_cost_at_least_what_their_exact_law_says(name, q, r, known):
     assert found > Sampled(name, q, r, 1).delta(0.3) * 1.9
 
 
+def told_apart(q, first, second, epsilon):
+    """``δ(ε)`` of one step on data that differ in a row of gradient ``first`` or ``second``, in the plane."""
+    x, width = np.linspace(-9.0, 9.0, 721, retstep=True)
+    plane = np.stack(np.meshgrid(x, x, indexing="ij"), -1)
+    here, there = (
+        (1 - q) * np.exp(-0.5 * (plane**2).sum(-1)) + q * np.exp(-0.5 * ((plane - one) ** 2).sum(-1))
+        for one in (first, second)
+    )
+    return float(np.maximum(here - math.exp(epsilon) * there, 0.0).sum()) * width**2 / (2 * math.pi)
+
+
+@pytest.mark.parametrize(("q", "r", "epsilon"), [(0.3, 1.0, 0.2), (0.05, 2.0, 0.0), (0.8, 0.7, 1.0)])
+def test_no_two_rows_are_told_apart_better_than_the_pair_of_replacement(q, r, epsilon):
+    """Both rows' gradients anywhere in the ball, by sums over a fine grid; the worst ones are opposite."""
+    angles, price = (0.0, 0.7, 2.2, math.pi), Sampled("replace_one", q, r, 1).delta(epsilon)
+    worst = 0.0
+    for angle in angles:
+        for share in (0.5, 1.0):
+            for one, two in ((r, share * r), (share * r, r)):
+                ends = np.array([one, 0.0]), two * np.array([math.cos(angle), math.sin(angle)])
+                worst = max(worst, told_apart(q, *ends, epsilon))
+    assert worst <= price * (1 + 1e-9) <= worst * 1.01
+
+
+@pytest.mark.parametrize(("q", "r", "steps"), [(0.1, 1.0, 1), (0.05, 0.8, 50), (0.3, 0.3, 40)])
+def test_epsilon_under_replacement_is_that_of_an_independent_composition(q, r, steps):
+    """Losses of the pair on a grid of their own, rounded down, composed by Fourier transforms."""
+    ours = Sampled("replace_one", q, r, steps).epsilon(1e-5)
+    assert bracket("replace_one", q, r, steps, ours)[0] <= 1e-5
+    assert bracket("replace_one", q, r, steps, 0.97 * ours)[0] > 1e-5
+
+
 @pytest.mark.slow
 def test_poisson_under_replacement_vector():
     case = TRAPS["poisson_replace_one"]

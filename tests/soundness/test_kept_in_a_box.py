@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,8 +12,14 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.accounting.steps import sensitivity
+from private_mcmc.accounting.steps import gradient_limit, sensitivity
 from private_mcmc.kernels import Streams, langevin_program
+from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import schedule_gradient
+from private_mcmc.model import read
+from private_mcmc.potential.potential import RowTerm, curvature
+from private_mcmc.release.price import price
+from private_mcmc.schedule import Schedule
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 STEPS = 300
@@ -96,3 +104,77 @@ def test_no_hidden_state_leaves_its_box():
     states = mcmc.get_samples()["mu"]
     assert half == pytest.approx(1.0) and np.all(np.abs(states) <= half * (1 + 1e-6))
     assert np.max(states) > 0.999 * half
+
+
+def shares(x=None, y=None):
+    """A prior that is convex and smooth, and not strongly convex, of one of two sites."""
+    w, p = numpyro.sample("w", dist.Normal(0.0, 1.0)), numpyro.sample("p", dist.Uniform(0.0, 1.0))
+    with numpyro.plate("rows", y.shape[0]):
+        numpyro.sample("y", dist.Bernoulli(logits=jnp.log(p) - jnp.log1p(-p) + w * x), obs=y)
+
+
+@pytest.mark.parametrize("release", ["last", (1, 5), pmc.Expectations("w", bounds=(-1.0, 1.0), epsilon=1.0)])
+def test_chains_that_nothing_holds_in_a_box_are_clamped_and_charged_without_coupling(release):
+    """They were said to keep together while states stay in a box that nobody keeps them in."""
+
+    def asked(what):
+        target, rows = pmc.Target(50.0, 1e-6), pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Binary())
+        kernel = pmc.PrivateULA(shares, step_size=1e-3, clip=1.5)
+        run = {"release": what, "num_steps": 20, "n": 30, "guarantee": "run"}
+        return pmc.PrivateMCMC(kernel, rows=rows, target=target, **run).decide()
+
+    decision = asked(release)
+    assert gradient_limit(decision.schedule) < np.inf and not np.isfinite(decision.schedule.within)
+    said = " ".join(decision.statement.argument.assumptions)
+    assert "clamped" in said and "coupling" not in said and "as it does while" not in said
+    if isinstance(release, pmc.Expectations):
+        with pytest.raises(pmc.DeclarationError, match="nothing bounds how far"):
+            asked(pmc.Expectations("w", epsilon=1.0))
+    else:
+        assert decision.statement.gdp <= asked("path").statement.gdp * (1 + 1e-12)
+
+
+def classes(X, y=None):
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand((2, 3)).to_event(2))
+    with numpyro.plate("rows", X.shape[0]):
+        numpyro.sample("y", dist.Categorical(logits=X @ w), obs=y)
+
+
+def farthest_jump() -> float:
+    """By how much gradients at neighbouring states differ beyond what is charged, as a part of that.
+
+    The program of the predictors adds ``10¹² Σθ`` and takes it away.
+    """
+    reading = read(classes, pmc.Rows(X=pmc.Ball(1.0, 2), y=pmc.Categories(3)), n=12)
+    plain = reading.predictors
+
+    def cancelling(theta, row):
+        far = 1e12 * jnp.sum(theta)
+        return (plain.eta(theta, row) + far) - far
+
+    term = RowTerm(dataclasses.replace(plain, eta=cancelling), reading.term.rows)
+    reading = dataclasses.replace(reading, term=term)
+    clip = {"clip": reading.constants.gradient_bound, "release": "last"}
+    run = Schedule(adjacency="replace_one", num_rows=12, dim=6, step_size=0.01, num_steps=5, **clip)
+    priced = price(reading, run, pmc.Target(50.0, 1e-6)).schedule
+    known = curvature(reading, priced)
+    assert priced.within < np.inf and known.strong_convexity > 0
+    with jax.enable_x64(True):
+        gradient = schedule_gradient(reading, whitening(None, 6), priced, 1)
+        rows = gradient.prepare(reading.rows.synthetic(1, 12), jnp.ones(12, bool))
+        u = np.random.default_rng(0).normal(size=(200, 6))
+        near = u + 1e-9 * np.random.default_rng(1).normal(size=(200, 6))
+        at = jax.jit(jax.vmap(lambda u: gradient.total(u, rows)))
+        apart = np.linalg.norm(np.asarray(at(u)) - np.asarray(at(near)), axis=1)
+    apart -= known.smoothness * np.linalg.norm(u - near, axis=1)
+    return float(np.max(apart)) / (priced.rounding * sensitivity(priced))
+
+
+def test_what_several_predictors_round_off_is_charged_whatever_program_makes_them():
+    assert farthest_jump() <= 1
+
+
+def test_predictors_by_a_program_that_cancels_lose_more(monkeypatch):
+    """The fault: products by the model's own program where states are hidden."""
+    monkeypatch.setattr(RowTerm, "written_out", property(lambda self: self))
+    assert farthest_jump() > 100
