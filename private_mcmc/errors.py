@@ -17,67 +17,30 @@ Result = TypeVar("Result")
 
 
 class PrivateMCMCError(Exception):
-    """Base class of every error this library raises on purpose.
-
-    Example:
-        >>> try:
-        ...     pmc.Target(epsilon=-1, delta=0)
-        ... except pmc.PrivateMCMCError as error:
-        ...     print(error)
-        epsilon=-1: must be a positive, finite number.
-    """
+    """Base class of every error this library raises on purpose."""
 
     # Files, lines and functions that an error came through, where :func:`clean_errors` took its frames away.
     places: tuple[str, ...] = ()
 
 
 class DeclarationError(PrivateMCMCError, ValueError):
-    """A public declaration (target, row domain, schedule, option) makes no sense.
-
-    Example:
-        >>> pmc.Rows()
-        Traceback (most recent call last):
-            ...
-        private_mcmc.errors.DeclarationError: Rows(): declare at least one column, ...
-    """
+    """A public declaration (target, row domain, schedule, option) makes no sense."""
 
 
 class DataSchemaError(PrivateMCMCError, ValueError):
-    """The data do not have the declared columns, shapes, types or number of rows.
-
-    Example:
-        >>> pmc.Rows(y=pmc.Binary()).validate({"y": np.zeros(3)}, n=4)
-        Traceback (most recent call last):
-            ...
-        private_mcmc.errors.DataSchemaError: numbers of rows {'y': 3} differ from the declared n=4.
-    """
+    """The data do not have the declared columns, shapes, types or number of rows."""
 
 
 class UnsupportedModel(PrivateMCMCError, ValueError):
-    """The model cannot be used as it is; the subclasses say which kind of "cannot" it is.
-
-    Example:
-        >>> issubclass(pmc.UnsupportedModel, pmc.PrivateMCMCError)
-        True
-    """
+    """The model cannot be used as it is; the subclasses say which kind of "cannot" it is."""
 
 
 class NotYetSupported(UnsupportedModel):
-    """The model may be fine, but this library cannot prove it yet.
-
-    Example:
-        >>> issubclass(pmc.NotYetSupported, pmc.UnsupportedModel)
-        True
-    """
+    """The model may be fine, but this library cannot prove it yet."""
 
 
 class DoThisInstead(UnsupportedModel):
-    """The model is fine once written another way; the message says how.
-
-    Example:
-        >>> issubclass(pmc.DoThisInstead, pmc.UnsupportedModel)
-        True
-    """
+    """The model is fine once written another way; the message says how."""
 
 
 class Unforeseen(PrivateMCMCError):
@@ -85,30 +48,13 @@ class Unforeseen(PrivateMCMCError):
 
 
 class Unprotected(UserWarning):
-    """A private kernel runs outside ``PrivateMCMC``: its draws are as private as the data.
-
-    Example:
-        >>> issubclass(pmc.Unprotected, UserWarning)
-        True
-    """
+    """A private kernel runs outside ``PrivateMCMC``: its draws are as private as the data."""
 
 
 class NotPrivate(PrivateMCMCError):
     """A run or release was refused because it does not meet its privacy target.
 
     ``report`` holds the preflight report that led to the refusal, where there is one.
-
-    Example:
-        >>> from private_mcmc.models import logistic, logistic_rows
-        >>> driver = pmc.PrivateMCMC(
-        ...     pmc.PrivateULA(logistic, step_size=1e-3, clip=1.0), rows=logistic_rows(2),
-        ...     target=pmc.Target(epsilon=3.0, delta=1e-6), release="last", num_steps=20, n=100,
-        ... )
-        >>> try:
-        ...     driver.decide()
-        ... except pmc.NotPrivate as refused:
-        ...     print(refused.report.verdict)
-        not private
     """
 
     def __init__(self, message: str, report: Any = None) -> None:
@@ -117,49 +63,19 @@ class NotPrivate(PrivateMCMCError):
 
 
 class BudgetExceeded(PrivateMCMCError):
-    """The ledger has too little left; the message says what would still fit.
-
-    Example:
-        >>> ledger = pmc.Ledger.create("small.db")
-        >>> balance = ledger.declare("survey", pmc.Target(epsilon=1.0, delta=1e-6))
-        >>> price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=1.0)
-        >>> ledger.reserve("survey", price, purpose="a mean")
-        Traceback (most recent call last):
-            ...
-        private_mcmc.errors.BudgetExceeded: ...
-    """
+    """The ledger has too little left; the message says what would still fit."""
 
 
 class LedgerError(PrivateMCMCError):
-    """The ledger file is missing, damaged or of another data set.
-
-    Example:
-        >>> pmc.Ledger("missing.db")
-        Traceback (most recent call last):
-            ...
-        private_mcmc.errors.LedgerError: missing.db: ...
-    """
+    """The ledger file is missing, damaged or of another data set."""
 
 
 class ReleaseError(PrivateMCMCError):
-    """A value may not leave the curator's side in the way that was asked for.
-
-    Example:
-        >>> issubclass(pmc.ReleaseError, pmc.PrivateMCMCError)
-        True
-    """
+    """A value may not leave the curator's side in the way that was asked for."""
 
 
 class OutputError(PrivateMCMCError, OSError):
-    """A file cannot be written; the message says why, and where its content is if it could have been lost.
-
-    Example:
-        >>> from private_mcmc.report import Report
-        >>> Report("Nothing", ()).to_html("no such folder/page.html")
-        Traceback (most recent call last):
-            ...
-        private_mcmc.errors.OutputError: no such folder/page.html: ...
-    """
+    """A file cannot be written; the message says why, and where its content is if it could have been lost."""
 
 
 _PACKAGE = Path(__file__).parent

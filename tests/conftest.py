@@ -22,8 +22,8 @@ from tests.shapes import CHECKED
 # Array shapes in the kernels' types are checked in every call; before anything imports them.
 install_import_hook(CHECKED, "tests.shapes.checked")
 
-from private_mcmc.records import OLDER_EMITTERS  # noqa: E402
 from private_mcmc.report import document  # noqa: E402
+from private_mcmc.system import OLDER_EMITTERS  # noqa: E402
 
 # Charts of the same numbers are drawn again in every study that is saved, and at every look at it.
 DRAWN = {}

@@ -15,7 +15,7 @@ from benchmarks.papers import docs
 from benchmarks.papers.pages.page import Page
 from private_mcmc.cli import main
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import check_writable, write_whole
+from private_mcmc.system import check_writable, write_whole
 
 PAGES = {
     "000": ("bjrd", "Bertazzi, Johnston, Roberts, Durmus: privacy of Markov chain Monte Carlo"),

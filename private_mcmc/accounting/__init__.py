@@ -24,6 +24,5 @@ from private_mcmc.accounting.statement import verify as verify
 from private_mcmc.accounting.steps import Curvature as Curvature
 from private_mcmc.accounting.steps import gradient_limit as gradient_limit
 from private_mcmc.accounting.steps import kept_rounding as kept_rounding
-from private_mcmc.accounting.steps import rounding_box as rounding_box
 from private_mcmc.accounting.steps import row_sensitivity as row_sensitivity
 from private_mcmc.accounting.steps import sensitivity as sensitivity

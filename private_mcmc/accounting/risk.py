@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from private_mcmc.report import Line, Plot, Rule
-from private_mcmc.target import Adjacency, Unit
+from private_mcmc.report import Code, Details, Line, Plot, Report, Rule, Text, Verdict, at_most, rounded_up
+from private_mcmc.target import Adjacency, Unit, remarks_on_delta
 
 OFTEN = 0.05
 # Shares of a probability that are tried as the δ of the bound.
@@ -131,6 +132,60 @@ def curve(statement: Bounded, target: tuple[float, float]) -> Plot:
         y_range=(shown / 100, 1.5),
         x_range=(0.0, top),
     )
+
+
+def lines(statement: Any, delta: float) -> list[str]:
+    """A ``Statement`` in readable lines: the first has its numbers at ``delta``, the others the argument."""
+    gdp = "" if statement.gdp is None else f", {rounded_up(statement.gdp, 6):.6g}-GDP"
+    pure = statement.epsilon(0.0)
+    price = f"ε = {rounded_up(pure, 6):.6g} (pure)"
+    if not math.isfinite(pure):
+        price = f"ε = {rounded_up(statement.epsilon(delta), 6):.6g} at δ = {rounded_up(delta, 6):g}"
+    of = "" if statement.unit is None else f" of {statement.unit}"
+    found = [f"{price}{gdp} under {statement.adjacency}{of}", f"  by {statement.argument.theorem}"]
+    found += [f"  given that {line}" for line in statement.argument.assumptions]
+    if statement.argument.constants:
+        found.append(f"  with {_short(statement.argument.constants, '=')[1:-1]}")
+    return found + [f"  | {line}" for part in statement.parts for line in lines(part, delta)]
+
+
+def remarks(statement: Any, delta: float) -> tuple[str, ...]:
+    """What has to be said of ``delta``."""
+    pure = math.isfinite(statement.epsilon(0.0))
+    return () if pure else remarks_on_delta(delta, max(statement.counts, default=0))
+
+
+def report(statement: Any) -> Report:
+    """What it means to one person, in words; the argument folded away."""
+    pure = statement.epsilon(0.0)
+    shown = 0.0 if math.isfinite(pure) else 1e-6
+    price = (
+        f"ε = {at_most(pure)}, pure" if shown == 0 else f"ε = {at_most(statement.epsilon(shown))} at δ = 1e-6"
+    )
+    checked = "Recomputed from its constants" if statement.verify() else "NOT VERIFIED"
+    blocks = (
+        Verdict("What this release costs", price, "plain"),
+        Text(in_words(risk(statement, shown), statement.adjacency, statement.unit)),
+        Text(f"{checked}; who is protected: {whom(statement.adjacency, statement.unit)}."),
+        details(statement, shown),
+    )
+    return Report("Privacy statement", blocks)
+
+
+def details(statement: Any, delta: float) -> Details:
+    """Theorem, assumptions and constants, of the parts too, folded away."""
+    return Details("Why: theorems, assumptions, constants", (Code(statement.summary(delta)),))
+
+
+def _short(value: object, sign: str = ": ") -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}{sign}{_short(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        shown = ", ".join(_short(item) for item in value) if len(value) <= 6 else f"{len(value)} values"
+        return f"[{shown}]"
+    return str(value)
 
 
 def _percent(share: float) -> str:

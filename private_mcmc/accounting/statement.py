@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from private_mcmc.accounting.curves import Curve, Gaussian, curve_of
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Constants, Record, plain, unplain
-from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, remarks_on_delta
+from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from private_mcmc.report import Details, Report
 
 # A rule whose numbers do not show the adjacency that they are for quotes it, so that a record with another
 # adjacency written into it has another sentence.
@@ -181,18 +180,6 @@ class Statement:
             raise DeclarationError(f"this is not the record of a statement: {error}") from error
         return made
 
-    def summary(self, delta: float = 1e-6) -> str:
-        """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
-        return "\n".join([*self._lines(delta), *self._remarks(delta)])
-
-    def line(self, delta: float = 1e-6) -> str:
-        """The first line of ``summary``, with what has to be said of ``delta``."""
-        return "\n".join([*self._lines(delta)[:1], *self._remarks(delta)])
-
-    def _remarks(self, delta: float) -> tuple[str, ...]:
-        pure = math.isfinite(self.epsilon(0.0))
-        return () if pure else remarks_on_delta(delta, max(self.counts, default=0))
-
     @property
     def counts(self) -> tuple[int, ...]:
         """The numbers of rows that its runs were for."""
@@ -200,55 +187,22 @@ class Statement:
         own = tuple(known[name] for name in ("num_rows", "n") if isinstance(known.get(name), int))
         return own + tuple(count for part in self.parts for count in part.counts)
 
-    def report(self, delta: float | None = None) -> Report:
-        """What it means to one person, in words; the argument folded away."""
-        from private_mcmc.accounting.risk import in_words, risk, whom
-        from private_mcmc.report import Report, Text, Verdict, at_most
+    def summary(self, delta: float = 1e-6) -> str:
+        """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
+        from private_mcmc.accounting.risk import lines, remarks
 
-        pure = self.epsilon(0.0)
-        shown = (0.0 if math.isfinite(pure) else 1e-6) if delta is None else delta
-        price = f"ε = {at_most(pure)}, pure"
-        if pure == math.inf:
-            price = f"ε = {at_most(self.epsilon(shown))} at δ = {at_most(shown)}"
-        checked = "Recomputed from its constants" if self.verify() else "NOT VERIFIED"
-        blocks = (
-            Verdict("What this release costs", price, "plain"),
-            Text(in_words(risk(self, shown), self.adjacency, self.unit)),
-            Text(f"{checked}; who is protected: {whom(self.adjacency, self.unit)}."),
-            self.details(shown),
-        )
-        return Report("Privacy statement", blocks)
-
-    def details(self, delta: float) -> Details:
-        """Theorem, assumptions and constants, of the parts too, folded away."""
-        from private_mcmc.report import Code, Details
-
-        return Details("Why: theorems, assumptions, constants", (Code(self.summary(delta)),))
+        return "\n".join([*lines(self, delta), *remarks(self, delta)])
 
     def show(self, console: Console | None = None) -> None:
-        """Print that report."""
-        self.report().show(console)
+        """Print what it means to one person, in words."""
+        from private_mcmc.accounting.risk import report
+
+        report(self).show(console)
 
     def _repr_html_(self) -> str:
-        return self.report()._repr_html_()
+        from private_mcmc.accounting.risk import report
 
-    def _lines(self, delta: float) -> list[str]:
-        from private_mcmc.report import rounded_up
-
-        gdp = "" if self.gdp is None else f", {rounded_up(self.gdp, 6):.6g}-GDP"
-        pure = self.epsilon(0.0)
-        price = (
-            f"ε = {rounded_up(pure, 6):.6g} (pure)"
-            if math.isfinite(pure)
-            else f"ε = {rounded_up(self.epsilon(delta), 6):.6g} at δ = {rounded_up(delta, 6):g}"
-        )
-        whom = "" if self.unit is None else f" of {self.unit}"
-        lines = [f"{price}{gdp} under {self.adjacency}{whom}", f"  by {self.argument.theorem}"]
-        lines += [f"  given that {line}" for line in self.argument.assumptions]
-        shown = ", ".join(f"{key}={_short(value)}" for key, value in self.argument.constants.items())
-        if shown:
-            lines.append(f"  with {shown}")
-        return lines + [f"  | {line}" for part in self.parts for line in part._lines(delta)]
+        return report(self)._repr_html_()
 
     def __str__(self) -> str:
         return self.summary()
@@ -394,14 +348,3 @@ def _same(found: object, wanted: object) -> bool:
         tiny = 0 <= wanted <= found <= _TINY  # type: ignore[operator]
         return tiny or math.isclose(found, wanted, rel_tol=_TOLERANCE, abs_tol=0.0)  # type: ignore[arg-type]
     return type(found) is type(wanted) and found == wanted
-
-
-def _short(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_short(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (tuple, list)):
-        shown = ", ".join(_short(item) for item in value) if len(value) <= 6 else f"{len(value)} values"
-        return f"[{shown}]"
-    return str(value)

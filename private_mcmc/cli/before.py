@@ -81,7 +81,7 @@ def init(
     from private_mcmc.data.fields import Field
     from private_mcmc.data.schema import Schema
     from private_mcmc.data.table import read_header
-    from private_mcmc.records import write_whole
+    from private_mcmc.system import write_whole
 
     Schema((), encoding=encoding)  # refuses one that nobody knows
     book = Schema(()) if codebook is None else read_codebook(codebook)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
-from private_mcmc.records import check_writable, visible
+from private_mcmc.system import check_writable, visible
 
 if TYPE_CHECKING:
     from private_mcmc.inference.question import Question

@@ -133,8 +133,8 @@ def summary(
 ) -> None:
     """Coefficients, odds or rate ratios and predictions of a study: free, as often as you like."""
     from private_mcmc.dossier import Study
-    from private_mcmc.records import write_whole
     from private_mcmc.report import Report, Text, as_csv, json_types, table_of
+    from private_mcmc.system import write_whole
 
     found, profiles = Study.load(study), [read_profile(text) for text in profile or []]
     asked = any((contrast, slope, by, difference, probability, nested, table, over, groups != "average"))
@@ -253,7 +253,7 @@ def _register(what: Path, about: Path | None, registry: Path) -> None:
     from private_mcmc.data.schema import as_yaml
     from private_mcmc.dossier import Study
     from private_mcmc.dossier.publication import deployment, read_about
-    from private_mcmc.records import write_whole
+    from private_mcmc.system import write_whole
 
     made, unsaid = deployment(Study.load(what), {} if about is None else read_about(about))
     write_whole(registry, as_yaml(made))

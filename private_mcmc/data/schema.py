@@ -28,7 +28,8 @@ from private_mcmc.data.fields import (
     repeated,
 )
 from private_mcmc.errors import DeclarationError, clean_errors
-from private_mcmc.records import Fields, Record, read_whole
+from private_mcmc.records import Fields, Record
+from private_mcmc.system import read_whole
 
 if TYPE_CHECKING:
     from private_mcmc.domains import Domain, Rows

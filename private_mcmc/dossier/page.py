@@ -11,14 +11,14 @@ from textwrap import shorten
 import numpy as np
 
 from private_mcmc.accounting import Statement, gdp
-from private_mcmc.accounting.risk import curve
+from private_mcmc.accounting.risk import curve, details
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected, texts
+from private_mcmc.errors import LedgerError
 from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields
-from private_mcmc.release.ledger_state import as_epsilon
 from private_mcmc.release.released import SICK
 from private_mcmc.report import (
     Block,
@@ -32,6 +32,7 @@ from private_mcmc.report import (
     Table,
     Text,
     Verdict,
+    at_least,
     at_most,
     number,
 )
@@ -103,7 +104,7 @@ def sections(
                 ("randomness", _listed(record.randomness, ": ") or "not recorded"),
             )
         ),
-        record.price.details(record.delta),
+        details(record.price, record.delta),
         Details("The privacy curve", (curve(record.price, (record.epsilon, record.delta)),)),
         *folded,
     ]
@@ -246,6 +247,17 @@ def _fate(word: str) -> str:
     return words.get(word, f"as {word}")
 
 
+def _as_epsilon(amount: str, delta: float, left: bool = False) -> str:
+    """An amount in words with the ε of one such release; rounded as ``Filter.describe``."""
+    shown = at_least if left else at_most
+    try:
+        m = float(amount.removesuffix("-GDP"))
+    except ValueError:
+        raise LedgerError(f"{amount!r} is no amount of a ledger, which is such as '0.5-GDP'.") from None
+    # Few digits would make 1.1 of the 1.000004 that a rounded amount of ε = 1 comes to.
+    return f"about ε = {shown(gdp.epsilon(m, delta))} ({amount})"
+
+
 def _ledger(study: ReleaseRecord) -> list[Block]:
     books = study.ledger
     if books is None:
@@ -256,10 +268,10 @@ def _ledger(study: ReleaseRecord) -> list[Block]:
             (
                 ("ledger, data set", f"{books['file']}, {books['dataset']}"),
                 ("budget of everything, ever", f"{budget} ({books['budget']})"),
-                ("spent before", as_epsilon(books["before"], books["delta"])),
-                ("this release", as_epsilon(books["cost"], books["delta"])),
-                ("spent with it", as_epsilon(books["after"], books["delta"])),
-                ("left", as_epsilon(books["left"], books["delta"], left=True)),
+                ("spent before", _as_epsilon(books["before"], books["delta"])),
+                ("this release", _as_epsilon(books["cost"], books["delta"])),
+                ("spent with it", _as_epsilon(books["after"], books["delta"])),
+                ("left", _as_epsilon(books["left"], books["delta"], left=True)),
                 ("purpose", books["purpose"] or "not stated"),
             )
         )

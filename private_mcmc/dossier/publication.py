@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from private_mcmc.accounting import Statement, adaptive
-from private_mcmc.accounting.risk import in_words, risk
+from private_mcmc.accounting.risk import details, in_words, risk
 from private_mcmc.accounting.rounding import norm_up
 from private_mcmc.data.fields import KEY
 from private_mcmc.data.schema import read_declaration
@@ -241,7 +241,7 @@ def several(records: Sequence[ReleaseRecord]) -> Report:
             *blocks,
             Heading("What can be learnt about one person from all of it"),
             Text(in_words(told, check_adjacency(whole.adjacency), whole.unit)),
-            whole.details(delta),
+            details(whole, delta),
             Text("Each folder has the dossier of its step, which `private-mcmc verify` checks."),
         ),
     )

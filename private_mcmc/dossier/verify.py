@@ -18,9 +18,10 @@ from private_mcmc.dossier.folder import FILES, PAGE, Query, Study, contents, dig
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record
 from private_mcmc.dossier.shape import RECORD, read_raw
 from private_mcmc.errors import DeclarationError, OutputError
-from private_mcmc.records import RECORDED, Fields, read_whole
+from private_mcmc.records import Fields
 from private_mcmc.report import Report, Table, Verdict
 from private_mcmc.report.blocks import Tone
+from private_mcmc.system import RECORDED, read_whole
 
 if TYPE_CHECKING:
     from private_mcmc.release import Ledger

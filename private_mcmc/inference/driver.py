@@ -26,11 +26,12 @@ from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.planning import DeclaredPlan, History, Plan, Prediction
 from private_mcmc.planning.policy import make_room, opening, predict_after
 from private_mcmc.preflight import known_of_posterior
-from private_mcmc.records import Fields, blas_of_one_thread
+from private_mcmc.records import Fields
 from private_mcmc.release import Expectations
 from private_mcmc.release.ledger import ENDS
 from private_mcmc.report.document import announce
 from private_mcmc.schedule import Release, check_steps
+from private_mcmc.system import blas_of_one_thread
 from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count
 
 

@@ -25,7 +25,8 @@ from private_mcmc.model.program import Output
 from private_mcmc.model.proposals import find_link
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.outcomes import Likelihood, likelihood_of
-from private_mcmc.records import ON_FEW_ROWS, Record
+from private_mcmc.records import Record
+from private_mcmc.system import ON_FEW_ROWS
 
 Array: TypeAlias = npt.NDArray[np.float64]
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from numpyro.diagnostics import effective_sample_size
 
 from private_mcmc.accounting import Statement
+from private_mcmc.accounting.risk import lines, remarks
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import environment_hash, mark_of_claims, warnings_of
@@ -232,7 +233,8 @@ class LastRun:
                 print(remark)
         else:
             print(self.released)
-        print(self.statement.line(self._run.declared.target.delta))
+        price, delta = self.statement, self._run.declared.target.delta
+        print("\n".join([lines(price, delta)[0], *remarks(price, delta)]))
 
     def study(self, about: About | None = None) -> Study:
         """The record of the last run: all that a reader or a reviewer needs, and nothing private.

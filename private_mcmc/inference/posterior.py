@@ -39,7 +39,8 @@ from private_mcmc.planning.estimates import (
     settled_average,
 )
 from private_mcmc.potential.rowwise import in_blocks
-from private_mcmc.records import ON_FEW_ROWS, RUN_ONCE, Fields, blas_of_one_thread
+from private_mcmc.records import Fields
+from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]

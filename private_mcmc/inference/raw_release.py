@@ -29,9 +29,10 @@ from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import Question, question
 from private_mcmc.planning import CompletedStage, History, PathStage, Plan, Prediction, Stage
 from private_mcmc.planning.policy import without_prediction
-from private_mcmc.records import RECORDED, Fields, Model, Record, read_whole
+from private_mcmc.records import Fields, Model, Record
 from private_mcmc.release import Ledger
 from private_mcmc.report import Note, Report, Table, at_most
+from private_mcmc.system import RECORDED, read_whole
 from private_mcmc.target import Guarantee, Target, checked_guarantee
 
 

@@ -24,8 +24,8 @@ from private_mcmc.kernels.gradient import clipped_gradient, with_weights
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
 from private_mcmc.potential.potential import Potential
-from private_mcmc.records import ON_FEW_ROWS
 from private_mcmc.schedule import Schedule
+from private_mcmc.system import ON_FEW_ROWS
 
 # Of the preconditioner's root and the clip.
 Followed: TypeAlias = Callable[[jax.Array, jax.Array], Potential]

@@ -33,7 +33,7 @@ from private_mcmc.model.program import (
 )
 from private_mcmc.potential.families import Interval, up
 from private_mcmc.potential.predictor import Predictor
-from private_mcmc.records import RUN_ONCE
+from private_mcmc.system import RUN_ONCE
 
 Values: TypeAlias = Mapping[Variable, jax.Array]
 

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.rowwise import abstract, own_primitives
-from private_mcmc.records import RUN_ONCE
+from private_mcmc.system import RUN_ONCE
 
 # ``jax.extend.core.Var`` and ``JaxprEqn``, whose operands here are variables only, with shapes and types.
 Variable: TypeAlias = Any

@@ -22,7 +22,8 @@ from private_mcmc.model.sites import ModelSites, Observation
 from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import abstract
-from private_mcmc.records import RUN_ONCE, Model, PublicArguments
+from private_mcmc.records import Model, PublicArguments
+from private_mcmc.system import RUN_ONCE
 
 Data: TypeAlias = Mapping[str, np.ndarray]
 

@@ -26,8 +26,9 @@ from private_mcmc.model.proposals import cuts
 from private_mcmc.model.reading import RowModel
 from private_mcmc.model.sites import ModelSites
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Whole
-from private_mcmc.records import RUN_ONCE, Record
+from private_mcmc.records import Record
 from private_mcmc.report import number
+from private_mcmc.system import RUN_ONCE
 
 Array = npt.NDArray[np.float64]
 

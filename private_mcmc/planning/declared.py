@@ -30,11 +30,11 @@ from private_mcmc.planning.prediction import Expected, Prediction
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.potential import curvature
 from private_mcmc.preflight.estimate import outcomes_of, typed
-from private_mcmc.records import RUN_ONCE
 from private_mcmc.release.price import Function, bind, movement, price
 from private_mcmc.release.released import Expectations
 from private_mcmc.report import Facts, Report, Table, at_most, number
 from private_mcmc.schedule import Schedule
+from private_mcmc.system import RUN_ONCE
 from private_mcmc.target import Guarantee, Target
 
 if TYPE_CHECKING:

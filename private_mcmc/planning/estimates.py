@@ -21,9 +21,9 @@ from scipy.stats import chi2, truncnorm
 
 from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array
-from private_mcmc.records import RUN_ONCE
-from private_mcmc.release import SecondMoments, SecondMomentsPlan, floored, plan_second_moments
+from private_mcmc.release import SecondMoments, SecondMomentsPlan, plan_second_moments
 from private_mcmc.schedule import Schedule
+from private_mcmc.system import RUN_ONCE
 from private_mcmc.target import Adjacency
 
 # Balls leave the noise, in spectral norm, a quarter of a typical eigenvalue; they are no smaller than this
@@ -72,6 +72,13 @@ def inverse_of(precision: Array) -> Array:
 def spectral_norm(noise_sd: float, dim: int) -> float:
     """About the spectral norm of a symmetric noise matrix."""
     return noise_sd * math.sqrt(2.0 * dim)
+
+
+def floored(matrix: Array, least: float) -> Array:
+    """A symmetric matrix with its eigenvalues raised to ``least > 0``."""
+    values, vectors = np.linalg.eigh(matrix)
+    raised: Array = (vectors * np.maximum(values, least)) @ vectors.T
+    return (raised + raised.T) / 2
 
 
 def allowed_by_noise(released: SecondMoments) -> list[Array]:

@@ -25,7 +25,7 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import allowed_by_noise, inverse_of, spectral_norm
+from private_mcmc.planning.estimates import allowed_by_noise, floored, inverse_of, spectral_norm
 from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
     CLIPS,
@@ -52,7 +52,7 @@ from private_mcmc.planning.stages import (
     named,
 )
 from private_mcmc.potential.potential import Potential, RowTerm
-from private_mcmc.release import SecondMomentsPlan, floored
+from private_mcmc.release import SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"

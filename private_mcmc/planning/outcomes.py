@@ -23,7 +23,8 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.synthetic import has_factors, outcome_columns
-from private_mcmc.records import RUN_ONCE, Record
+from private_mcmc.records import Record
+from private_mcmc.system import RUN_ONCE
 
 Columns: TypeAlias = Record
 _MOST_OUTCOMES = 257

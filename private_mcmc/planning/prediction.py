@@ -21,8 +21,9 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import inverse_of, metric_of
 from private_mcmc.planning.stages import Array, History, PathStage, Stage, named
 from private_mcmc.potential.rowwise import in_blocks
-from private_mcmc.records import RUN_ONCE, Record
+from private_mcmc.records import Record
 from private_mcmc.report import Table, number
+from private_mcmc.system import RUN_ONCE
 
 OF_PARAMETERS = "posterior sds"
 RUN = "run"

@@ -25,8 +25,8 @@ from private_mcmc.planning.stages import (
     of_rows,
     partial_parts,
 )
-from private_mcmc.records import blas_of_one_thread
 from private_mcmc.release import SecondMoments, Sums
+from private_mcmc.system import blas_of_one_thread
 
 
 def simulate(policy: Policy, rows: Columns, weights: Array, seed: int) -> History:

@@ -18,9 +18,10 @@ from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import rowwise
-from private_mcmc.records import ON_FEW_ROWS, Fields
+from private_mcmc.records import Fields
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, Sums, SumsPlan
 from private_mcmc.schedule import Schedule
+from private_mcmc.system import ON_FEW_ROWS
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Row: TypeAlias = Fields

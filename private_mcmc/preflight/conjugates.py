@@ -22,7 +22,7 @@ from private_mcmc.potential.families import TABLE, UNKNOWN
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.potential.predictor import MULTIPLIER, OUTCOME, WEIGHT, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
-from private_mcmc.records import RUN_ONCE
+from private_mcmc.system import RUN_ONCE
 from private_mcmc.target import Target
 
 # Where the curve of an exact posterior is evaluated, in units of the target's ε.

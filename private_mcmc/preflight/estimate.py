@@ -36,8 +36,9 @@ from private_mcmc.model.synthetic import (
     scale_of,
     stacked,
 )
-from private_mcmc.records import RUN_ONCE, Record, blas_of_one_thread
+from private_mcmc.records import Record
 from private_mcmc.report import at_most, number
+from private_mcmc.system import RUN_ONCE, blas_of_one_thread
 from private_mcmc.target import Adjacency, Target
 
 Columns = dict[str, np.ndarray]

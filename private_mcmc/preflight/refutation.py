@@ -22,8 +22,8 @@ import numpy as np
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import PublicRow, extreme_rows, stacked
 from private_mcmc.preflight.events import Array, Axis, Curve, Violation, log_laws, mass_at, violation
-from private_mcmc.records import RUN_ONCE
 from private_mcmc.report import number
+from private_mcmc.system import RUN_ONCE
 from private_mcmc.target import Target
 
 # How often each row occurs in a data set.

@@ -22,6 +22,5 @@ from private_mcmc.release.sums import SecondMoments as SecondMoments
 from private_mcmc.release.sums import SecondMomentsPlan as SecondMomentsPlan
 from private_mcmc.release.sums import Sums as Sums
 from private_mcmc.release.sums import SumsPlan as SumsPlan
-from private_mcmc.release.sums import floored as floored
 from private_mcmc.release.sums import plan_second_moments as plan_second_moments
 from private_mcmc.release.sums import plan_sums as plan_sums

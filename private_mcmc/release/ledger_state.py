@@ -19,17 +19,6 @@ _ROUNDED = 1e-9
 BELOW = 1 - 1e-8
 
 
-def as_epsilon(amount: str, delta: float, left: bool = False) -> str:
-    """An amount in words with the ε of one such release; rounded as ``Filter.describe``."""
-    shown = at_least if left else at_most
-    try:
-        m = float(amount.removesuffix("-GDP"))
-    except ValueError:
-        raise LedgerError(f"{amount!r} is no amount of a ledger, which is such as '0.5-GDP'.") from None
-    # Few digits would make 1.1 of the 1.000004 that a rounded amount of ε = 1 comes to.
-    return f"about ε = {shown(gdp.epsilon(m, delta))} ({amount})"
-
-
 @dataclass(frozen=True)
 class Filter:
     """A privacy filter: releases are allowed while their ``m²`` add up to at most ``limit``.

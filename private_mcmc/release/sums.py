@@ -228,15 +228,6 @@ class SecondMoments:
     statement: Statement
 
 
-def floored(matrix: FloatArray, least: float) -> FloatArray:
-    """A symmetric matrix with its eigenvalues raised to ``least > 0``: post-processing of a release."""
-    if not least > 0:
-        raise DeclarationError(f"least={least}: eigenvalues are floored at a positive public number.")
-    values, vectors = np.linalg.eigh(matrix)
-    raised: FloatArray = (vectors * np.maximum(values, least)) @ vectors.T
-    return (raised + raised.T) / 2
-
-
 @dataclass(frozen=True)
 class SecondMomentsPlan:
     """The mechanism, known before anything is spent.

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from private_mcmc.records import Record, visible, write_whole
+from private_mcmc.records import Record
 from private_mcmc.report.blocks import (
     Block,
     Code,
@@ -36,6 +36,7 @@ from private_mcmc.report.blocks import (
     json_types,
     right_aligned,
 )
+from private_mcmc.system import visible, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

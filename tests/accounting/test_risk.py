@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from private_mcmc import accounting
 from private_mcmc.accounting.curves import Gaussian, Pure
-from private_mcmc.accounting.risk import in_words, risk, whom
+from private_mcmc.accounting.risk import in_words, report, risk, whom
 from private_mcmc.accounting.statement import Argument, Statement
 from private_mcmc.target import Unit
 
@@ -64,5 +64,5 @@ def test_a_statement_shows_itself():
     price = accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
     page = price._repr_html_()
     assert "2.254" in page and "guess right at most" in page and "<details>" in page
-    assert "NOT VERIFIED" in gaussian(0.5).report(1e-6).to_html()
+    assert "NOT VERIFIED" in report(gaussian(0.5)).to_html()
     assert np.isfinite(risk(price, 1e-6).usual)

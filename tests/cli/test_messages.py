@@ -9,7 +9,7 @@ import pytest
 
 from private_mcmc import Ledger, release
 from private_mcmc.cli import common
-from private_mcmc.records import visible
+from private_mcmc.system import visible
 from tests.cli.test_commands import call
 from tests.dossier.studies import study_of
 

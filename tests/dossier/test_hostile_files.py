@@ -13,7 +13,7 @@ from private_mcmc import DeclarationError, OutputError, PrivateMCMCError, Study
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.dossier.folder import finish
 from private_mcmc.dossier.page import page
-from private_mcmc.records import read_whole
+from private_mcmc.system import read_whole
 from tests.dossier.studies import study_of
 
 # What checking takes beside the dossier itself.

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from private_mcmc.errors import OutputError, PrivateMCMCError
-from private_mcmc.records import check_writable, new_file, write_whole
 from private_mcmc.report import Report, Text
+from private_mcmc.system import check_writable, new_file, write_whole
 from tests.full_disk import files_at_most
 
 # No permission cannot be tried as the user who has them all.

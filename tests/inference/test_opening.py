@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 import private_mcmc as pmc
+from private_mcmc.accounting.risk import lines
 from private_mcmc.dossier.page import page
 from private_mcmc.model import read
 from private_mcmc.models import logistic, logistic_rows
@@ -54,7 +55,7 @@ def test_a_delta_that_is_not_below_one_over_n_is_named_wherever_a_target_is_show
     said = {name for name, text in places.items() if "is not below 1/n" in text}
     assert said == (set(places) if delta >= 1 / N else set())
     # The price in a line; the argument on demand.
-    assert mcmc.statement.line(delta) in summary and mcmc.statement.argument.theorem not in summary
+    assert lines(mcmc.statement, delta)[0] in summary and mcmc.statement.argument.theorem not in summary
     assert first.startswith("ε = 1 at δ = ") and "guarantee='run'; the posterior itself: " in first
 
 

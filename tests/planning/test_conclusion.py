@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from private_mcmc.planning.estimates import allowed_by_noise, positive_normal
-from private_mcmc.release import SecondMoments, floored, plan_second_moments
+from private_mcmc.planning.estimates import allowed_by_noise, floored, positive_normal
+from private_mcmc.release import SecondMoments, plan_second_moments
 
 DIM, NOISE = 5, 0.55  # as of 200 pupils at ε = 3
 STATEMENT = plan_second_moments(1.0, radius=1.0, dim=DIM, num_rows=200, adjacency="replace_one").statement

@@ -11,7 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import private_mcmc as pmc
-from private_mcmc.records import blas_of_one_thread
+from private_mcmc.system import blas_of_one_thread
 
 ROWS = pmc.Rows(y=pmc.Box(np.full(2, -5.0), np.full(2, 5.0)))
 

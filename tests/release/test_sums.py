@@ -14,7 +14,6 @@ from private_mcmc.accounting import Statement
 from private_mcmc.domains.columns import data_mark
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release import Contribution, Family, plan_second_moments, plan_sums, sums
-from private_mcmc.release.sums import floored
 from private_mcmc.target import Unit
 
 ADJACENCIES = ["replace_one", "add_remove", "zero_out"]
@@ -260,10 +259,3 @@ def test_schema_errors_are_about_shapes_only():
         plan(num_rows=0)
     with pytest.raises(DeclarationError, match="no useful bound"):
         plan(num_rows=10**14)
-
-
-def test_flooring_keeps_what_is_above_and_lifts_what_is_below():
-    released = sums.SecondMoments(np.diag([4.0, -1.0]), 1.0, plan().statement)
-    np.testing.assert_allclose(floored(released.matrix, 0.5), np.diag([4.0, 0.5]), atol=1e-12)
-    with pytest.raises(DeclarationError, match="positive"):
-        floored(released.matrix, 0.0)

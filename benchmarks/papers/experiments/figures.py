@@ -16,7 +16,7 @@ from benchmarks.papers.experiments.images import Images, load_images
 from benchmarks.papers.experiments.noise import NoiseExperiment
 from benchmarks.papers.pages.page import machine
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import write_whole
+from private_mcmc.system import write_whole
 
 RESULTS = Path(__file__).parents[1] / "results"
 _FASHION = Path("/usr/share/datasets/fashion-mnist")

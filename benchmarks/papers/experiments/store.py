@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import DeclarationError, OutputError
-from private_mcmc.records import write_whole
+from private_mcmc.system import write_whole
 
 Arrays = dict[str, npt.NDArray[Any]]
 
