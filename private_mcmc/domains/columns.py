@@ -11,7 +11,6 @@ import tempfile
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,16 +81,15 @@ def check_unmasked(name: str, column: object) -> None:
 
 
 def numeric_column(name: str, column: object) -> np.ndarray:
-    """``column``, an array of NumPy or JAX, of a frame, or lists, as a plain NumPy array in native order.
+    """``column``, an array of NumPy or JAX, or of a frame, as a plain NumPy array in native byte order.
 
-    Its type alone decides what happens: a missing value must not change it. Columns of Polars and Arrow, of
-    pandas with nullable or mixed types, and lists become float64, NaN where a cell is missing or no number.
+    Its type alone decides what happens: a missing value must not change it. Columns of Polars and Arrow, and
+    those of pandas whose types are nullable or mixed, become float64, missing values NaN.
     """
     check_unmasked(name, column)
     if hasattr(column, "__arrow_c_stream__"):
         column = _of_frame(name, column)
-    listed = isinstance(column, list | tuple)
-    types = [np.dtype(float)] if listed else _types(name, column)
+    types = _types(name, column)
     plain = all(isinstance(dtype, np.dtype) for dtype in types)
     for dtype in types:
         if isinstance(dtype, np.dtype) or getattr(dtype, "kind", "O") not in "biuf":
@@ -99,8 +97,6 @@ def numeric_column(name: str, column: object) -> np.ndarray:
     try:
         # A warning of a cast would tell of values.
         with np.errstate(all="ignore"):
-            if listed:
-                column = np.vectorize(_number, otypes=[float])(np.array(column, dtype=object))
             if not (plain and len({dtype.kind for dtype in types}) <= 1) and hasattr(column, "to_numpy"):
                 column = column.to_numpy(dtype=np.float64, na_value=np.nan)
             array = np.asarray(column)
@@ -112,14 +108,6 @@ def numeric_column(name: str, column: object) -> np.ndarray:
         ) from None
     check_type(name, array.dtype)
     return array.astype(native(array.dtype), copy=False)
-
-
-def _number(cell: object) -> float:
-    """A cell of a list; its type would be told by values."""
-    with suppress(OverflowError):
-        if isinstance(cell, int | float | np.integer | np.floating | np.bool_):
-            return float(cell)
-    return math.nan
 
 
 def _of_frame(name: str, column: Any) -> Any:
@@ -145,7 +133,8 @@ def _types(name: str, column: object) -> list[Any]:
     found = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
     if any(getattr(dtype, "kind", None) is None for dtype in found):
         raise DataSchemaError(
-            f"column {name!r} is a {type(column).__name__}: pass an array, a list, a series or a frame."
+            f"column {name!r} is a {type(column).__name__}: pass an array, a series or a frame; of a list, "
+            "np.asarray(…, float)."
         )
     return found
 

@@ -75,8 +75,6 @@ ARRAYS = {f"numpy {kind}": lambda _, kind=kind: VALUES.astype(kind) for kind in 
 }
 # ... others, which must be in memory ...
 IN_MEMORY = {
-    "list": lambda _: VALUES.tolist(),
-    "tuple": lambda _: tuple(VALUES),
     "JAX": lambda _: jnp.asarray(VALUES),
     "JAX bool": lambda _: jnp.asarray(VALUES, bool),
     "JAX float16": lambda _: jnp.asarray(VALUES, jnp.float16),
@@ -101,6 +99,8 @@ REFUSED = {f"numpy {kind}": lambda _, kind=kind: np.zeros(N, kind) for kind in O
     "masked": lambda _: np.ma.masked_array(VALUES, VALUES == 1),
     "masked nowhere": lambda _: np.ma.masked_array(VALUES),
     "masked memmap": lambda folder: np.ma.masked_array(mapped(folder), VALUES == 1),
+    "list": lambda _: VALUES.tolist(),
+    "tuple": lambda _: tuple(VALUES),
     "number": lambda _: 1.0,
     "none": lambda _: None,
     "text": lambda _: "secret",

@@ -27,7 +27,7 @@ def good(n=4):
         (lambda d: d.update(y=np.array(["a"] * 4)), "numeric"),
         (lambda d: d.update(y=np.array([1, None, 0, 1], object)), "numeric"),
         (lambda d: d.update(y=np.zeros(4, complex)), "numeric"),
-        (lambda d: d.update(y={0, 1, 2, 3}), "array"),
+        (lambda d: d.update(y=[0, 1, 0, 1]), "array"),
         (lambda d: d.update(X=np.zeros((0, 2)), y=np.zeros(0)), "rows"),
     ],
 )
@@ -55,7 +55,7 @@ def test_the_number_of_rows_is_checked_only_where_it_is_public():
         ROWS.validate(good(3) | {"y": np.zeros(2)}, None)
 
 
-def test_lists_and_frames_of_polars_and_arrow_are_columns_of_one_type_whatever_is_missing():
+def test_frames_of_polars_and_arrow_are_columns_of_one_type_whatever_is_missing():
     for missing in (None, 1):
         frame = polars.DataFrame({"a": [1.0, 2.0], "b": [3, 4]})
         y = polars.Series([1, missing], dtype=polars.Int8)
@@ -63,9 +63,6 @@ def test_lists_and_frames_of_polars_and_arrow_are_columns_of_one_type_whatever_i
             (frame, y),
             (frame.to_arrow(), pyarrow.chunked_array([y.to_arrow()])),
             (frame, y == 1),
-            (frame.rows(), [True, missing]),
-            ([[1, 3], (2, np.int8(4))], (1, missing or 10**400)),
-            (frame.to_numpy().tolist(), [1, missing or "2"]),
         ):
             found = ROWS.validate({"X": X, "y": outcome}, 2)
             assert found["y"].dtype == found["X"].dtype == np.float64
