@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_type_hints
@@ -246,12 +245,12 @@ def resume(
     as_json: JsonOption = False,
 ) -> None:
     """Go on with a fit that was killed: bounds and stages that it has bought are not bought again."""
-    from private_mcmc.dossier.folder import finish, kept_in
+    from private_mcmc.dossier.folder import NewDossier
     from private_mcmc.inference.fitting import resume as resumed
     from private_mcmc.release import Ledger
 
     program, source = (None, "") if model is None else load_model(model)
-    books, keep = Ledger(ledger), partial(kept_in, study)
+    books, dossier = Ledger(ledger), NewDossier(study)
     shown = not as_json and sys.stderr.isatty()
     made = clean_errors(resumed)(
         study,
@@ -260,10 +259,10 @@ def resume(
         model=program,
         source=source,
         progress_bar=shown,
-        keep=keep,
+        keep=dossier.keep,
         engine=read_engine(engine),
     )
-    finish(study, made)
+    dossier.write(made)
     tell(made.warnings)
     show_answers(made, as_json, study)
 

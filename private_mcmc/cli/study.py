@@ -228,7 +228,7 @@ def report(
 
 
 def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
-    from private_mcmc.dossier.folder import finish, is_complete, is_raw, load_record
+    from private_mcmc.dossier.folder import NewDossier, finish, is_complete, is_raw, load_record
     from private_mcmc.dossier.shape import RECORD
     from private_mcmc.report import Report
 
@@ -241,7 +241,7 @@ def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
         made = completed(folder, program, None if ledger is None else Ledger(ledger))
         if isinstance(made, Report):
             return made
-        finish(folder, made)
+        NewDossier(folder).write(made)
     study = load_record(folder)
     if not is_complete(folder):
         finish(folder, study)

@@ -149,6 +149,17 @@ class Slots:
         return {name: placed[name][:, 0] for name in rows} | {PRESENT: placed[PRESENT]}
 
 
+def one_row_each(columns: Mapping[str, HostColumn], codes: Numbers) -> Numbers:
+    """The number of the row that ``grouped`` keeps of each person where it is one, in the order of codes."""
+    rows = np.flatnonzero(codes >= 0)
+    who = codes[rows]
+    several, contents = np.bincount(who)[who] > 1, np.zeros(len(rows), np.uint64)
+    if several.any():
+        contents[several] = _contents({name: one.at(rows[several]) for name, one in columns.items()})
+    order = np.lexsort((contents, who))
+    return rows[order[np.unique(who[order], return_index=True)[1]]]
+
+
 def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
     """Rows, and identifiers under ``name``, of which ``grouped`` makes these public ``persons``.
 

@@ -90,6 +90,33 @@ class TableColumn(FileColumn):
             yield np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
 
 
+@dataclass(frozen=True, eq=False)
+class PickedColumn(FileColumn):
+    """Those ``rows`` of a column, by their numbers in it, in an order that follows no cell."""
+
+    column: FileColumn
+    rows: npt.NDArray[np.int64]
+
+    @property
+    def ordered_by_cells(self) -> bool:
+        """They are not."""
+        return False
+
+    def part(self, first: int, last: int) -> PickedColumn:
+        """The rows ``first … last − 1`` of the column."""
+        return replace(self, shape=(last - first, *self.shape[1:]), rows=self.rows[first:last])
+
+    def at(self, rows: npt.NDArray[np.int64]) -> np.ndarray:
+        """The rows of these numbers; all files are read."""
+        order = np.argsort(self.rows[rows])
+        return self.column.at(self.rows[rows][order])[np.argsort(order)]
+
+    def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
+        every = np.arange(len(self.rows))
+        for first in range(0, len(every), size):
+            yield self.at(every[first : first + size])
+
+
 def _batches(
     file: Written, opened: Opener, names: Sequence[str], size: int, first: int, last: int
 ) -> Iterator[Record]:

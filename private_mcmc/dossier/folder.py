@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import SumsPlan
 from private_mcmc.report import Facts, Report, as_csv
-from private_mcmc.system import new_file, write_whole
+from private_mcmc.system import new_file, sync_folder, write_whole
 from private_mcmc.target import check_adjacency
 
 if TYPE_CHECKING:
@@ -40,29 +40,36 @@ RELEASE = "release.json"
 
 
 class NewDossier:
-    """A folder whose place is taken; see :func:`new_dossier`."""
+    """A folder whose place is taken, see :func:`new_dossier`, or of a run that is resumed."""
 
-    def __init__(self, place: Path, record: Callable[[str], None]) -> None:
-        self._place, self._record = place, record
+    def __init__(self, place: Path, record: Callable[[str], None] | None = None) -> None:
+        self._place, self._record = place, record or partial(_put, place, RECORD)
+        self.bought = self._whole = (place / RELEASE).exists()
 
     def keep(self, release: Fields) -> None:
         """Write what was released so far; it is on disk when this returns."""
-        kept_in(self._place, release)
+        self.bought |= bool("kind" in release or release["before"] or release["stages"])
+        self._whole = False
+        write_whole(self._place / RELEASE, json.dumps(release))
+        self._whole = True
 
     def write(self, study: ReleaseRecord) -> None:
-        """Write the record, then all that is made from it."""
+        """Write the record, then all that is made from it; where there is no room, to standard output."""
         try:
             self._record(study.to_json())
         except OutputError as error:
-            kept = self._place / RELEASE
-            where = f" Nothing is lost: the release is in {kept}" if kept.exists() else ""
+            if self._whole:
+                where = f" Nothing is lost: the release is in {self._place / RELEASE}"
+            elif where := " Its record was printed, and is nowhere else: keep it." * self.bought:
+                print(study.to_json())
             raise OutputError(f"{error}{where}") from error
         finish(self._place, study)
 
 
-def kept_in(folder: Path, release: Fields) -> None:
-    """Write what a run has released into its folder; it is on disk when this returns."""
-    write_whole(folder / RELEASE, json.dumps(release))
+def _put(folder: Path, name: str, content: str | bytes) -> None:
+    if (folder / name).is_symlink():  # in somebody else's folder it may lead anywhere
+        raise OutputError(f"{name} is a link, which is not followed")
+    write_whole(folder / name, content)
 
 
 @contextlib.contextmanager
@@ -99,13 +106,22 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
     try:
         try:
             place.mkdir(parents=True, exist_ok=True)
+            for one in made:
+                sync_folder(one.parent)
         except OSError as error:
             raise OutputError(f"{place}: the folder cannot be made ({error.strerror}).") from None
-        for name in (*FILES, RELEASE):
-            if (place / name).exists():
-                raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
-        with held(place), new_file(place / RECORD) as record:
-            yield NewDossier(place, record)
+        with held(place):
+            # Only now: whoever held it before may have released.
+            for name in (*FILES, RELEASE):
+                if (place / name).exists():
+                    raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
+            with new_file(place / RECORD) as record:
+                dossier = NewDossier(place, record)
+                try:
+                    yield dossier
+                finally:
+                    if not dossier.bought:
+                        (place / RELEASE).unlink(missing_ok=True)
     finally:
         for one in made:
             with contextlib.suppress(OSError):  # it is not empty, or was never made
@@ -115,13 +131,10 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
 def finish(folder: Path, study: ReleaseRecord) -> None:
     """Write what is made from the record, and their hashes into it; may be done again if interrupted."""
     try:
-        for name in (RECORD, *FILES):
-            if (folder / name).is_symlink():  # in somebody else's folder it may lead anywhere
-                raise OutputError(f"{name} is a link, which is not followed")
         files = {name: make() for name, make in contents(study).items()}
-        for name, content in files.items():
-            write_whole(folder / name, content)
-        write_whole(folder / RECORD, study.to_json({name: digest(text) for name, text in files.items()}))
+        hashes = {name: digest(text) for name, text in files.items()}
+        for name, content in (files | {RECORD: study.to_json(hashes).encode()}).items():
+            _put(folder, name, content)
         (folder / RELEASE).unlink(missing_ok=True)
     except Exception as error:  # whatever drawing runs into must not hide that the release is there
         what = str(error) if isinstance(error, PrivateMCMCError) else type(error).__name__

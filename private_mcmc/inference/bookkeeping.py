@@ -18,7 +18,6 @@ from private_mcmc.errors import (
     warn_of_what_was_paid,
 )
 from private_mcmc.inference.checkpoint import Checkpoint, SavedRun
-from private_mcmc.inference.columns import Columns, HostColumns
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
@@ -78,42 +77,39 @@ class Bookkeeping:
                 )
 
     @contextmanager
-    def charge(
-        self, price: Statement, words: str, columns: Fields, staged: bool = False
-    ) -> Iterator[Bookkeeping]:
-        """These books with an open charge of ``price``: made on entering and settled on leaving.
+    def charge(self, bill: Bill) -> Iterator[Bookkeeping]:
+        """These books with an open charge of the bill: made on entering and settled on leaving.
 
-        An open charge that they have already pays, if it is of this price, and stays open. ``words`` are the
-        ledger's for what runs on ``columns``, in stages or not.
+        An open charge that they have already pays, if it is of this price, and stays open.
         """
         if self.ledger is None or self.dataset is None:
             yield self
         elif self.reserved is not None:
-            self._check_open(price, columns, staged)
+            self._check_open(bill)
             yield self
         else:
-            with self.ledger.charge(self.dataset, price, **self._said(words, columns, staged)) as charge:
+            with self.ledger.charge(self.dataset, bill.price, **self._said(bill)) as charge:
                 yield replace(self, reserved=charge)
 
-    def _said(self, words: str, columns: Fields, staged: bool) -> Record:
-        data = dict(columns if self.known_by is None else self.known_by)
-        unit = self.person or None
-        return {"purpose": self.purpose, "model": words, "data": data, "staged": staged, "unit": unit}
+    def _said(self, bill: Bill) -> Record:
+        data = dict(bill.columns if self.known_by is None else self.known_by)
+        said: Record = {"purpose": self.purpose, "model": bill.words, "staged": bill.staged}
+        return said | {"data": data, "unit": self.person or None}
 
-    def _check_open(self, price: Statement, columns: Fields, staged: bool) -> None:
+    def _check_open(self, bill: Bill) -> None:
         """The charge as the ledger has it. What stages have not charged is free again at the end, so that a
         run which charges none would be.
         """
         if self.ledger is None or self.dataset is None or self.reserved is None:
             return
-        wanted = (self.reserved.identity, "reserved", price.to_dict(), staged)
+        wanted = (self.reserved.identity, "reserved", bill.price.to_dict(), bill.staged)
         if not any(
             (one.identity, one.outcome, one.statement, one.staged) == wanted
             for one in self.ledger.history(self.dataset)
         ):
             raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
         # Whoever made it may have had other rows, or none.
-        self.ledger.recognise(self.dataset, self._said("", columns, staged)["data"])
+        self.ledger.recognise(self.dataset, self._said(bill)["data"])
 
     def pay(self, stage: Statement) -> None:
         """Charge a stage to the open charge, before it touches a row."""
@@ -127,23 +123,21 @@ class Bookkeeping:
             return None
         return standing_in(self.ledger, self.reserved.identity)
 
-    def hand_on(self, outcome: object, charge: Fields | None, warn: bool = True) -> bool:
-        """Hand on what is released so far; whether that worked: the result is worth more than its copy."""
+    def hand_on(self, outcome: object, charge: Fields | None) -> None:
+        """Hand on what is released so far; where that fails, warn: the result is worth more than a copy."""
         if self.keep is None:
-            return True
-        saved, warn = False, warn and (charge is None or str(charge["charge"]) not in UNSAVED)
+            return
+        name = "" if charge is None else str(charge["charge"])
+        told = charge is not None and name in UNSAVED
+        UNSAVED.add(name)
         try:
             self.keep(outcome, charge)
-            saved = True
+            UNSAVED.discard(name)
         except Exception as error:
             what = str(error) if isinstance(error, PrivateMCMCError) else type(error).__name__
             paid = "" if charge is None else ", and its charge stays open, and spent"
-            if warn:
+            if not told:
                 warn_of_what_was_paid(f"what was released is in memory and not on disk ({what}){paid}.")
-        finally:
-            if charge is not None:
-                (UNSAVED.discard if saved else UNSAVED.add)(str(charge["charge"]))
-        return saved
 
     def know(self, charge: Fields | None, fingerprint: str) -> None:
         """Tell the ledger, if it can be written, the fingerprint of a record of this charge."""
@@ -163,9 +157,9 @@ class Bookkeeping:
         it.
         """
         # What is charged says it too, or a record that says it no longer could not be told from the charge.
-        price = marked(bill.price, provenance)
+        bill = replace(bill, price=marked(bill.price, provenance))
         if self.checkpoint is None or self.ledger is None or self.dataset is None:
-            with self.charge(price, bill.words, bill.columns, bill.staged) as books:
+            with self.charge(bill) as books:
                 if books.reserved is not None:
                     take(books.reserved)
                 yield Job(books, streams, provenance)
@@ -173,7 +167,7 @@ class Bookkeeping:
         if self.reserved is not None:
             raise DeclarationError("a run that an open charge pays for cannot be saved in a checkpoint.")
         self.checkpoint.begin()
-        charge = self.ledger.reserve(self.dataset, price, **self._said(bill.words, bill.columns, False))
+        charge = self.ledger.reserve(self.dataset, bill.price, **self._said(bill))
         take(charge)
         key = self.ledger.checkpoint_key
         saved = SavedRun(self.checkpoint, key, bill.run, charge.identity, provenance, streams)
@@ -197,7 +191,7 @@ class Bookkeeping:
                 "dataset= that it was started with."
             )
         books = replace(self, reserved=charge)
-        books._check_open(marked(bill.price, saved.provenance), bill.columns, bill.staged)
+        books._check_open(replace(bill, price=marked(bill.price, saved.provenance)))
         return Job(books, saved.streams, saved.provenance, saved)
 
 
@@ -210,7 +204,7 @@ class Bill:
 
     price: Statement
     words: str
-    columns: Columns | HostColumns
+    columns: Fields
     staged: bool = False
     run: str = ""
 

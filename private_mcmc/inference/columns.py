@@ -30,7 +30,7 @@ from private_mcmc.inference.decision import Declaration
 from private_mcmc.kernels import Streams
 from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Resident
 from private_mcmc.planning import Plan
-from private_mcmc.records import PublicArguments
+from private_mcmc.records import Fields, PublicArguments
 from private_mcmc.target import Adjacency, Target, Unit
 
 Columns = dict[str, np.ndarray]
@@ -222,7 +222,7 @@ def moves(adjacency: Adjacency, rows: Rows, columns: HostColumns) -> bool:
 
 
 def partitions_of(
-    columns: Columns | HostColumns,
+    columns: Fields,
     n: int,
     place: Place,
     unit: Unit | None = None,
@@ -265,7 +265,7 @@ def partitions_of(
 
 
 def placed(
-    columns: Columns | HostColumns, n: int, place: Place, declared: Declaration | Plan, streams: Streams
+    columns: Fields, n: int, place: Place, declared: Declaration | Plan, streams: Streams
 ) -> tuple[Partition, ...]:
     """The partitions of a run, whose rows lie in slots drawn at random where that must be: see ``moves``."""
     order = None

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.arguments import arguments_checked, check_kind
@@ -151,19 +149,19 @@ class PrivateMCMC(LastRun):
 
         A plan of one declared run has no stages: it begins at the plan's own start.
         """
+        here = executed(execution, progress_bar)
         if isinstance(plan, DeclaredPlan):
             if stop_if is not None:
                 raise DeclarationError(
                     "stop_if=…: this plan is of one run, which releases nothing before its end."
                 )
-            here = executed(execution, progress_bar)
             declared = {name: getattr(plan, name) for name in _DECLARED}
             start = plan.start if here.init_params is None else here.init_params
             return cls(
                 plan.kernel, **declared, execution=replace(here, init_params=start), bookkeeping=bookkeeping
             )
         look = None if stop_if is None else stopping(stop_if)
-        return cls.of_run(PlannedRun(plan, executed(execution, progress_bar), look), bookkeeping)
+        return cls.of_run(PlannedRun(plan, here, look), bookkeeping)
 
     @classmethod
     def of_run(cls, run: PlannedRun, bookkeeping: Bookkeeping | None) -> Self:
@@ -234,7 +232,6 @@ class PrivateMCMC(LastRun):
                 )
             self._thread = threading.current_thread()
         self._outcome = self._known = self._recorded = None
-        self._on_disk = True
         make_room()
 
     def _opening(self, n: int) -> str:
@@ -260,8 +257,11 @@ class PrivateMCMC(LastRun):
     def _keep(self, outcome: Outcome) -> None:
         self._outcome = outcome
         # How it ended, and a plan's draws, are no release: every stage has been copied.
-        if self._books.keep is not None and not outcome.ended:
-            self._on_disk = self._books.hand_on(outcome, self._charge, self._on_disk)
+        keep = None if outcome.ended else self._books.keep
+        if keep is not None and outcome.statement.parts:
+            self._books.hand_on(outcome, self._charge)
+        elif keep is not None and self._charge is not None:
+            keep(outcome, self._charge)  # nothing is bought yet: what fails here ends the run
         if outcome.ended and self._charge is not None:
             ENDS[str(self._charge["charge"])] = outcome.ended
 
@@ -276,23 +276,8 @@ class PrivateMCMC(LastRun):
             "a run. Save .released, or make another driver from the same declarations."
         )
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Habits from NumPyro's driver that have no place here are told what has."""
-        remedy = f": {_INSTEAD[name]}" if name in _INSTEAD else "."
-        raise AttributeError(f"PrivateMCMC has no attribute {name!r}{remedy}")
-
     __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = __replace__ = _refuse
 
-
-_HIDDEN = "states that were not released stay hidden; .released has those that were."
-_INSTEAD = {
-    "get_extra_fields": "what a kernel computes besides draws depends on private rows, and stays hidden.",
-    "last_state": _HIDDEN,
-    "post_warmup_state": _HIDDEN,
-    "warmup": "warm-up is part of the one run that is paid for: give num_warmup=… and call run(…).",
-    "num_chains": "for ArviZ there is to_arviz().",
-    "sampler": "make another driver of the kernel; for ArviZ there is to_arviz().",
-}
 
 # What a plan of one run declares.
 _DECLARED = ("rows", "target", "release", "num_steps", "num_chains", "guarantee", "n")
@@ -316,18 +301,15 @@ def executed(execution: Execution | None, progress_bar: bool | None) -> Executio
 
 def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) -> int:
     """``num_steps``, or ``num_warmup + num_samples``."""
-    if not (
-        isinstance(num_warmup, (int, np.integer)) and not isinstance(num_warmup, bool) and num_warmup >= 0
-    ):
+    if not isinstance(num_warmup, int | np.integer) or isinstance(num_warmup, bool) or num_warmup < 0:
         raise DeclarationError(f"num_warmup={num_warmup!r}: must be a whole number, at least 0.")
-    given = num_samples if num_steps is None else num_steps
-    if given is None or None not in (num_steps, num_samples):
+    if (num_steps is None) == (num_samples is None):
         raise DeclarationError("give num_steps=…, or num_samples=… after num_warmup; one of them.")
-    if num_steps is None:
-        check_count("num_samples", given)
-    num_steps = given if num_steps is not None else num_warmup + given
+    if num_samples is not None:
+        check_count("num_samples", num_samples)
+        num_steps = num_warmup + num_samples
     check_steps(num_steps)
-    if not num_warmup < num_steps:
+    if num_steps is None or not num_warmup < num_steps:
         raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")
     return int(num_steps)
 
@@ -335,12 +317,8 @@ def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) ->
 def refuse_key(args: tuple[object, ...]) -> None:
     """``run(rng_key, …)`` as of NumPyro's drivers: a key or a seed where a column is expected."""
     first = args[0] if args else None
-    seed = isinstance(first, (int, np.integer))
-    if isinstance(first, jax.Array):
-        seed = jnp.issubdtype(first.dtype, jax.dtypes.prng_key) or (
-            first.dtype == np.uint32 and first.shape == (2,)
-        )
-    if seed:
+    shape, kind = getattr(first, "shape", None), getattr(first, "dtype", None)
+    if isinstance(first, int) or shape == () or (shape == (2,) and kind == np.uint32):
         raise DeclarationError(
             "run(…) takes the private columns, and no random key: its keys come from the operating system. A "
             "key of your own is rng_key=…, which makes a run reproducible and not private. (A column of two "

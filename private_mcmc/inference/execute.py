@@ -23,7 +23,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
-from private_mcmc.inference.columns import Columns, HostColumns, Place, placed
+from private_mcmc.inference.columns import Place, placed
 from private_mcmc.inference.decision import Decision, Declaration, decide
 from private_mcmc.kernels import ChainOutput, ChainRunner, Generator, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.clipping import PreparedRows, whitening
@@ -261,7 +261,7 @@ class DeclaredRun:
         marks = (*model_marks(decision.reading), decision.reading.rows.fingerprint, averaged)
         return hashlib.sha256(repr((decision.schedule, start.tolist(), marks)).encode()).hexdigest()
 
-    def ready(self, columns: Columns | HostColumns, n: int, streams: Streams) -> ReadyRun:
+    def ready(self, columns: Fields, n: int, streams: Streams) -> ReadyRun:
         """Bring the rows to where the run wants them, compile what it calls; nothing is charged yet."""
         decision = self.decide(n)
         reading, schedule = decision.reading, decision.schedule

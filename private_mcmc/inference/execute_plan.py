@@ -21,11 +21,9 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import host_column
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.bookkeeping import Bookkeeping, Job, marked
+from private_mcmc.inference.bookkeeping import Bill, Bookkeeping, Job, marked
 from private_mcmc.inference.columns import (
     BLOCK,
-    Columns,
-    HostColumns,
     Place,
     checked_columns,
     moves,
@@ -70,6 +68,7 @@ from private_mcmc.release import (
     SumsPlan,
     state_grid,
 )
+from private_mcmc.release.ledger import ENDS
 from private_mcmc.release.noise import FloatArray, gaussian_noise
 from private_mcmc.report.document import progress
 from private_mcmc.target import Target
@@ -142,7 +141,7 @@ class PlannedRun:
         """What all stages together cost at most."""
         return self.declared.statement
 
-    def ready(self, columns: Columns | HostColumns, n: int, streams: Streams) -> ReadyRun:
+    def ready(self, columns: Fields, n: int, streams: Streams) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged."""
         plan = self.declared
         first = plan.policy.next(self.bought[1])
@@ -173,11 +172,15 @@ class PlannedRun:
         history: History = self.bought[1]
         parts: tuple[Statement, ...] = self.bought[0] or plan.before
         stage: Stage | None = first
+        source = job.provenance.to_dict()
+        # Before the first stage is bought: a charge whose release finds no room, or whose run is killed while
+        # it buys, is known by its folder.
+        bought = marked(plan.statement_of(parts), job.provenance)
+        keep(Outcome(bought, None, history=history, provenance=source))
         while stage is not None:
             look = self.look
             if look is not None and is_look(plan, history, stage) and look(plan, history):
                 statement = marked(plan.statement_of(parts), job.provenance)
-                source = job.provenance.to_dict()
                 keep(Outcome(statement, None, history=history, provenance=source, ended="stopped"))
                 return
             parts, statement = _admitted(plan, parts, stage)
@@ -189,12 +192,11 @@ class PlannedRun:
                 history = (*history, CompletedStage(stage, released))
             else:
                 history = (*history, query(stage, plan, partitions))
-            reached = Outcome(statement, None, history=history, provenance=job.provenance.to_dict())
+            reached = Outcome(statement, None, history=history, provenance=source)
             keep(reached)
             stage = plan.policy.next(history)
         keep(replace(reached, ended="released"))
-
-        keep(outcome_of(plan, history, statement, job.provenance.to_dict()))
+        keep(outcome_of(plan, history, statement, source))
 
     def _path(self, stage: PathStage, partitions: Sequence[Partition], streams: Streams) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``."""
@@ -270,10 +272,13 @@ def release_sums(mechanism: SumsPlan, exact: FloatArray, books: Bookkeeping, wor
     """
     mechanism.noise.confirmed()
     statement = mechanism.statement.of(run_name())
-    with books.charge(statement, words, {}) as paid:
+    with books.charge(Bill(statement, words, {})) as paid:
         place = paid.standing
         noised = mechanism.noised(exact)
         found = {"statement": statement.to_dict(), "ledger": place, "released": tuple(noised.tolist())}
+        if place is not None:
+            # Whatever stops the process now: the sums may be on disk.
+            ENDS[str(place["charge"])] = "released"
         paid.hand_on(found, place)
     return found
 

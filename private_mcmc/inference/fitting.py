@@ -21,14 +21,14 @@ from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, warnings_of
 from private_mcmc.errors import DeclarationError, clean_errors, warn_of_what_was_paid
-from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
 from private_mcmc.inference.columns import BLOCK, Place, checked, on_the_host
 from private_mcmc.inference.driver import PrivateMCMC, stopping
 from private_mcmc.inference.execute import Execution, Outcome
 from private_mcmc.inference.execute_plan import Look, PlannedRun
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
-from private_mcmc.inference.raw_release import Keeper, RawRelease, limit_of_passes
+from private_mcmc.inference.raw_release import RawRelease, limit_of_passes, so_far
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.clipping import check_arithmetic
 from private_mcmc.kernels.partitions import Engine
@@ -86,19 +86,14 @@ class Planned:
         dataset: str | None = None,
         purpose: str = "",
         progress_bar: bool = True,
-        keep: Callable[[Fields], None] | None = None,
-        look: Look | None = None,
+        **how: Any,
     ) -> Study:
-        """Charge, buy the bounds that nobody knows, run and release.
-
-        ``keep`` is given what was released, from which the study can be made again, before the charge is
-        settled; ``look`` decides after the cheap stages whether the rest is bought.
-        """
+        """Charge, buy the bounds that nobody knows, run and release; ``how`` as of ``carried_out``."""
         known, person = self.marks.known_by, self.asked.schema.unit
         books = Bookkeeping(ledger, dataset, purpose, known_by=known, person=person)
         refuse_changed(self.table, self.marks)
         if self.bounds is None:
-            driver, about = self.carried_out(books, progress_bar, keep, look)
+            driver, about = self.carried_out(books, progress_bar, **how)
             return driver.kept(about)
         if progress_bar:  # before the bounds are charged
             announce(self.plan.opening)
@@ -109,33 +104,28 @@ class Planned:
             self.plan, (), given, self.columns.get(PRESENT), Place(rows_on_device=self._block, whole=True)
         )
         words = self.asked.formula or "a model of one's own"
-        with books.charge(self.plan.statement, words, self.marks.known_by, staged=True) as paid:
-            driver, about = self._bought(self.bounds, paid, progress_bar, keep, look)
+        with books.charge(Bill(self.plan.statement, words, self.marks.known_by, staged=True)) as paid:
+            driver, about = self._bought(self.bounds, paid, progress_bar, **how)
         return driver.kept(about)
 
     def _bought(
-        self,
-        bounds: BoundsPlan,
-        books: Bookkeeping,
-        progress_bar: bool,
-        keep: Callable[[Fields], None] | None,
-        look: Look | None,
+        self, bounds: BoundsPlan, books: Bookkeeping, progress_bar: bool, **how: Any
     ) -> tuple[PrivateMCMC, About]:
         """Buy the bounds, each charged before it is computed, plan with what is left, and run."""
         outer = self.asked.schema
         columns = self.read(bounds.marked(outer))
         books.pay(bounds.mechanism.statement)
         asked = _of_bought(self.asked, bounds.buy(outer, columns))
-        if keep is not None:  # planning takes long
+        if (keep := how.get("keep")) is not None:  # planning takes long
             about = replace(self, asked=asked, bounds=None).about(books.ledger)
-            first = replace(books, keep=Keeper(keep, self.plan, about, None, bounds.rest))
+            first = replace(books, keep=lambda *now: keep(so_far(self.plan, about, None, bounds.rest, *now)))
             first.hand_on(Outcome(self.plan.statement, None), books.standing)
         whole = self.plan
         again: dict[str, Any] = {"max_passes": limit_of_passes(whole), "progress_bar": progress_bar}
         made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, **again)
         ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
         ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
-        return ready.carried_out(books, progress_bar, keep, look)
+        return ready.carried_out(books, progress_bar, **how)
 
     def about(self, ledger: Ledger | None) -> About:
         """What the study says of its question."""
@@ -154,14 +144,19 @@ class Planned:
         self,
         books: Bookkeeping,
         progress_bar: bool,
-        keep: Callable[[Fields], None] | None,
-        look: Look | None,
+        keep: Callable[[Fields], None] | None = None,
+        look: Look | None = None,
         bought: tuple[tuple[Statement, ...], History] = ((), ()),
     ) -> tuple[PrivateMCMC, About]:
-        """Run the stages that are not ``bought`` yet: the driver, and what its study says of the question."""
+        """Run the stages that are not ``bought`` yet: the driver, and what its study says of the question.
+
+        ``keep`` is given what was released, from which the study can be made again, before the charge is
+        settled; ``look`` decides after the cheap stages whether the rest is bought.
+        """
         about = self.about(books.ledger)
         if keep is not None:
-            books = replace(books, keep=Keeper(keep, self.plan, about, self.stages or self.plan, self.rest))
+            whole = (self.plan, about, self.stages or self.plan, self.rest)
+            books = replace(books, keep=lambda *now: keep(so_far(*whole, *now)))
         shown = Execution(progress_bar=progress_bar, rows_on_device=self._block, engine=self.engine)
         driver = PrivateMCMC.of_run(PlannedRun(self.plan, shown, look, bought), books)
         driver.run(**self.columns)

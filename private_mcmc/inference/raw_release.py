@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,47 +30,49 @@ from private_mcmc.planning import CompletedStage, History, PathStage, Plan, Pred
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.records import Fields, Model, Record
 from private_mcmc.release import Ledger
+from private_mcmc.release.ledger_state import Outcome as Ending
 from private_mcmc.report import Note, Report, Table, at_most
 from private_mcmc.system import RECORDED, read_whole
 from private_mcmc.target import Guarantee, Target, checked_guarantee
 
 
-@dataclass(frozen=True, eq=False)
-class Keeper:
-    """``Bookkeeping.keep`` for the runs of one fit: gives ``keep`` all that its study is made from.
+def so_far(
+    plan: Plan,
+    about: About,
+    stages: Plan | None,
+    rest: Target | None,
+    outcome: Outcome,
+    charge: Fields | None,
+) -> Record:
+    """All that the study of a fit is made from, of what it has released so far.
 
-    Attributes:
+    Args:
         plan: its target, and what was bought before its stages.
-        stages: the plan of what bounds left of the target, where some were bought before; ``None`` until it
-            is made.
+        about: what its study says of the question.
+        stages: the plan of what bounds left of the target, ``rest``, where some were bought before; ``None``
+            until it is made.
         rest: that target, where bounds were bought.
+        outcome: what was released.
+        charge: that pays for it.
     """
-
-    keep: Callable[[Fields], None] = field(repr=False)
-    plan: Plan
-    about: About
-    stages: Plan | None
-    rest: Target | None = None
-
-    def __call__(self, outcome: Outcome, charge: Fields | None) -> None:
-        """Hand on all that was released so far."""
-        self.keep(
-            {
-                "model": None if self.stages is None else self.stages.mark,
-                "prediction": None if self.stages is None else self.stages.prediction.to_record(),
-                "target": asdict(self.plan.target),
-                "rest": None if self.rest is None else asdict(self.rest),
-                "n": self.plan.n,
-                "guarantee": self.plan.guarantee,
-                "max_passes": limit_of_passes(self.plan),
-                "before": [one.to_dict() for one in self.plan.before],
-                "about": asdict(self.about),
-                "statement": outcome.statement.to_dict(),
-                "charge": charge,
-                "provenance": dict(outcome.provenance),
-                "stages": [_numbers(one) for one in outcome.history],
-            }
-        )
+    return {
+        "model": None if stages is None else stages.mark,
+        "prediction": None if stages is None else stages.prediction.to_record(),
+        "target": asdict(plan.target),
+        "rest": None if rest is None else asdict(rest),
+        "n": plan.n,
+        "guarantee": plan.guarantee,
+        "max_passes": limit_of_passes(plan),
+        "before": [one.to_dict() for one in plan.before],
+        "about": asdict(about),
+        "statement": outcome.statement.to_dict(),
+        "charge": charge,
+        "provenance": dict(outcome.provenance),
+        "stages": [
+            {"name": one.stage.name, "gdp": one.stage.statement.gdp, "values": one.numbers.tolist()}
+            for one in outcome.history
+        ],
+    }
 
 
 def limit_of_passes(plan: Plan) -> int | None:
@@ -80,9 +81,7 @@ def limit_of_passes(plan: Plan) -> int | None:
     return int(most) if math.isfinite(most) else None
 
 
-def _numbers(one: CompletedStage) -> Record:
-    """What a stage released."""
-    return {"name": one.stage.name, "gdp": one.stage.statement.gdp, "values": one.numbers.tolist()}
+_LISTS = ("priors", "warnings")
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,25 +110,23 @@ class RawRelease:
         try:
             raw = json.loads(read_whole(place, RECORDED, links=False).decode())
             given, rest = raw["about"], raw["rest"]
-            about = About(**given | {name: tuple(given[name] or ()) for name in ("priors", "warnings")})
+            lists = {name: None if given[name] is None else tuple(given[name]) for name in _LISTS}
+            stages = [(one["name"], one["gdp"], np.asarray(one["values"], float)) for one in raw["stages"]]
             return cls(
-                place=place,
-                model=None if raw["model"] is None else str(raw["model"]),
-                prediction=raw["prediction"],
-                target=Target(**raw["target"]),
-                rest=None if rest is None else Target(**rest),
-                n=int(raw["n"]),
-                guarantee=checked_guarantee(raw["guarantee"]),
-                max_passes=None if raw["max_passes"] is None else int(raw["max_passes"]),
-                before=tuple(map(Statement.from_dict, raw["before"])),
-                about=about if given["warnings"] is not None else replace(about, warnings=None),
-                statement=Statement.from_dict(raw["statement"]),
-                charge=None if raw["charge"] is None else dict(raw["charge"]),
-                provenance=dict(raw["provenance"]),
-                stages=tuple(
-                    (one["name"], one["gdp"], np.asarray(one["values"], dtype=np.float64))
-                    for one in raw["stages"]
-                ),
+                place,
+                None if raw["model"] is None else str(raw["model"]),
+                raw["prediction"],
+                Target(**raw["target"]),
+                None if rest is None else Target(**rest),
+                int(raw["n"]),
+                checked_guarantee(raw["guarantee"]),
+                None if raw["max_passes"] is None else int(raw["max_passes"]),
+                tuple(map(Statement.from_dict, raw["before"])),
+                About(**given | lists),
+                Statement.from_dict(raw["statement"]),
+                None if raw["charge"] is None else dict(raw["charge"]),
+                dict(raw["provenance"]),
+                tuple(stages),
             )
         except OSError as error:
             raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
@@ -219,11 +216,14 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
     """
     with held(folder):
         if (query := _query(folder / RELEASE)) is not None:
+            if ledger is not None and query.ledger is not None:
+                _end(ledger, query.ledger, "released")
+                ledger.know(query.ledger["charge"], query.fingerprint)
             return query
         raw = RawRelease.load(folder)
         plan = raw.planned(model)
         history, stage = ((), None) if plan is None else raw.history(plan)
-        if plan is None or (stage is not None and (ledger is None or raw.charge is None)):
+        if plan is None or (stage is not None and (not history or ledger is None or raw.charge is None)):
             if ledger is not None and raw.charge is not None:
                 _end(ledger, raw.charge)
             return _broken_off(raw)
@@ -252,11 +252,11 @@ def _query(place: Path) -> Query | None:
     return checked_record(Query, raw, place) if isinstance(raw, dict) and "kind" in raw else None
 
 
-def _end(ledger: Ledger, charge: Fields) -> None:
+def _end(ledger: Ledger, charge: Fields, outcome: Ending = "stopped") -> None:
     """Settle a charge of which no more is bought, if it is open."""
     for found in ledger.history(charge["dataset"]):
         if found.identity == charge["charge"] and found.outcome == "reserved":
-            ledger.settle(found, "stopped")
+            ledger.settle(found, outcome)
 
 
 def _broken_off(raw: RawRelease) -> Report:

@@ -21,7 +21,8 @@ from private_mcmc.data.table import (
     spooled_table,
 )
 from private_mcmc.domains.columns import PRESENT, host_column, on_host
-from private_mcmc.domains.persons import Numbers, Slots, numbered
+from private_mcmc.domains.persons import Numbers, Slots, numbered, one_row_each
+from private_mcmc.domains.table_files import PickedColumn
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.columns import checked_columns, in_slots, without_rows
 from private_mcmc.inference.question import Question
@@ -154,13 +155,12 @@ def read_columns(
         there = np.asarray(present.loaded() if on_host(present) else present) > 0
         # How many rows a person has is private in any case: those that drop out are none of them.
         return columns | {asked.rows.unit.name: np.where(there & (codes >= 0), codes, np.nan)}
-    if engine is not None:
-        raise NotYetSupported(
-            "engine: rows of persons with one row each are sought in memory. Leave engine out, or declare "
-            "at_most: 2 and the number of persons, n."
-        )
     # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
-    slots = Slots.of(codes, np.random.default_rng().permutation(int(codes.max(initial=-1)) + 1))
+    order = np.random.default_rng().permutation(int(codes.max(initial=-1)) + 1)
+    if engine is not None:
+        kept = one_row_each(columns, codes)[order]
+        return {name: PickedColumn(kept.shape, one.dtype, one, kept) for name, one in columns.items()}
+    slots = Slots.of(codes, order)
     held = {name: host_column(name, one) for name, one in columns.items()}
     found = in_slots(slots, held) if several else slots.filled(held)
     return {name: found[name] for name in columns}

@@ -1,9 +1,12 @@
 """A dossier is checked from its folder alone, and nothing in it can be changed without being seen."""
 
+import contextlib
 import dataclasses
+import errno
 import io
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -16,9 +19,10 @@ from rich.console import Console
 from private_mcmc import DeclarationError, Ledger, OutputError, Study, Target, accounting
 from private_mcmc.accounting.conjugate import posterior_conjugate
 from private_mcmc.cli.study import report
+from private_mcmc.dossier import folder as folders
 from private_mcmc.dossier import new_dossier, verify_dossier
 from private_mcmc.dossier.claims import checked, recomputed
-from private_mcmc.dossier.folder import digest, finish, is_complete
+from private_mcmc.dossier.folder import RELEASE, digest, finish, is_complete
 from private_mcmc.dossier.page import page
 from private_mcmc.dossier.record import StudyRecord, passes
 from private_mcmc.dossier.verify import _charge
@@ -438,6 +442,38 @@ def test_nonsense_is_not_verified_and_raises_nothing(folder):
     assert not verify_dossier(folder)
     with pytest.raises(DeclarationError):
         verify_dossier(folder / "nowhere")
+
+
+def test_a_folder_is_on_disk_once_it_is_made_and_its_release_is_not_overwritten(tmp_path, monkeypatch):
+    """Its name was lost in a power cut, or another process released in it before it was held."""
+    place, synced, sync, hold = tmp_path / "new" / "study", [], folders.sync_folder, folders.held
+
+    @contextlib.contextmanager
+    def later(folder):
+        with hold(folder):
+            (folder / RELEASE).write_text("of another process")
+            yield
+
+    monkeypatch.setattr(folders, "sync_folder", lambda folder: synced.append(folder) or sync(folder))
+    monkeypatch.setattr(folders, "held", later)
+    with pytest.raises(OutputError, match="never overwritten"), new_dossier(place):
+        pass
+    assert {tmp_path, tmp_path / "new"} <= set(synced)
+    assert (place / RELEASE).read_text() == "of another process"
+
+
+def test_a_record_that_finds_no_room_anywhere_is_printed(tmp_path, monkeypatch, capsys):
+    study = study_of()
+    with pytest.raises(OutputError, match="printed"), new_dossier(tmp_path / "out") as made:
+        monkeypatch.setattr("os.replace", full)
+        with pytest.raises(OutputError, match="No space"):
+            made.keep({"stages": [1], "before": []})
+        made.write(study)
+    assert json.loads(capsys.readouterr().out)["fingerprint"] == study.fingerprint
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.long

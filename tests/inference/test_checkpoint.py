@@ -70,11 +70,13 @@ def interrupted(mcmc, ledger, monkeypatch, after, **columns):
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize(("kernel", "release"), [(KERNEL, "path"), (BATCHES, "last")])
+@pytest.mark.parametrize(
+    ("kernel", "release", "block"), [(KERNEL, "path", None), (BATCHES, "last", None), (KERNEL, "path", 7)]
+)
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
-    data, ledger, monkeypatch, tmp_path, kernel, release
+    data, ledger, monkeypatch, tmp_path, kernel, release, block
 ):
-    settings = dict(kernel=kernel, release=release)
+    settings = dict(kernel=kernel, release=release, execution=replace(SEEDED, rows_on_device=block))
     whole = driver(tmp_path / "whole", ledger, **settings)
     whole.run(rng_key=3, **data)
     path = tmp_path / "run"

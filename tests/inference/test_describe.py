@@ -18,12 +18,11 @@ from private_mcmc.data.design import design
 from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.dossier import load_record, new_dossier, verify_dossier
-from private_mcmc.dossier.folder import RELEASE, finish, is_raw
+from private_mcmc.dossier.folder import finish
 from private_mcmc.inference import execute_plan as sums
 from private_mcmc.inference.describe import Books, description, plan_query
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
-from private_mcmc.inference.raw_release import completed
 from private_mcmc.release import Family, plan_sums
 from tests.data.fields import levels, number, person, schema
 from tests.dossier.studies import study_of
@@ -180,26 +179,6 @@ def test_noise_that_is_changed_is_told_by_the_ledger(table, books, tmp_path):
     finish(folder, made)
     assert verify_dossier(folder)
     assert not verify_dossier(folder, books)
-
-
-def test_what_is_released_is_on_disk_before_the_charge_is_settled_and_is_completed_from_there(
-    table, books, tmp_path
-):
-    seen = []
-
-    def keep(release):
-        seen.append([charge.outcome for charge in books.history("people")])
-        (tmp_path / "t" / RELEASE).write_text(json.dumps(release))
-
-    (tmp_path / "t").mkdir()
-    asked = Books(share=0.05, charged=pmc.Bookkeeping(books, "people"))
-    made = plan_query(table, description(SCHEMA), asked, "replace_one", None).run(keep)
-    assert seen == [["reserved"]]
-    assert is_raw(tmp_path / "t")
-    again = completed(tmp_path / "t", None, None)
-    assert again.fingerprint == made.fingerprint
-    finish(tmp_path / "t", again)
-    assert verify_dossier(tmp_path / "t", books)
 
 
 def test_a_release_that_cannot_be_kept_leaves_its_charge_open(table, books):

@@ -1,6 +1,7 @@
 """A plan is charged stage by stage: what it has not bought is free again, and what it has stays spent."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -141,7 +142,10 @@ def killed(monkeypatch, table, books, schema, place, name=None, asked=None):
     class Killed(BaseException):
         pass
 
+    left_behind = place.with_name("killed")
+
     def dies(*args, **kwargs):
+        shutil.copytree(place, left_behind)
         raise Killed
 
     asked = asked or question(schema, "died ~ age")
@@ -153,6 +157,8 @@ def killed(monkeypatch, table, books, schema, place, name=None, asked=None):
         with new_dossier(place) as dossier:
             look = dies if name is None else None
             planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep, look=look)
+    shutil.rmtree(place, ignore_errors=True)
+    left_behind.rename(place)
 
 
 def test_bounds_that_were_bought_are_on_disk_before_the_plan_is_made_and_are_not_bought_again(
@@ -171,9 +177,13 @@ def test_bounds_that_were_bought_are_on_disk_before_the_plan_is_made_and_are_not
     assert verify_dossier(study.save(tmp_path / "again"), books)
 
 
-def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(table, books, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", [None, "private_mcmc.release.ledger.Ledger.stage"])
+def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(
+    table, books, monkeypatch, tmp_path, name
+):
+    """Before the first of them too: nothing told of its charge, and the whole budget stayed set aside."""
     place = tmp_path / "study"
-    killed(monkeypatch, table, books, schema_of(), place)
+    killed(monkeypatch, table, books, schema_of(), place, name)
     before = books.history("people")[0].stages
     raw = json.loads((place / RELEASE).read_text())
     (place / RELEASE).write_text(json.dumps(raw | {"model": "0" * 64}))
@@ -186,6 +196,23 @@ def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(table, b
     assert verify_dossier(study.save(tmp_path / "again"), books)
     with pytest.raises(pmc.LedgerError, match="open"):
         resume(place, table, books, progress_bar=False)
+
+
+def test_a_fit_that_was_killed_before_its_first_stage_or_finds_no_room_for_it_costs_nothing(
+    table, books, monkeypatch, tmp_path
+):
+    whole, place = left(books), tmp_path / "study"
+    killed(monkeypatch, table, books, schema_of(), place, "private_mcmc.release.ledger.Ledger.stage")
+    assert left(books) < whole and "stopped" in completed(place, None, books).title
+    assert left(books) == whole
+    planned = plan_fit(table, question(schema_of(), "died ~ age"), epsilon=1.0, progress_bar=False)
+
+    def full(release):
+        raise OutputError("no room")
+
+    with pytest.raises(OutputError, match="no room"):
+        planned.run(ledger=books, dataset="people", progress_bar=False, keep=full)
+    assert left(books) == whole and not books.history("people")[-1].stages
 
 
 def test_what_a_running_fit_has_bought_is_neither_ended_nor_bought_again_meanwhile(
