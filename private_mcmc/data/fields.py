@@ -298,8 +298,12 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def boolean_levels(true: tuple[str, ...] = TRUE, false: tuple[str, ...] = FALSE) -> tuple[Level, ...]:
-    """The two values of a boolean, false first; shown by the first of their words in the table."""
-    return (Level("false", false[0]), Level("true", true[0]))
+    """The two values of a boolean, false first; shown by the first of their words that is no number."""
+
+    def shown(value: str, words: tuple[str, ...]) -> Level:
+        return Level(value, next((word for word in words if not is_number(word)), value))
+
+    return shown("false", false), shown("true", true)
 
 
 def identifier(name: str) -> str:

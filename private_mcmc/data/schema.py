@@ -74,6 +74,11 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
     }
     if empty := [word for word, found in words.items() if not found]:
         raise DeclarationError(f"field {name!r}: {empty[0]} is empty.")
+    levels = boolean_levels(*words.values()) if kind == "boolean" else _levels(name, record, limits)
+    if kind == "boolean" and record.get("categories"):
+        # A boolean with labels is a category of these values, what is true last.
+        true, kind = words["trueValues"], "string"
+        levels = tuple(sorted(_levels(name, record, limits), key=lambda level: level.value in true))
     marks = [_value(mark) for mark in record.get("missingValues", missing_values)]
     ends: Record = {
         word: _limit(name, kind, form, word, str(limits[word]))
@@ -86,7 +91,7 @@ def field_from_dict(record: Fields, missing_values: Sequence[str] = ("",)) -> Fi
         type=kind,  # type: ignore[arg-type]
         title=str(record.get("title", "")),
         unit=str(record.get("unit", "")),
-        levels=boolean_levels(*words.values()) if kind == "boolean" else _levels(name, record, limits),
+        levels=levels,
         missing_values=tuple(marks),
         true_values=words["trueValues"],
         false_values=words["falseValues"],

@@ -7,7 +7,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.data.codebook import read_codebook
-from private_mcmc.data.table import read_identifiers
+from private_mcmc.data.table import encoded, read_identifiers
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.target import Unit
@@ -118,6 +118,13 @@ def test_a_boolean_is_shown_by_the_tables_own_words():
     record = {"name": "dead", "type": "boolean", "trueValues": ["dead"], "falseValues": ["alive", "lives"]}
     field = pmc.Schema.from_dict({"fields": [record]})["dead"]
     assert [level.label for level in field.levels] == ["alive", "dead"]
+    coded = {"name": "dead", "type": "boolean", "trueValues": ["1.0", "1"], "falseValues": ["0.0", "0"]}
+    labels = [{"value": "1", "label": "died"}, {"value": "0", "label": "lives"}]
+    for more, wanted in (({}, ["false", "true"]), ({"categories": labels}, ["lives", "died"])):
+        schema = pmc.Schema.from_dict({"fields": [{**coded, **more}]})
+        for again in (schema, pmc.Schema.from_dict(schema.to_dict())):
+            assert [level.label for level in again["dead"].levels] == wanted
+            assert encoded(again["dead"], ["1.0", "0"])[0]["dead"].tolist() == [1, 0]
     for wrong in ({"trueValues": []}, {"trueValues": ["alive"]}):
         with pytest.raises(pmc.DeclarationError, match="trueValues"):
             pmc.Schema.from_dict({"fields": [{**record, **wrong}]})
