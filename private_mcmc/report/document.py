@@ -6,7 +6,7 @@ import io
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Report:
             out.print(_text(self.title, "bold"))
             out.print()
         for block in self.blocks:
-            for renderable in _block(block):
+            for renderable in _block(block, out.width):
                 out.print(renderable)
 
     def to_html(self, path: str | Path | None = None) -> str:
@@ -83,8 +83,8 @@ class Report:
 
 # A long heading is folded, so that the words below it need not be.
 _HEADING = 14
-# The longest name that a table keeps on one line.
-_NAME = 36
+# The longest name that a table keeps on one line, and the longest word that no table breaks.
+_NAME, _WORD = 36, 20
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
 
 
@@ -97,7 +97,7 @@ def _text(text: str, style: str = "") -> RichText:
     return result
 
 
-def _block(block: Block) -> list[RenderableType]:
+def _block(block: Block, room: int) -> list[RenderableType]:
     from rich.padding import Padding
 
     match block:
@@ -114,7 +114,7 @@ def _block(block: Block) -> list[RenderableType]:
         case Facts():
             return [_facts(block)]
         case Table():
-            return [*([_text(block.title, "italic")] if block.title else []), _table(block)]
+            return [*([_text(block.title, "italic")] if block.title else []), *_table(block, room)]
         case Plot():
             return [_plot(block)]
         case Code(text):
@@ -146,20 +146,41 @@ def _facts(block: Facts) -> RichTable:
     return grid
 
 
-def _table(block: Table) -> RichTable:
+def _table(block: Table, room: int) -> list[RenderableType]:
+    """Rows side by side; as names and values, one after the other, where words would have to be broken."""
     from rich import box
     from rich.table import Table as RichTable
 
+    columns = [[name, *(cell(row[k]) for row in block.rows)] for k, name in enumerate(block.columns)]
+    if (widths := _widths(columns, room - 3 * len(columns) + 1)) is None:
+        rows = (Facts(tuple(zip(block.columns, row, strict=True))) for row in block.rows)
+        return [part for row in rows for part in (_facts(row), "")]
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, name in enumerate(block.columns):
+    for index, (name, width) in enumerate(zip(block.columns, widths, strict=True)):
         justify: Literal["left", "right"] = "right" if right_aligned(block, index) else "left"
-        longest = max([_HEADING, *(len(cell(row[index])) for row in block.rows)])
-        named = index == 0 and longest <= _NAME  # names stay on one line, what is beside them gives way
-        heading = _text(textwrap.fill(name, longest))
-        table.add_column(heading, justify=justify, overflow="fold", no_wrap=named)
+        table.add_column(_text(name), justify=justify, overflow="fold", width=width)
     for row in block.rows:
         table.add_row(*(_text(cell(value)) for value in row))
-    return table
+    return [table]
+
+
+def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Widths of columns, headings first, that break no word of ``_WORD`` letters; ``None`` if there are none.
+
+    Names, of the first column, stay on one line where they can; what is beside them gives way.
+    """
+    words = ([len(word) for text in column for word in text.split()] for column in columns)
+    widths = [min(max(each, default=1), _WORD) for each in words]
+    most = [
+        max(width, min(len(name), _HEADING), *map(len, cells))
+        for width, (name, *cells) in zip(widths, columns, strict=True)
+    ]
+    if (left := room - sum(widths)) >= most[0] - widths[0] and most[0] <= _NAME:
+        widths[0] = most[0]
+    for _ in range(room - sum(widths)):
+        widest = max(range(len(widths)), key=lambda k: most[k] / widths[k])
+        widths[widest] += most[widest] > widths[widest]
+    return widths if left >= 0 else None
 
 
 def _plot(plot: Plot) -> RichText:
