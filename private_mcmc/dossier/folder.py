@@ -23,10 +23,10 @@ from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_reco
 from private_mcmc.dossier.shape import RECORD, read_raw
 from private_mcmc.errors import DeclarationError, OutputError, PrivateMCMCError
 from private_mcmc.planning.prediction import elements
-from private_mcmc.records import Fields, Record
+from private_mcmc.records import Fields, Record, sync_folder
 from private_mcmc.release import SumsPlan
 from private_mcmc.report import Facts, Report, as_csv
-from private_mcmc.system import new_file, sync_folder, write_whole
+from private_mcmc.system import new_file, write_whole
 from private_mcmc.target import check_adjacency
 
 if TYPE_CHECKING:
