@@ -149,8 +149,11 @@ class Calibration(Law):
         mass = np.maximum(inside.sum(axis=0), 1e-9)
         self.shares = inside.mean(axis=0)
         self.middle = np.where(self.shares > 0, self.p @ inside / mass, self.ends.mean(axis=1))
-        # How far each draw's predictions are from their mean, by bin.
-        self.moved = (inside.T @ (law - self.p[:, None]) / mass[:, None]).T
+        # How far each draw's predictions are from their mean, of people at either end of a bin.
+        right = (self.p - grid[self.bin]) / self.widths[self.bin]
+        near = np.concatenate([inside * (1 - right)[:, None], inside * right[:, None]], axis=1)
+        moved = near.T @ (law - self.p[:, None]) / np.maximum(near.sum(axis=0), 1e-9)[:, None]
+        self.moved = moved.T.reshape(-1, 2, bins)
         z = logit(np.clip(self.middle, 1e-3, 1 - 1e-3))
         z = z - self.shares @ z
         self.z = z / math.sqrt(max(float(self.shares @ z**2), 1e-9))
@@ -182,7 +185,8 @@ class Calibration(Law):
         people = np.rint(sizes.sum(axis=2)).astype(int)
         right = sizes[..., 1] / np.maximum(sizes.sum(axis=2), 1e-9)
         draws = random.integers(len(self.moved), size=times)
-        chance = self.ends[:, 0] + right * self.widths + self.moved[draws][:, None, :]
+        left_moved, right_moved = self.moved[draws].transpose(1, 0, 2)[:, :, None]
+        chance = self.ends[:, 0] + right * self.widths + (1 - right) * left_moved + right * right_moved
         ones = random.binomial(np.broadcast_to(people, chance.shape), np.clip(chance, 0.0, 1.0))
         # Ends are drawn whatever the outcome is.
         split = np.broadcast_to(right, chance.shape)
