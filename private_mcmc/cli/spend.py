@@ -152,7 +152,7 @@ def fit(
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
     ] = None,
     described: Annotated[
-        Path | None, typer.Option(help="a table that describe wrote: predict errors for people like its")
+        Path | None, typer.Option(help="a table that describe wrote: plan for people like its")
     ] = None,
 ) -> None:
     """Fit a model privately, answer in the table's own units, and write the dossier.
@@ -201,7 +201,7 @@ def fit(
         study = clean_errors(planned.run)(
             ledger=books,
             dataset=options.dataset,
-            purpose=options.purpose,
+            purpose=options.purpose or formula or "",
             progress_bar=shown,
             keep=dossier.keep,
             look=_look(options, max_error, asked.units),
@@ -286,7 +286,7 @@ class QueryOptions(ChargedOptions):
         if not 0 < self.prob < 1:
             raise DeclarationError(f"--prob {self.prob}: must be between 0 and 1.")
         opened = self.books()
-        charged = Bookkeeping(opened, self.dataset, self.purpose)
+        charged = Bookkeeping(opened, self.dataset, self.purpose or f"{analysis.kind} {analysis.title}")
         books = Books(self.epsilon, self.delta, self.share, charged)
         with new_dossier(self.out) as dossier:
             planned = plan_query(table, analysis, books, self.relation, self.n, read_engine(self.engine))

@@ -382,7 +382,7 @@ def widening(study: StudyRecord) -> list[Block]:
     if judged is None or study.stopped or study.guarantee != "run" or judged["unit"] != "posterior sds":
         return []
     times = math.hypot(1.0, float(judged["rms"]))
-    said = f"Privacy's noise makes the intervals, by estimate, about {number(times, 2)} times as wide."
+    said = f"Privacy's noise makes the intervals, by estimate, about {number(times, 3)} times as wide."
     if times < _DOMINATED:
         return [Text(said)]
     more = "Most of what they show is noise: more rows, fewer terms or a larger ε would tell more."

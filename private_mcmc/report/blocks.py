@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any, Literal, TypeAlias
 
-from private_mcmc.errors import DeclarationError
-
 Tone = Literal["good", "bad", "unsure", "plain"]
 Cell = str | int | float | bool | None
 Floats = tuple[float, ...]
@@ -70,13 +68,6 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise DeclarationError(
-                    f"table {self.title!r}: {len(row)} cells under {len(self.columns)} columns."
-                )
 
 
 def table_of(lines: Sequence[Mapping[str, Cell]], title: str = "") -> Table:

@@ -38,7 +38,7 @@ def test_the_first_thing_is_green_or_amber_and_results_come_before_theorems(text
 
 def test_a_wide_posterior_is_said_to_be_wide_beside_the_results():
     usual, wide = (page(study_of(expected=PREDICTED | {"rms": rms})).to_html() for rms in (0.5, 4.4))
-    assert "about 1.1 times as wide" in usual and "Most of what they show is noise" not in usual
+    assert "about 1.12 times as wide" in usual and "Most of what they show is noise" not in usual
     body = wide[: wide.index("What can be learnt about one person")]
-    assert "about 4.5 times as wide. Most of what they show is noise" in body
+    assert "about 4.51 times as wide. Most of what they show is noise" in body
     assert "times as wide" not in page(study_of(predicted=None, expected=None)).to_html()
