@@ -12,12 +12,7 @@ from private_mcmc.schedule import Average, Schedule
 from private_mcmc.target import Unit
 
 # A word of the theorem of each bound of a run.
-BOUNDS = (
-    "path of Gaussian",
-    "rows in a box",
-    "shifted interpolation",
-    "Poisson-sampled",
-)
+BOUNDS = ("path of Gaussian", "rows in a box", "shifted interpolation", "Poisson-sampled")
 CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0)
 
 # Of a box so wide that rounding in it counts, and of a prior whose slopes are known there.

@@ -92,11 +92,7 @@ STEP_DOUBLED = Change(
 )
 PRIOR_INSIDE_THE_CLIP = (
     Change(gradient, "if model.predictor is None:", "if True:"),
-    Change(
-        gradient,
-        "loss(whitening.to_parameter(u), row)",
-        "loss(u, row) + model.neg_log_prior(u)",
-    ),
+    Change(gradient, "loss(whitening.to_parameter(u), row)", "loss(u, row) + model.neg_log_prior(u)"),
     Change(langevin, "jax.vmap(prior_score)(u) + numbers.temper", "numbers.temper"),
 )
 START_FROM_THE_DATA = Change(

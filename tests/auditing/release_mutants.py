@@ -93,10 +93,7 @@ SCENARIOS = {
     "second release not charged": Scenario(
         (
             Swap(
-                mechanisms,
-                "_together",
-                "tuple(dict.fromkeys(map(combine, product(*options))))",
-                "options[0]",
+                mechanisms, "_together", "tuple(dict.fromkeys(map(combine, product(*options))))", "options[0]"
             ),
         ),
         replace_one("composed pair"),

@@ -147,11 +147,7 @@ CASES = {
         ["alpha ~ exponential(0.5)", "zi ~ beta(2, 5)"],
         inflated(negative_binomial),
     ),
-    "exponential cut off": (
-        "surv(cost, died) ~ age + sex",
-        [],
-        cut_off(exponential),
-    ),
+    "exponential cut off": ("surv(cost, died) ~ age + sex", [], cut_off(exponential)),
     "weibull cut off": ("surv(cost, died) ~ age + sex", ["alpha ~ gamma(4, 2)"], cut_off(weibull)),
     "lognormal cut off": (
         "surv(cost, died) ~ age + sex",
@@ -190,11 +186,7 @@ CASES = {
         ["alpha = 2"],
         lambda u, y: stats.gamma.logpdf(y, 2, scale=np.exp(linear(u)) / 2),
     ),
-    "exponential": (
-        "cost ~ age + sex",
-        [],
-        lambda u, y: stats.expon.logpdf(y, scale=np.exp(linear(u))),
-    ),
+    "exponential": ("cost ~ age + sex", [], lambda u, y: stats.expon.logpdf(y, scale=np.exp(linear(u)))),
     "weibull": (
         "cost ~ age + sex",
         ["alpha ~ gamma(4, 2)"],

@@ -312,10 +312,7 @@ CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 10
             "temper",
         ),
         (accounting.of_unit(CERTIFICATE, Unit("patient", 3)), "another unit"),
-        (
-            accounting.posterior_bounded_gradient(1e-3, 1.0, "add_remove", 999),
-            "999",
-        ),
+        (accounting.posterior_bounded_gradient(1e-3, 1.0, "add_remove", 999), "999"),
     ],
 )
 def test_a_certificate_is_for_the_rows_of_the_record(certificate, why):
@@ -508,12 +505,7 @@ def test_expectations_and_models_of_ones_own_have_dossiers(tmp_path):
     value = {"mean": {"value": [0.25], "noise_sd": [0.1], "error": None}}
     common = {"formula": "", "family": "", "schema": {}, "stages": (), "predicted": None}
     noised = study_of(
-        draws={},
-        expectations=value,
-        statement=price.to_dict(),
-        epsilon=0.5,
-        delta=0.0,
-        **common,
+        draws={}, expectations=value, statement=price.to_dict(), epsilon=0.5, delta=0.0, **common
     )
     assert verify_dossier(noised.save(tmp_path / "noised"))
     page = (tmp_path / "noised" / "dossier.html").read_text()

@@ -191,14 +191,7 @@ def test_batches_without_a_key_are_refused():
         with_keys(True, 1)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        dict(),
-        dict(rate=0.1, batch_size=3),
-        dict(batch_size=0),
-    ],
-)
+@pytest.mark.parametrize("options", [dict(), dict(rate=0.1, batch_size=3), dict(batch_size=0)])
 def test_declarations_that_do_not_go_together_are_refused(options):
     with pytest.raises(DeclarationError):
         PrivateSGLD(logistic, 0.1, 1.0, **options)

@@ -16,10 +16,7 @@ from tests.examples_of_models import logistic
 
 N = 53
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
-KERNELS = {
-    "all rows": PrivateULA(logistic, 0.02, 1.0),
-    "poisson": PrivateSGLD(logistic, 0.02, 1.0, rate=0.1),
-}
+KERNELS = {"all rows": PrivateULA(logistic, 0.02, 1.0), "poisson": PrivateSGLD(logistic, 0.02, 1.0, rate=0.1)}
 STREAMS = Streams(*jax.random.split(jax.random.key(1), 3))
 
 

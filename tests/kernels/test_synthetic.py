@@ -85,13 +85,7 @@ def test_other_numbers_need_no_other_program(example):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"release": "last"},
-        {"step_size": (0.1,) * 130},
-        {"rate": 0.5},
-        {"num_chains": 2},
-    ],
+    "changes", [{"release": "last"}, {"step_size": (0.1,) * 130}, {"rate": 0.5}, {"num_chains": 2}]
 )
 def test_only_the_paths_of_plans_are_simulated(example, changes):
     reading, columns, simulated = example

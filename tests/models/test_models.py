@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 from numpyro import handlers
@@ -61,12 +62,11 @@ def test_the_verdict_and_the_certificate_are_those_of_the_paragraph(case: Case) 
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_model_gives_rows_of_its_domain_a_finite_density(case: Case) -> None:
-    columns = case.rows.synthetic(0, 5)
-    with handlers.seed(rng_seed=0):
-        trace = handlers.trace(getattr(models, case.name)).get_trace(**columns)
-    for site in trace.values():
-        if site["type"] == "sample":
-            assert bool(jnp.all(jnp.isfinite(site["fn"].log_prob(site["value"]))))
+    with jax.enable_x64(True), handlers.seed(rng_seed=0):
+        trace = handlers.trace(getattr(models, case.name)).get_trace(**case.rows.synthetic(0, 5))
+        for site in trace.values():
+            if site["type"] == "sample":
+                assert bool(jnp.all(jnp.isfinite(site["fn"].log_prob(site["value"]))))
 
 
 def test_every_model_is_listed_with_its_case() -> None:

@@ -177,10 +177,7 @@ FAULTS = (
         "family: a prior's curvature 1/s for 1/s²",
         lambda: ((PriorConstants, "in_metric", _root_of_the_precision),),
     ),
-    Fault(
-        "family: logits squashed once more",
-        lambda: ((TABLE, _LOGITS, _SQUASHED),),
-    ),
+    Fault("family: logits squashed once more", lambda: ((TABLE, _LOGITS, _SQUASHED),)),
     Fault("modulus: twice the contraction", lambda: ((steps, "contraction_gap", lambda *a: 2 * _GAP(*a)),)),
     Fault(
         "person: a quarter of the norm clipped",

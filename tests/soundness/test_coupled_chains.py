@@ -220,8 +220,7 @@ FAULTS = {
         reading, prior=believed(reading.prior, lower=np.full(1, 1e-3))
     ),
     "normal, Student rows": lambda reading: dataclasses.replace(
-        reading,
-        term=believed(reading.term, constants=dataclasses.replace(reading.constants, convex=True)),
+        reading, term=believed(reading.term, constants=dataclasses.replace(reading.constants, convex=True))
     ),
 }
 

@@ -84,10 +84,7 @@ def without_jacobian(row_model):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "change"),
-    [
-        ("HalfCauchy", {"prior": without_jacobian}),
-        ("dist.Bernoulli", {"term": counted_twice}),
-    ],
+    [("HalfCauchy", {"prior": without_jacobian}), ("dist.Bernoulli", {"term": counted_twice})],
     ids=["Jacobian dropped", "rows counted twice"],
 )
 def test_a_term_that_is_wrong_is_found(text, change):

@@ -82,14 +82,7 @@ def resumed_is_the_same_run() -> Attempt:
 
     def make(books: pmc.Bookkeeping) -> pmc.PrivateMCMC:
         kernel = PrivateULA(_LOGISTIC.model, step_size=step, clip=clip)
-        return driver(
-            kernel,
-            _LOGISTIC.rows,
-            4,
-            num_steps=16,
-            num_chains=64,
-            bookkeeping=books,
-        )
+        return driver(kernel, _LOGISTIC.rows, 4, num_steps=16, num_chains=64, bookkeeping=books)
 
     runs = Resumed(make)
 
