@@ -333,16 +333,16 @@ def _check(statement: Statement) -> None:
             raise DeclarationError(f"it says {line!r} in the place of {other!r}: it cannot be verified.")
     if replace(statement, argument=argument, curves=due.curves, mechanism=None) != due:
         raise DeclarationError(f"rule {name!r}: constants, parts or persons are not of such a statement.")
-    if not _same([each.to_dict() for each in statement.curves], [each.to_dict() for each in due.curves]):
+    if not same([each.to_dict() for each in statement.curves], [each.to_dict() for each in due.curves]):
         raise DeclarationError(f"rule {name!r}: the constants do not give these curves.")
 
 
-def _same(found: object, wanted: object) -> bool:
-    """Whether two curves have equal fields, numbers up to what two machines round."""
+def same(found: object, wanted: object) -> bool:
+    """Whether two records have equal fields, numbers up to what two machines round."""
     if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        return found.keys() == wanted.keys() and all(_same(found[key], wanted[key]) for key in wanted)
+        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in wanted)
     if isinstance(found, (tuple, list)) and isinstance(wanted, (tuple, list)):
-        return len(found) == len(wanted) and all(map(_same, found, wanted))
+        return len(found) == len(wanted) and all(map(same, found, wanted))
     if type(found) in (int, float) and isinstance(wanted, float):
         # Of every field of a curve the larger number is the weaker claim.
         tiny = 0 <= wanted <= found <= _TINY  # type: ignore[operator]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from private_mcmc.accounting import Statement, gdp
 from private_mcmc.accounting import verify as verify_statement
+from private_mcmc.accounting.statement import same
 from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source
@@ -25,7 +26,6 @@ from private_mcmc.target import Target, Unit, check_adjacency
 
 Result = Literal["agrees", "differs", "not checked"]
 
-_CLOSE = 1e-9
 # Of the squared budget: what every policy's last path leaves unspent is rounding.
 _SPENT = 0.999
 # Amounts in a ledger's words have six digits.
@@ -107,7 +107,7 @@ def _statement(study: ReleaseRecord) -> str:
 def _weight(study: StudyRecord, price: Statement) -> None:
     own = price.argument.constants.get("temper")
     weight = 1.0 if study.stages and study.guarantee == "run" else study.temper if own is None else own
-    need(close(study.temper, float(weight)), f"the weight of the likelihood is {weight}, not {study.temper}.")
+    need(same(study.temper, float(weight)), f"the weight of the likelihood is {weight}, not {study.temper}.")
 
 
 def _units(study: ReleaseRecord) -> list[Unit]:
@@ -130,21 +130,6 @@ def _remarks(study: ReleaseRecord) -> str:
     return f"ε = {at_most(study.price.epsilon(study.delta))} at δ = {at_most(study.delta)}"
 
 
-def close(found: Any, wanted: Any) -> bool:
-    """Equal, up to rounding on another machine."""
-    if isinstance(wanted, Mapping):
-        return (
-            isinstance(found, Mapping)
-            and found.keys() == wanted.keys()
-            and all(close(found[key], wanted[key]) for key in wanted)
-        )
-    if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
-        return len(found) == len(wanted) and all(map(close, found, wanted))
-    if isinstance(wanted, float):
-        return type(found) in (int, float) and math.isclose(found, wanted, rel_tol=_CLOSE, abs_tol=1e-300)
-    return type(found) is type(wanted) and found == wanted
-
-
 def _stages(study: StudyRecord) -> str:
     """That a policy can have bought what the record says, and that its last purchase gave the draws."""
     parts, budget = study.price.parts, study.price.argument.constants.get("budget")
@@ -156,9 +141,9 @@ def _stages(study: StudyRecord) -> str:
     prices, shown = [part.gdp for part in parts], [stage["gdp"] for stage in study.stages]
     # Without a stage any budget follows from its constants.
     need(bool(prices), "the statement names no stage that could have released anything.")
-    need(len(prices) == len(shown) and all(map(close, shown, prices)), f"{shown} are not {prices}.")
+    need(len(prices) == len(shown) and all(map(same, shown, prices)), f"{shown} are not {prices}.")
     whole = gdp.budget(study.epsilon, study.delta)
-    need(close(budget, whole), f"the budget is {budget}-GDP, and the largest within the target is {whole}.")
+    need(same(budget, whole), f"the budget is {budget}-GDP, and the largest within the target is {whole}.")
     spent = sum(price**2 for price in prices if price is not None) / whole**2
     kinds = [part.argument.rule for part in parts]
     need(set(kinds) <= _BOUGHT, f"no policy buys {sorted(set(kinds) - _BOUGHT)}.")
@@ -204,12 +189,12 @@ def _certificate(study: StudyRecord) -> str:
     need(made.unit == study.price.unit, "the certificate protects another unit than the statement.")
     _is_for(study, made, "the certificate")
     weight = made.argument.constants.get("temper", study.temper)
-    need(close(weight, study.temper), f"the certificate is for temper {weight}, not {study.temper}.")
+    need(same(weight, study.temper), f"the certificate is for temper {weight}, not {study.temper}.")
     need(made.delta(study.epsilon) <= study.delta, "the certificate does not meet the target.")
     if not study.formula:
         return found.reason
     proved = _proved_of_formula(study)
-    need(any(close(study.certificate, one) for one in proved), "no such certificate is proved of the model.")
+    need(any(same(study.certificate, one) for one in proved), "no such certificate is proved of the model.")
     return "what is proved of the model that the formula gives"
 
 
@@ -246,7 +231,7 @@ def _question(study: StudyRecord) -> str:
 def _sums(query: Query) -> str:
     """That the question gives mechanism and row bounds of the record."""
     again = query.mechanism.statement.of(query.price.mechanism or "")
-    need(close(query.statement, json.loads(json.dumps(again.to_dict()))), "the question has another price.")
+    need(same(query.statement, json.loads(json.dumps(again.to_dict()))), "the question has another price.")
     rows = json.loads(json.dumps(query.analysis.rows.to_dict()))
     need(rows == query.rows, "the row bounds are not those of the schema.")
     return f"{len(query.found.sums)} families, {len(query.released)} sums"
