@@ -86,10 +86,9 @@ class Ray:
         of_files = {name: one for name, one in columns.items() if isinstance(one, FileColumn)}
         workers = []
         for first in range(0, max(number, 1), size):
-            own = of_files
+            own, part = of_files, slots and slots.part(first, first + size)
             if slots is None:
                 own = {name: one.part(first, min(first + size, number)) for name, one in of_files.items()}
-            part = None if slots is None else slots.part(first, first + size)
             workers.append(_Partition(self, own, size, first, key, part))
         for worker in workers:
             worker.start()
@@ -165,23 +164,18 @@ class _Partition:
 
     def ask(self, question: Question) -> Ask:
         """The question at the worker; where that is lost, once more at another one."""
-        name, program = secrets.token_hex(8), b""
+        name = secrets.token_hex(8)
 
         def started(*given: Any) -> Callable[[], Any]:
-            nonlocal program
-            if not program:
-                program = _exported(question, self._shapes, self.size, given)
-                self._told(name, program)
+            if name not in self._programs:
+                # Programs are made of public functions: Ray's store may hold them.
+                self._programs[name] = _exported(question, self._shapes, self.size, given)
+                self._worker.learn.remote(name, self._programs[name])
             sent = pickle.dumps([_plain(leaf) for leaf in jax.tree.leaves(given)])
             first = self._asked(name, sent)
             return partial(self._awaited, name, sent, first)
 
         return started
-
-    def _told(self, name: str, program: bytes) -> None:
-        self._programs[name] = program
-        # Programs are made of public functions: Ray's store may hold them.
-        self._worker.learn.remote(name, program)
 
     def _asked(self, name: str, sent: bytes) -> Any:
         """One question."""

@@ -77,8 +77,8 @@ def charged(here, name, *more):
     return command(name, here / "people.csv", "--schema", here / "schema.yaml", "--epsilon", 1, *books, *more)
 
 
-def fit(here, *more):
-    return charged(here, "fit", "--formula", "died ~ age", *more)
+def fit(here, *more, asked=("--formula", "died ~ age")):
+    return charged(here, "fit", *asked, *more)
 
 
 def outcomes(place):
@@ -94,18 +94,33 @@ def released(place):
 
 
 @pytest.mark.long
-def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkeypatch):
-    every = copies(here, monkeypatch, lambda: fit(here))
+@pytest.mark.parametrize("own", [False, True], ids=["a formula", "a model of one's own"])
+def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkeypatch, own):
+    model, asked = (), ("--formula", "died ~ age")
+    if own:
+        (here / "model.py").write_text(MODEL)
+        (here / "schema.yaml").write_text(ROWS)
+        rng = np.random.default_rng(4)
+        lines = ([*rng.uniform(-0.7, 0.7, 2), int(rng.random() < 0.4)] for _ in range(400))
+        with (here / "people.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([["age", "income", "y"], *lines])
+        model = ("--model", f"{here / 'model.py'}:model")
+        asked = (*model, "--delta", 1e-5)
+    every = copies(here, monkeypatch, lambda: fit(here, asked=asked))
     settled = [place for place in every if "released" in outcomes(place)]
     raw = [place for place in settled if is_raw(place / "study")]
     assert len(every) > 20 and raw and raw != settled
     assert all(map(released, settled))
     # From one that was killed before there was a record: the same study, known to the ledger.
-    command("report", raw[0] / "study", "--ledger", raw[0] / "ledger")
-    again, made = pmc.Study.load(raw[0] / "study"), pmc.Study.load(here / "study")
+    place = raw[0]
+    if own:
+        refused = CliRunner().invoke(app, ["report", str(place / "study")])
+        assert "--model FILE.py:FUNCTION" in str(refused.exception)
+    command("report", place / "study", *model, "--ledger", place / "ledger")
+    again, made = pmc.Study.load(place / "study"), pmc.Study.load(here / "study")
     assert again.draws == made.draws and again.statement == made.statement and again.ledger == made.ledger
-    assert not (raw[0] / "study" / RELEASE).exists() and not (here / "study" / RELEASE).exists()
-    command("verify", raw[0] / "study", "--ledger", raw[0] / "ledger")
+    assert not (place / "study" / RELEASE).exists() and not (here / "study" / RELEASE).exists()
+    command("verify", place / "study", "--ledger", place / "ledger")
 
 
 @pytest.mark.long
@@ -118,9 +133,7 @@ def test_a_query_that_is_killed_anywhere_is_completed_and_verified_once_its_sums
     for place in every:
         folder = place / "study"
         raw += is_raw(folder)
-        if is_raw(folder) or (
-            folder.exists() and any(one.stat().st_size for one in folder.glob("study.json"))
-        ):
+        if is_raw(folder) or any(one.stat().st_size for one in folder.glob("study.json")):
             command("report", folder, "--ledger", place / "ledger")
             command("verify", folder, "--ledger", place / "ledger")
             assert outcomes(place) == ["released"]
@@ -147,30 +160,6 @@ def test_a_charge_of_what_is_in_memory_alone_stays_open_and_the_result_is_handed
     assert fit(here).output.count("not on disk") == 1
     assert outcomes(here) == ["reserved"] and pmc.Study.load(here / "study").draws
     command("verify", here / "study", "--ledger", here / "ledger")
-
-
-@pytest.mark.long
-def test_a_model_of_ones_own_loses_nothing_either(here, monkeypatch):
-    (here / "model.py").write_text(MODEL)
-    (here / "rows.yaml").write_text(ROWS)
-    rng = np.random.default_rng(4)
-    with (here / "rows.csv").open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["age", "income", "y"])
-        table.writerows([*rng.uniform(-0.7, 0.7, 2), int(rng.random() < 0.4)] for _ in range(400))
-    model, ledger = f"{here / 'model.py'}:model", here / "ledger"
-    books = ("--ledger", ledger, "--dataset", "people")
-    asked = ("--schema", here / "rows.yaml", "--model", model, "--epsilon", 1, "--delta", 1e-5)
-    words = ("fit", here / "rows.csv", *asked, *books, "--out", here / "study", "--yes")
-    every = copies(here, monkeypatch, lambda: command(*words))
-    settled = [place for place in every if "released" in outcomes(place)]
-    raw = [place for place in settled if is_raw(place / "study")]
-    assert raw and all(map(released, settled))
-    place = raw[0]
-    refused = CliRunner().invoke(app, ["report", str(place / "study")])
-    assert "--model FILE.py:FUNCTION" in str(refused.exception)
-    command("report", place / "study", "--model", model, "--ledger", place / "ledger")
-    assert pmc.Study.load(place / "study").draws == pmc.Study.load(here / "study").draws
 
 
 @pytest.mark.long
