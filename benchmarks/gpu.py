@@ -28,8 +28,7 @@ import kernels_gradients as gradients
 from kernels_problems import CLIP, Problem, logistic, machine, many, medians, network
 
 import private_mcmc as pmc
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.gradient import clipped_gradient, whitening
 
 # Bytes a second that makers state, by a part of the device's name; the first that fits.
 STATED = {

@@ -17,8 +17,7 @@ from kernels_problems import CLIP, Problem, chacha_key, logistic, many, medians
 
 import private_mcmc as pmc
 from private_mcmc.kernels.batches import BatchDraw, batch_sum
-from private_mcmc.kernels.clipping import ClippedGradient
-from private_mcmc.kernels.gradient import AffineRows
+from private_mcmc.kernels.gradient import AffineRows, ClippedGradient
 
 
 def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
@@ -127,8 +126,7 @@ def peak_memory(n: int, p: int) -> float:
 def _measure_peak(n: int, p: int) -> float:
     from kernels_problems import network
 
-    from private_mcmc.kernels.clipping import whitening
-    from private_mcmc.kernels.gradient import clipped_gradient
+    from private_mcmc.kernels.gradient import clipped_gradient, whitening
     from private_mcmc.model import read
 
     jax.config.update("jax_enable_x64", True)

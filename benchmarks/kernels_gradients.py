@@ -12,8 +12,7 @@ from kernels_problems import CLIP, Problem, descent, logistic, medians, repeats_
 
 import private_mcmc as pmc
 from private_mcmc.kernels import gradient
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import AffineRows, clipped_gradient
+from private_mcmc.kernels.gradient import AffineRows, clipped_gradient, whitening
 
 
 def affine(problem: Problem, repeats: int, bandwidth: float) -> dict[str, float]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.domains.columns import PRESENT, holds_person
-from private_mcmc.domains.persons import ungrouped
+from private_mcmc.domains.persons import OWN_ROWS, Columns
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import Execution, PrivateMCMC
 from private_mcmc.inference.decision import Decision
@@ -220,6 +220,27 @@ def _runs(
         return np.concatenate(outputs)[:count]
 
     return draw
+
+
+def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
+    """Rows, and identifiers under ``name``, of which ``grouped`` makes these public ``persons``.
+
+    Every person's first row comes first, then every second one: no person's rows stand together.
+    """
+    if OWN_ROWS not in persons:
+        raise DeclarationError(
+            f"persons: columns (persons, at_most, …), and {OWN_ROWS!r} with 1 where there is a row."
+        )
+    own = np.asarray(persons[OWN_ROWS]) > 0
+    if PRESENT in persons:
+        own = own & np.asarray(persons[PRESENT])[:, None].astype(bool)
+    place, slot = np.nonzero(own.T)
+    rows = {
+        column: np.asarray(values)[slot, place]
+        for column, values in persons.items()
+        if column not in (OWN_ROWS, PRESENT)
+    }
+    return {**rows, name: slot}
 
 
 def keys(seed: np.random.SeedSequence, count: int) -> list[jax.Array]:

@@ -77,10 +77,9 @@ def init(
 
     Columns that the codebook does not declare are ignored until a person declares them.
     """
-    from private_mcmc.data.codebook import read_codebook
+    from private_mcmc.data.codebook import read_codebook, read_header
     from private_mcmc.data.fields import Field
     from private_mcmc.data.schema import Schema
-    from private_mcmc.data.table import read_header
     from private_mcmc.system import write_whole
 
     Schema((), encoding=encoding)  # refuses one that nobody knows

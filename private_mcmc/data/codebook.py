@@ -1,16 +1,16 @@
-"""Codebooks: Table Schema (JSON, YAML) and dictionaries with a line for every variable (CSV)."""
+"""Codebooks: Table Schema (JSON, YAML) and dictionaries with a line for every variable (CSV); headers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from private_mcmc.data.fields import KEY, Field, Type, is_number
-from private_mcmc.data.readers import lines_of
+from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema, field_from_dict, read_declaration
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.records import Record
 
 
@@ -113,3 +113,34 @@ def _choices(text: str) -> list[Record]:
     if all(parts):
         return [{"value": part[1], "label": part[2]} for part in parts if part is not None]
     return [{"value": each, "label": each} for each in words] if "=" not in text else []
+
+
+def read_header(path: str | Path, declared: Collection[str] = (), encoding: str = "") -> list[str]:
+    """The names in the first line of a CSV file, or in another file's own dictionary; no row is read.
+
+    A name that is a number, such as ``2019``, is taken for one only if it is among the ``declared``.
+    """
+    names = list(source_of(path, encoding).names)
+    given = [name for name in names if name]
+    if not given or any(is_number(name) and name not in declared for name in given):
+        raise DataSchemaError(
+            f"{path}: its first line is not a header (it is empty, or names are numbers, which only a "
+            "codebook makes names). The line is not shown: it may be a person's record."
+        )
+    if len(set(given)) < len(given):
+        raise DataSchemaError(
+            f"{path}: its first line has a name twice: give each column a name of its own. The line is not "
+            "shown: it may be a person's record."
+        )
+    return names
+
+
+def lines_of(table: Any) -> list[dict[str, str]]:
+    """The rows of a small public table, its cells by name; an empty cell is left out."""
+    source = source_of(table)
+    cells = (
+        zip(source.names, line, strict=True)
+        for chunk in source.chunks(source.names)
+        for line in zip(*(chunk[name] for name in source.names), strict=True)
+    )
+    return [{name: cell.strip() for name, cell in line if name and (cell or "").strip()} for line in cells]

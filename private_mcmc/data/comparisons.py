@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from private_mcmc.data.codebook import lines_of
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design, Groups
 from private_mcmc.data.effects import Array, Draws, Effect
 from private_mcmc.data.families import STEPS
 from private_mcmc.data.fields import Field, plain_number
-from private_mcmc.data.readers import lines_of
 from private_mcmc.data.table import encoded
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record

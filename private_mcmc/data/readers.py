@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.data.fields import composed
+from private_mcmc.domains.columns import in_words
 from private_mcmc.domains.table_files import Arrow, Parquet, TableFiles, is_pattern
-from private_mcmc.errors import DataSchemaError, PrivateMCMCError
+from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import text_of_bytes
 
 
@@ -76,42 +77,47 @@ class Source:
 
 
 def source_of(table: Any, encoding: str = "") -> Source:
-    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns.
-
-    Libraries warn of cells: whether they do is not heard.
-    """
-    return _quiet(_source_of(table, encoding))
-
-
-def lines_of(table: Any) -> list[dict[str, str]]:
-    """The rows of a small public table, its cells by name; an empty cell is left out."""
-    source = source_of(table)
-    cells = (
-        zip(source.names, line, strict=True)
-        for chunk in source.chunks(source.names)
-        for line in zip(*(chunk[name] for name in source.names), strict=True)
-    )
-    return [{name: cell.strip() for name, cell in line if name and (cell or "").strip()} for line in cells]
+    """The table at a path, or a data frame, an Arrow table, a structured array or a dict of columns."""
+    where = table if isinstance(table, str | Path) else "the table"
+    with _quiet(where, encoding):
+        return _quietly(where, encoding, _source_of(table, encoding))
 
 
-def source_of_files(files: TableFiles, first: int, last: int) -> Source:
+def source_of_files(files: TableFiles, first: int = 0, last: int | None = None) -> Source:
     """The rows ``first … last − 1`` of files."""
-    return _quiet(_of_table(files, first, last))
+    end = files.num_rows if last is None else last
+    batches = partial(files.batches, first=first, last=end, size=_CHUNK)
+    return _quietly(files.path, "", _of_frames(files.path, tuple(files.types), batches, files.types.get))
 
 
-def _quiet(found: Source) -> Source:
-    return replace(found, chunks=lambda names: _unheard(found.chunks(names)))
+@contextmanager
+def _quiet(where: object, encoding: str) -> Iterator[None]:
+    """Libraries warn of cells: whether they do is not heard, what they raise is told in words without cells.
 
-
-def _unheard(chunks: Iterator[Any]) -> Iterator[Any]:
-    while True:
-        # Only while a chunk is made: whoever asked for it has warnings of their own.
-        with warnings.catch_warnings():
+    One cell longer than the module ``csv`` allows would refuse a table whose schema gives it a fate.
+    """
+    before = csv.field_size_limit(_LONGEST)
+    try:
+        with warnings.catch_warnings(), in_words(where, encoding):
             warnings.simplefilter("ignore")
-            chunk = next(chunks, None)
-        if chunk is None:
-            return
-        yield chunk
+            yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _quietly(where: object, encoding: str, found: Source) -> Source:
+    """Only while a chunk is made: whoever asked for it has warnings and limits of their own."""
+
+    def chunks(names: Sequence[str]) -> Iterator[Chunk]:
+        parts = found.chunks(names)
+        while True:
+            with _quiet(where, encoding):
+                chunk = next(parts, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    return replace(found, chunks=chunks)
 
 
 def _source_of(table: Any, encoding: str) -> Source:
@@ -125,14 +131,12 @@ def _source_of(table: Any, encoding: str) -> Source:
         )
     if ending in SPREADSHEETS:
         raise DataSchemaError(f"{path}: spreadsheets are not read; save the sheet as CSV (UTF-8).")
-    with cells_in_words(path):
-        if (files := files_at(path)) is not None:
-            return _of_table(files)
+    if (files := files_at(path)) is not None:
+        return source_of_files(files)
     if not path.is_file():
         raise DataSchemaError(f"{path}: cannot be read (there is no such file).")
-    with cells_in_words(path):
-        if ending in STATISTICAL:
-            return _of_statistical(path, STATISTICAL[ending], encoding)
+    if ending in STATISTICAL:
+        return _of_statistical(path, STATISTICAL[ending], encoding)
     return _of_csv(path, encoding)
 
 
@@ -144,28 +148,24 @@ def files_at(path: Path) -> TableFiles | None:
 
 
 def as_text(value: Any) -> str | None:
-    """A value of a typed column as the text of a cell; an absent one is empty, ``None`` if it has no text."""
+    """A value of a typed column as the text of a cell; an absent one is empty, ``None`` if it has no text.
+
+    What a value is made of decides that: such a cell has the fate that is declared for every other.
+    """
     try:
-        return _text(value)
+        if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+            return ""
+        if isinstance(value, bool | np.bool_):
+            return "true" if value else "false"
+        if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 1e15:
+            return str(int(value))
+        if isinstance(value, np.datetime64):
+            return str(value.astype("datetime64[s]"))
+        if isinstance(value, datetime | date):
+            return value.isoformat()
+        return text_of_bytes(value) if isinstance(value, bytes) else str(value)
     except Exception:
-        # What it is made of decides that: such a cell has the fate that is declared for every other.
         return None
-
-
-def _text(value: Any) -> str:
-    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
-        return ""
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 1e15:
-        return str(int(value))
-    if isinstance(value, np.datetime64):
-        return str(value.astype("datetime64[s]"))
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return text_of_bytes(value)
-    return str(value)
 
 
 def _in_memory(table: Any) -> Source:
@@ -192,7 +192,7 @@ def _in_memory(table: Any) -> Source:
             )
         if len({len(column) for column in columns.values()}) > 1:
             raise DataSchemaError("the table: its columns have different numbers of rows.")
-        yield {name: _numbers(column) or _texts(column) for name, column in columns.items()}
+        yield {name: _cells(column) for name, column in columns.items()}
 
     def kind(name: str) -> object:
         return getattr(table[name], "dtype", None) or getattr(table[name], "type", None)
@@ -215,14 +215,25 @@ def _axes(column: Any) -> int:
     return 1 if hasattr(column, "to_pylist") else len(np.shape(column))
 
 
+def _cells(column: Any) -> Cells:
+    """The cells of a typed column, each by itself: of Polars' by way of Arrow.
+
+    Asked for objects, a column of whole numbers with gaps gives floats, in which persons are one whose
+    identifiers differ beyond 2^53.
+    """
+    if hasattr(column, "to_arrow"):
+        try:
+            column = column.to_arrow()
+        except Exception:  # without Arrow, or of objects
+            column = _one_each(column.to_list())
+    return _numbers(column) or _texts(column)
+
+
 def _numbers(column: Any) -> Numbers | None:
     """A column that has a type of numbers in NumPy, without a cell of which it has none."""
-    kind: Any = getattr(column, "dtype", None)
-    if hasattr(column, "to_arrow") and kind.is_numeric():
-        with suppress(ImportError):
-            column = column.to_arrow()
     told = str(column.type) if hasattr(column, "to_pylist") else ""
     whole = told.strip("u123468") == "int" and not column.null_count
+    kind = getattr(column, "dtype", None)
     if not (whole or told in ("float", "double") if told else isinstance(kind, np.dtype)):
         return None
     values = np.asarray(column)
@@ -231,11 +242,10 @@ def _numbers(column: Any) -> Numbers | None:
 
 def _texts(column: Any) -> list[str | None]:
     if hasattr(column, "to_pylist"):
-        try:
+        with suppress(Exception):
             return [as_text(value) for value in column.to_pylist()]
-        except Exception:
-            # One cell that Python has no value for (a date beyond its calendar) is no error of the others.
-            return [_text_of_scalar(scalar) for scalar in column]
+        # One cell that Python has no value for (a date beyond its calendar) is no error of the others.
+        return [_text_of_scalar(scalar) for scalar in column]
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
         column = column.astype("datetime64[s]")  # finer ones become whole numbers as objects
     return [as_text(value) for value in np.asarray(column, dtype=object).tolist()]
@@ -257,9 +267,8 @@ def _of_frames(
     """Of a reader of pandas frames, or of Arrow's batches."""
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
-        with cells_in_words(path):
-            for frame in frames(list(wanted)):
-                yield {name: _numbers(frame[name]) or _texts(frame[name]) for name in wanted}
+        for frame in frames(list(wanted)):
+            yield {name: _cells(frame[name]) for name in wanted}
 
     return Source(str(path), tuple(str(name) for name in names), chunks, kind)
 
@@ -281,29 +290,22 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
     return _of_frames(path, facts.column_names, frames, facts.readstat_variable_types.get)
 
 
-def _of_table(files: TableFiles, first: int = 0, last: int | None = None) -> Source:
-    """Of Parquet or Arrow files, or some of their rows."""
-    batches = partial(files.batches, size=_CHUNK, first=first, last=last)
-    return _of_frames(files.path, tuple(files.types), batches, files.types.get)
-
-
 def _of_csv(path: Path, encoding: str) -> Source:
-    with cells_in_words(path, encoding), _opened(path, encoding) as file:
+    with _opened(path, encoding) as file:
         first = next((line for line in file if line.strip()), "")
     unquoted = "".join(first.split('"')[::2])
     delimiter = max(_DELIMITERS, key=lambda sign: (unquoted.count(sign), sign == ","))
 
     def lines() -> Iterator[list[str]]:
-        with cells_in_words(path, encoding), _opened(path, encoding) as file:
+        with _opened(path, encoding) as file:
             yield from _without_blank_lines(csv.reader(file, delimiter=delimiter, strict=True))
 
-    with _cells_of_any_length():
-        header = [composed(name.strip()) for name in next(lines(), [])]
+    header = [composed(name.strip()) for name in next(lines(), [])]
     places, width = {name: place for place, name in reversed([*enumerate(header)])}, len(header)
 
     def chunks(wanted: Sequence[str]) -> Iterator[Chunk]:
         rows = islice(lines(), 1, None)
-        while block := _block(rows):
+        while block := list(islice(rows, _CHUNK)):
             # Which cell is which is unknown in a line with more or fewer cells than the header.
             yield {
                 name: [line[places[name]] if len(line) == width else None for line in block]
@@ -311,21 +313,6 @@ def _of_csv(path: Path, encoding: str) -> Source:
             }
 
     return Source(str(path), tuple(header), chunks)
-
-
-def _block(lines: Iterator[list[str]]) -> list[list[str]]:
-    with _cells_of_any_length():
-        return list(islice(lines, _CHUNK))
-
-
-@contextmanager
-def _cells_of_any_length() -> Iterator[None]:
-    """Without it one long cell would refuse a table whose schema gives it a fate; others read as they did."""
-    before = csv.field_size_limit(_LONGEST)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
 
 
 def _without_blank_lines(lines: Iterable[list[str]]) -> Iterator[list[str]]:
@@ -351,25 +338,6 @@ def _opened(path: Path, encoding: str) -> Any:
         # Spreadsheets begin a file with a mark of its encoding.
         encoding = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     return opened(path, "rt", newline="", encoding=encoding)
-
-
-@contextmanager
-def cells_in_words(where: object, encoding: str = "") -> Iterator[None]:
-    """Errors of what reads cells, which may quote them, in words that do not."""
-    try:
-        yield
-    except PrivateMCMCError:
-        raise
-    except UnicodeDecodeError:
-        raise DataSchemaError(
-            f"{where}: is not in {encoding or 'UTF-8'}. Save it as UTF-8, or declare its encoding: "
-            "init --encoding cp1252, in a schema private_mcmc: {encoding: cp1252}."
-        ) from None
-    except csv.Error:
-        raise DataSchemaError(f"{where}: is not a CSV file: a quotation is not closed.") from None
-    except Exception as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
-        raise DataSchemaError(f"{where}: cannot be read ({why}).") from None
 
 
 def is_part(one: object, other: object) -> bool:

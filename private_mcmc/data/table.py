@@ -15,9 +15,9 @@ import hashlib
 import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -32,7 +32,6 @@ from private_mcmc.data.fields import (
     composed,
     days,
     identifier,
-    is_number,
     plain_number,
 )
 from private_mcmc.data.readers import (
@@ -40,15 +39,14 @@ from private_mcmc.data.readers import (
     Chunk,
     Numbers,
     Source,
-    cells_in_words,
     files_at,
     source_of,
     source_of_files,
 )
 from private_mcmc.data.schema import Schema
-from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, SpooledColumn, without_cells
+from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, in_words, without_cells
 from private_mcmc.domains.persons import check_wide, spelling
-from private_mcmc.domains.table_files import FileColumn, TableFiles, files_of
+from private_mcmc.domains.table_files import TableFiles, files_of
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.records import Fields, as_seen
 
@@ -172,47 +170,28 @@ def spooled_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str,
             spools[name].append(values)
     files = files_at(Path(table)) if isinstance(table, str | Path) else None
     moved = files is not None and files.ordered_by_cells
-    return {name: SpooledColumn.of(spool, part[name], moved) for name, spool in spools.items()}
+    return {name: spool.column(moved) for name, spool in spools.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class CodedColumn(FileColumn):
-    """A column of :func:`read_table` that is read, and coded, by whoever holds its rows.
-
-    Attributes:
-        by: what its cells may be.
-        fields: of which it is made.
-        first: the first of the files' rows that is one of the column's.
-    """
-
-    files: TableFiles
-    by: Schema
-    fields: tuple[str, ...]
-    name: str
-    first: int = 0
-
-    def part(self, first: int, last: int) -> CodedColumn:
-        """The rows ``first … last − 1`` of the column."""
-        return replace(self, shape=(last - first,), first=self.first + first)
-
-    def _batches(self, size: int) -> Iterator[Array]:
-        source = source_of_files(self.files, self.first, self.first + self.shape[0])
-        for part in _encoded_parts(source, self.by, self.fields):
-            yield part[self.name]
-
-
-def coded_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, CodedColumn]:
-    """As :func:`read_table`, of files of which nothing is read before a part of them is wanted."""
+def coded_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, HostColumn]:
+    """As :func:`read_table`, of files, read and coded by whoever holds a part of them, when it is wanted."""
     files = files_at(Path(table)) if isinstance(table, str | Path) else None
     if files is None:
         raise DeclarationError("engine: workers read Parquet, a folder of it, or Arrow; no other table.")
-    _check_names(source_of_files(files, 0, 0), list(names))
+    _check_names(source_of_files(files), list(names))
     found: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
         for column in encoded(schema[name], ())[0]:
             found[column].append(name)
-    shape, kind = (files.num_rows,), np.dtype(np.float64)
-    return {name: CodedColumn(shape, kind, files, schema, tuple(of), name) for name, of in found.items()}
+    return {name: files.column(partial(_coded, files, schema, of, name)) for name, of in found.items()}
+
+
+def _coded(
+    files: TableFiles, schema: Schema, fields: Sequence[str], name: str, first: int, last: int, size: int
+) -> Iterator[Array]:
+    """Rows of a column that is made of these fields."""
+    for part in _encoded_parts(source_of_files(files, first, last), schema, fields):
+        yield part[name]
 
 
 def _encoded_parts(source: Source, schema: Schema, names: Sequence[str]) -> Iterator[dict[str, Array]]:
@@ -222,31 +201,19 @@ def _encoded_parts(source: Source, schema: Schema, names: Sequence[str]) -> Iter
     refused: set[str] = set()
     # Of no row as well the columns there would be: whether there is one may be private.
     none: Chunk = {name: () for name in names}
-    with cells_in_words(source.where):
-        for chunk in chain([none], source.chunks(list(names))):
-            found: dict[str, Array] = {}
-            for field in fields:
+    for chunk in chain([none], source.chunks(list(names))):
+        found: dict[str, Array] = {}
+        for field in fields:
+            with in_words(source.where):
                 columns, whole = encoded(field, chunk[field.name])
-                if not whole:
-                    refused.add(field.name)
-                if field.missing == "drop":
-                    columns[PRESENT] = np.minimum(found.get(PRESENT, 1.0), columns[PRESENT])
-                found |= columns
-            yield found
+            if not whole:
+                refused.add(field.name)
+            if field.missing == "drop":
+                columns[PRESENT] = np.minimum(found.get(PRESENT, 1.0), columns[PRESENT])
+            found |= columns
+        yield found
     if refused:
         raise DataSchemaError(_refusal(source.where, [field for field in fields if field.name in refused]))
-
-
-def rows_of(columns: Fields) -> int:
-    """How many rows columns have."""
-    return int(next(iter(columns.values())).shape[0])
-
-
-def refuse_empty(table: object, columns: Fields) -> None:
-    """Refuse columns without any row, of a table whose number of rows is public."""
-    if not rows_of(columns):
-        where = table if isinstance(table, str | Path) else "the table"
-        raise DataSchemaError(f"{where}: has a header and no rows.")
 
 
 def read_identifiers(table: Any, schema: Schema) -> Iterator[str]:
@@ -263,30 +230,10 @@ def read_identifiers(table: Any, schema: Schema) -> Iterator[str]:
             return ""
         return text
 
-    with cells_in_words(source.where):
+    with in_words(source.where):
         check_wide(field.name, source.kind(field.name))
         for chunk in source.chunks([field.name]):
             yield from map(told, chunk[field.name])
-
-
-def read_header(path: str | Path, declared: Collection[str] = (), encoding: str = "") -> list[str]:
-    """The names in the first line of a CSV file, or in another file's own dictionary; no row is read.
-
-    A name that is a number, such as ``2019``, is taken for one only if it is among the ``declared``.
-    """
-    names = list(source_of(path, encoding).names)
-    given = [name for name in names if name]
-    if not given or any(is_number(name) and name not in declared for name in given):
-        raise DataSchemaError(
-            f"{path}: its first line is not a header (it is empty, or names are numbers, which only a "
-            "codebook makes names). The line is not shown: it may be a person's record."
-        )
-    if len(set(given)) < len(given):
-        raise DataSchemaError(
-            f"{path}: its first line has a name twice: give each column a name of its own. The line is not "
-            "shown: it may be a person's record."
-        )
-    return names
 
 
 def _refusal(where: str, fields: Sequence[Field]) -> str:
@@ -346,7 +293,7 @@ def data_marks(table: Any) -> Marks:
         files, whole = files_of(Path(table)), hashlib.sha256()
         root = os.path.commonpath(places := [one.parent for one in files])
         for one in files:
-            with cells_in_words(str(without_cells(one))), open(one, "rb") as file:
+            with in_words(without_cells(one)), open(one, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").digest()
                 if len(files) == 1 and not file.tell():
                     raise DataSchemaError(f"{table}: is empty.")
@@ -356,7 +303,7 @@ def data_marks(table: Any) -> Marks:
     for name in source.names:
         hashed = hashlib.sha256()
         # What is no column of cells, beside the declared ones, is no part of the table.
-        with suppress(DataSchemaError), cells_in_words(source.where):
+        with suppress(DataSchemaError):
             for chunk in source.chunks([name]):
                 for cell in chunk[name]:
                     # Half a pair of surrogates is no UTF-8: such a cell is a cell of the table all the same.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import hmac
 import math
@@ -9,16 +10,18 @@ import os
 import re
 import tempfile
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.errors import DataSchemaError
+from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -80,28 +83,28 @@ def check_unmasked(name: str, column: object) -> None:
         )
 
 
-def numeric_column(name: str, column: object) -> np.ndarray:
+def numeric_column(name: str, column: Any) -> np.ndarray:
     """``column``, an array of NumPy or JAX, or of a frame, as a plain NumPy array in native byte order.
 
     Its type alone decides what happens: a missing value must not change it. Columns of Polars and Arrow, and
     those of pandas whose types are nullable or mixed, become float64, missing values NaN.
     """
     check_unmasked(name, column)
-    if hasattr(column, "__arrow_c_stream__"):
-        column = _of_frame(name, column)
-    types = _types(name, column)
-    plain = all(isinstance(dtype, np.dtype) for dtype in types)
-    for dtype in types:
-        if isinstance(dtype, np.dtype) or getattr(dtype, "kind", "O") not in "biuf":
-            check_type(name, dtype)
     try:
         # A warning of a cast would tell of values.
         with np.errstate(all="ignore"):
-            if not (plain and len({dtype.kind for dtype in types}) <= 1) and hasattr(column, "to_numpy"):
-                column = column.to_numpy(dtype=np.float64, na_value=np.nan)
-            array = np.asarray(column)
-    except (TypeError, ValueError, ArithmeticError, RuntimeError):
-        # Errors of a conversion may quote values.
+            found: Any = getattr(column, "dtypes", getattr(column, "dtype", None))
+            types: list[Any] = list(found) if np.ndim(found) == 1 else [found]
+            if all(isinstance(one, np.dtype) for one in types):
+                for one in types:
+                    check_type(name, one)
+                mixed = len({one.kind for one in types}) > 1
+                array = np.asarray(column, np.float64 if mixed else None)
+            else:
+                array = _floats(name, column)
+    except DataSchemaError:
+        raise
+    except Exception:  # it may quote values
         raise DataSchemaError(
             f"column {name!r}: this {type(column).__name__} cannot be read as an array here; pass a NumPy "
             "array."
@@ -110,33 +113,19 @@ def numeric_column(name: str, column: object) -> np.ndarray:
     return array.astype(native(array.dtype), copy=False)
 
 
-def _of_frame(name: str, column: Any) -> Any:
-    """A series or a frame of Polars or Arrow as float64; one of pandas as it is."""
-    import narwhals as nw
-
+def _floats(name: str, column: Any) -> np.ndarray:
+    """A series or a frame with types of its own as float64."""
     found = nw.from_native(column, eager_only=True, allow_series=True, pass_through=True)
-    if not isinstance(found, nw.Series | nw.DataFrame) or found.implementation.is_pandas_like():
-        return column
-    parts = [found] if isinstance(found, nw.Series) else [found[each] for each in found.columns]
-    if not parts or not all(part.dtype.is_numeric() or part.dtype == nw.Boolean for part in parts):
-        raise DataSchemaError(f"column {name!r}: is not numeric.")
-    try:
-        arrays = [np.asarray(part.cast(nw.Float64).to_numpy(), np.float64) for part in parts]
-    except Exception as error:  # it may quote values
-        raise DataSchemaError(f"column {name!r}: cannot be read ({type(error).__name__}).") from None
-    return arrays[0] if isinstance(found, nw.Series) else np.stack(arrays, axis=1)
-
-
-def _types(name: str, column: object) -> list[Any]:
-    """The type of an array, or of every column of a table."""
-    types = getattr(column, "dtypes", None)
-    found = list(types) if types is not None and np.ndim(types) == 1 else [getattr(column, "dtype", None)]
-    if any(getattr(dtype, "kind", None) is None for dtype in found):
+    if not isinstance(found, nw.Series | nw.DataFrame):
         raise DataSchemaError(
             f"column {name!r} is a {type(column).__name__}: pass an array, a series or a frame; of a list, "
             "np.asarray(…, float)."
         )
-    return found
+    parts = [found] if isinstance(found, nw.Series) else [found[each] for each in found.columns]
+    if not parts or not all(part.dtype.is_numeric() or part.dtype == nw.Boolean for part in parts):
+        check_type(name, None)
+    arrays = [np.asarray(part.cast(nw.Float64).to_numpy(), np.float64) for part in parts]
+    return arrays[0] if isinstance(found, nw.Series) else np.stack(arrays, axis=1)
 
 
 _LOADED = 2**16
@@ -173,21 +162,59 @@ class Written:
             )
 
 
+@contextmanager
+def in_words(where: object, encoding: str = "") -> Iterator[None]:
+    """Errors of what reads cells, which may quote them, in words that do not."""
+    try:
+        yield
+    except PrivateMCMCError:
+        raise
+    except UnicodeDecodeError:
+        raise DataSchemaError(
+            f"{where}: is not in {encoding or 'UTF-8'}. Save it as UTF-8, or declare its encoding: "
+            "init --encoding cp1252, in a schema private_mcmc: {encoding: cp1252}."
+        ) from None
+    except csv.Error:
+        raise DataSchemaError(f"{where}: is not a CSV file: a quotation is not closed.") from None
+    except Exception as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise DataSchemaError(f"{where}: cannot be read ({why}).") from None
+
+
 @dataclass(frozen=True, eq=False)
-class HostColumn(ABC):
-    """A column of known shape and type whose rows are read in order."""
+class HostColumn:
+    """A column of known shape and type outside the device's memory, whose rows are read in order.
+
+    Attributes:
+        read: ``(first, last, size) ↦`` the rows ``first … last − 1`` of a table, some of them after others.
+        first: which of those is the first one of the column.
+        ordered_by_cells: the order of the rows follows cells of theirs, as in folders such as
+            ``region=north``: a row whose cell changes is in another file then.
+        of_files: whoever sees the files under the same paths may read a part of it.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    read: Callable[[int, int, int], Iterable[np.ndarray]] = field(repr=False)
+    first: int = 0
+    ordered_by_cells: bool = False
+    of_files: bool = False
 
-    @abstractmethod
+    def part(self, first: int, last: int) -> HostColumn:
+        """The rows ``first … last − 1`` of the column."""
+        return replace(self, shape=(last - first, *self.shape[1:]), first=self.first + first)
+
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """All rows in order, ``size`` at a time; the last block may be shorter."""
-
-    @property
-    def ordered_by_cells(self) -> bool:
-        """Whether the order of the rows follows cells of theirs, as in folders such as ``region=north``."""
-        return False
+        """Copies of all rows in order, in native byte order, ``size`` at a time; the last may be shorter."""
+        waiting = [np.zeros((0, *self.shape[1:]), native(self.dtype))]
+        for part in self.read(self.first, self.first + self.shape[0], size):
+            waiting.append(part)
+            while sum(map(len, waiting)) >= size:
+                rows = np.concatenate(waiting)
+                waiting = [rows[size:]]
+                yield rows[:size]
+        if sum(map(len, waiting)):
+            yield np.concatenate(waiting)
 
     @property
     def schema(self) -> np.ndarray:
@@ -196,7 +223,7 @@ class HostColumn(ABC):
 
     def loaded(self) -> np.ndarray:
         """All rows, in memory."""
-        return np.concatenate([np.zeros((0, *self.shape[1:]), native(self.dtype)), *self.blocks(_LOADED)])
+        return self.at(np.arange(self.shape[0]))
 
     def at(self, rows: npt.NDArray[np.int64]) -> np.ndarray:
         """The rows of these numbers, which increase; all are read."""
@@ -208,60 +235,58 @@ class HostColumn(ABC):
         return np.concatenate(found)
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayColumn(HostColumn):
-    """An array in memory or mapped into it (``np.memmap``, ``np.load(…, mmap_mode="r")``), from ``file``."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PickedColumn(HostColumn):
+    """Those ``rows`` of a ``column``, by their numbers in it, in an order that follows no cell."""
 
-    values: np.ndarray
-    file: Written | None = None
+    column: HostColumn
+    rows: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, column: HostColumn, rows: npt.NDArray[np.int64]) -> PickedColumn:
+        """Read where that is."""
+        shape = (len(rows), *column.shape[1:])
+        return cls(shape, column.dtype, column.read, of_files=column.of_files, column=column, rows=rows)
+
+    def part(self, first: int, last: int) -> PickedColumn:
+        """The rows ``first … last − 1`` of the column."""
+        return PickedColumn.of(self.column, self.rows[first:last])
+
+    def at(self, rows: npt.NDArray[np.int64]) -> np.ndarray:
+        """The rows of these numbers; all files are read."""
+        order = np.argsort(self.rows[rows])
+        return self.column.at(self.rows[rows][order])[np.argsort(order)]
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Copies of consecutive rows, in native byte order."""
-        kind = native(self.dtype)
-        for first in range(0, len(self.values), size):
-            yield np.array(self.values[first : first + size], dtype=kind)
-        if self.file is not None:
-            self.file.check()
+        """The rows in order."""
+        every = np.arange(len(self.rows))
+        for first in range(0, len(every), size):
+            yield self.at(every[first : first + size])
 
 
 class Spool:
-    """A file without a name: only this process can open it, and it is gone when the process ends."""
+    """A column on disk, in a file without a name: only this process can open it, and it ends with it."""
 
     def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115
-        weakref.finalize(self, self.file.close)
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
 
     def append(self, part: np.ndarray) -> None:
-        """Write the next rows of a column."""
-        self.file.write(part.tobytes())
+        """Write the next rows."""
+        self._file.write(part.tobytes())
+        self._like, self._width = part[:0], math.prod(part.shape[1:]) * part.itemsize
 
+    def column(self, ordered_by_cells: bool = False) -> HostColumn:
+        """All that was written."""
+        shape = (self._file.tell() // self._width, *self._like.shape[1:])
+        self._file.flush()
+        return HostColumn(shape, self._like.dtype, self._read, ordered_by_cells=ordered_by_cells)
 
-@dataclass(frozen=True, eq=False)
-class SpooledColumn(HostColumn):
-    """A column in such a file."""
-
-    spool: Spool = field(repr=False)
-    by_cells: bool = False
-
-    @classmethod
-    def of(cls, spool: Spool, like: np.ndarray, by_cells: bool = False) -> SpooledColumn:
-        """All that was written, rows like these."""
-        width = math.prod(like.shape[1:]) * like.itemsize
-        return cls((spool.file.tell() // width, *like.shape[1:]), like.dtype, spool, by_cells)
-
-    @property
-    def ordered_by_cells(self) -> bool:
-        """As the files that it was read from."""
-        return self.by_cells
-
-    def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Copies of consecutive rows."""
-        self.spool.file.flush()
-        width = math.prod(self.shape[1:]) * self.dtype.itemsize
-        for first in range(0, self.shape[0], size):
-            count = min(size, self.shape[0] - first)
-            read = os.pread(self.spool.file.fileno(), width * count, width * first)
-            yield np.frombuffer(read, self.dtype).reshape(count, *self.shape[1:])
+    def _read(self, first: int, last: int, size: int) -> Iterator[np.ndarray]:
+        for start in range(first, last, size):
+            count = min(size, last - start)
+            read = os.pread(self._file.fileno(), self._width * count, self._width * start)
+            yield np.frombuffer(read, self._like.dtype).reshape(count, *self._like.shape[1:])
 
 
 def on_host(column: object) -> bool:
@@ -270,7 +295,7 @@ def on_host(column: object) -> bool:
 
 
 def host_column(name: str, column: object) -> HostColumn:
-    """``column`` as one that is read block by block."""
+    """``column`` as one that is read block by block; arrays may be mapped into memory (``np.memmap``)."""
     if isinstance(column, HostColumn):
         return column
     check_unmasked(name, column)
@@ -283,7 +308,16 @@ def host_column(name: str, column: object) -> HostColumn:
     # The file that it is mapped from, as it is now, where a path leads to it.
     path = getattr(column, "filename", None)
     file = None if path is None or not Path(path).is_file() else Written.now(Path(path))
-    return ArrayColumn(column.shape, column.dtype, column, file)
+    return HostColumn(column.shape, column.dtype, partial(_of_array, column, file))
+
+
+def _of_array(
+    values: np.ndarray, file: Written | None, first: int, last: int, size: int
+) -> Iterator[np.ndarray]:
+    for start in range(first, last, size):
+        yield values[start : min(start + size, last)]
+    if file is not None:
+        file.check()
 
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
@@ -311,7 +345,4 @@ def data_mark(key: bytes, data: Columns) -> str:
 
 
 def _by_block(name: str, column: npt.ArrayLike | HostColumn) -> HostColumn:
-    if isinstance(column, HostColumn):
-        return column
-    values = numeric_column(name, column)
-    return ArrayColumn(values.shape, values.dtype, np.atleast_1d(values))
+    return column if isinstance(column, HostColumn) else host_column(name, numeric_column(name, column))

@@ -160,27 +160,6 @@ def one_row_each(columns: Mapping[str, HostColumn], codes: Numbers) -> Numbers:
     return rows[order[np.unique(who[order], return_index=True)[1]]]
 
 
-def ungrouped(persons: Columns, name: str) -> dict[str, np.ndarray]:
-    """Rows, and identifiers under ``name``, of which ``grouped`` makes these public ``persons``.
-
-    Every person's first row comes first, then every second one: no person's rows stand together.
-    """
-    if OWN_ROWS not in persons:
-        raise DataSchemaError(
-            f"persons: columns (persons, at_most, …), and {OWN_ROWS!r} with 1 where there is a row."
-        )
-    own = np.asarray(persons[OWN_ROWS]) > 0
-    if PRESENT in persons:
-        own = own & np.asarray(persons[PRESENT])[:, None].astype(bool)
-    place, slot = np.nonzero(own.T)
-    rows = {
-        column: np.asarray(values)[slot, place]
-        for column, values in persons.items()
-        if column not in (OWN_ROWS, PRESENT)
-    }
-    return {**rows, name: slot}
-
-
 def identified(name: str, column: object) -> Numbers:
     """A number for each row, shape ``(rows,)``: equal for equal identifiers, −1 where there is none.
 

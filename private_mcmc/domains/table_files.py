@@ -4,140 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from functools import partial
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.domains.columns import HostColumn, Written, without_cells
+from private_mcmc.domains.columns import HostColumn, Written, in_words, without_cells
 from private_mcmc.errors import DataSchemaError
-from private_mcmc.records import Fields, Record
+from private_mcmc.records import Record
 
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """An open file: its number of rows, and its columns' types.
-
-    ``batches(names, size, first, last)``: the rows ``first … last − 1`` in order, at most ``size`` at a time.
-    """
-
-    num_rows: int
-    types: Fields
-    batches: Callable[[list[str], int, int, int], Iterator[Any]]
-
-
-Opener = Callable[[Path], AbstractContextManager[Table]]
-
-
-class FileColumn(HostColumn):
-    """A column of files: whoever sees them under the same paths reads its own part of the rows."""
-
-    files: TableFiles
-
-    @abstractmethod
-    def part(self, first: int, last: int) -> FileColumn:
-        """The rows ``first … last − 1`` of the column."""
-
-    @property
-    def ordered_by_cells(self) -> bool:
-        """Whether folders' names are cells: a row whose cell changes is in another file then."""
-        return self.files.ordered_by_cells
-
-    @abstractmethod
-    def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
-        """The rows in order, as they come."""
-
-    def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Consecutive rows, whatever the groups of rows in the files, which are checked before and after."""
-        waiting: list[np.ndarray] = []
-        for part in self._batches(size):
-            waiting.append(part)
-            while sum(map(len, waiting)) >= size:
-                rows = np.concatenate(waiting)
-                waiting = [rows[size:]]
-                yield rows[:size]
-        if rest := [part for part in waiting if len(part)]:
-            yield np.concatenate(rest)
-
-
-@dataclass(frozen=True, eq=False)
-class TableColumn(FileColumn):
-    """A column of files, or several side by side, as float64; missing values are NaN.
-
-    ``first``: the first of the files' rows that is one of the column's. A file's path tells names that it
-    does not have, as in ``year=2020/part.parquet``.
-    """
-
-    files: TableFiles
-    names: tuple[str, ...]
-    first: int = 0
-
-    def part(self, first: int, last: int) -> TableColumn:
-        """The rows ``first … last − 1`` of the column."""
-        return replace(self, shape=(last - first, *self.shape[1:]), first=self.first + first)
-
-    def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
-        for batch in self.files.batches(self.names, size, self.first, self.first + self.shape[0]):
-            parts = [_numbers(batch[name]) for name in self.names]
-            yield np.stack(parts, axis=1) if len(self.shape) == 2 else parts[0]
-
-
-@dataclass(frozen=True, eq=False)
-class PickedColumn(FileColumn):
-    """Those ``rows`` of a column, by their numbers in it, in an order that follows no cell."""
-
-    column: FileColumn
-    rows: npt.NDArray[np.int64]
-
-    @property
-    def ordered_by_cells(self) -> bool:
-        """They are not."""
-        return False
-
-    def part(self, first: int, last: int) -> PickedColumn:
-        """The rows ``first … last − 1`` of the column."""
-        return replace(self, shape=(last - first, *self.shape[1:]), rows=self.rows[first:last])
-
-    def at(self, rows: npt.NDArray[np.int64]) -> np.ndarray:
-        """The rows of these numbers; all files are read."""
-        order = np.argsort(self.rows[rows])
-        return self.column.at(self.rows[rows][order])[np.argsort(order)]
-
-    def _batches(self, size: int) -> Iterator[npt.NDArray[np.float64]]:
-        every = np.arange(len(self.rows))
-        for first in range(0, len(every), size):
-            yield self.at(every[first : first + size])
-
-
-def _batches(
-    file: Written, opened: Opener, names: Sequence[str], size: int, first: int, last: int
-) -> Iterator[Record]:
-    """These rows of a file, which is checked before and after: arrays of Arrow, or the text of a folder."""
-    file.check()
-    with opened(file.path) as table:
-        told = _told_by(file.path, table.types)
-        # One at least: without any column nothing would tell how many rows there are.
-        own = [name for name in names if name not in told] or [*table.types][:1]
-        for batch in table.batches(own, size, first, last):
-            yield {
-                name: [told[name]] * batch.num_rows if name in told else batch.column(name) for name in names
-            }
-    file.check()
-
-
-def _numbers(column: Any) -> npt.NDArray[np.float64]:
-    if isinstance(column, list):
-        return np.array([float(text or "nan") for text in column], dtype=np.float64)
-    # One type whatever is missing: an integer column with gaps must not look different from one without.
-    return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False), np.float64)
+# An open file: its schema, and its groups of rows, each with their number and how batches of them are read.
+Groups: TypeAlias = list[tuple[int, Callable[[list[str], int], Iterable[Any]]]]
+Opener: TypeAlias = Callable[[Path], AbstractContextManager[tuple[Any, Groups]]]
 
 
 def files_of(path: Path, suffix: str = ".parquet") -> list[Path]:
@@ -185,15 +70,18 @@ class TableFiles:
         self.types: Record = {}
         paths = files_of(self.path, self._suffix)
         for one in paths:
-            with _in_words(one):
+            where = without_cells(one)
+            with in_words(where), self._opened(one) as (schema, groups):
                 files.append(Written.now(one))
-            with self._opened(one) as table:
-                types = {**dict.fromkeys(_told_by(one, table.types), None), **table.types}
-                counts.append(table.num_rows)
+                counts.append(sum(count for count, _ in groups))
+                if twice := sorted(name for name, count in Counter(schema.names).items() if count > 1):
+                    raise DataSchemaError(f"{where}: several columns are called {twice}; rename them.")
+                types = {**dict.fromkeys(_told_by(one, schema.names), None)}
+                types |= {each.name: each.type for each in schema}
             self.types = self.types or types
             if types != self.types:
                 raise DataSchemaError(
-                    f"{without_cells(one)}: has other columns, or types, than {without_cells(paths[0])}."
+                    f"{where}: has other columns, or types, than {without_cells(paths[0])}."
                 )
         if len({file.mark for file in files}) < len(files):
             raise DataSchemaError(
@@ -212,18 +100,27 @@ class TableFiles:
         """Whether names of folders are cells, which tell where among the rows a row is."""
         return len(self._files) > 1 and None in self.types.values()
 
-    def batches(
-        self, names: Sequence[str], size: int, first: int = 0, last: int | None = None
-    ) -> Iterator[Record]:
-        """Rows ``first … last − 1``, ``size`` at a time, by name: Arrow's arrays, or texts of folders."""
-        begin, end, here = first, self.num_rows if last is None else last, 0
+    def batches(self, names: Sequence[str], first: int, last: int, size: int) -> Iterator[Record]:
+        """Rows ``first … last − 1``, at most ``size`` at a time, by name: of Arrow, or texts of folders.
+
+        Every file is checked before and after.
+        """
+        here = 0
         for file, count in zip(self._files, self._counts, strict=True):
-            low, high = max(begin - here, 0), min(end - here, count)
+            low, high = max(first - here, 0), min(last - here, count)
             here += count
             if low < high:
-                yield from _batches(file, self._opened, names, size, low, high)
+                file.check()
+                with in_words(without_cells(file.path)), self._opened(file.path) as (schema, groups):
+                    told = _told_by(file.path, schema.names)
+                    # One at least: without any column nothing would tell how many rows there are.
+                    own = [name for name in names if name not in told] or schema.names[:1]
+                    for batch in _between(groups, own, low, high, size):
+                        texts = {name: [told[name]] * batch.num_rows for name in names if name in told}
+                        yield {name: texts.get(name) or batch.column(name) for name in names}
+                file.check()
 
-    def __getitem__(self, names: str | Sequence[str]) -> TableColumn:
+    def __getitem__(self, names: str | Sequence[str]) -> HostColumn:
         wanted = (names,) if isinstance(names, str) else tuple(names)
         missing = [name for name in wanted if name not in self.types]
         if missing or not wanted:
@@ -239,72 +136,67 @@ class TableFiles:
                 whole = any(check(kind) for check in of_numbers)
             if not whole:
                 raise DataSchemaError(f"{self.path}: column {name!r} is {kind or 'text'}, not numeric.")
-        shape = (self.num_rows,) if isinstance(names, str) else (self.num_rows, len(wanted))
-        return TableColumn(shape, np.dtype(np.float64), self, wanted)
+        return self.column(partial(self._numbers, names), *(() if isinstance(names, str) else (len(wanted),)))
+
+    def column(self, read: Callable[[int, int, int], Iterable[np.ndarray]], *width: int) -> HostColumn:
+        """A column of all rows that ``read`` makes of these files."""
+        shape, by_cells = (self.num_rows, *width), self.ordered_by_cells
+        return HostColumn(shape, np.dtype(np.float64), read, ordered_by_cells=by_cells, of_files=True)
+
+    def _numbers(
+        self, names: str | Sequence[str], first: int, last: int, size: int
+    ) -> Iterator[npt.NDArray[np.float64]]:
+        """One column, or several side by side, as float64; missing values are NaN."""
+        for batch in self.batches([names] if isinstance(names, str) else names, first, last, size):
+            parts = [_numbers(one) for one in batch.values()]
+            yield parts[0] if isinstance(names, str) else np.stack(parts, axis=1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
 
 
-@contextmanager
-def _in_words(path: Path) -> Iterator[None]:
-    """pyarrow's errors without what they quote of the file."""
-    try:
-        yield
-    except (_pyarrow().ArrowException, OSError) as error:
-        why = getattr(error, "strerror", None) or f"{type(error).__name__}: the file cannot be read"
-        raise DataSchemaError(f"{without_cells(path)}: {why}.") from None
+def _numbers(column: Any) -> npt.NDArray[np.float64]:
+    if isinstance(column, list):
+        return np.array([float(text or "nan") for text in column], dtype=np.float64)
+    # One type whatever is missing: an integer column with gaps must not look different from one without.
+    return np.asarray(column.cast("float64", safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
-@contextmanager
-def parquet_table(path: Path) -> Iterator[Table]:
-    """An open Parquet file."""
-    pyarrow = _pyarrow()
-    with _in_words(path), pyarrow.parquet.ParquetFile(path) as file:
-
-        def batches(names: list[str], size: int, first: int, last: int) -> Iterator[Any]:
-            here = 0
-            # A reader of the whole file keeps every group it has read.
-            for group in range(file.num_row_groups):
-                count, before = file.metadata.row_group(group).num_rows, here
-                here += count
-                if before < last and first < here:
-                    batches = file.iter_batches(batch_size=size, row_groups=[group], columns=names)
-                    yield from _between(batches, first - before, last - before)
-
-        yield Table(int(file.metadata.num_rows), _types_of_fields(path, file.schema_arrow), batches)
-
-
-@contextmanager
-def arrow_table(path: Path) -> Iterator[Table]:
-    """An open file in Arrow's IPC format, mapped into memory."""
-    pyarrow = _pyarrow()
-    with _in_words(path), pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as file:
-
-        def batches(names: list[str], size: int, first: int, last: int) -> Iterator[Any]:
-            groups = (file.get_batch(number).select(names) for number in range(file.num_record_batches))
-            for batch in _between(groups, first, last):
-                for begin in range(0, batch.num_rows, size):
-                    yield batch.slice(begin, size)
-
-        yield Table(int(file.count_rows()), _types_of_fields(path, file.schema), batches)
-
-
-def _between(batches: Iterable[Any], first: int, last: int) -> Iterator[Any]:
-    """The rows ``first … last − 1`` of consecutive batches."""
+def _between(groups: Groups, names: list[str], first: int, last: int, size: int) -> Iterator[Any]:
+    """The rows ``first … last − 1`` of the groups, of which only those are read that have some."""
     here = 0
-    for batch in batches:
-        low, high = max(first - here, 0), min(last - here, batch.num_rows)
-        here += batch.num_rows
-        if low < high:
-            yield batch.slice(low, high - low)
+    for count, read in groups:
+        before, here = here, here + count
+        for batch in read(names, size) if before < last and first < here else ():
+            low, high = max(first - before, 0), min(last - before, batch.num_rows)
+            before += batch.num_rows
+            for begin in range(low, high, size):
+                yield batch.slice(begin, min(size, high - begin))
 
 
-def _types_of_fields(path: Path, fields: Any) -> Record:
-    twice = sorted(name for name, count in Counter(fields.names).items() if count > 1)
-    if twice:
-        raise DataSchemaError(f"{without_cells(path)}: several columns are called {twice}; rename them.")
-    return {field.name: field.type for field in fields}
+@contextmanager
+def _parquet(path: Path) -> Iterator[tuple[Any, Groups]]:
+    with _pyarrow().parquet.ParquetFile(path) as file:
+
+        def read(group: int, names: list[str], size: int) -> Iterable[Any]:
+            # A reader of the whole file keeps every group it has read.
+            batches: Iterable[Any] = file.iter_batches(batch_size=size, row_groups=[group], columns=names)
+            return batches
+
+        counts = (file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))
+        yield file.schema_arrow, [(count, partial(read, group)) for group, count in enumerate(counts)]
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[Any, Groups]]:
+    """Mapped into memory."""
+    pyarrow = _pyarrow()
+    with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as file:
+
+        def read(names: list[str], size: int) -> Iterable[Any]:
+            return (file.get_batch(number).select(names) for number in range(file.num_record_batches))
+
+        yield file.schema, [(int(file.count_rows()), read)]
 
 
 class Parquet(TableFiles):
@@ -325,7 +217,7 @@ class Parquet(TableFiles):
         (2, 2)
     """
 
-    _opened, _suffix = staticmethod(parquet_table), ".parquet"
+    _opened, _suffix = staticmethod(_parquet), ".parquet"
 
 
 class Arrow(TableFiles):
@@ -342,7 +234,7 @@ class Arrow(TableFiles):
         (2,)
     """
 
-    _opened, _suffix = staticmethod(arrow_table), ".arrow"
+    _opened, _suffix = staticmethod(_arrow), ".arrow"
 
 
 def _pyarrow() -> Any:

@@ -16,7 +16,6 @@ from private_mcmc.domains.columns import (
     PRESENT,
     HostColumn,
     Spool,
-    SpooledColumn,
     blank,
     holds_person,
     host_column,
@@ -284,7 +283,7 @@ def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:
             return {name: host_column(name, values) for name, values in part.items()}
         for name, values in part.items():
             spools[name].append(values)
-    return {name: SpooledColumn.of(spool, part[name]) for name, spool in spools.items()}
+    return {name: spool.column() for name, spool in spools.items()}
 
 
 def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Blocks:

@@ -20,7 +20,7 @@ from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_v
 from private_mcmc.inference.execute_plan import Look, PlannedRun
 from private_mcmc.inference.last_run import LastRun, charged_words
 from private_mcmc.kernels import LangevinKernel, run_keys
-from private_mcmc.kernels.clipping import check_arithmetic
+from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.planning import DeclaredPlan, History, Plan, Prediction
 from private_mcmc.planning.policy import make_room, opening, predict_after
 from private_mcmc.preflight import known_of_posterior
@@ -195,7 +195,7 @@ class PrivateMCMC(LastRun):
         """
         self._begin()
         refuse_key(args)
-        streams, provenance = run_keys(rng_key, self._execution.generator)
+        streams, provenance = run_keys(rng_key)
         provenance.check_releasable(self._execution.unsafe_seed)
         with no_value_checks(), blas_of_one_thread():
             bill = self._bill(args, columns, present)

@@ -25,8 +25,8 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
 from private_mcmc.inference.columns import Place, placed
 from private_mcmc.inference.decision import Decision, Declaration, decide
-from private_mcmc.kernels import ChainOutput, ChainRunner, Generator, Streams, chain_runner, langevin_program
-from private_mcmc.kernels.clipping import PreparedRows, whitening
+from private_mcmc.kernels import ChainOutput, ChainRunner, Streams, chain_runner, langevin_program
+from private_mcmc.kernels.gradient import PreparedRows, whitening
 from private_mcmc.kernels.partitions import Engine, Partition, Resident, partitioned_runner
 from private_mcmc.kernels.step import Observable
 from private_mcmc.planning import Conclusion, History
@@ -55,20 +55,18 @@ class Execution:
         rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
             ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
             streamed in any case.
-        generator: ``"chacha20"``, or ``"threefry2x32"``, which is faster and not cryptographic.
         unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
         init_params: public start of every chain, flat and unconstrained; zero if left out.
         progress_bar: show steps done.
 
     Example:
-        >>> pmc.Execution(devices=1).generator
-        'chacha20'
+        >>> pmc.Execution(devices=1).devices
+        1
     """
 
     devices: int | Sequence[jax.Device] | None = None
     engine: Engine | None = None
     rows_on_device: int | None = None
-    generator: Generator = "chacha20"
     unsafe_seed: bool = False
     init_params: npt.ArrayLike | None = field(default=None, repr=False, compare=False)
     progress_bar: bool = True
@@ -177,7 +175,7 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Arra
     if init_params is None:
         return np.zeros(dim)
     try:
-        start = np.asarray(init_params, dtype=np.float64)
+        start = np.array(init_params, dtype=np.float64)  # a copy: it is looked at here and runs later
     except (TypeError, ValueError):
         start = np.full(dim, np.nan)
     if start.shape != (dim,) or not np.all(np.isfinite(start)):

@@ -46,7 +46,7 @@ from private_mcmc.inference.execute import (
     try_constraining,
 )
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
-from private_mcmc.kernels.clipping import PreparedRows
+from private_mcmc.kernels.gradient import PreparedRows
 from private_mcmc.kernels.partitions import Engine, Partition, Question, summed
 from private_mcmc.planning import (
     CompletedStage,

@@ -30,7 +30,7 @@ from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.raw_release import RawRelease, limit_of_passes, so_far
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
-from private_mcmc.kernels.clipping import check_arithmetic
+from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.planning import History, Plan, Prediction, plan
 from private_mcmc.planning.facts import SYNTHETIC_ROWS

@@ -28,7 +28,6 @@ import numpy as np
 from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, HostColumn
 from private_mcmc.domains.persons import Slots
-from private_mcmc.domains.table_files import FileColumn
 from private_mcmc.errors import DataSchemaError, DeclarationError, ReleaseError
 from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
 from private_mcmc.potential.rowwise import abstract
@@ -74,7 +73,7 @@ class Ray:
 
         With ``slots`` each reads all files, and keeps the rows that lie in its own.
         """
-        wrong = sorted(name for name, column in columns.items() if not isinstance(column, FileColumn))
+        wrong = sorted(name for name, column in columns.items() if not column.of_files)
         if wrong:
             raise DeclarationError(
                 f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
@@ -83,12 +82,11 @@ class Ray:
         self._connected()
         number = len(next(iter(columns.values())).schema) if slots is None else slots.size
         size, key = max(1, -(-number // self.workers)), secrets.token_bytes(32)
-        of_files = {name: one for name, one in columns.items() if isinstance(one, FileColumn)}
         workers = []
         for first in range(0, max(number, 1), size):
-            own, part = of_files, slots and slots.part(first, first + size)
+            own, part = dict(columns), slots and slots.part(first, first + size)
             if slots is None:
-                own = {name: one.part(first, min(first + size, number)) for name, one in of_files.items()}
+                own = {name: one.part(first, min(first + size, number)) for name, one in columns.items()}
             workers.append(_Partition(self, own, size, first, key, part))
         for worker in workers:
             worker.start()
@@ -115,7 +113,7 @@ class _Partition:
     """One worker's rows, ``size`` slots from the row ``first`` on, and how to have them read again."""
 
     engine: Ray
-    columns: Mapping[str, FileColumn]
+    columns: Mapping[str, HostColumn]
     size: int
     first: int
     key: bytes = field(repr=False)

@@ -16,13 +16,10 @@ from private_mcmc.data.table import (
     read_identifiers,
     read_table,
     refuse_changed,
-    refuse_empty,
-    rows_of,
     spooled_table,
 )
-from private_mcmc.domains.columns import PRESENT, host_column, on_host
+from private_mcmc.domains.columns import PRESENT, PickedColumn, host_column, on_host
 from private_mcmc.domains.persons import Numbers, Slots, numbered, one_row_each
-from private_mcmc.domains.table_files import PickedColumn
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.columns import checked_columns, in_slots, without_rows
 from private_mcmc.inference.question import Question
@@ -57,7 +54,7 @@ def read_for(
             "does not tell it: whoever takes a person's place may have no rows in it."
         )
     columns, marks = read_once(table, asked, target.adjacency, n, engine)
-    here = rows_of(columns)
+    here = int(next(iter(columns.values())).shape[0])
     rows = here if n is None else n
     if n is not None and asked.rows.unit is None:
         if target.adjacency == "replace_one" and n != here:
@@ -80,7 +77,7 @@ def read_once(
 ) -> tuple[Fields, Marks]:
     """The columns, and the marks of the very table that they were read from."""
     _check_rows(asked, adjacency)
-    source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
+    source = source_of(table, asked.schema.encoding)  # what is no table is refused in its own words
     marks = data_marks(table)
     if asked.schema.person:
         # A ledger adds up charges for one unit: who counts as one person, however the column is read.
@@ -88,8 +85,9 @@ def read_once(
         marks = replace(marks, known_by={**marks.known_by, _WHO: codes})
         _check_persons(asked, codes, n, adjacency)
     columns = read_columns(table, asked.schema, asked, adjacency, engine)
-    if adjacency == "replace_one" and asked.rows.unit is None:
-        refuse_empty(table, columns)
+    empty = not next(iter(columns.values())).shape[0]
+    if empty and adjacency == "replace_one" and asked.rows.unit is None:
+        raise DataSchemaError(f"{source.where}: has a header and no rows.")
     if isinstance(table, str | Path):
         refuse_changed(table, marks)
     return columns, marks
@@ -159,7 +157,7 @@ def read_columns(
     order = np.random.default_rng().permutation(int(codes.max(initial=-1)) + 1)
     if engine is not None:
         kept = one_row_each(columns, codes)[order]
-        return {name: PickedColumn(kept.shape, one.dtype, one, kept) for name, one in columns.items()}
+        return {name: PickedColumn.of(one, kept) for name, one in columns.items()}
     slots = Slots.of(codes, order)
     held = {name: host_column(name, one) for name, one in columns.items()}
     found = in_slots(slots, held) if several else slots.filled(held)

@@ -3,7 +3,6 @@
 from private_mcmc.kernels.chain import ChainOutput as ChainOutput
 from private_mcmc.kernels.chain import ChainRunner as ChainRunner
 from private_mcmc.kernels.chain import chain_runner as chain_runner
-from private_mcmc.kernels.keys import Generator as Generator
 from private_mcmc.kernels.keys import Provenance as Provenance
 from private_mcmc.kernels.keys import Streams as Streams
 from private_mcmc.kernels.keys import run_keys as run_keys

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from private_mcmc.accounting.steps import batch_factor
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.clipping import ClippedGradient, Columns, PreparedRows
+from private_mcmc.kernels.gradient import ClippedGradient, Columns, PreparedRows
 from private_mcmc.schedule import Schedule
 
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.

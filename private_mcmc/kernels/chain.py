@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jaxtyping import Array, Float
 
 from private_mcmc.kernels.batches import drawn_size
-from private_mcmc.kernels.clipping import Columns, PreparedRows, Whitening, whitening
+from private_mcmc.kernels.gradient import Columns, PreparedRows, Whitening, whitening
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import (
     LangevinProgram,

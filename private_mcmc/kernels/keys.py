@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, NoReturn, get_args
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -118,12 +118,10 @@ CHACHA20 = define_prng_impl(
 )
 
 
-Generator = Literal["chacha20", "threefry2x32"]
 Source = Literal["operating system", "caller"]
 
 # The constants that separate the streams are fixed for good: changing one changes every seeded run.
 _STREAM_NUMBER: dict[str, int] = {"slots": 1, "batches": 2, "steps": 3}
-_KEY_WORDS: dict[str, int] = {"chacha20": 8, "threefry2x32": 2}
 
 # Compiled: operation by operation they take milliseconds.
 fold_in = jax.jit(jax.random.fold_in)
@@ -137,7 +135,7 @@ class Provenance:
     Attributes:
         source: ``"operating system"`` (secret) or ``"caller"``: whoever holds the seed can run the
             noise again and subtract it, so that such a run is **reproducible and not private**.
-        generator: the stream cipher or counter-based generator that was used.
+        generator: ``"chacha20"``, or that of a caller's own key.
     """
 
     source: Source
@@ -189,27 +187,22 @@ class Streams(NamedTuple):
         raise ReleaseError("the keys of a run are never copied, pickled or saved.")
 
 
-def run_keys(
-    rng_key: int | jax.Array | None = None, generator: Generator = "chacha20"
-) -> tuple[Streams, Provenance]:
+def run_keys(rng_key: int | jax.Array | None = None) -> tuple[Streams, Provenance]:
     """Keys for one run, and where they are from.
 
     **Guarantee**: with ``rng_key=None`` every bit of the key comes from the operating system's cryptographic
-    source (256 bits for ``chacha20``, 64 for ``threefry2x32``, a fast generator that is not cryptographic).
-    The streams are keys folded with distinct constants. A caller's own seed or key marks the run as
+    source. The streams are keys folded with distinct constants. A caller's own seed or key marks the run as
     reproducible.
 
     **Assumptions**: the operating system's source and ChaCha20 are indistinguishable from random.
     """
-    if generator not in get_args(Generator):
-        raise DeclarationError(f"generator={generator!r}: one of {', '.join(get_args(Generator))}.")
     if rng_key is None:
-        words = np.frombuffer(secrets.token_bytes(4 * _KEY_WORDS[generator]), dtype=np.uint32)
-        root = jax.random.wrap_key_data(jnp.asarray(words), impl=implementation(generator))
+        words = np.frombuffer(secrets.token_bytes(4 * KEY_WORDS), dtype=np.uint32)
+        root = jax.random.wrap_key_data(jnp.asarray(words), impl=CHACHA20)
     elif isinstance(rng_key, (int, np.integer)) and not isinstance(rng_key, bool):
         if not 0 <= rng_key < 2**32:
             raise DeclarationError("rng_key: an integer seed must lie in [0, 2^32).")
-        root = _key(int(rng_key), impl=implementation(generator))
+        root = _key(int(rng_key), impl=CHACHA20)
     else:
         root = _one_key(rng_key)
     kind = jax.random.key_impl(root)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from private_mcmc.domains.columns import HostColumn, blank, holds_person, padded
 from private_mcmc.domains.persons import Slots
 from private_mcmc.kernels.chain import ChainRunner, observed
-from private_mcmc.kernels.clipping import Columns, PreparedRows
+from private_mcmc.kernels.gradient import Columns, PreparedRows
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, Observable
 from private_mcmc.schedule import Schedule

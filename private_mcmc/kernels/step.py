@@ -22,11 +22,9 @@ from private_mcmc.accounting import gradient_limit
 from private_mcmc.accounting.steps import whitened_noise
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels.batches import BatchDraw, BatchSum, First, batch_sum, streams
-from private_mcmc.kernels.clipping import PreparedRows, Whitening, whitening
-from private_mcmc.kernels.gradient import schedule_gradient
+from private_mcmc.kernels.gradient import PreparedRows, Whitening, schedule_gradient, whitening
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.potential.potential import Potential
-from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Record
 from private_mcmc.schedule import Schedule
 
@@ -167,8 +165,7 @@ def step_program(
     model: Potential, schedule: Schedule, data_gradient: BatchSum, numbers: StepNumbers
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
-    prior, change = rowwise(model.neg_log_prior), Whitening(numbers.root)
-    prior_score: Observable = rowwise(jax.grad(lambda u: prior(change.to_parameter(u))))
+    change = Whitening(numbers.root)
     colour, keep = noise_colour(schedule), kept_in_box(schedule)
 
     def drawn(batches: jax.Array | None, k: jax.Array) -> jax.Array | None:
@@ -198,7 +195,8 @@ def step_program(
     ) -> Float[Array, "chains p"]:
         gamma = jnp.asarray(numbers.step_size)
         gamma = gamma if gamma.ndim == 0 else gamma[k]
-        gradient = jax.vmap(prior_score)(u) + numbers.temper * total
+        prior = change.pull_back(jax.vmap(model.prior_slope)(change.to_parameter(u)))
+        gradient = prior + numbers.temper * total
         gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
         return keep(u + (jnp.sqrt(2.0 * gamma) * colour(standard.astype(u.dtype)) - gamma * gradient))

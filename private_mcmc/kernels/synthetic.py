@@ -19,8 +19,7 @@ import numpy.typing as npt
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.batches import BatchSum
 from private_mcmc.kernels.chain import ChainRunner, steps_of
-from private_mcmc.kernels.clipping import Columns, Whitening
-from private_mcmc.kernels.gradient import clipped_gradient, with_weights
+from private_mcmc.kernels.gradient import Columns, Whitening, clipped_gradient, with_weights
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
 from private_mcmc.potential.potential import Potential

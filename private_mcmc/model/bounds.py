@@ -27,12 +27,12 @@ from private_mcmc.model.program import (
     Program,
     Variable,
     affinity,
-    row_shapes,
     trace,
     without_cancellation,
 )
 from private_mcmc.potential.families import Interval, up
 from private_mcmc.potential.predictor import Predictor
+from private_mcmc.potential.rowwise import row_shapes
 from private_mcmc.system import RUN_ONCE
 
 Values: TypeAlias = Mapping[Variable, jax.Array]

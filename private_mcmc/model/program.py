@@ -21,9 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.potential.rowwise import abstract, own_primitives
+from private_mcmc.potential.rowwise import own_primitives
 from private_mcmc.system import RUN_ONCE
 
 # ``jax.extend.core.Var`` and ``JaxprEqn``, whose operands here are variables only, with shapes and types.
@@ -186,11 +185,6 @@ _INLINED = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
-
-
-def row_shapes(rows: Rows) -> dict[str, jax.ShapeDtypeStruct]:
-    """Arguments of ``trace`` for one row, without an axis of rows."""
-    return {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
 
 
 def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Program:

@@ -34,7 +34,6 @@ from private_mcmc.model.program import (
     Variable,
     affinity,
     name_of,
-    row_shapes,
     same,
     trace,
 )
@@ -51,7 +50,7 @@ from private_mcmc.potential.predictor import (
 )
 from private_mcmc.potential.prior import OF_ANY_SIGN, OwnPrior, PriorConstants, Site
 from private_mcmc.potential.prior import TABLE as PRIORS
-from private_mcmc.potential.rowwise import abstract
+from private_mcmc.potential.rowwise import abstract, row_shapes
 
 # Every link as it may be written: a parameter is compared with these operation by operation, since values
 # at points do not tell programs apart that differ far out, as by ``jnp.where(eta > 400, …)``.

@@ -25,7 +25,7 @@ from private_mcmc.model.integrated import (
     own_latents,
     summed_loss,
 )
-from private_mcmc.model.program import Output, Program, row_shapes, trace, work_of
+from private_mcmc.model.program import Output, Program, trace, work_of
 from private_mcmc.model.proposals import read_prior, row_term
 from private_mcmc.model.refusals import (
     COUNT,
@@ -38,7 +38,6 @@ from private_mcmc.model.refusals import (
     refuse_other_persons,
     refuse_prior_on_count,
     refuse_prior_on_data,
-    refuse_unknown_slopes,
 )
 from private_mcmc.model.row_latents import (
     RowLatent,
@@ -58,7 +57,6 @@ from private_mcmc.model.tracing import (
     with_indexed_arguments,
 )
 from private_mcmc.potential.potential import Potential, RowTerm
-from private_mcmc.potential.predictor import Row
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
@@ -94,8 +92,7 @@ class RowModel(Potential):
     def work(self) -> int:
         """About how many numbers the loss of one row computes."""
         with jax.enable_x64(True):
-            theta = abstract((self.dim,), np.float64)
-            return work_of(jax.make_jaxpr(self.row_loss)(theta, row_shapes(self.rows)).jaxpr.eqns)
+            return work_of(jax.make_jaxpr(self.row_loss)(*self.types).jaxpr.eqns)
 
 
 def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None = None) -> RowModel:
@@ -127,7 +124,10 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
     else:
         each = read(model, rows.single, n=n * rows.unit.rows, model_args=public)
         found = replace(each, term=each.term.of_persons(rows), each=each)
-    return replace(found, public=public)
+    found = replace(found, public=public)
+    with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
+        found.trace_slopes()
+    return found
 
 
 def _of_rows(
@@ -198,12 +198,10 @@ def _of_columns(
             program=program,
             model=model,
         )
-        density = Summed(latents, program).density if latents else None
-
-        def whole(theta: jax.Array, row: Row) -> jax.Array:
-            return found.row_loss(theta, row) - (0.0 if density is None else density(theta, row))
-
-        refuse_unknown_slopes(one.dim, rows, whole, found.neg_log_prior)
+        if latents:
+            density = Summed(latents, program).density
+            whole = RowTerm(lambda theta, row: found.row_loss(theta, row) - density(theta, row), rows)
+            replace(found, term=whole).trace_slopes()
         refuse_other_densities(found, program, [site.name for site in observed])
     return found
 

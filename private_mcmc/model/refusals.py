@@ -16,12 +16,11 @@ from private_mcmc.domains.domain import Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported
 from private_mcmc.model.integrated import OwnLatents
-from private_mcmc.model.program import Kind, Output, Program, row_shapes, trace, work_of
+from private_mcmc.model.program import Kind, Output, Program, work_of
 from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
 from private_mcmc.model.sites import ModelSites, Observation
 from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.potential import Potential
-from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.system import RUN_ONCE
 
@@ -236,24 +235,6 @@ def refuse_other_densities(found: Potential, program: Program, observed: Sequenc
                 "distribution anew, with the parameters that you mean, or write the row's term as a "
                 "numpyro.factor in the plate of the rows."
             )
-
-
-def refuse_unknown_slopes(
-    dim: int,
-    rows: Rows,
-    row_loss: Callable[[jax.Array, Mapping[str, jax.Array]], jax.Array],
-    neg_log_prior: Callable[[jax.Array], jax.Array],
-) -> None:
-    """Trace the gradients that run: a derivative that a function brings with it is in no program of values,
-    and a loop without a fixed end has none.
-
-    ``UnsupportedModel``: as ``trace`` does, for what such a derivative prints, calls or mixes.
-    """
-
-    def slopes(theta: jax.Array, **row: jax.Array) -> dict[str, jax.Array]:
-        return {"row": jax.grad(row_loss)(theta, row), "prior": jax.grad(neg_log_prior)(theta)}
-
-    trace(slopes, theta=abstract((dim,), np.float64), **row_shapes(rows))
 
 
 def refuse_growing_latents(one: ModelSites, many: ModelSites) -> None:

@@ -26,6 +26,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.potential.families import UNKNOWN, times
 from private_mcmc.potential.predictor import Predictor, Row
 from private_mcmc.potential.prior import PriorConstants, Site
+from private_mcmc.potential.rowwise import abstract, row_shapes, rowwise
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Unit
 
@@ -114,11 +115,10 @@ class RowTerm:
     @property
     def share(self) -> Callable[[Row], jax.Array] | None:
         """Weights of the terms, which kernels give them: the constants are of the weighted terms."""
-        known = isinstance(self.of, Predictor) and self.of.family.name != UNKNOWN.name
-        if not isinstance(self.of, Predictor) or not known or self.of.radius == math.inf:
+        of = self.of
+        if not isinstance(of, Predictor) or of.radius == math.inf or of.family.name == UNKNOWN.name:
             return None
-        share = self.of.share
-        return share if self._persons is None else lambda person: jax.vmap(share)(_own(person))
+        return of.share if self._persons is None else lambda person: jax.vmap(of.share)(_own(person))
 
     @property
     def predictors(self) -> Predictor | None:
@@ -214,6 +214,35 @@ class Potential:
         """``θ ↦ K``."""
         return self.prior.potential
 
+    @cached_property
+    def row_slope(self) -> RowLoss:
+        """``(θ, row) ↦ ∇v``, one program from its first use on: the rule of a function that brings its own
+        derivative is not asked again.
+        """
+        return rowwise(jax.grad(rowwise(self.row_loss)))
+
+    @cached_property
+    def prior_slope(self) -> Callable[[jax.Array], jax.Array]:
+        """``θ ↦ ∇K``, likewise."""
+        return rowwise(jax.grad(rowwise(self.neg_log_prior)))
+
+    @property
+    def types(self) -> tuple[jax.ShapeDtypeStruct, dict[str, jax.ShapeDtypeStruct]]:
+        """Shapes and types of ``θ`` and of a row."""
+        with jax.enable_x64(True):
+            return abstract((self.dim,), np.float64), row_shapes(self.rows)
+
+    def trace_slopes(self) -> None:
+        """Make the slopes that kernels run, once and for all; raises as ``rowwise``."""
+        theta, row = self.types
+        jax.eval_shape(self.prior_slope, theta)
+        if self.predictor is not None:
+            read = {name: row[name] for name in self.predictor.reads}
+            jax.eval_shape(self.predictor.slope, abstract((), np.float64), read)
+        if self.term.share is not None:
+            row[SHARE] = jax.eval_shape(self.term.share, row)
+        jax.eval_shape(self.row_slope, theta, row)
+
     @property
     def predictor(self) -> Predictor | None:
         """The row's one affine predictor."""
@@ -304,7 +333,7 @@ def reach_of_prior(row_model: Potential, schedule: Schedule) -> tuple[float, flo
     """
     prior, metric = row_model.prior, schedule.preconditioner
     with jax.enable_x64(True):
-        slopes = np.abs(np.asarray(jax.grad(row_model.neg_log_prior)(jnp.zeros(row_model.dim))))
+        slopes = np.abs(np.asarray(row_model.prior_slope(jnp.zeros(row_model.dim))))
     mu = prior.in_metric(metric)[0]
     scales = np.ones(row_model.dim) if metric is None else np.asarray(metric, dtype=np.float64)
     if scales.ndim == 1:
@@ -376,11 +405,15 @@ def program_mark(function: Callable[..., object], *shapes: object) -> str:
 
 
 def model_marks(model: Potential) -> list[str]:
-    """Of the prior and of a row's loss, with their gradients: a function may come with its own derivative."""
-    with jax.enable_x64(True):
-        theta = jnp.zeros(model.dim)
-        row = {name: jnp.zeros(domain.event_shape, domain.dtype) for name, domain in model.rows.items}
-    prior, loss = jax.value_and_grad(model.neg_log_prior), jax.value_and_grad(model.row_loss)
+    """Of the prior and of a row's loss, with their slopes: a function may come with its own derivative."""
+    theta, row = model.types
+
+    def prior(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return model.neg_log_prior(theta), model.prior_slope(theta)
+
+    def loss(theta: jax.Array, row: Row) -> tuple[jax.Array, jax.Array]:
+        return model.row_loss(theta, row), model.row_slope(theta, row)
+
     return [program_mark(prior, theta), program_mark(loss, theta, row)]
 
 

@@ -28,6 +28,7 @@ from private_mcmc.potential.families import (
     in_table,
     together,
 )
+from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Fields
 
 Row: TypeAlias = Fields
@@ -138,6 +139,11 @@ class Predictor:
         if self.unknown is not None:
             return self.unknown(eta, row)
         return functools.reduce(jnp.add, [term.loss(eta[at], row) for term, at in self.terms], self.rest(row))
+
+    @functools.cached_property
+    def slope(self) -> Callable[[jax.Array, Row], jax.Array]:
+        """``(η, row) ↦ ψ'`` of one predictor, of that row alone whoever made ``ψ``; one program."""
+        return rowwise(jax.grad(rowwise(self.loss)))
 
     @property
     def family(self) -> LikelihoodFamily:

@@ -20,6 +20,7 @@ import numpy as np
 from jax.extend.core import Primitive, primitives
 from jax.typing import DTypeLike
 
+from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 
 # Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
@@ -30,6 +31,11 @@ Tree: TypeAlias = Any
 def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     """An argument of ``jax.make_jaxpr`` of which only shape and dtype are known."""
     return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
+
+
+def row_shapes(rows: Rows) -> dict[str, jax.ShapeDtypeStruct]:
+    """The columns of one row, without an axis of rows."""
+    return {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
 
 
 # Rows of a block, and the most numbers in it.
@@ -54,23 +60,27 @@ def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
     """``function`` of one row and of what all rows share, as the program that was looked at.
 
     **Guarantee**: under ``vmap`` over an argument, each value is computed of that entry of the argument alone
-    and of what is not mapped over; nothing is printed or called back.
+    and of what is not mapped over; nothing is printed or called back. ``function`` itself is called once for
+    arguments of the same shapes and types: what it does later, or whoever made it, has no part in a run.
     ``DoThisInstead``, ``NotYetSupported``: as ``own_primitives``, when it is first called.
     """
+    known: dict[Tree, tuple[Callable[..., list[Tree]], Tree]] = {}
 
     @wraps(function)
     def run(*arguments: Tree) -> Tree:
         leaves, kind = jax.tree.flatten(arguments)
-        shape: list[Tree] = []
+        types = tuple(jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)  # type: ignore[no-untyped-call]
+        if (kind, types) not in known:
+            shape: list[Tree] = []
 
-        def flat(*given: jax.Array) -> list[jax.Array]:
-            found, made = jax.tree.flatten(function(*jax.tree.unflatten(kind, given)))
-            shape[:] = [made]
-            return found
+            def flat(*given: jax.Array) -> list[jax.Array]:
+                found, made = jax.tree.flatten(function(*jax.tree.unflatten(kind, given)))
+                shape[:] = [made]
+                return found
 
-        types = [jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]  # type: ignore[no-untyped-call]
-        values = jex.jaxpr_as_fun(own_primitives(flat, *types))(*leaves)
-        return jax.tree.unflatten(shape[0], values)
+            known[kind, types] = jex.jaxpr_as_fun(own_primitives(flat, *types)), shape[0]
+        program, made = known[kind, types]
+        return jax.tree.unflatten(made, program(*leaves))
 
     return run
 
@@ -117,9 +127,13 @@ _HOLDERS: Mapping[type, tuple[str, ...]] = {
 
 
 def _owned(value: Any) -> Any:
-    """``value`` with copies of NumPy's arrays, which their owner may write to before the run."""
-    if isinstance(value, np.ndarray):
-        return copy.deepcopy(value)
+    """``value`` with copies of all arrays, which their owner may write to before the run.
+
+    JAX's may lie in the memory of NumPy's: ``jnp.asarray`` on a CPU makes no copy of an aligned one.
+    """
+    if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer):
+        with jax.ensure_compile_time_eval():
+            return copy.deepcopy(value)
     if isinstance(value, jex.Literal):
         return jex.Literal(_owned(value.val), value.aval)  # type: ignore[no-untyped-call]
     if isinstance(value, Mapping):

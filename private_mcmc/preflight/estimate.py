@@ -194,8 +194,8 @@ def _found(
 def _gradients(row_model: RowModel, theta: jax.Array, rows: Record) -> tuple[jax.Array, jax.Array, Record]:
     """``∇K`` at ``θ``, every row's ``∇v``, and the rows in their domain; compiled once for a model."""
     inside = row_model.rows.project(rows)
-    slopes = jax.vmap(jax.grad(row_model.row_loss), in_axes=(None, 0))(theta, inside)
-    return jax.grad(row_model.neg_log_prior)(theta), slopes, inside
+    slopes = jax.vmap(row_model.row_slope, in_axes=(None, 0))(theta, inside)
+    return row_model.prior_slope(theta), slopes, inside
 
 
 def _longest(

@@ -113,7 +113,9 @@ def bind(model: Potential, name: str, what: What, bounds: Bounds | None) -> Func
         found = values(theta) if first is None else theta[first : first + math.prod(shape)]
         return jnp.ravel(found).astype(theta.dtype)
 
-    return Function(name, shape, rowwise(evaluate), first, low, high)
+    traced = rowwise(evaluate)
+    jax.eval_shape(traced, jnp.zeros(model.dim))  # what runs is what is looked at here
+    return Function(name, shape, traced, first, low, high)
 
 
 def _of_transform(site: Site) -> tuple[int | None, float, float]:

@@ -13,9 +13,9 @@ import pytest
 from pyarrow import feather, parquet
 
 import private_mcmc as pmc
+from private_mcmc.data.codebook import read_header
 from private_mcmc.data.table import (
     data_marks,
-    read_header,
     read_identifiers,
     read_table,
     refuse_changed,
@@ -307,6 +307,17 @@ def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name)
                 [*read_identifiers(table, persons)]
         else:
             assert [*read_identifiers(table, persons)] == ["16777216", "16777217"]
+
+
+@pytest.mark.parametrize("made", [polars.DataFrame, pyarrow.table], ids=["Polars", "Arrow"])
+def test_identifiers_are_told_apart_whoever_else_has_none(made):
+    """Of Polars all became floats where one was missing: those beyond 2^53 were one person."""
+    who = {"name": "who", "private_mcmc": {"role": "person"}}
+    persons = schema(who, private_mcmc={"person": {"field": "who", "at_most": "2"}})
+    numbers = [2**53, 2**53 + 1, 2**63 - 1]
+    for gap in ([], [None]):
+        found = [*read_identifiers(made({"who": [*numbers, *gap]}), persons)]
+        assert found == [*map(str, numbers), *[""] * len(gap)]
 
 
 @pytest.mark.parametrize(

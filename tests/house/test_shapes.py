@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 from jaxtyping import TypeCheckError
 
-from private_mcmc.kernels.clipping import clipped_sum
+from private_mcmc.kernels.gradient import clipped_sum
 from tests.shapes import CHECKED
 
 

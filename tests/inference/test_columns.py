@@ -140,7 +140,7 @@ def drivers(tmp_path_factory):
     for name, block in MODES.items():
         ledger = pmc.Ledger.create(tmp_path_factory.mktemp("books") / name)
         ledger.declare(name, pmc.Target(1000.0, 1e-3))
-        seeded = pmc.Execution(generator="threefry2x32", unsafe_seed=True, rows_on_device=block)
+        seeded = pmc.Execution(unsafe_seed=True, rows_on_device=block)
         books = pmc.Bookkeeping(ledger, name)
         found[name] = declared(KERNEL, ROWS, num_steps=2, execution=seeded, bookkeeping=books), ledger
     return found

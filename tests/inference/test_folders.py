@@ -51,7 +51,7 @@ def tables(tmp_path_factory):
 def without_noise(monkeypatch):
     """No noise in sums, the same noise in every path, and blocks that rows do not fill."""
     monkeypatch.setattr(GaussianNoise, "drawn", lambda self, values: np.asarray(values, float))
-    monkeypatch.setattr(driver, "run_keys", lambda key, generator: run_keys(3, "threefry2x32"))
+    monkeypatch.setattr(driver, "run_keys", lambda key: run_keys(3))
     monkeypatch.setattr("private_mcmc.kernels.keys.Provenance.check_releasable", lambda *_: None)
     for module in (fitting, execute_plan):
         monkeypatch.setattr(module, "BLOCK", 128)
@@ -98,7 +98,7 @@ def test_a_folder_is_fitted_as_one_file_is(tables, without_noise, asked):
 def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, without_noise, monkeypatch):
     study = fitted_once(tables[0])
     other = pmc.fit(tables[0], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
-    monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3, "threefry2x32"))
+    monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3))
     # In slots drawn at random rows of the folder would have other uniform numbers.
     monkeypatch.setattr(execute_plan, "moves", lambda *_: False)
     for ask in (

@@ -18,12 +18,12 @@ from scipy.stats import norm
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
+from private_mcmc.auditing.mechanism import ungrouped
 from private_mcmc.domains.columns import PRESENT, data_mark, host_column
-from private_mcmc.domains.persons import OWN_ROWS, identified, ungrouped
+from private_mcmc.domains.persons import OWN_ROWS, identified
 from private_mcmc.inference.columns import Place, checked
 from private_mcmc.kernels import PrivateULA, langevin_program
-from private_mcmc.kernels.clipping import Whitening
-from private_mcmc.kernels.gradient import general_rows
+from private_mcmc.kernels.gradient import Whitening, general_rows
 from private_mcmc.model import read
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.potential.potential import curvature

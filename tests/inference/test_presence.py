@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.domains.columns import PRESENT, ArrayColumn, data_mark, host_column
+from private_mcmc.domains.columns import PRESENT, data_mark, host_column
 from private_mcmc.inference import columns as placing
 from private_mcmc.inference.columns import Place, moves
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain
@@ -35,7 +35,7 @@ PLACES = [*((name, None) for name in SCHEMES), ("all rows", 3), ("poisson", 3)]
 
 def driver(kernel, rows=ROWS, adjacency="zero_out", **changes):
     block = changes.pop("rows_on_device", None)
-    execution = pmc.Execution(unsafe_seed=True, generator="threefry2x32", rows_on_device=block)
+    execution = pmc.Execution(unsafe_seed=True, rows_on_device=block)
     asked = {"target": pmc.Target(1e4, 1e-6, adjacency), "num_steps": 2 * N, "n": N} | changes
     return declared(kernel, rows, execution=execution, **asked)
 
@@ -130,7 +130,7 @@ def test_a_data_set_is_known_by_its_holes_and_not_by_what_lies_in_them(streamed)
     def mark(present=None, **columns):
         data = {**DATA, **columns} | ({} if present is None else {PRESENT: np.asarray(present)})
         if streamed:
-            data = {name: ArrayColumn(c.shape, c.dtype, c) for name, c in data.items()}
+            data = {name: host_column(name, c) for name, c in data.items()}
         return data_mark(b"key", data)
 
     other = DATA["y"].astype(float)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 
 N, WORKERS = 400, pmc.Ray(workers=2, cpus=0.5)
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
-SEEDED = pmc.Execution(unsafe_seed=True, generator="threefry2x32")
+SEEDED = pmc.Execution(unsafe_seed=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -259,7 +259,7 @@ def test_a_plan_buys_the_same_of_workers(table):
 def same_slots(monkeypatch):
     """Rows of a query in the same slots wherever they are, with the same uniform numbers."""
     drawn = np.random.default_rng
-    monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3, "threefry2x32"))
+    monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3))
     monkeypatch.setattr(np.random, "default_rng", lambda seed=7: drawn(seed))
 
 

@@ -74,7 +74,7 @@ def with_holes(devices: int | None, present, adjacency="zero_out") -> np.ndarray
     mcmc = PrivateMCMC(
         CASES["gathered"][0] if hidden else PrivateULA(logistic, 0.02, 1.0), rows=CLASSES, release="path",
         target=Target(1e4, 1e-6, adjacency), num_steps=N, guarantee="run", n=N, progress_bar=False,
-        execution=Execution(devices=devices, unsafe_seed=True, generator="threefry2x32"),
+        execution=Execution(devices=devices, unsafe_seed=True),
     )  # fmt: skip
     if hidden:
         X, y, present = X[present], y[present], None

@@ -15,8 +15,7 @@ from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import PrivateSGLD, Streams, langevin_program
 from private_mcmc.kernels.batches import BatchDraw, _chosen, batch_sum
-from private_mcmc.kernels.clipping import ClippedGradient, whitening
-from private_mcmc.kernels.gradient import AffineRows, clipped_gradient
+from private_mcmc.kernels.gradient import AffineRows, ClippedGradient, clipped_gradient, whitening
 from private_mcmc.model import read
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic, normal_mean

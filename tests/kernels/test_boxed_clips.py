@@ -12,8 +12,7 @@ from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.kernels import AnisotropicLangevin
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import boxed_gradient
+from private_mcmc.kernels.gradient import boxed_gradient, whitening
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
 from tests.examples_of_models import linear

@@ -11,9 +11,8 @@ import pytest
 
 from private_mcmc.domains import Ball, Real, Rows
 from private_mcmc.errors import DeclarationError, ReleaseError
-from private_mcmc.kernels import clipping
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels import gradient as clipping
+from private_mcmc.kernels.gradient import clipped_gradient, whitening
 from private_mcmc.kernels.step import langevin_program
 from private_mcmc.model import read
 from private_mcmc.schedule import Schedule

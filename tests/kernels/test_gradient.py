@@ -8,8 +8,7 @@ import numpyro.distributions as dist
 import pytest
 
 from private_mcmc.domains import Ball, Binary, Box, Rows
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient
+from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient, whitening
 from private_mcmc.model import read
 from tests.examples_of_models import bent, logistic
 

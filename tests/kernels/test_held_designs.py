@@ -11,8 +11,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.domains import Ball, Binary, Box, Categories, Person, Rows
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.gradient import clipped_gradient, whitening
 from private_mcmc.kernels.step import langevin_program
 from private_mcmc.model import read
 from private_mcmc.potential.families import TABLE, Interval

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.domains import Ball, Binary, Rows
-from private_mcmc.domains.columns import ArrayColumn
+from private_mcmc.domains.columns import host_column
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.partitions import Blocks, Question, partitioned_runner, summed
 from private_mcmc.model import read
@@ -32,7 +32,7 @@ def partitions(data, *edges):
     return [
         Blocks(
             {
-                name: ArrayColumn(part.shape, part.dtype, part)
+                name: host_column(name, part)
                 for name, part in ((name, column[first:last]) for name, column in data.items())
             },
             size=7,
@@ -111,5 +111,5 @@ def test_sums_of_partitions_are_rounded_once(data):
     for found in sums:
         np.testing.assert_allclose(found, data["X"].sum(axis=0), rtol=1e-14)
     with jax.enable_x64(True):
-        nobody = Blocks({"X": ArrayColumn((0, 2), np.dtype(float), np.zeros((0, 2)))}, size=7)
+        nobody = Blocks({"X": host_column("X", np.zeros((0, 2)))}, size=7)
     np.testing.assert_array_equal(summed(question, [nobody]), [0.0, 0.0])

@@ -12,8 +12,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels import Streams, chain_runner, langevin_program
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.gradient import clipped_gradient, whitening
 from private_mcmc.kernels.synthetic import _advance, synthetic_path
 from private_mcmc.model import read
 from private_mcmc.planning import PathStage

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.clipping import whitening
+from private_mcmc.kernels.gradient import whitening
 
 MATRICES = {
     "identity": None,

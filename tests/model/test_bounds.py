@@ -7,7 +7,8 @@ import pytest
 
 from private_mcmc.domains import Ball, Box, Categories, Counts, Real, Rows
 from private_mcmc.model.bounds import bounds, ends_of_rows, function_of_rows, is_whole, proposed_radius
-from private_mcmc.model.program import row_shapes, trace
+from private_mcmc.model.program import trace
+from private_mcmc.potential.rowwise import row_shapes
 
 MATRIX = np.array([[1.0, 2.0, 0.0], [0.0, -1.0, 0.5], [3.0, 0.0, 1.0]])
 TABLE = np.arange(12.0).reshape(4, 3)

@@ -11,8 +11,7 @@ from jax.custom_batching import custom_vmap
 from jax.experimental import hijax
 
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
-from private_mcmc.kernels.clipping import Whitening
-from private_mcmc.kernels.gradient import general_rows
+from private_mcmc.kernels.gradient import Whitening, general_rows
 from private_mcmc.model import read, reading
 from private_mcmc.potential import rowwise
 

@@ -120,8 +120,13 @@ def test_primitives_have_no_parameters_that_nobody_reads():
 
 
 def test_arrays_that_are_written_to_later_change_no_program():
-    """Between a decision and its run: a prior of another scale ran at the price of the first."""
-    scale = np.ones(2)
+    """Between a decision and its run: a prior of another scale ran at the price of the first.
+
+    ``jnp.asarray`` makes no copy of an array that lies where XLA wants it.
+    """
+    memory = np.ones(64)
+    scale = memory[-(memory.ctypes.data // 8) % 8 :][:2]
+    shared = jnp.asarray(scale)
 
     @jax.custom_jvp
     def custom(x):
@@ -133,6 +138,7 @@ def test_arrays_that_are_written_to_later_change_no_program():
         yield from (x * scale, custom(x), jax.jit(lambda v: v - scale)(x), x * scale[1])
         yield jax.lax.cond(x[0] > 0, lambda v: v * scale, lambda v: v - scale[:1], x)
         yield jax.lax.while_loop(lambda v: v[0] < 9.0, lambda v: v + scale, x)
+        yield from (x * shared, jax.jit(lambda v: v - shared)(x))
 
     with jax.enable_x64(True):
         program = trace(lambda x: dict(enumerate(parts(x))), x=np.ones(2))

@@ -68,7 +68,7 @@ def test_frames_of_polars_and_arrow_are_columns_of_one_type_whatever_is_missing(
             assert found["y"].dtype == found["X"].dtype == np.float64
             assert found["X"].tolist() == [[1, 3], [2, 4]] and found["y"][0] == 1
             assert np.isnan(found["y"][1]) == (missing is None)
-    with pytest.raises(DataSchemaError, match="column 'y': is not numeric"):
+    with pytest.raises(DataSchemaError, match="column 'y' is not numeric"):
         ROWS.validate({"X": frame, "y": polars.Series(["a", "b"])}, 2)
 
 

@@ -26,8 +26,7 @@ from private_mcmc.domains.columns import PRESENT, blank
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import PrivateMCMC
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import schedule_gradient
+from private_mcmc.kernels.gradient import schedule_gradient, whitening
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import PublicRow, extreme_rows, stacked
 from private_mcmc.release import Expectations

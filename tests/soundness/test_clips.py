@@ -13,8 +13,7 @@ import pytest
 from private_mcmc.domains import Rows
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.kernels import gradient as gradients
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import clipped_gradient
+from private_mcmc.kernels.gradient import clipped_gradient, whitening
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.refusals import COUNT
 from tests.soundness.grammar import write

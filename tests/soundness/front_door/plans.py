@@ -35,7 +35,6 @@ class Fixed:
 
 _STAGE_STEPS = 2
 # Of many short runs most of the time is the making of keys.
-_QUICK = replace(SEEDED, generator="threefry2x32")
 
 
 def path_stage(clip: float) -> PathStage:
@@ -67,7 +66,7 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
 
 def plan_runs(plan: Plan) -> Callable[[Any, int, np.random.SeedSequence], np.ndarray]:
     """Outputs ``(runs, stages · steps)`` of a plan whose stages are within its budget."""
-    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=_QUICK)
+    mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=SEEDED)
 
     def once(data: Any, key: jax.Array) -> np.ndarray:
         mcmc.run(rng_key=key, **data)
