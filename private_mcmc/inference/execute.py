@@ -31,8 +31,8 @@ from private_mcmc.kernels.partitions import Engine, Partition, Resident, partiti
 from private_mcmc.kernels.step import Observable
 from private_mcmc.planning import Conclusion, History
 from private_mcmc.planning.stages import of_rows
-from private_mcmc.potential.potential import Potential, model_marks, program_mark
-from private_mcmc.potential.rowwise import EXACT, abstract, in_blocks, rowwise
+from private_mcmc.potential.potential import Potential, model_marks
+from private_mcmc.potential.rowwise import EXACT, abstract, in_blocks, program_mark, rowwise
 from private_mcmc.records import Fields
 from private_mcmc.release import ReleasedExpectations, ReleasedStates, StateGrid, state_grid
 from private_mcmc.report.document import progress

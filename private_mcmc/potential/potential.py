@@ -7,13 +7,10 @@ which are made here of the very program that runs.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +23,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.potential.families import UNKNOWN, times
 from private_mcmc.potential.predictor import Predictor, Row
 from private_mcmc.potential.prior import PriorConstants, Site
-from private_mcmc.potential.rowwise import abstract, row_shapes, rowwise
+from private_mcmc.potential.rowwise import abstract, program_mark, row_shapes, rowwise
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Unit
 
@@ -393,17 +390,6 @@ def _rows_of_a_step(schedule: Schedule) -> float:
     return schedule.num_rows / (1.0 if schedule.rate is None else schedule.rate)
 
 
-def program_mark(function: Callable[..., object], *shapes: object) -> str:
-    """A hash of a traced function: its operations and every constant in them."""
-    with jax.enable_x64(True):
-        program = jax.make_jaxpr(function)(*shapes)
-    # Functions print with their address in this process.
-    mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
-    for constant in _constants(program):
-        mark.update(np.asarray(constant).tobytes())
-    return mark.hexdigest()
-
-
 def model_marks(model: Potential) -> list[str]:
     """Of the prior and of a row's loss, with their slopes: a function may come with its own derivative."""
     theta, row = model.types
@@ -415,12 +401,3 @@ def model_marks(model: Potential) -> list[str]:
         return model.row_loss(theta, row), model.row_slope(theta, row)
 
     return [program_mark(prior, theta), program_mark(loss, theta, row)]
-
-
-def _constants(program: Any) -> Iterator[object]:
-    """The constants of a closed jaxpr and of those inside it, which do not print them."""
-    yield from getattr(program, "consts", ())
-    for equation in getattr(program, "jaxpr", program).eqns:
-        for inner in jax.tree.leaves(tuple(equation.params.values())):
-            if hasattr(inner, "eqns"):
-                yield from _constants(inner)

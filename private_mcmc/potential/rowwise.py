@@ -9,6 +9,8 @@ primitives, told by identity, with copies of all constants.
 from __future__ import annotations
 
 import copy
+import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, wraps
 from typing import Any, TypeAlias
@@ -286,3 +288,23 @@ def _generator(atom: jex.Var | jex.Literal) -> str:
     """The name of the generator of a key; empty for what is no key."""
     generator = getattr(getattr(atom.aval, "dtype", None), "_impl", None)
     return "" if generator is None else str(generator.name)
+
+
+def program_mark(function: Callable[..., object], *shapes: object) -> str:
+    """A hash of a traced function: its operations and every constant in them."""
+    with jax.enable_x64(True):
+        program = jax.make_jaxpr(function)(*shapes)
+    # Functions print with their address in this process.
+    mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
+    for constant in _constants(program):
+        mark.update(np.asarray(constant).tobytes())
+    return mark.hexdigest()
+
+
+def _constants(program: Any) -> Iterator[object]:
+    """The constants of a closed jaxpr and of those inside it, which do not print them."""
+    yield from getattr(program, "consts", ())
+    for equation in getattr(program, "jaxpr", program).eqns:
+        for inner in jax.tree.leaves(tuple(equation.params.values())):
+            if hasattr(inner, "eqns"):
+                yield from _constants(inner)

@@ -16,7 +16,7 @@ from private_mcmc.inference.checkpoint import SavedRun
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
-from private_mcmc.potential.potential import program_mark
+from private_mcmc.potential.rowwise import program_mark
 from private_mcmc.release.ledger_file import Transaction
 from tests.examples_of_models import declared, logistic, normal_mean
 
