@@ -9,10 +9,10 @@ from typing import Any
 
 from private_mcmc.accounting.statement import RULES
 from private_mcmc.inference import execute
-from private_mcmc.kernels import batches, chain, clipping, gradient
+from private_mcmc.kernels import batches, chain, gradient
 from private_mcmc.kernels import step as langevin
 
-_MUTABLE = {gradient, clipping, batches, langevin, chain}
+_MUTABLE = {gradient, batches, langevin, chain}
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ Patch = tuple[Any, str, Any]
 
 def patches(*changes: Change) -> tuple[Patch, ...]:
     """What makes every driver run the kernels' modules as they are with ``changes``: owner, name, value."""
-    changed_clipping = _compiled(clipping, changes)
-    changed_gradient = _compiled(gradient, changes, clipped_sum=changed_clipping.clipped_sum)
+    changed_gradient = _compiled(gradient, changes)
     changed_batches = _compiled(batches, changes)
     changed_langevin = _compiled(
         langevin,
@@ -85,15 +84,19 @@ def _compiled(module: ModuleType, changes: tuple[Change, ...], **rebound: Callab
 
 
 CLIP_FORGOTTEN = Change(gradient, "held(slope, jnp.where(rows.present, rows.cap, 0.0))", "slope")
-CLIP_FORGOTTEN_IN_GENERAL = Change(clipping, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0")
+CLIP_FORGOTTEN_IN_GENERAL = Change(gradient, "jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300))", "1.0")
 NOISE_TOO_SMALL = Change(langevin, "jnp.sqrt(2.0 * gamma)", "0.9 * jnp.sqrt(2.0 * gamma)")
 STEP_DOUBLED = Change(
     langevin, "gamma = jnp.asarray(numbers.step_size)", "gamma = 2.0 * jnp.asarray(numbers.step_size)"
 )
 PRIOR_INSIDE_THE_CLIP = (
     Change(gradient, "if model.predictor is None:", "if True:"),
-    Change(gradient, "loss(whitening.to_parameter(u), row)", "loss(u, row) + model.neg_log_prior(u)"),
-    Change(langevin, "jax.vmap(prior_score)(u) + numbers.temper", "numbers.temper"),
+    Change(
+        gradient,
+        "jax.vmap(model.row_slope, in_axes=(None, 0))",
+        "jax.vmap(lambda u, row: model.row_slope(u, row) + model.prior_slope(u), in_axes=(None, 0))",
+    ),
+    Change(langevin, "prior + numbers.temper", "numbers.temper"),
 )
 START_FROM_THE_DATA = Change(
     chain,

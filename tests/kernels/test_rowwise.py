@@ -5,8 +5,6 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 from jax.custom_batching import custom_vmap
 from jax.extend.core import Primitive
@@ -130,39 +128,6 @@ def test_what_is_averaged_along_a_chain_is_looked_at(words):
     )
     with pytest.raises((DoThisInstead, NotYetSupported), match=words):
         mcmc.run(**{name: np.asarray(column) for name, column in ROWS.synthetic(0, N).items()})
-
-
-@pytest.mark.parametrize("averages", [False, True])
-def test_after_the_decision_no_function_of_the_users_is_called(averages):
-    """A rule of a derivative that followed a global number ran as another than was decided on."""
-    calls = []
-    forward, backward = jax.custom_jvp(jnp.tanh), jax.custom_vjp(jnp.tanh)
-    forward.defjvp(lambda primals, tangents: (calls.append("jvp"), (jnp.tanh(*primals), *tangents))[1])
-    backward.defvjp(lambda x: (jnp.tanh(x), None), lambda _, slope: (calls.append("vjp"), (slope,))[1])
-
-    def model(X, y=None):
-        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-        b = numpyro.sample("b", dist.Normal(backward(w[0]), 1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=forward(X @ w) * backward(b)), obs=y)
-
-    def averaged(sites):
-        calls.append("average")
-        return jnp.tanh(sites["b"])
-
-    mcmc = pmc.PrivateMCMC(
-        pmc.PrivateULA(model, step_size=0.01, clip=0.1, preconditioner=(1.0, 2.0, 3.0)),
-        rows=ROWS,
-        target=pmc.Target(1.0, 0.0 if averages else 1e-6),
-        release=pmc.Expectations({"b": averaged}, bounds=(-1.0, 1.0)) if averages else "path",
-        num_steps=3,
-        guarantee="run",
-    )
-    mcmc.decide(N)
-    before = list(calls)
-    assert {"jvp", "vjp"} <= set(before)
-    mcmc.run(**{name: np.asarray(column) for name, column in ROWS.synthetic(0, N).items()})
-    assert calls == before
 
 
 @pytest.mark.parametrize(

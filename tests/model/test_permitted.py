@@ -10,6 +10,7 @@ import pytest
 from jax.custom_batching import custom_vmap
 from jax.experimental import hijax
 
+import private_mcmc as pmc
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
 from private_mcmc.kernels.gradient import Whitening, general_rows
 from private_mcmc.model import read, reading
@@ -207,3 +208,26 @@ def test_a_derivative_that_jax_refuses_is_told_in_words(function, where):
     """It ended in an error of JAX, before anything was charged."""
     with pytest.raises(DoThisInstead, match=r"JAX refuses a derivative rule that the model brings"):
         read(model_of(**{where: function}), ROWS, n=40)
+
+
+@pytest.mark.parametrize("averages", [False, True])
+def test_after_the_decision_no_function_of_the_users_is_called(averages):
+    """A rule of a derivative that followed a global number ran as another than was decided on."""
+    calls = []
+    row, latent = jax.custom_jvp(jnp.tanh), jax.custom_vjp(jnp.tanh)
+    row.defjvp(lambda primals, tangents: (calls.append("row"), (jnp.tanh(*primals), *tangents))[1])
+    latent.defvjp(lambda x: (jnp.tanh(x), None), lambda _, slope: (calls.append("latent"), (slope,))[1])
+    averaged = {"b": lambda sites: jnp.tanh(sites["b"]) + 0 * len(calls.append("average") or calls)}
+    mcmc = pmc.PrivateMCMC(
+        pmc.PrivateULA(model_of(of_row=row, of_latent=latent), 0.01, clip=0.1, preconditioner=(1, 2, 3)),
+        rows=ROWS,
+        target=pmc.Target(1.0, 0.0 if averages else 1e-6),
+        release=pmc.Expectations(averaged, bounds=(-1.0, 1.0)) if averages else "path",
+        num_steps=3,
+        guarantee="run",
+    )
+    mcmc.decide(6)
+    before = list(calls)
+    assert {"row", "latent"} <= set(before)
+    mcmc.run(**{name: np.asarray(column) for name, column in ROWS.synthetic(0, 6).items()})
+    assert calls == before

@@ -15,7 +15,7 @@ from private_mcmc.accounting import mechanisms, steps
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.inference import columns as placing
 from private_mcmc.inference import execute_plan
-from private_mcmc.kernels import batches, chain, clipping, gradient
+from private_mcmc.kernels import batches, chain, gradient
 from private_mcmc.kernels import step as langevin
 from private_mcmc.potential.families import TABLE
 from private_mcmc.potential.prior import PriorConstants
@@ -183,7 +183,7 @@ FAULTS = (
         "person: a quarter of the norm clipped",
         _changed(
             Change(
-                clipping,
+                gradient,
                 "norm = jnp.linalg.norm(gradients, axis=-1)",
                 "norm = jnp.linalg.norm(gradients, axis=-1) / 4",
             )

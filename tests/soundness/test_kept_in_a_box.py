@@ -14,8 +14,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.accounting.steps import gradient_limit, sensitivity
 from private_mcmc.kernels import Streams, langevin_program
-from private_mcmc.kernels.clipping import whitening
-from private_mcmc.kernels.gradient import schedule_gradient
+from private_mcmc.kernels.gradient import schedule_gradient, whitening
 from private_mcmc.model import read
 from private_mcmc.potential.potential import RowTerm, curvature
 from private_mcmc.release.price import price
