@@ -13,7 +13,7 @@ from tests.shapes import CHECKED
 def test_the_modules_whose_shapes_are_checked_are_there_and_are_the_kernels():
     assert all(importlib.util.find_spec(name) is not None for name in CHECKED)
     parts = {name.removeprefix("private_mcmc.kernels.") for name in CHECKED}
-    assert {"step", "chain", "clipping", "gradient"} <= parts
+    assert {"step", "chain", "gradient"} <= parts
 
 
 def test_a_wrong_shape_in_a_kernel_is_refused():
