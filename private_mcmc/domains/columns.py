@@ -50,8 +50,6 @@ def padded(values: npt.NDArray[Scalar], slots: int) -> npt.NDArray[Scalar]:
     return np.concatenate([values, np.zeros((slots - len(values), *values.shape[1:]), values.dtype)])
 
 
-_KINDS = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
-_TYPES = tuple(np.dtype(kind) for kind in _KINDS)
 _WHAT = "booleans, integers, or floats of 16, 32 or 64 bits"
 
 
@@ -66,7 +64,7 @@ def check_type(name: str, dtype: object) -> None:
     Longer floats would be narrowed and shorter ones (``bfloat16``, …) are not NumPy's own: the caller says
     by a cast what is meant.
     """
-    if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and native(dtype) in _TYPES):
+    if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.itemsize <= 8):
         # A type's own name could tell the longest text in a column.
         raise DataSchemaError(
             f"column {name!r} is not numeric: columns are {_WHAT}; cast it, for example by "
@@ -128,7 +126,7 @@ def _floats(name: str, column: Any) -> np.ndarray:
     return arrays[0] if isinstance(found, nw.Series) else np.stack(arrays, axis=1)
 
 
-_LOADED = 2**16
+_AT_ONCE = 2**16
 
 
 def without_cells(path: Path) -> Path:
@@ -228,7 +226,7 @@ class HostColumn:
     def at(self, rows: npt.NDArray[np.int64]) -> np.ndarray:
         """The rows of these numbers, which increase; all are read."""
         found, first = [np.zeros((0, *self.shape[1:]), native(self.dtype))], 0
-        for block in self.blocks(_LOADED):
+        for block in self.blocks(_AT_ONCE):
             low, high = np.searchsorted(rows, (first, first + len(block)))
             found.append(block[rows[low:high] - first])
             first += len(block)
@@ -321,7 +319,6 @@ def _of_array(
 
 
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
-_AT_ONCE = 2**16
 
 
 def data_mark(key: bytes, data: Columns) -> str:

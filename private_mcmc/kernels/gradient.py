@@ -238,8 +238,10 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: b
     def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
         design, cap, usable = _capped(predictor, whitening, clip, columns)
         design = design.T if whole else design
-        offset = offsets(predictor, columns)
-        return AffineRows(design, cap, offset, read_by_slope(predictor, columns), present & usable)
+        offset = None if predictor.centred else jax.vmap(rowwise(predictor.offset))(columns)
+        # The design, as a rule the widest, is seldom one of them.
+        read = {name: column for name, column in columns.items() if name in predictor.reads}
+        return AffineRows(design, cap, offset, read, present & usable)
 
     def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
         eta = u @ rows.design if whole else rows.design @ u
@@ -266,16 +268,6 @@ def _capped(
     design = jnp.where(usable[:, None], design, 0.0)
     norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW
     return design, jnp.where(usable, inside(clip, design.shape[1]) / norm, 0.0), usable
-
-
-def offsets(predictor: Predictor, columns: Columns) -> jax.Array | None:
-    """Those of the rows, ``None`` where all are zero."""
-    return None if predictor.centred else jax.vmap(rowwise(predictor.offset))(columns)
-
-
-def read_by_slope(predictor: Predictor, columns: Columns) -> dict[str, jax.Array]:
-    """The columns that the slope reads."""
-    return {name: column for name, column in columns.items() if name in predictor.reads}
 
 
 class GeneralRows(NamedTuple):
