@@ -1,5 +1,7 @@
 """The clamp that makes the accountant's rounding slack true is in the step, far from any real gradient."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,8 +52,8 @@ def test_a_path_clamps_the_gradient_at_the_accountants_limit():
 
 
 @pytest.mark.slow
-def test_hidden_states_are_not_clamped_since_contraction_needs_the_gradient():
-    schedule = schedule_of("last")
+def test_hidden_states_in_a_box_are_not_clamped_since_contraction_needs_the_gradient():
+    schedule = replace(schedule_of("last"), within=1e20)
     assert accounting.gradient_limit(schedule) == np.inf
     assert moved(steep, schedule, 1.0) == pytest.approx(0.1 * 1e18, rel=1e-3)
 
