@@ -46,7 +46,7 @@ from private_mcmc.data.readers import (
 from private_mcmc.data.schema import Schema
 from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, in_words, without_cells
 from private_mcmc.domains.persons import check_wide, spelling
-from private_mcmc.domains.table_files import TableFiles, files_of
+from private_mcmc.domains.table_files import TableFiles, column_of, files_of
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.records import Fields, as_seen
 
@@ -183,7 +183,7 @@ def coded_table(table: Any, schema: Schema, names: Sequence[str]) -> dict[str, H
     for name in names:
         for column in encoded(schema[name], ())[0]:
             found[column].append(name)
-    return {name: files.column(partial(_coded, files, schema, of, name)) for name, of in found.items()}
+    return {name: column_of(files, partial(_coded, files, schema, of, name)) for name, of in found.items()}
 
 
 def _coded(

@@ -136,12 +136,8 @@ class TableFiles:
                 whole = any(check(kind) for check in of_numbers)
             if not whole:
                 raise DataSchemaError(f"{self.path}: column {name!r} is {kind or 'text'}, not numeric.")
-        return self.column(partial(self._numbers, names), *(() if isinstance(names, str) else (len(wanted),)))
-
-    def column(self, read: Callable[[int, int, int], Iterable[np.ndarray]], *width: int) -> HostColumn:
-        """A column of all rows that ``read`` makes of these files."""
-        shape, by_cells = (self.num_rows, *width), self.ordered_by_cells
-        return HostColumn(shape, np.dtype(np.float64), read, ordered_by_cells=by_cells, of_files=True)
+        width = () if isinstance(names, str) else (len(wanted),)
+        return column_of(self, partial(self._numbers, names), *width)
 
     def _numbers(
         self, names: str | Sequence[str], first: int, last: int, size: int
@@ -153,6 +149,14 @@ class TableFiles:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
+
+
+def column_of(
+    files: TableFiles, read: Callable[[int, int, int], Iterable[np.ndarray]], *width: int
+) -> HostColumn:
+    """A column of all rows, which ``read`` makes of files."""
+    shape, by_cells = (files.num_rows, *width), files.ordered_by_cells
+    return HostColumn(shape, np.dtype(np.float64), read, ordered_by_cells=by_cells, of_files=True)
 
 
 def _numbers(column: Any) -> npt.NDArray[np.float64]:
