@@ -219,10 +219,10 @@ def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
         bought = [_paid_for(one) for one in study.statement["parts"]]
         # A stage may have been charged whose release was lost.
         stopped = isinstance(study, StudyRecord) and study.stopped
-        same = bought == paid[: len(bought)] and (stopped or len(bought) == len(paid))
-        need(same, "the charge is of other stages.")
-    same = _paid_for(charge.statement) == _paid_for(study.statement)
-    need(same, "the charge was made for another statement than that of the release.")
+        alike = bought == paid[: len(bought)] and (stopped or len(bought) == len(paid))
+        need(alike, "the charge is of other stages.")
+    alike = _paid_for(charge.statement) == _paid_for(study.statement)
+    need(alike, "the charge was made for another statement than that of the release.")
     _, marked, said = charge.model.rpartition(", claims ")
     claimed = not marked or said == study.claims
     need(claimed, "rows, weight, certificate or question are not those of the run that was charged.")

@@ -289,8 +289,8 @@ def plan(
         reading = _reading(model, rows, n, public)
         temper, _ = certified_temper(reading, target, n, guarantee)
         return plan_declared(reading, rows, target, n, release, guarantee, temper)
-    public = model_args or {}
-    made = without_prediction(model, rows, target, n, guarantee, public, coefficients, max_passes, people)
+    given = model_args or {}
+    made = without_prediction(model, rows, target, n, guarantee, given, coefficients, max_passes, people)
     if max_passes is not None and max_passes < made.policy.least_passes:
         least = f"a plan of this model takes {made.policy.least_passes:,} passes over the rows, or more"
         raise DeclarationError(f"{max_passes=}: {least}.")
