@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +36,8 @@ LEAST_MULTIPLE, USUAL_MULTIPLE, LARGEST_MULTIPLE = 1.5, 2.5, 4.0
 _AFFORDED_NOISE = 0.3
 _LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 _MOST_UNEQUAL = 1e-12
-_MOST_FLOOR = 0.5
+# No direction of a metric has less than this of the noise's norm, or of a typical curvature.
+_FLOOR_OF_NOISE, _FLOOR_OF_LEVEL = 0.5, 0.4
 # Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one; of
 # hidden ones the degrees of freedom over the dimension.
 ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
@@ -81,25 +83,60 @@ def floored(matrix: Array, least: float) -> Array:
     return (raised + raised.T) / 2
 
 
-def allowed_by_noise(released: SecondMoments) -> list[Array]:
-    """Matrices that may have been released as ``S``, drawn by a public key.
+class Believed(NamedTuple):
+    """What is believed of a released matrix ``S``: ``level I + axes diag(share apart) axesᵀ``.
 
     In a metric of its own the matrix is about a multiple of ``I``. Noise of sd ``σ`` scatters its ``d`` other
     entries around that by ``σ²d`` in all; what ``S`` scatters beyond that, a share ``ρ`` of the whole, is the
     matrix's own (Stein's rule). Of an axis whose eigenvalue is further from the others, ``x``, than any of
     the noise's, ``e = σ√(2p)``, the share ``√(x² − e²)/x`` is (Donoho, Gavish, Johnstone 2018), if that is
-    more. So much of ``S`` is believed, up to its noise. What noise hides, the rest, is as uneven as a Wishart
-    matrix of ``2p`` degrees of freedom, or of more where noise would show that: some directions have next to
-    nothing, as those of levels that nobody is in, or of columns that determine each other. The multiple is
-    positive, and Normal given that.
+    more.
+    """
+
+    level: float
+    apart: Array
+    axes: Array
+    share: Array
+
+    @classmethod
+    def of(cls, released: SecondMoments) -> Believed:
+        """Of moments in about their own metric."""
+        dim, sd = len(released.matrix), released.noise_sd
+        level = float(np.trace(released.matrix)) / dim
+        apart, axes = np.linalg.eigh(released.matrix - level * np.eye(dim))
+        scatter = max(float(np.square(apart).sum()), 1e-300)
+        own = max(1.0 - sd**2 * (dim * (dim + 1) / 2 - 1) / scatter, 0.0)
+        beyond = np.sqrt(np.maximum(apart**2 - spectral_norm(sd, dim) ** 2, 0.0))
+        return cls(level, apart, axes, np.maximum(own, beyond / np.maximum(np.abs(apart), 1e-300)))
+
+
+def too_noisy(released: SecondMoments) -> bool:
+    """Whether noise is larger than a typical eigenvalue."""
+    dim = len(released.matrix)
+    return bool(np.trace(released.matrix) < dim * spectral_norm(released.noise_sd, dim))
+
+
+def shrunk(released: SecondMoments) -> Array:
+    """The matrix that is believed, of no direction less than noise allows: for metrics, ``(p, p)``."""
+    dim, found = len(released.matrix), Believed.of(released)
+    level = max(found.level, released.noise_sd / math.sqrt(dim), 1e-9)
+    values = np.maximum(
+        level + found.share * found.apart,
+        min(_FLOOR_OF_NOISE * spectral_norm(released.noise_sd, dim), _FLOOR_OF_LEVEL * level),
+    )
+    return np.asarray((found.axes * np.maximum(values, 1e-9 * level)) @ found.axes.T)
+
+
+def allowed_by_noise(released: SecondMoments) -> list[Array]:
+    """Matrices that may have been released as ``S``, drawn by a public key.
+
+    What is believed of ``S`` (:class:`Believed`) is so up to its noise. What noise hides, the rest, is as
+    uneven as a Wishart matrix of ``2p`` degrees of freedom, or of more where noise would show that: some
+    directions have next to nothing, as those of levels that nobody is in, or of columns that determine each
+    other. The multiple is positive, and Normal given that.
     """
     dim, sd, random = len(released.matrix), released.noise_sd, np.random.default_rng(0)
-    level = float(np.trace(released.matrix)) / dim
-    apart, axes = np.linalg.eigh(released.matrix - level * np.eye(dim))
-    scatter = max(float(np.square(apart).sum()), 1e-300)
-    own = max(1.0 - sd**2 * (dim * (dim + 1) / 2 - 1) / scatter, 0.0)
-    beyond = np.sqrt(np.maximum(apart**2 - spectral_norm(sd, dim) ** 2, 0.0))
-    share = np.maximum(own, beyond / np.maximum(np.abs(apart), 1e-300))
+    level, apart, axes, share = Believed.of(released)
     believed, hides = np.outer(share, share), np.outer(1 - share, 1 - share)
     made = []
     levels = positive_normal(level, sd / math.sqrt(dim), ALLOWED)
@@ -126,6 +163,14 @@ def positive_normal(mean: float, sd: float, count: int) -> Array:
     """Quantiles of ``N(mean, sd²)`` given that it is positive, evenly spaced in probability."""
     at = (np.arange(count) + 0.5) / count
     return np.asarray(truncnorm.ppf(at, -mean / max(sd, 1e-300), np.inf, loc=mean, scale=sd))
+
+
+def query_share(
+    budget: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float, multiple: float
+) -> float:
+    """Of the squared budget, for a query: enough for little noise where that costs little."""
+    whole = _factor(dim, adjacency) * multiple**2 * trace * math.sqrt(2.0 * dim) / (num_rows * budget)
+    return min(max((whole / _AFFORDED_NOISE) ** 2, _LEAST_SHARE), _MOST_SHARE)
 
 
 def query(

@@ -17,7 +17,7 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import prior_draws, scale_of
-from private_mcmc.planning.estimates import prior_curvature, query, spectral_norm
+from private_mcmc.planning.estimates import USUAL_MULTIPLE, prior_curvature, query, query_share, spectral_norm
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array, of_rows
 from private_mcmc.release import SecondMomentsPlan
@@ -77,13 +77,26 @@ def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
     return Metric(np.asarray(root @ factor, dtype=np.float64), max(trace, 0.05 * len(root)))
 
 
-def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
-    """Of the likelihood to the power ``weight``."""
-    if weight == 1:
-        return metric
+def informed(metric: Metric, prior: Prior) -> Array:
+    """The information that it was made for, in its own coordinates, ``(p, p)``."""
     information = np.eye(len(metric.root)) - metric.root.T @ (metric.root * prior.precision[:, None])
     values, vectors = np.linalg.eigh((information + information.T) / 2)
-    return next_metric(prior, metric.root, weight * (vectors * np.maximum(values, 0.0)) @ vectors.T)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
+    """Of the likelihood to the power ``weight``."""
+    return metric if weight == 1 else next_metric(prior, metric.root, weight * informed(metric, prior))
+
+
+def mixed(metric: Metric, other: Metric, prior: Prior, share: float) -> Metric:
+    """Of the information that it was made for and ``share`` times as much of the kind of ``other``."""
+    own, there = informed(metric, prior), np.linalg.solve(other.root, metric.root)
+    far = there.T @ informed(other, prior) @ there
+    far *= share * np.trace(own) / max(float(np.trace(far)), 1e-300)
+    made = next_metric(prior, metric.root, (own + far) / (1 + share))
+    inside = np.linalg.solve(metric.root, made.root)
+    return replace(made, trace=max(float(np.trace(inside.T @ own @ inside)), 0.05 * len(own)))
 
 
 # By model: its public arguments are those that it was read with.
@@ -152,7 +165,6 @@ def _cut_off(likelihood: Likelihood, thetas: jax.Array, rows: Columns) -> jax.Ar
     return jnp.asarray(jax.lax.map(at, thetas))
 
 
-INFORMATION_SHARE = 0.05  # of the squared budget, for each query
 # Its noise may be as large as the information that the metric is made for, twice over: what it says of
 # directions that have more is worth it, most for intervals, which without a matrix are the path's alone.
 _MOST_NOISE = 2.0
@@ -197,12 +209,19 @@ class Facts:
         """Draws of the prior."""
         return self.plausible.prior
 
-    def query(self, metric: Metric, references: int) -> SecondMomentsPlan | None:
+    def information_share(self, metric: Metric, multiple: float = USUAL_MULTIPLE) -> float:
+        """Of the squared budget, for a query in ``metric``."""
+        dim, n, adjacency = self.dim, self.num_rows, self.adjacency
+        return query_share(
+            self.budget, dim=dim, num_rows=n, adjacency=adjacency, trace=metric.trace, multiple=multiple
+        )
+
+    def query(self, metric: Metric, references: int, multiple: float = USUAL_MULTIPLE) -> SecondMomentsPlan | None:
         """The information of all rows in ``metric``, or ``None`` where its noise would hide it."""
         if self.dim > _WIDEST:
             return None
         mechanism = query(
-            self.budget * math.sqrt(INFORMATION_SHARE),
+            self.budget * math.sqrt(self.information_share(metric, multiple)),
             dim=self.dim,
             num_rows=self.num_rows,
             adjacency=self.adjacency,

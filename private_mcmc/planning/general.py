@@ -25,8 +25,15 @@ from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import allowed_by_noise, floored, inverse_of, spectral_norm
-from private_mcmc.planning.facts import INFORMATION_SHARE, REFERENCES, Facts, Metric, flattened, next_metric
+from private_mcmc.planning.estimates import (
+    LARGEST_MULTIPLE,
+    allowed_by_noise,
+    inverse_of,
+    shrunk,
+    spectral_norm,
+    too_noisy,
+)
+from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, mixed, next_metric
 from private_mcmc.planning.influence import (
     CLIPS,
     REACH,
@@ -61,11 +68,15 @@ AFTERWARDS = "information at the run"
 WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 7
 # Another one follows where the first one's metric was made for less or more information than is there.
 _SAME_LEVEL = (0.4, 2.5)
-# Rounds of information after warm-ups, while less noise than this hides a direction.
-_MOST_ROUNDS, _LITTLE_NOISE = 4, 0.7
+# Rounds of information at one place, while the metric was wrong or less noise than this hides a direction.
+_MOST_ROUNDS, _LITTLE_NOISE = 3, 0.7
+# Of public people's information in metrics, over that of what was found.
+_PUBLIC = 0.3
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.25
+# Of weights, which move nothing, where no counts say it: the clip and the share of the curvature that it keeps.
+_UNCOUNTED = 1.2, 0.7
 # A warm-up ends no more sds away than this, were it off by more its end is where it was in another metric.
 _MOST_OFF = 5.0
 # Persons whose sums are so much longer than the model says have rows that are more alike than it says.
@@ -80,6 +91,8 @@ _WARM_UP_STEPS = 64
 # That of persons clips no tighter than leaves it so many sds off, up to this multiple: where their sums are
 # longer than the model says, a tight clip leads far away.
 _WARM_UP_OFF, _WARM_UP_CLIP = 3.0, 10.0
+# Of weighted rows, and the longest time that it buys of the likelihood itself.
+_WARM_UP_WEIGHTED, _ENOUGH_WARM_UP = 0.5, 20.0
 # Its draws are as wide as if errors were so much larger: short intervals are worse than long ones.
 _CAUTION = 1.2
 # A run lasts so long at least.
@@ -116,19 +129,20 @@ class GeneralPolicy:
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query that its noise would hide is left out."""
         facts, warm_ups, rounds = self.facts, named(history, WARM_UP), named(history, SECOND)
-        metric = self._metric(history)
+        own, metric = self._metrics(history)
         if not warm_ups:
-            first = facts.query(metric, len(facts.references))
-            if not named(history, FIRST) and first is not None:
+            first, known = facts.query(metric, len(facts.references)), named(history, FIRST)
+            again = not known or (len(known) < _MOST_ROUNDS and too_noisy(known[-1].moments))
+            if first is not None and again:
                 return self._query(FIRST, first, facts.references, metric)
             return self._warm_up(metric, facts.prior.shrunk(0, 0.1))
         if run := named(history, RUN):
-            last = facts.query(metric, REFERENCES)
+            last = facts.query(own, REFERENCES, LARGEST_MULTIPLE)
             if last is None or named(history, AFTERWARDS):
                 return None
-            return self._query(AFTERWARDS, last, late_states(run[0], facts.prior.centre), metric)
+            return self._query(AFTERWARDS, last, late_states(run[0], facts.prior.centre), own)
         late = late_states(warm_ups[-1], facts.prior.centre)
-        second = facts.query(metric, REFERENCES)
+        second = facts.query(metric, REFERENCES, LARGEST_MULTIPLE)
         if len(rounds) < len(warm_ups) and second is not None:
             return self._query(SECOND, second, late, metric)
         start = settled(warm_ups[-1], late[-1])
@@ -140,25 +154,27 @@ class GeneralPolicy:
         if not named(history, REACH) and reach is not None:
             return reach
         left = remaining(facts.budget, history) ** 2
-        left -= 0.0 if second is None else INFORMATION_SHARE * facts.budget**2
+        left -= 0.0 if second is None else facts.information_share(own, LARGEST_MULTIPLE) * facts.budget**2
         return self._run(metric, start, history, math.sqrt(max(left, 0.0)) * (1 - 1e-9))
 
     def _right(self, found: CompletedStage, history: History) -> bool:
-        """Whether curvature was found to be about 1 in every direction of the warm-up's metric."""
-        values, noise = self._levels(found, history)
-        least, most = _SAME_LEVEL
-        return bool(values[0] + noise >= least and values[-1] - noise <= most)
+        """Whether curvature was found to be about what the metric that it was bought in was made for."""
+        (values, _), (least, most) = self._levels(found, shrunk(found.moments), history), _SAME_LEVEL
+        return bool(least <= values[0] and values[-1] <= most)
 
     def _hidden(self, found: CompletedStage, history: History) -> bool:
         """Whether noise hides a direction that another round, in a metric of more room for it, may show."""
-        values, noise = self._levels(found, history)
-        return bool(values[0] < noise < _LITTLE_NOISE)
+        values, noise = self._levels(found, found.moments.matrix, history)
+        return bool(values[0] < noise[0] < _LITTLE_NOISE)
 
-    def _levels(self, found: CompletedStage, history: History) -> tuple[Array, float]:
-        """Curvatures in the metric that a round was bought in, with the prior's, and their noise."""
-        root, prior = self._metric(history[: history.index(found)]).root, self.facts.prior
-        values = np.linalg.eigvalsh(found.moments.matrix + root.T @ (root * prior.precision[:, None]))
-        return np.asarray(values), spectral_norm(found.moments.noise_sd, self.facts.dim)
+    def _levels(self, found: CompletedStage, matrix: Array, history: History) -> tuple[Array, Array]:
+        """Of what was found, with the prior's curvature, over what was known before, and the noise of each."""
+        own, metric = self._metrics(history[: history.index(found)])
+        prior, there = self.facts.prior.precision, np.linalg.solve(metric.root, own.root)
+        together = there.T @ matrix @ there + own.root.T @ (own.root * prior[:, None])
+        values, vectors = np.linalg.eigh(together)
+        noise = spectral_norm(found.moments.noise_sd, self.facts.dim)
+        return values, noise * np.sum(np.square(there @ vectors), axis=0)
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
@@ -177,8 +193,10 @@ class GeneralPolicy:
         rounds = (*named(history, SECOND), *named(history, AFTERWARDS))
         if not rounds:
             return None
-        back = np.linalg.inv(self._metric(history[: history.index(rounds[-1])]).root)
-        allowed = allowed_by_noise(rounds[-1].moments)
+        last = rounds[-1]
+        own, metric = self._metrics(history[: history.index(last)])
+        back = np.linalg.inv((own if last.stage.name == AFTERWARDS else metric).root)
+        allowed = allowed_by_noise(last.moments)
         return np.stack([back.T @ one @ back for one in allowed]) / self.facts.temper
 
     def known(self, history: History, run: PathStage) -> Known:
@@ -201,7 +219,7 @@ class GeneralPolicy:
 
     def first_run(self) -> PathStage:
         """The run, were public facts alone right."""
-        left = math.sqrt(1 - 3 * INFORMATION_SHARE - WARM_UP_SHARE - reach_share(self.facts))
+        left = math.sqrt(1 - 3 * self.facts.information_share(self.facts.metric) - WARM_UP_SHARE - reach_share(self.facts))
         return self._run(self.facts.metric, self.facts.prior.centre, (), left * self.facts.budget)
 
     def _expected(self, history: History, run: PathStage) -> Prediction:
@@ -219,7 +237,8 @@ class GeneralPolicy:
         noise = math.sqrt(2 / time)
         if reach is None:
             # Of lengths E(ℓ − c)₊ ≤ E ℓ²/(4c): what a wider clip takes from rows is less.
-            return _UNSEEN * min(1.0, _MULTIPLE / clip), noise
+            share = _UNCOUNTED[1] if self.facts.likelihood.few else 1.0
+            return _UNSEEN * min(1.0, _MULTIPLE / clip), noise / share
         share, bias = reach.share(clip), reach.bias(clip)
         if self.facts.likelihood.has_centre:
             before = named(history, WARM_UP)[-1].path.schedule
@@ -236,13 +255,19 @@ class GeneralPolicy:
     def _warm_up(self, metric: Metric, start: Array) -> PathStage:
         facts, multiple = self.facts, _MULTIPLE
         budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), _STEP * _CAREFUL
-        if reach_share(facts) and not facts.likelihood.few:
+        if facts.likelihood.few:
+            # Weights move nothing, and bought time grows faster than speed falls; more would tell little.
+            multiple, budget = _WARM_UP_WEIGHTED, budget / math.sqrt(2)
+            bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
+            budget *= math.sqrt(min(1.0, _ENOUGH_WARM_UP / bought))
+        elif reach_share(facts):
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
         return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
 
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
-        multiple, reach = _MULTIPLE, self._reach(history)
+        reach = self._reach(history)
+        multiple = _UNCOUNTED[0] if self.facts.likelihood.few else _MULTIPLE
         if reach is not None:
             unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
 
@@ -257,14 +282,22 @@ class GeneralPolicy:
         return reach_of(self.facts, counted[0]) if counted else None
 
     def _metric(self, history: History) -> Metric:
-        """From every query of information, each in the metric of those before."""
-        metric = self.facts.metric
+        """Of paths and queries after these stages."""
+        return self._metrics(history)[1]
+
+    def _metrics(self, history: History) -> tuple[Metric, Metric]:
+        """Of the information that queries found, each in the metric of those before; and with public people's.
+
+        Few rows, as those of a rare level, are long in a metric that is made for few: the ball of a query
+        cuts them, so that the next one is made for fewer still, and they alone set a path's clip. Public
+        people, who are even over the declared domain, keep them shorter, for little noise along them.
+        """
+        own, metric, prior = self.facts.metric, self.facts.metric, self.facts.prior
         for one in history:
             if one.stage.name in (FIRST, SECOND):
-                least = 0.5 * spectral_norm(one.moments.noise_sd, self.facts.dim)
-                found = floored(one.moments.matrix, max(least, 1e-9))
-                metric = next_metric(self.facts.prior, metric.root, found)
-        return metric
+                own = next_metric(prior, metric.root, shrunk(one.moments))
+                metric = mixed(own, self.facts.metric, prior, _PUBLIC)
+        return own, metric
 
     def _query(self, name: str, mechanism: SecondMomentsPlan, at: Array, metric: Metric) -> MomentsStage:
         return MomentsStage(name, mechanism, partial(self.facts.likelihood.information, at, metric.root))
