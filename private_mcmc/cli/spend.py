@@ -152,7 +152,7 @@ def fit(
         typer.Option(help="of the squared budget, for fields with bounds: private; 0.1 if left out"),
     ] = None,
     described: Annotated[
-        Path | None, typer.Option(help="a table that describe wrote: plan for people like its")
+        Path | None, typer.Option(help="a table that describe wrote: predict errors for people like its")
     ] = None,
 ) -> None:
     """Fit a model privately, answer in the table's own units, and write the dossier.

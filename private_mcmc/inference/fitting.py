@@ -121,8 +121,8 @@ class Planned:
             first = replace(books, keep=lambda *now: keep(so_far(self.plan, about, None, bounds.rest, *now)))
             first.hand_on(Outcome(self.plan.statement, None), books.standing)
         whole = self.plan
-        again: dict[str, Any] = {"max_passes": limit_of_passes(whole), "people": whole.planner.people}
-        made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, progress_bar=progress_bar, **again)
+        again: dict[str, Any] = {"max_passes": limit_of_passes(whole), "progress_bar": progress_bar}
+        made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, **again)
         ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
         ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))
         return ready.carried_out(books, progress_bar, **how)
@@ -226,9 +226,7 @@ def _people(asked: Question, described: ReleaseRecord) -> Fields | None:
         raise NotYetSupported("described: for tables of one row a person; leave it out of this fit.")
     other = described.analysis.schema.by_name
     if changed := [name for name in asked.fields if other.get(name) != asked.schema[name] and name in other]:
-        raise DeclarationError(
-            f"described: {changed} are declared differently there: describe and fit with one schema."
-        )
+        raise DeclarationError(f"described: {changed} are declared differently: use one schema for both.")
     people = described.analysis.people(described.found, asked.fields, SYNTHETIC_ROWS)
     words = {
         name: [one[name] for one in people] for name in asked.fields if all(name in one for one in people)
@@ -290,8 +288,8 @@ def fit(
         stop_if: decides that in place of ``max_error``, given the new prediction. A study that was stopped
             has no coefficients; the ledger has the rest of the budget again.
         bounds_share: of the squared budget, for fields with ``bounds: private``, all together.
-        described: a table that :func:`describe` released of these people: stages are planned, and errors
-            predicted, for people like them, in the place of synthetic ones; free.
+        described: a table that :func:`describe` released of these people: errors are predicted for people
+            like them, in the place of synthetic ones; free.
         n: public bound on the number of rows, where the adjacency hides it; the number of persons who may
             have several rows, some of them perhaps none.
         ledger: charged before the run.
@@ -401,8 +399,8 @@ def resume(
         if made is None:
             if not raw.about.formula and source != raw.about.model:
                 raise DeclarationError(f"{folder}: bounds were bought for another model than the file has.")
-            target, again = raw.rest or raw.target, {"max_passes": raw.max_passes, "people": raw.people}
-            made = plan_asked(asked, target, raw.n, raw.guarantee, progress_bar=progress_bar, **again)
+            again: dict[str, Any] = {"max_passes": raw.max_passes, "progress_bar": progress_bar}
+            made = plan_asked(asked, raw.rest or raw.target, raw.n, raw.guarantee, **again)
         history, following = raw.history(made)
         if following is None:
             raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")

@@ -63,7 +63,6 @@ def so_far(
         "n": plan.n,
         "guarantee": plan.guarantee,
         "max_passes": limit_of_passes(plan),
-        "people": _lists(plan.planner.people),
         "before": [one.to_dict() for one in plan.before],
         "about": asdict(about),
         "statement": outcome.statement.to_dict(),
@@ -85,10 +84,6 @@ def limit_of_passes(plan: Plan) -> int | None:
 _LISTS = ("priors", "warnings")
 
 
-def _lists(people: Fields | None) -> Record | None:
-    return None if people is None else {name: np.asarray(each).tolist() for name, each in people.items()}
-
-
 @dataclass(frozen=True, eq=False)
 class RawRelease:
     """What the file in a folder holds, checked for its form."""
@@ -101,7 +96,6 @@ class RawRelease:
     n: int
     guarantee: Guarantee
     max_passes: int | None
-    people: Record | None
     before: tuple[Statement, ...]
     about: About
     statement: Statement
@@ -127,7 +121,6 @@ class RawRelease:
                 int(raw["n"]),
                 checked_guarantee(raw["guarantee"]),
                 None if raw["max_passes"] is None else int(raw["max_passes"]),
-                None if raw["people"] is None else {n: np.array(x) for n, x in raw["people"].items()},
                 tuple(map(Statement.from_dict, raw["before"])),
                 About(**given | lists),
                 Statement.from_dict(raw["statement"]),
@@ -175,7 +168,6 @@ class RawRelease:
             asked.public(self.n),
             asked.coefficients,
             self.max_passes,
-            self.people,
         )
         if made.mark != self.model:
             raise DeclarationError(

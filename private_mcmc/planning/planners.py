@@ -34,7 +34,7 @@ class Planner:
     Attributes:
         named: what users read of the draws.
         max_passes: the most passes over the rows of all stages, if they are limited.
-        people: public columns of ``SYNTHETIC_ROWS`` rows that plans are for; others are synthetic.
+        people: public columns of ``SYNTHETIC_ROWS`` rows that predictions are for; others are synthetic.
     """
 
     reading: RowModel
@@ -48,9 +48,9 @@ class Planner:
         """What is read of the draws."""
         return Coefficients(self.reading, self.named)
 
-    def policy(self, budget: float, n: int, temper: float) -> GeneralPolicy:
-        """The policy for this budget."""
-        facts = facts_of(self.reading, n, self.adjacency, budget, temper, self.people)
+    def policy(self, budget: float, n: int, temper: float, people: Columns | None = None) -> GeneralPolicy:
+        """The policy for this budget; what is bought rests on no ``people``: errors were larger so."""
+        facts = facts_of(self.reading, n, self.adjacency, budget, temper, people)
         return GeneralPolicy(facts, self.max_passes)
 
     def predict(self, budget: float, n: int, temper: float) -> tuple[Prediction, float]:
@@ -58,7 +58,7 @@ class Planner:
 
         Synthetic rows, twice, tell how long a run takes.
         """
-        policy, paces = self.policy(budget, n, temper), []
+        policy, paces = self.policy(budget, n, temper, self.people), []
         with jax.enable_x64(True):
             rows = self.reading.rows.synthetic(3, _TIMED)
             run = policy.first_run()

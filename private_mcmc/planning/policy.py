@@ -252,8 +252,8 @@ def plan(
             the prediction.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
-        people: columns of 512 public people, for whom is planned in the place of synthetic ones: released
-            before, or never private.
+        people: columns of 512 public people, for whom errors are predicted in the place of synthetic ones;
+            what is bought is the same.
         release: ``"path"``; ``"last"``, one draw; or ``Expectations(…)``, whose noise may be Laplace's.
         progress_bar: say on a terminal what is being tried.
 
@@ -289,8 +289,8 @@ def plan(
         reading = _reading(model, rows, n, public)
         temper, _ = certified_temper(reading, target, n, guarantee)
         return plan_declared(reading, rows, target, n, release, guarantee, temper)
-    given = model_args or {}
-    made = without_prediction(model, rows, target, n, guarantee, given, coefficients, max_passes, people)
+    made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients, max_passes)
+    made = replace(made, planner=replace(made.planner, people=people))
     if max_passes is not None and max_passes < made.policy.least_passes:
         least = f"a plan of this model takes {made.policy.least_passes:,} passes over the rows, or more"
         raise DeclarationError(f"{max_passes=}: {least}.")
@@ -313,7 +313,6 @@ def without_prediction(
     model_args: PublicArguments,
     coefficients: Named | None = None,
     max_passes: int | None = None,
-    people: Columns | None = None,
 ) -> Plan:
     """As :func:`plan`, of a path, before anything is simulated: all that decides what is bought."""
     # A copy: what is stated of a run later is what was read.
@@ -321,7 +320,7 @@ def without_prediction(
     reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
     most = math.inf if max_passes is None else max_passes
-    makes = Planner(reading, target.adjacency, coefficients, most, people)
+    makes = Planner(reading, target.adjacency, coefficients, most)
     return Plan(
         model=model,
         reading=reading,
