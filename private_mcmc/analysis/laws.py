@@ -320,7 +320,7 @@ class Uniformity(Law):
                 identifier(formula.event): jnp.asarray(0.0),
             }
             until = study.of_people(lambda row: study.predictive.pit({**row, **last}, 0.0), self.people)
-            followed = f", all followed until {end:g}"
+            followed = f", all followed until {end:g},"
         below = ndtr(ndtri(np.minimum(ends, until)) - _OFF)
         above = np.clip((ends - until) / np.maximum(1 - until, 1e-12), 0, 1)
         shares = np.diff((below + (1 - below) * above).mean(axis=1))
