@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from private_mcmc.accounting.statement import same
 from private_mcmc.dossier.claims import Check, Skipped, checked, need, recomputed
 from private_mcmc.dossier.folder import FILES, PAGE, Query, Study, contents, digest
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record

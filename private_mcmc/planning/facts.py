@@ -216,7 +216,9 @@ class Facts:
             self.budget, dim=dim, num_rows=n, adjacency=adjacency, trace=metric.trace, multiple=multiple
         )
 
-    def query(self, metric: Metric, references: int, multiple: float = USUAL_MULTIPLE) -> SecondMomentsPlan | None:
+    def query(
+        self, metric: Metric, references: int, multiple: float = USUAL_MULTIPLE
+    ) -> SecondMomentsPlan | None:
         """The information of all rows in ``metric``, or ``None`` where its noise would hide it."""
         if self.dim > _WIDEST:
             return None

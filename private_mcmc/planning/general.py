@@ -219,7 +219,9 @@ class GeneralPolicy:
 
     def first_run(self) -> PathStage:
         """The run, were public facts alone right."""
-        left = math.sqrt(1 - 3 * self.facts.information_share(self.facts.metric) - WARM_UP_SHARE - reach_share(self.facts))
+        left = math.sqrt(
+            1 - 3 * self.facts.information_share(self.facts.metric) - WARM_UP_SHARE - reach_share(self.facts)
+        )
         return self._run(self.facts.metric, self.facts.prior.centre, (), left * self.facts.budget)
 
     def _expected(self, history: History, run: PathStage) -> Prediction:
