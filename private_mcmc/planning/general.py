@@ -75,7 +75,7 @@ _PUBLIC = 0.3
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.25
-# Of weights, which move nothing, where no counts say it: the clip and the share of the curvature that it keeps.
+# Of weights, which move nothing, where no counts say it: the clip and the share of curvature that it keeps.
 _UNCOUNTED = 1.2, 0.7
 # A warm-up ends no more sds away than this, were it off by more its end is where it was in another metric.
 _MOST_OFF = 5.0
@@ -168,7 +168,7 @@ class GeneralPolicy:
         return bool(values[0] < noise[0] < _LITTLE_NOISE)
 
     def _levels(self, found: CompletedStage, matrix: Array, history: History) -> tuple[Array, Array]:
-        """Of what was found, with the prior's curvature, over what was known before, and the noise of each."""
+        """Of what was found, with the prior's curvature, over what was known, and the noise of each."""
         own, metric = self._metrics(history[: history.index(found)])
         prior, there = self.facts.prior.precision, np.linalg.solve(metric.root, own.root)
         together = there.T @ matrix @ there + own.root.T @ (own.root * prior[:, None])
@@ -288,7 +288,7 @@ class GeneralPolicy:
         return self._metrics(history)[1]
 
     def _metrics(self, history: History) -> tuple[Metric, Metric]:
-        """Of the information that queries found, each in the metric of those before; and with public people's.
+        """Of what queries found, each in the metric of those before; and with public people's.
 
         Few rows, as those of a rare level, are long in a metric that is made for few: the ball of a query
         cuts them, so that the next one is made for fewer still, and they alone set a path's clip. Public
