@@ -29,7 +29,8 @@ def sources():
 def quoted():
     """Places and texts: the pages, and every string in the package, docstrings and messages among them."""
     for page in PAGES:
-        yield page.name, page.read_text(encoding="utf-8")
+        # What a diff adds is not there yet.
+        yield page.name, re.sub(r"(?m)^\+.*", "", page.read_text(encoding="utf-8"))
     for module, text in sources():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

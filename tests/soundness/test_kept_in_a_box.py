@@ -162,7 +162,7 @@ def farthest_jump() -> float:
         gradient = schedule_gradient(reading, whitening(None, 6), priced, 1)
         rows = gradient.prepare(reading.rows.synthetic(1, 12), jnp.ones(12, bool))
         u = np.random.default_rng(0).normal(size=(200, 6))
-        near = u + 1e-9 * np.random.default_rng(1).normal(size=(200, 6))
+        near = u + 1e-7 * np.random.default_rng(1).normal(size=(200, 6))
         at = jax.jit(jax.vmap(lambda u: gradient.total(u, rows)))
         apart = np.linalg.norm(np.asarray(at(u)) - np.asarray(at(near)), axis=1)
     apart -= known.smoothness * np.linalg.norm(u - near, axis=1)
