@@ -148,8 +148,7 @@ def farthest_jump() -> float:
     plain = reading.predictors
 
     def cancelling(theta, row):
-        far = 1e12 * jnp.sum(theta)
-        return (plain.eta(theta, row) + far) - far
+        return (plain.eta(theta, row) + 1e12 * jnp.sum(theta)) - jnp.sum(1e12 * theta[::-1])
 
     term = RowTerm(dataclasses.replace(plain, eta=cancelling), reading.term.rows)
     reading = dataclasses.replace(reading, term=term)
