@@ -118,7 +118,8 @@ class Planned:
         asked = _of_bought(self.asked, bounds.buy(outer, columns))
         if (keep := how.get("keep")) is not None:  # planning takes long
             about = replace(self, asked=asked, bounds=None).about(books.ledger)
-            first = replace(books, keep=lambda *now: keep(so_far(self.plan, about, None, bounds.rest, *now)))
+            now = (self.plan, about, None, bounds.rest)
+            first = replace(books, keep=lambda outcome, charge: keep(so_far(*now, outcome, charge)))
             first.hand_on(Outcome(self.plan.statement, None), books.standing)
         whole = self.plan
         again: dict[str, Any] = {"max_passes": limit_of_passes(whole), "progress_bar": progress_bar}
@@ -155,8 +156,8 @@ class Planned:
         """
         about = self.about(books.ledger)
         if keep is not None:
-            whole = (self.plan, about, self.stages or self.plan, self.rest)
-            books = replace(books, keep=lambda *now: keep(so_far(*whole, *now)))
+            now = (self.plan, about, self.stages or self.plan, self.rest)
+            books = replace(books, keep=lambda outcome, charge: keep(so_far(*now, outcome, charge)))
         shown = Execution(progress_bar=progress_bar, rows_on_device=self._block, engine=self.engine)
         driver = PrivateMCMC.of_run(PlannedRun(self.plan, shown, look, bought), books)
         driver.run(**self.columns)
