@@ -272,8 +272,7 @@ class Predictive:
         above = jnp.mean(_cdf(law, value))
         if not self.discrete:
             return above
-        below = jnp.where(value > 0, jnp.mean(_cdf(law, jnp.maximum(value - 1, 0))), 0.0)
-        return below + uniform * (above - below)
+        return above - (1 - uniform) * jnp.mean(jnp.exp(law.log_prob(value)))
 
 
 def _cdf(law: Any, value: Any) -> Any:
