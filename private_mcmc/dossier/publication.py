@@ -7,7 +7,6 @@ answers.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,22 +23,22 @@ from private_mcmc.records import Fields, Record
 from private_mcmc.report import Block, Heading, Note, Report, Table, Text, Verdict, at_most
 from private_mcmc.target import Unit, check_adjacency
 
-# What only people know, and the question that it answers. Of lists there may be several.
+# What only people know, and the question that it answers.
 QUESTIONS: Mapping[str, str] = {
     "name": "how the product is called",
-    "curators": "who publishes it (a list)",
+    "curators": "who publishes it",
     "analysts": "who chose formula, priors and ε, and saw results first",
     "reviewers": "who checked the dossier",
     "intended_use": "what it is for",
     "region": "where the people live, and whose laws apply",
-    "sector": "Technology, Healthcare, Education, Government, Energy or Finance",
+    "sector": "which sector it is of",
     "why_epsilon": "why this ε and δ, and who agreed",
     "before": "what was looked at or computed of the table before, and who set the bounds",
     "post_processing": "what was done to the draws afterwards",
     "access": "who may read the table, and who saw it run",
     "retention": "until when the table, checkpoints and ledger are kept, and how they are deleted",
     "audit": "where an audit of the software or of this run is",
-    "authors": "who wrote this entry (a list)",
+    "authors": "who wrote this entry",
 }
 _LISTS = ("curators", "authors")
 _SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
@@ -59,9 +58,7 @@ def read_about(path: Path) -> Fields:
         )
     for name, value in said.items():
         if name not in QUESTIONS:
-            near = difflib.get_close_matches(str(name), QUESTIONS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(QUESTIONS)}."
-            raise DeclarationError(f"{path}: {name!r} is no question.{hint}")
+            raise DeclarationError(f"{path}: {name!r} is no question. There are {', '.join(QUESTIONS)}.")
         many = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
         if not (many if name in _LISTS else isinstance(value, str)):
             raise DeclarationError(f"{path}: {name}: {'a list of texts' if name in _LISTS else 'a text'}.")

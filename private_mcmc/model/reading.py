@@ -270,6 +270,11 @@ def _differentiable() -> Iterator[None]:
                 "JAX refuses a derivative rule that the model brings with it (jax.custom_vjp, which has no "
                 f"jax.jvp, or jax.custom_jvp): {first_line(error)}"
             ) from error
+        if "float0" in str(error):
+            raise DoThisInstead(
+                "JAX has no slope of a density whose parameter is a whole number (dist.Kumaraswamy(2, 3)): "
+                "write numbers of distributions with a point, 2.0 for 2."
+            ) from error
         if "mode differentiation" not in str(error):
             raise
         raise NotYetSupported(
