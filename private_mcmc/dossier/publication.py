@@ -69,13 +69,10 @@ def read_about(path: Path) -> Fields:
 
 def with_answers(page: Report, said: Fields) -> Report:
     """A dossier's page, and below it what only people know, question by question."""
-    answers = tuple((question, _listed(said.get(name, _UNSAID))) for name, question in QUESTIONS.items())
+    found = ((question, said.get(name, _UNSAID)) for name, question in QUESTIONS.items())
+    answers = tuple((question, one if isinstance(one, str) else ", ".join(one)) for question, one in found)
     told = Table(("question", "answer"), answers)
     return Report(page.title, (*page.blocks, Heading("What its publishers say"), told))
-
-
-def _listed(answer: str | Sequence[str]) -> str:
-    return answer if isinstance(answer, str) else ", ".join(answer)
 
 
 def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:

@@ -260,10 +260,6 @@ def counted_by_an_if(y):
     observed(y, dist.Bernoulli(logits=a), y)
 
 
-def of_whole_numbers(y):
-    observed(y, dist.Bernoulli(probs=numpyro.sample("p", dist.Kumaraswamy(2, 3))), y)
-
-
 def long_enough(y):
     assert len(y) > 10
     observed(y, dist.Bernoulli(logits=slope()), y)
@@ -278,7 +274,7 @@ def long_enough(y):
         (set_of_levels, r"test_remedies.py:\d+ in set_of_levels: .*is public: an argument, by model_args"),
         (chosen_rows, r"in chosen_rows: .*jnp.where"),
         (counted_by_an_if, r"in counted_by_an_if: "),
-        (of_whole_numbers, r"write numbers of distributions with a point"),
+        (lambda y: observed(y, dist.Bernoulli(numpyro.sample("p", dist.Kumaraswamy(2, 3))), y), "2.0 for 2"),
     ],
 )
 def test_what_fails_on_one_row_is_refused_with_what_to_write(model, words):
