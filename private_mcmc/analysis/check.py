@@ -156,6 +156,8 @@ class Check(Analysis):
             "Intervals and tests hold the release's noise, outcomes' chance and the draws' uncertainty.",
             "The same people were fitted: a model looks a little better on them than on others.",
             "Intervals of a model that is chosen after this check are too narrow.",
+            *["Each person counts once, whatever weight the formula gives."]
+            * bool(self.study.design.formula.weights),
         )
 
     @cached_property

@@ -26,7 +26,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Family, SumsPlan
-from private_mcmc.report import Block, Table, Text, between, number
+from private_mcmc.report import Block, Table, Text, between, digits, number
 
 # A value and its interval.
 Ends = tuple[float | None, float | None, float | None]
@@ -276,7 +276,7 @@ def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
     if one.value is None or one.low is None or one.high is None:
         return (name, "too few people", None, None)
     if one.statistic != "count":
-        return (name, number(one.value), between(one.low, one.high), None)
+        return (name, number(one.value, digits(one.low, one.high)), between(one.low, one.high), None)
     share = f"{min(max(one.value, 0) / whole.value, 1):.1%}" if one.level and whole.value else None
     return (name, f"{max(one.value, 0):,.0f}", f"{one.low:,.0f} to {one.high:,.0f}", share)
 

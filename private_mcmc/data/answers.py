@@ -192,11 +192,12 @@ class Answers(Comparisons):
 
     def _in_words(self, name: str) -> str:
         outcome = self.design.schema[name]
+        words = outcome.title or outcome.name
         if self.design.levels:
-            return outcome.title or outcome.name
+            return words
         if outcome.is_category:
             event = outcome.all_levels[-1].label
-            return outcome.name if event in (outcome.name, "true") else f"{outcome.name} = {event}"
+            return words if event in (outcome.name, "true") else f"{words} = {event}"
         return outcome.words
 
     def _coefficient(self, label: str, per: str, draws: Array, effect: bool) -> Coefficient:

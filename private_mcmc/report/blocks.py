@@ -186,7 +186,7 @@ def json_types(value: Any) -> Any:
 
 
 # Powers of ten from which on a number is written with one.
-_LONG = 4
+_LONG = 6
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -198,7 +198,7 @@ def number(value: float, digits: int = 4) -> str:
     text = f"{value:.{digits}g}"
     if "e" in text:
         mantissa, exponent = text.split("e")
-        # 260, whatever the digits, is shorter to read than 2.6e2.
+        # 26000, whatever the digits, is easier to read than 2.6e4: incomes are such numbers.
         plain = 0 < int(exponent) < _LONG
         text = f"{float(text):.0f}" if plain else f"{mantissa}e{int(exponent)}"
     return text.replace("-", "−", 1) if value < 0 else text
