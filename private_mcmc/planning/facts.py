@@ -17,7 +17,14 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import prior_draws, scale_of
-from private_mcmc.planning.estimates import USUAL_MULTIPLE, prior_curvature, query, query_share, spectral_norm
+from private_mcmc.planning.estimates import (
+    USUAL_MULTIPLE,
+    prior_curvature,
+    query,
+    query_share,
+    root_of,
+    spectral_norm,
+)
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array, of_rows
 from private_mcmc.release import SecondMomentsPlan
@@ -28,6 +35,8 @@ PRIOR_DRAWS = 400
 _CUT_OFF = 0.1
 _HALVINGS, _ROWS = 6, 64
 _HESSIANS = 60
+# Of a metric's directions, over the widest, in sds of the prior.
+_LEAST_SD = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +80,12 @@ class Metric:
 def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
     """``M = (P + F)^{-1}`` from ``AᵀFA``, the information in the coordinates of ``root``; ``P`` diagonal."""
     precision = root.T @ (root * prior.precision[:, None])
-    covariance = np.linalg.inv(precision + information)
-    factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    trace = float(np.trace(information @ covariance))
-    return Metric(np.asarray(root @ factor, dtype=np.float64), max(trace, 0.05 * len(root)))
+    found = root_of(precision + information)
+    trace = float(np.sum(found * (information @ found)))
+    # No release makes a metric that float64 cannot factor.
+    outer, sizes, inner = np.linalg.svd(root @ found / prior.scale[:, None])
+    root = prior.scale[:, None] * (outer * np.maximum(sizes, _LEAST_SD * sizes[0])) @ inner
+    return Metric(np.asarray(root, dtype=np.float64), max(trace, 0.05 * len(root)))
 
 
 def informed(metric: Metric, prior: Prior) -> Array:

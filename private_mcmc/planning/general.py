@@ -65,7 +65,7 @@ from private_mcmc.schedule import Schedule
 FIRST, WARM_UP, SECOND, RUN = "information at the prior", "warm-up", "information at the warm-up", "run"
 AFTERWARDS = "information at the run"
 # Of the squared budget, for each: with a quarter errors were as large or larger in all of ten cells.
-WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 7
+WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 8
 # Another one follows where the first one's metric was made for less or more information than is there.
 _SAME_LEVEL = (0.4, 2.5)
 # Rounds of information at one place, while the metric was wrong or less noise than this hides a direction.
@@ -136,8 +136,8 @@ class GeneralPolicy:
             if first is not None and again:
                 return self._query(FIRST, first, facts.references, metric)
             return self._warm_up(metric, facts.prior.shrunk(0, 0.1))
+        last = facts.query(own, REFERENCES, LARGEST_MULTIPLE)
         if run := named(history, RUN):
-            last = facts.query(own, REFERENCES, LARGEST_MULTIPLE)
             if last is None or named(history, AFTERWARDS):
                 return None
             return self._query(AFTERWARDS, last, late_states(run[0], facts.prior.centre), own)
@@ -154,7 +154,7 @@ class GeneralPolicy:
         if not named(history, REACH) and reach is not None:
             return reach
         left = remaining(facts.budget, history) ** 2
-        left -= 0.0 if second is None else facts.information_share(own, LARGEST_MULTIPLE) * facts.budget**2
+        left -= 0.0 if last is None else (last.statement.gdp or 0.0) ** 2
         return self._run(metric, start, history, math.sqrt(max(left, 0.0)) * (1 - 1e-9))
 
     def _right(self, found: CompletedStage, history: History) -> bool:

@@ -137,7 +137,7 @@ def test_plans_of_any_model_keep_to_their_passes():
 
 
 def test_fewer_passes_than_any_plan_takes_are_refused():
-    with pytest.raises(pmc.DeclarationError, match=r"max_passes=20: .* takes 31 passes over the rows"):
+    with pytest.raises(pmc.DeclarationError, match=r"max_passes=20: .* takes 32 passes over the rows"):
         pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", max_passes=20)
     with pytest.raises(pmc.DeclarationError, match="only plans of a path"):
         pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", max_passes=20, release="last")
