@@ -1,8 +1,9 @@
 """Plans: which mechanisms to buy with a budget, decided from public facts and earlier releases."""
 
 from private_mcmc.planning.declared import DeclaredPlan
+from private_mcmc.planning.general import Policy
 from private_mcmc.planning.policy import Plan, plan, predict_after
-from private_mcmc.planning.prediction import Conclusion, Policy, Prediction, remaining
+from private_mcmc.planning.prediction import Conclusion, Prediction, remaining
 from private_mcmc.planning.stages import (
     CompletedStage,
     CountsStage,

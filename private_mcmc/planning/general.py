@@ -57,6 +57,7 @@ from private_mcmc.planning.stages import (
     Row,
     Stage,
     named,
+    passes,
 )
 from private_mcmc.potential.potential import Potential, RowTerm
 from private_mcmc.release import SecondMomentsPlan
@@ -105,8 +106,8 @@ _BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class GeneralPolicy:
-    """The stages of the module."""
+class Policy:
+    """Which stages to buy, as a function of what was released so far and of nothing else."""
 
     facts: Facts
     most_passes: float = math.inf
@@ -121,10 +122,12 @@ class GeneralPolicy:
         """Of two warm-ups, a run as long as both, and queries."""
         return 2 * _MOST_WARM_UPS * _LEAST_WARM_UP + _QUERIES
 
-    def _most_steps(self, name: str) -> int:
-        """Of each path."""
-        paths = 2 if name == RUN else 2 * _MOST_WARM_UPS
-        return int(min(MOST_STEPS, (self.most_passes - _QUERIES) / paths))
+    def _most_steps(self, history: History | None = None) -> int:
+        """Of each warm-up, or of the run after ``history``; after one warm-up and three queries if empty."""
+        warm_up = min(MOST_STEPS, (self.most_passes - _QUERIES) / (2 * _MOST_WARM_UPS))
+        if history is None:
+            return int(warm_up)
+        return int(min(MOST_STEPS, self.most_passes - (passes(history) or warm_up + 3) - 1))
 
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query that its noise would hide is left out."""
@@ -265,7 +268,9 @@ class GeneralPolicy:
         elif reach_share(facts):
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
-        return self._path(WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple)
+        return self._path(
+            WARM_UP, budget, metric, start, step, _WARM_UP_STEPS * step, multiple, self._most_steps()
+        )
 
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
         reach = self._reach(history)
@@ -277,7 +282,8 @@ class GeneralPolicy:
                 return math.hypot(*self._errors(history, reach, clip, unit / clip**2))
 
             multiple = min(CLIPS, key=error)
-        return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple)
+        most = self._most_steps(history)
+        return self._path(RUN, budget, metric, start, _STEP, _SHORTEST, multiple, most)
 
     def _reach(self, history: History) -> Reach | None:
         counted = named(history, REACH)
@@ -313,9 +319,10 @@ class GeneralPolicy:
         step: float,
         shortest: float,
         multiple: float,
+        most: int,
     ) -> PathStage:
         """As long as ``shortest`` or longer, of a likelihood as flat, or as steep, as that needs."""
-        facts, most = self.facts, self._most_steps(name)
+        facts = self.facts
         step = max(step, min(shortest / most, _LONGEST_STEP))
         shortest = min(shortest, most * step)
         bought = _affordable(self._schedule(metric, 1.0, multiple), budget)

@@ -15,7 +15,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import GeneralPolicy
+from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.prediction import Coefficients, Named, Prediction, prediction_of
 from private_mcmc.planning.simulate import simulate
@@ -48,10 +48,10 @@ class Planner:
         """What is read of the draws."""
         return Coefficients(self.reading, self.named)
 
-    def policy(self, budget: float, n: int, temper: float, people: Columns | None = None) -> GeneralPolicy:
+    def policy(self, budget: float, n: int, temper: float, people: Columns | None = None) -> Policy:
         """The policy for this budget; what is bought rests on no ``people``: errors were larger so."""
         facts = facts_of(self.reading, n, self.adjacency, budget, temper, people)
-        return GeneralPolicy(facts, self.max_passes)
+        return Policy(facts, self.max_passes)
 
     def predict(self, budget: float, n: int, temper: float) -> tuple[Prediction, float]:
         """The error to expect of the policy from public facts alone, and how many seconds a row takes.

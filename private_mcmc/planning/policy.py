@@ -21,7 +21,7 @@ from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
-from private_mcmc.planning.general import GeneralPolicy
+from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.planners import (
     Planner,
@@ -34,10 +34,8 @@ from private_mcmc.planning.prediction import (
     OF_SYNTHETIC,
     RUN,
     Named,
-    Policy,
     Prediction,
     coefficient_table,
-    known_before,
     prediction_of,
 )
 from private_mcmc.planning.stages import History, PathStage, named
@@ -138,7 +136,7 @@ class Plan:
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the prediction takes for granted of persons' rows, in words."""
-        return self.policy.assumed if isinstance(self.policy, GeneralPolicy) else ()
+        return self.policy.assumed
 
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
@@ -355,13 +353,12 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
         its sd without privacy, in its own units; their ratio is the error in sds. ``bias`` and
         ``monte_carlo``: the parts of ``rms`` that bounding rows' influence and privacy's noise have.
     """
-    if named(releases, RUN):
-        known, run = known_before(plan.policy, releases)
-    else:
-        stage = plan.policy.next(releases)
-        if not isinstance(stage, PathStage) or stage.name != RUN:
-            return plan.prediction
-        known, run = plan.policy.known(releases, stage), stage
+    done = named(releases, RUN)
+    before = releases[: releases.index(done[0])] if done else releases
+    run = done[0].stage if done else plan.policy.next(releases)
+    if not isinstance(run, PathStage) or run.name != RUN:
+        return plan.prediction
+    known = plan.policy.known(before, run)
     with jax.enable_x64(True):
         return prediction_of(plan.planner.read, [(known, run)], KNOWN)
 

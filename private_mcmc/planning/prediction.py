@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
-from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import inverse_of, metric_of
-from private_mcmc.planning.stages import Array, History, PathStage, Stage, named
+from private_mcmc.planning.stages import Array, History, PathStage
 from private_mcmc.potential.rowwise import in_blocks
 from private_mcmc.records import Record
 from private_mcmc.report import Table, number
@@ -151,29 +150,6 @@ class Conclusion:
     curvatures: Array | None = None
 
 
-class Policy(Protocol):
-    """Which stages to buy, as a function of what was released so far and of nothing else."""
-
-    @property
-    def least_passes(self) -> int:
-        """Over the rows, of all stages together, were each as short as it can be."""
-
-    def next(self, history: History) -> Stage | None:
-        """The next stage, or ``None`` when nothing more is bought.
-
-        Its cost must fit what the budget leaves: the execution refuses a stage that does not.
-        """
-
-    def conclude(self, history: History) -> Conclusion:
-        """Draws from everything that was released."""
-
-    def known(self, history: History, run: PathStage) -> Known:
-        """What tells the error of ``run``, bought after ``history``."""
-
-    def followed(self, stage: PathStage) -> Followed:
-        """What a path's gradients are of, whatever its metric and clip: one function for all stages."""
-
-
 def remaining(budget: float, history: History) -> float:
     """GDP that the stages so far leave of ``budget``: ``√(B² − Σm²)``, rounded down a little."""
     spent = sum((completed.stage.statement.gdp or np.inf) ** 2 for completed in history)
@@ -232,12 +208,6 @@ def coefficient_table(prediction: Prediction, units: Mapping[str, str], of: str 
         values = (number(value, 2) for value in (one.error, one.sd, math.hypot(one.error, one.sd)))
         rows.append((one.name, *(units.get(one.name, "") for _ in of_units), *values))
     return Table(tuple(columns), tuple(rows), title=f"Of each coefficient, {of}")
-
-
-def known_before(policy: Policy, releases: History) -> tuple[Known, PathStage]:
-    """What tells the error of the run that is in ``releases``, before it was bought, and that run."""
-    (run,) = named(releases, RUN)
-    return policy.known(releases[: releases.index(run)], run.path), run.path
 
 
 def prediction_of(

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.kernels.synthetic import synthetic_path
+from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
-from private_mcmc.planning.prediction import Policy
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,

@@ -20,7 +20,7 @@ from private_mcmc.model import read
 from private_mcmc.models import network, network_rows
 from private_mcmc.planning import CompletedStage, Conclusion, PathStage, Prediction
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import GeneralPolicy
+from private_mcmc.planning.general import Policy
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import logistic
@@ -155,7 +155,7 @@ def test_where_draws_are_far_from_the_path_its_own_are_kept():
     X = np.column_stack([np.ones(n), random.uniform(-1, 1, (n, 2))]) / 3**0.5
     y = random.binomial(1, 1 / (1 + np.exp(-3 * np.sin(3 * X[:, 1]) * X[:, 2])))
     reading, budget = read(network, rows, n=n), accounting.gdp.budget(3.0, 1e-5)
-    policy = GeneralPolicy(facts_of(reading, n, "replace_one", budget))
+    policy = Policy(facts_of(reading, n, "replace_one", budget))
     with jax.enable_x64(True):
         columns = {name: jnp.asarray(each) for name, each in rows.project({"X": X, "y": y}).items()}
     history = simulate(policy, columns, np.ones(n), 0)

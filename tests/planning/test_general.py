@@ -20,7 +20,7 @@ from private_mcmc.planning.general import (
     RUN,
     SECOND,
     WARM_UP,
-    GeneralPolicy,
+    Policy,
     burn_in,
     widened,
 )
@@ -162,7 +162,7 @@ def test_a_tempered_likelihood_has_a_wider_metric_and_costs_as_much():
     for temper in (1.0, 0.2):
         facts = facts_of(reading, n, TARGET.adjacency, budget, temper)
         sds.append(np.linalg.norm(contrast @ facts.metric.root, axis=1))
-        first = GeneralPolicy(facts).next(())
+        first = Policy(facts).next(())
         assert first.statement.gdp == pytest.approx(budget * 0.05**0.5, rel=1e-6)
     np.testing.assert_allclose(sds[1] / sds[0], np.sqrt(5), rtol=0.15)
 

@@ -13,7 +13,7 @@ from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy, burn_in
+from private_mcmc.planning.general import RUN, WARM_UP, Policy, burn_in
 from private_mcmc.planning.simulate import simulate
 
 
@@ -58,7 +58,7 @@ def test_no_truth_of_a_plan_puts_outcomes_out_of_their_range():
 @pytest.mark.long
 def test_a_wide_start_reaches_the_mode():
     """The warm-up is of a likelihood as flat as its budget needs; else the run ends 26 sds away."""
-    draft = GeneralPolicy(facts())
+    draft = Policy(facts())
     random = np.random.default_rng(0)
     x = np.column_stack([np.ones(600), random.beta(8, 8, 600), random.random(600) < 0.2]) / 3**0.5
     truth = np.array([0.9, -1.2, 0.5])

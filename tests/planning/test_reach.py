@@ -16,7 +16,7 @@ from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of
-from private_mcmc.planning.general import RUN, WARM_UP, GeneralPolicy
+from private_mcmc.planning.general import RUN, WARM_UP, Policy
 from private_mcmc.planning.influence import MIDDLES, REACH, assumed, counts_reach, reach_of
 from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
@@ -36,7 +36,7 @@ def facts(n: int = N, rows: pmc.Rows = ROWS) -> Facts:
     return facts_of(read(visits, rows, n=n), n, "replace_one", 0.6)
 
 
-def bought(policy: GeneralPolicy, longer: float) -> History:
+def bought(policy: Policy, longer: float) -> History:
     """The stages, with persons whose sums are ``longer`` times a typical length, with a tail."""
     history: History = ()
     while (stage := policy.next(history)) is not None:
@@ -67,7 +67,7 @@ def clip_of(history: History) -> float:
 
 
 def test_persons_who_reach_further_get_a_wider_clip_and_wider_draws():
-    policy = GeneralPolicy(facts())
+    policy = Policy(facts())
     as_said, further = bought(policy, 1.0), bought(policy, 6.0)
     assert [one.stage.name for one in further][-3:-1] == [REACH, RUN]
     assert clip_of(further) > 2.5 * clip_of(as_said)
@@ -80,7 +80,7 @@ def test_persons_who_reach_further_get_a_wider_clip_and_wider_draws():
 
 def test_the_counts_are_of_persons_within_the_budget():
     made = facts()
-    history = bought(GeneralPolicy(made), 3.0)
+    history = bought(Policy(made), 3.0)
     counted = next(one.stage for one in history if one.stage.name == REACH)
     assert counted.statement.unit == Unit("who", AT_MOST) and counted.statement.verify()
     assert sum((one.stage.statement.gdp or np.inf) ** 2 for one in history) <= made.budget**2
@@ -147,6 +147,6 @@ def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no
 def test_what_is_assumed_of_persons_is_said():
     many, few = assumed(facts()), assumed(facts(n=100))
     assert "counts how far persons' sums reach" in many[0] and "too few persons" in few[0]
-    warm_up = GeneralPolicy(facts(n=100))
+    warm_up = Policy(facts(n=100))
     assert counts_reach(warm_up.facts, np.zeros(2), warm_up.facts.metric) is None
     assert WARM_UP in [one.stage.name for one in bought(warm_up, 1.0)]

@@ -13,7 +13,7 @@ from private_mcmc.accounting import gdp
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import read
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import RUN, GeneralPolicy
+from private_mcmc.planning.general import RUN, Policy
 from private_mcmc.planning.influence import MIDDLES, REACH, reach_of
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import named
@@ -32,7 +32,7 @@ def incomes(X, y):
 def policy_of_incomes():
     """Of one reading, so that both tables share its programs."""
     reading = read(incomes, pmc.Rows(X=pmc.Ball(2**0.5, dim=2), y=pmc.Box(-1.0, 1.0)), n=N)
-    return GeneralPolicy(facts_of(reading, N, "replace_one", gdp.budget(3.0, 1e-6)))
+    return Policy(facts_of(reading, N, "replace_one", gdp.budget(3.0, 1e-6)))
 
 
 @functools.cache
