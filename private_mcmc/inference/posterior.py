@@ -32,9 +32,7 @@ from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
 from private_mcmc.planning.estimates import (
     ALLOWED,
     ScoreAverage,
-    halves,
     metric_of,
-    modes_apart,
     prior_curvature,
     prior_slopes,
     score_average,
@@ -166,9 +164,7 @@ def _given(
         met = shares[:, None, None] * curvatures
         weights = steps.log_weights(met)
         given, usual = (path.states, schedule, 1.0, prior), met.mean(axis=0)
-        early, late = halves(*given)
-        apart = modes_apart(early, usual, late, usual)
-        said = Said(settled_average(*given, usual), shares, conclusion.prediction.bias, apart)
+        said = Said(settled_average(*given, usual), shares, conclusion.prediction.bias)
     found, prior_root = likelihoods(said, curvatures, read), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, said.average.centre) if mixes_latents(reading) else None
@@ -341,17 +337,15 @@ class Said(NamedTuple):
         average: its mean score.
         shares: draws of ``s``, ``(draws,)``.
         bias: ``b``, the clip's error in posterior sds.
-        apart: how far the modes that its halves imply are apart, beyond noise: ``a``, ``(p,)``.
     """
 
     average: ScoreAverage
     shares: Array
     bias: float
-    apart: Array | float = 0.0
 
 
 class Likelihoods(NamedTuple):
-    """For every draw of ``H`` the law ``N(−Hθ, (1 + b²)H + N + HaaᵀH)`` of what a run says of the parameter.
+    """For every draw of ``H`` the law ``N(−Hθ, (1 + b²)H + N)`` of what a run says of the parameter.
 
     Attributes:
         said: ``y/s − Hθ_b`` of its mean score ``y`` around ``θ_b``, of ``k`` parameters: ``(draws, k)``.
@@ -381,8 +375,6 @@ def likelihoods(run: Said, curvatures: Array, read: Flags) -> Likelihoods:
     hessian = curvatures[:, read]
     seen = seen_alone(run.average.score, run.average.precision, read) / run.shares[:, None]
     noise = np.linalg.inv(run.average.precision[np.ix_(read, read)]) / run.shares[:, None, None] ** 2
-    apart = hessian @ (run.apart * np.ones(len(read)))
-    noise = noise + apart[:, :, None] * apart[:, None]
     factor = np.linalg.cholesky((1 + run.bias**2) * hessian[:, :, read] + noise)
     sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
     parts = seen - hessian @ run.average.centre, hessian, np.linalg.inv(factor), sizes

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2, truncnorm
+from scipy.stats import truncnorm
 
 from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array
@@ -43,7 +43,7 @@ _FLOOR_OF_NOISE, _FLOOR_OF_LEVEL = 0.5, 0.4
 ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
 _DRAWS = 4000
 # Of a path that started far away; stretches agree where they differ by two sds in every direction.
-_BURN_INS, _SAME, _SURE = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0, 0.99
+_BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
@@ -252,18 +252,6 @@ def same_mode(early: ScoreAverage, late: ScoreAverage, curvature: Array) -> bool
     moved = late.root(curvature) - early.root(curvature)
     both = inverse_of(early.information(curvature)) + inverse_of(late.information(curvature))
     return bool(moved @ inverse_of(both) @ moved <= _SAME * len(moved))
-
-
-def modes_apart(early: ScoreAverage, first: Array, late: ScoreAverage, second: Array) -> Array:
-    """How far the modes that two paths imply are apart beyond what their noise explains, ``(p,)``.
-
-    ``first`` and ``second`` are the curvatures that they met. Zero where noise alone would have them as far
-    apart once in a hundred times.
-    """
-    moved = late.root(second) - early.root(first)
-    noise = inverse_of(early.information(first)) + inverse_of(late.information(second))
-    size = max(float(moved @ inverse_of(noise) @ moved), 1e-300)
-    return np.asarray(max(1 - math.sqrt(chi2.ppf(_SURE, len(moved)) / size), 0.0) * moved)
 
 
 def settled_average(
