@@ -137,6 +137,7 @@ def statements() -> dict[str, acc.Statement]:
         item = replace(SCHEDULES[name], **KEPT)
         found[f"{name}, kept in a box"] = acc.langevin_statement(item, SLOPES)
     found["average, kept in a box"] = average(proved=SLOPES, **KEPT)
+    found["average, anisotropic, kept in a box"] = average(proved=SLOPES, noise=(1.0, 4.0), **KEPT)
     found["nothing proved"] = acc.langevin_statement(schedule(release="last"))
     found["laplace"] = acc.laplace(0.5, adjacency="replace_one", sensitivity=0.2, scale=0.4)
     found["laplace, grid"] = acc.laplace(

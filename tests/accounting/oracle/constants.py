@@ -52,12 +52,12 @@ def condition_number(c: Constants) -> float:
     return float(values[-1] / values[0])
 
 
-def noise_ratio(c: Constants) -> float:
-    """The least ``vᵀNv/vᵀMv``, ``N`` the noise over ``2γ`` and ``M`` the preconditioner."""
+def noise_ratio(c: Constants, largest: bool = False) -> float:
+    """The least ``vᵀNv/vᵀMv``, or the ``largest``, ``N`` the noise over ``2γ``, ``M`` the preconditioner."""
     if c.get("noise") is None:
         return 1.0
     pair = (square(c.get(name), c["dim"]) for name in ("noise", "preconditioner"))
-    return float(eigh(*pair, eigvals_only=True)[0])
+    return float(eigh(*pair, eigvals_only=True)[-largest])
 
 
 def exact_row(c: Constants) -> float:

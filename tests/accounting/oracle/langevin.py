@@ -95,7 +95,7 @@ def _kept(c: Constants) -> float:
     size, root, half = min(step_sizes(c)), math.sqrt(c["dim"]), c["within"]
     rows = exact_row(c) * (1 + 1e-10) * c["num_rows"] + rounding(c) / 2
     gradient = c["prior_slope"] + c["prior_smoothness"] * root * half + rows
-    moved = 6 * size * gradient + root * (half + 17 * math.sqrt(2 * size * noise_ratio(c)))
+    moved = 6 * size * gradient + root * (half + 17 * math.sqrt(2 * size * noise_ratio(c, largest=True)))
     return float(2 * 2.0**-53 * moved / (size * (exact_row(c) + rounding(c)))) + 1e-10
 
 
