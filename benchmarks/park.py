@@ -30,6 +30,7 @@ import yaml
 from scipy.optimize import minimize
 
 from benchmarks.calibration_problems import distinct
+from private_mcmc.arguments import small_delta
 from private_mcmc.data.schema import Schema
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.inference.question import Question, question
@@ -38,7 +39,7 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Plan, plan, predict_after
 from private_mcmc.planning.general import RUN
 from private_mcmc.planning.simulate import simulate
-from private_mcmc.target import Target, small_delta
+from private_mcmc.target import Target
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 _CHAINS = Chains(chains=4, warm_up=100, draws=250)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
@@ -96,3 +97,18 @@ def arguments_checked(function: Callable[Arguments, Result]) -> Callable[Argumen
         return function(*args, **kwargs)
 
     return checked
+
+
+def small_delta(n: int) -> float:
+    """The default of δ: a power of ten of at most ``1e-6`` and a tenth of ``1/n``."""
+    return float(10.0 ** min(-6, -math.ceil(math.log10(10 * n))))
+
+
+def remarks_on_delta(delta: float, n: int) -> tuple[str, ...]:
+    """What to know of a δ that is not below ``1/n``; nothing where it is."""
+    if not delta * n >= 1:
+        return ()
+    return (
+        f"δ = {delta} is not below 1/n, n = {n:,}: publishing one whole row at random would meet such a "
+        f"target. Choose δ of at most {small_delta(n)}.",
+    )

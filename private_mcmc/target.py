@@ -20,21 +20,6 @@ OF_PLANS: Guarantee = "posterior"
 OF_FITS: Guarantee = "run"
 
 
-def small_delta(n: int) -> float:
-    """The default of δ: a power of ten of at most ``1e-6`` and a tenth of ``1/n``."""
-    return float(10.0 ** min(-6, -math.ceil(math.log10(10 * n))))
-
-
-def remarks_on_delta(delta: float, n: int) -> tuple[str, ...]:
-    """What to know of a δ that is not below ``1/n``; nothing where it is."""
-    if not delta * n >= 1:
-        return ()
-    return (
-        f"δ = {delta} is not below 1/n, n = {n:,}: publishing one whole row at random would meet such a "
-        f"target. Choose δ of at most {small_delta(n)}.",
-    )
-
-
 def check_adjacency(adjacency: str) -> Adjacency:
     """Return ``adjacency`` if it is a known relation; raise ``DeclarationError`` otherwise."""
     if adjacency not in get_args(Adjacency):

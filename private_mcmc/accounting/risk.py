@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from private_mcmc.arguments import remarks_on_delta
 from private_mcmc.report import Code, Details, Line, Plot, Report, Rule, Text, Verdict, at_most, rounded_up
-from private_mcmc.target import Adjacency, Unit, remarks_on_delta
+from private_mcmc.target import Adjacency, Unit
 
 OFTEN = 0.05
 # Shares of a probability that are tried as the δ of the bound.

@@ -18,6 +18,7 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import in_words, risk, whom
 from private_mcmc.accounting.statement import NOT_PRIVATE
+from private_mcmc.arguments import remarks_on_delta
 from private_mcmc.data.answers import Answers, draws_tree, for_arviz
 from private_mcmc.data.design import Design, design
 from private_mcmc.data.effects import Array
@@ -28,7 +29,7 @@ from private_mcmc.dossier.shape import check_types, check_values, read_raw
 from private_mcmc.errors import DeclarationError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.report import Report, at_most
-from private_mcmc.target import Target, check_adjacency, remarks_on_delta
+from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:
     import xarray

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from private_mcmc.arguments import small_delta
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
@@ -25,7 +26,7 @@ from private_mcmc.inference.columns import checked_columns, in_slots, without_ro
 from private_mcmc.inference.question import Question
 from private_mcmc.kernels.partitions import Engine
 from private_mcmc.records import Fields, Record
-from private_mcmc.target import Adjacency, Target, check_count, small_delta
+from private_mcmc.target import Adjacency, Target, check_count
 
 # No column of a table has this name.
 _WHO = "\nwho is who"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from private_mcmc.accounting import Statement
-from private_mcmc.arguments import arguments_checked, check_kind
+from private_mcmc.arguments import arguments_checked, check_kind, remarks_on_delta
 from private_mcmc.domains import Rows
 from private_mcmc.model import Observation, RowModel, read
 from private_mcmc.preflight.certificates import (
@@ -25,7 +25,7 @@ from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most
 from private_mcmc.report.document import say, telling
 from private_mcmc.schedule import Matrix
-from private_mcmc.target import Target, check_count, check_positive, remarks_on_delta
+from private_mcmc.target import Target, check_count, check_positive
 
 
 def structure(row_model: RowModel, known: Constants) -> Record:

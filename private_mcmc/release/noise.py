@@ -17,6 +17,7 @@ import numpy.typing as npt
 from private_mcmc.accounting.rounding import UP_LONG
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.schedule import Schedule
+from private_mcmc.target import check_count, check_positive
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,17 +43,10 @@ def _finite(values: npt.ArrayLike, size: int) -> FloatArray:
     return np.clip(finite, -_LARGEST, _LARGEST)
 
 
-def _check(sensitivity: float, size: int, **levels: float) -> None:
-    if not 0 < sensitivity < math.inf:
-        raise DeclarationError(
-            f"sensitivity={sensitivity}: must be positive and finite; without a proved bound on what one row "
-            "changes, no noise makes the value private."
-        )
-    if not size >= 1:
-        raise DeclarationError(f"size={size}: at least one value is needed.")
-    for name, level in levels.items():
-        if not 0 < level < math.inf:
-            raise DeclarationError(f"{name}={level}: must be positive and finite.")
+def _check(size: int, **numbers: float) -> None:
+    check_count("size", size)
+    for name, number in numbers.items():
+        check_positive(name, number)
 
 
 @dataclass(frozen=True)
@@ -129,7 +123,7 @@ class LaplaceNoise(_Noise):
 
 def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceNoise:
     """The smallest Laplace noise that makes ``size`` values of L1 sensitivity ``sensitivity`` ε-DP."""
-    _check(sensitivity, size, epsilon=epsilon)
+    _check(size, sensitivity=sensitivity, epsilon=epsilon)
     grid = math.ldexp(power_of_two_below(sensitivity / epsilon), -_GRID_BITS)
     scale = (sensitivity + grid * size) * UP_LONG / epsilon * UP_LONG
     return LaplaceNoise(epsilon, sensitivity, size, scale, grid)
@@ -171,7 +165,7 @@ class GaussianNoise(_Noise):
 
 def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoise:
     """The smallest Gaussian noise that makes ``size`` values of L2 sensitivity ``sensitivity`` ``m``-GDP."""
-    _check(sensitivity, size, gdp=gdp)
+    _check(size, sensitivity=sensitivity, gdp=gdp)
     grid = math.ldexp(power_of_two_below(sensitivity / gdp), -_GRID_BITS)
     continuous = (sensitivity + grid * math.sqrt(size)) * UP_LONG / gdp
     scale = math.hypot(continuous, _SMOOTHING_STEPS * grid) * UP_LONG**3

@@ -113,7 +113,7 @@ def test_narrow_types_scalars_and_wrong_shapes(make):
     [(0.0, 1.0), (-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (1.0, 0.0), (1.0, math.nan), (1.0, math.inf)],
 )
 def test_impossible_noise_is_refused(make, level, sensitivity):
-    with pytest.raises(DeclarationError, match="positive and finite"):
+    with pytest.raises(DeclarationError, match="positive, finite"):
         make(level, sensitivity)
 
 
