@@ -53,22 +53,24 @@ class Planner:
         facts = facts_of(self.reading, n, self.adjacency, budget, temper, people)
         return Policy(facts, self.max_passes)
 
-    def predict(self, budget: float, n: int, temper: float) -> tuple[Prediction, float]:
-        """The error to expect of the policy from public facts alone, and how many seconds a row takes.
+    def predict(self, budget: float, n: int, temper: float) -> Prediction:
+        """The error to expect of the policy from public facts alone."""
+        policy = self.policy(budget, n, temper, self.people)
+        with jax.enable_x64(True):
+            run = policy.first_run()
+            return prediction_of(self.read, [(policy.known((), run), run)])
 
-        Synthetic rows, twice, tell how long a run takes.
-        """
+    def pace(self, budget: float, n: int, temper: float) -> float:
+        """How many seconds a row takes, of synthetic rows, twice."""
         policy, paces = self.policy(budget, n, temper, self.people), []
         with jax.enable_x64(True):
             rows = self.reading.rows.synthetic(3, _TIMED)
-            run = policy.first_run()
-            predicted = prediction_of(self.read, [(policy.known((), run), run)])
         for seed in range(2):
             say("planning: the stages are timed on synthetic rows")
             began = time.perf_counter()
             simulate(policy, rows, np.full(_TIMED, n / _TIMED), seed)
             paces.append((time.perf_counter() - began) / _TIMED)
-        return predicted, min(paces)
+        return min(paces)
 
 
 def certified_temper(

@@ -134,7 +134,7 @@ class Plan:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target = replace(self.target, epsilon=epsilon)
         temper = certified_temper(self.reading, target, n, self.guarantee)[0]
-        return self.planner.predict(gdp_budget(target), n, temper)[0]
+        return self.planner.predict(gdp_budget(target), n, temper)
 
     @property
     def mark(self) -> str:
@@ -287,10 +287,11 @@ def plan(
     with telling(progress_bar):
         # All that is compiled is compiled again for the rows; each takes what a synthetic one took.
         began = time.perf_counter()
-        prediction, of_row = made.planner.predict(made.budget, n, made.temper)
+        prediction = made.planner.predict(made.budget, n, made.temper)
+        of_row = made.planner.pace(made.budget, n, made.temper)
         seconds = time.perf_counter() - began + n * of_row
     if max_error is not None and not prediction.rms <= max_error:
-        raise NotPrivate(_too_little(target, n, prediction.rms, max_error))
+        raise NotPrivate(_too_little(made, prediction.rms, max_error))
     return replace(made, prediction=prediction, seconds=seconds)
 
 
@@ -355,16 +356,19 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
         return prediction_of(plan.planner.read, [(known, run)], KNOWN)
 
 
-def _too_little(target: Target, n: int, error: float, max_error: float) -> str:
+def _too_little(made: Plan, error: float, max_error: float) -> str:
     """A refusal's words: the noise of a mean falls as ``1/(εn)``, and a posterior sd as ``1/√n``."""
-    ratio = _MARGIN * error / max_error
     what = f"the predicted error of posterior means is {number(error, 2)} posterior sds, above {max_error=:g}"
-    if not ratio <= _LARGEST:
-        return f"{what}. Neither more rows nor a larger ε would do: allow a larger error."
-    return (
-        f"{what}. It would take about {math.ceil(n * ratio**2):,} rows at ε = {at_most(target.epsilon, 6)}, "
-        f"or about ε = {at_most(target.epsilon * ratio, 2)} with these {n:,} rows."
-    )
+    epsilon, n, ratio = made.target.epsilon, made.n, _MARGIN * error / max_error
+    for more in (ratio, 2 * ratio, 4 * ratio):
+        other = (epsilon, math.ceil(n * more**2)), (epsilon * more, n)
+        # Clips and lengths of paths have ends, so that what scales says is tried.
+        if more <= _LARGEST and all(made.predict(*each).rms <= max_error for each in other):
+            return (
+                f"{what}. It would take about {other[0][1]:,} rows at ε = {at_most(epsilon, 6)}, "
+                f"or about ε = {at_most(epsilon * more, 2)} with these {n:,} rows."
+            )
+    return f"{what}. Neither more rows nor a larger ε would do: allow a larger error."
 
 
 def opening(target: Target, n: int, guarantee: Guarantee, posterior: str) -> str:

@@ -48,7 +48,7 @@ def test_errors_of_coefficients_are_the_plans_error_in_their_own_units(planned):
     read = {"coefficients": lambda sites: {"per cent": 100 * sites["w"][:, 1]}}
     other = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", **read).prediction
     (one,) = other.coefficients
-    assert one.name == "per cent" and other.rms == found.rms
+    assert one.name == "per cent" and other.rms == pytest.approx(found.rms, rel=1e-6)
     assert one.error == pytest.approx(100 * found.coefficients[1].error, rel=1e-6)
     assert pmc.Prediction.from_record(found.to_record()) == found and found.low < found.rms < found.high
     assert "of centred ones: Ball" in planned._repr_html_()
@@ -63,7 +63,7 @@ def test_the_predicted_error_falls_with_epsilon_and_with_rows(planned):
 
 @pytest.mark.long
 def test_too_little_of_either_says_how_much_would_do(planned):
-    wanted = planned.prediction.rms / 2
+    wanted = 0.8 * planned.prediction.rms
     with pytest.raises(pmc.NotPrivate, match=r"about [\d,]+ rows at ε = 3, or about ε = ") as refusal:
         pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", max_error=wanted)
     rows = int(re.search(r"about ([\d,]+) rows", str(refusal.value)).group(1).replace(",", ""))
