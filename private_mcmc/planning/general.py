@@ -301,10 +301,12 @@ class Policy:
         people, who are even over the declared domain, keep them shorter, for little noise along them.
         """
         own, metric, prior = self.facts.metric, self.facts.metric, self.facts.prior
+        # Of clipped numbers with long tails, whose gradients are not bounded so, an sd was 4 sds off with it.
+        public = _PUBLIC if self.facts.likelihood.few else 0.0
         for one in history:
             if one.stage.name in (FIRST, SECOND):
                 own = next_metric(prior, metric.root, shrunk(one.moments))
-                metric = mixed(own, self.facts.metric, prior, _PUBLIC)
+                metric = mixed(own, self.facts.metric, prior, public)
         return own, metric
 
     def _query(self, name: str, mechanism: SecondMomentsPlan, at: Array, metric: Metric) -> MomentsStage:
