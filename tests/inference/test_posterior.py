@@ -110,6 +110,15 @@ def test_what_a_bound_on_influence_errs_by_is_in_the_width():
     assert drawn(history, bias=2.0).draws.std() > 2 * drawn(history).draws.std()
 
 
+def test_curvatures_that_a_release_allows_count_alike_however_far_from_the_prior_they_lead():
+    """By their evidence all draws would be of the curvature that has the parameter nearer to the prior."""
+    history, curvatures = released(0.2, 4.0, seed=2), (N / 4, N / 40)
+    steep, flat = (drawn(history, curvature).draws.mean() for curvature in curvatures)
+    both = drawn(history, np.repeat(curvatures, 32)[:, None, None]).draws
+    assert abs(steep - flat) > 1
+    assert both.mean() == pytest.approx((steep + flat) / 2, abs=0.25 * abs(steep - flat))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("time", "widest"), [(0.5, 1.0), (3.0, 0.8)])
 def test_persons_are_told_from_a_path_that_never_left_its_start(time, widest):
