@@ -5,7 +5,7 @@ deviation at the parameter ``θ``, and ``s`` the share of the curvature that bou
 path is a noisy mean of it. ``H`` is unknown: draws are those that the noise of a released matrix allows, or
 that the path alone allows where none was bought. The posterior of ``θ`` is the mean of those given each
 released draw: how near to the prior one has ``θ`` is no evidence of it, nor is what a short path prefers.
-With such weights 8 % of sds were below 0.95 of the non-private ones at ε = 1, now 2.5 % (30 tables).
+With such weights 8 % of sds were below 0.95 of the non-private ones at ε = 1, now 2.5 % (27 tables).
 Of parameters that no row reads, as the sd of effects that are drawn with it, rows have no curvature: what
 steps say along them is noise alone.
 """
