@@ -169,13 +169,33 @@ def affine_function(
 def bounds(
     program: Program, rows: Rows, targets: Iterable[Variable], known: Values | None = None
 ) -> list[Interval] | None:
-    """Ends of several variables over all rows of the domain; ``None`` as for ``affine_function``."""
+    """Ends of several variables over all rows of the domain; ``None`` as for ``affine_function``.
+
+    ``where(x == 0, …, x)`` has those of ``x``, if all of these are above 0.
+    """
     targets = list(targets)
-    found = affine_function(program, rows, targets, known)
+    inner = [_unless_zero(program, one) for one in targets]
+    found = affine_function(program, rows, inner, known)
     if found is None:
         return None
     lo, hi = found.ends()
-    return _intervals(program, targets, lo.min(axis=0), hi.max(axis=0))
+    ends = _intervals(program, targets, lo.min(axis=0), hi.max(axis=0))
+    same = (one is of or end.lowest > 0 for one, of, end in zip(targets, inner, ends, strict=True))
+    return ends if all(same) else None
+
+
+def _unless_zero(program: Program, variable: Variable) -> Variable:
+    """``x``, if the variable is ``where(x == 0, …, x)``, else itself."""
+    made = program.producers.get(variable)
+    if made is None or made.primitive.name != "select_n" or len(made.invars) != 3:
+        return variable
+    asked, value, _ = made.invars
+    test = program.producers.get(asked)
+    if test is None or test.primitive.name != "eq" or test.invars[0] is not value:
+        return variable
+    zero = test.invars[1]
+    fixed = not program.reads([zero]) and not np.any(np.asarray(program.run([zero], {})[0]))
+    return value if fixed else variable
 
 
 def ends_of_rows(

@@ -138,3 +138,13 @@ def test_nothing_is_proposed_where_a_column_that_is_read_has_no_ends():
         (found,), proved = ends_of_rows(program, rows, [program.outputs["x"]], {})
     assert none is None and not proved
     assert (found.lowest, found.highest) == pytest.approx((0.0, np.log(4.0)))
+
+
+@pytest.mark.parametrize(("low", "at", "proved"), [(0.1, 0.0, True), (0.0, 0.0, False), (0.1, 1.0, False)])
+def test_an_outcome_that_is_moved_from_zero_has_its_ends_where_it_never_is(low, at, proved):
+    rows = Rows(y=Box(low, 5.0))
+    with jax.enable_x64(True):
+        program = trace(lambda y: {"y": jnp.where(y == at, 1e-300, y)}, **row_shapes(rows))
+        found = bounds(program, rows, [program.outputs["y"]])
+    assert (found is not None) == proved
+    assert not proved or (found[0].lowest, found[0].highest) == pytest.approx((low, 5.0), rel=1e-12)
