@@ -60,7 +60,7 @@ def test_intervals_hold_the_sd_of_outcomes_whatever_their_tails(tailed):
     assert draws[:, 2].std() > 0.95 / np.sqrt(2 * N)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_clip_follows_the_tail_that_was_counted():
     clips, shares = [], []
     for tailed in (False, True):
