@@ -291,8 +291,8 @@ def _generator(atom: jex.Var | jex.Literal) -> str:
 
 
 def program_mark(function: Callable[..., object], *shapes: object) -> str:
-    """A hash of a traced function: its operations and every constant in them."""
-    with jax.enable_x64(True):
+    """A hash of a traced function: its operations and every constant in them; by whatever JAX is set to."""
+    with jax.enable_x64(True), jax.default_matmul_precision(None):
         program = jax.make_jaxpr(function)(*shapes)
     # Functions print with their address in this process.
     mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())

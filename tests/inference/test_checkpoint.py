@@ -13,6 +13,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.inference.checkpoint import SavedRun
+from private_mcmc.inference.execute import no_value_checks
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, run_keys
 from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
@@ -226,6 +227,13 @@ def test_the_mark_of_a_function_sees_constants_wherever_they_are(make):
     one, other = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])
     assert program_mark(make(one), x) == program_mark(make(one.copy()), x)
     assert program_mark(make(one), x) != program_mark(make(other), x)
+
+
+def test_the_mark_of_a_function_is_the_same_within_a_run():
+    """Within a run products are marked as exact: no fit that was killed could be resumed."""
+    with no_value_checks():
+        within = program_mark(jax.numpy.dot, np.zeros(3), np.zeros(3))
+    assert within == program_mark(jax.numpy.dot, np.zeros(3), np.zeros(3))
 
 
 @pytest.mark.slow
