@@ -1,7 +1,5 @@
 """One statement of every kind, for tests that must hold for all of them."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every change of one field of a statement's record, and which of them leave a true statement."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Composition: candidate by candidate, one adjacency, one statement for each run; budgets are the claim."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Exact divergences of conjugate posteriors agree with printed numbers, brute force and quadrature."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

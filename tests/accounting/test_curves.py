@@ -1,7 +1,5 @@
 """Curves of mechanisms, of sampled steps and of compositions, against quadrature and brute force."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gaussian DP: exact values in high precision, outward rounding, inverses."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

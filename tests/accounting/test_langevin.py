@@ -1,7 +1,5 @@
 """Statements of runs, on all rows and on batches, against exact Gaussian laws and one another."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """Posteriors and noise on released values: prices, grids, sensitivities attained by explicit data."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The accountant against a second derivation that shares nothing with it, over thousands of records."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

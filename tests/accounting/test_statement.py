@@ -1,7 +1,5 @@
 """What every statement can do: answer, print itself, travel through JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Plausible mistakes: each is refused, or the number it would give is below what the library states."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import partial

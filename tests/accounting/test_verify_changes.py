@@ -1,7 +1,5 @@
 """Change one field of any statement of any rule: it is not verified, or it is still true."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -14,13 +14,7 @@ from pyarrow import feather, parquet
 
 import private_mcmc as pmc
 from private_mcmc.data.codebook import read_header
-from private_mcmc.data.table import (
-    data_marks,
-    read_identifiers,
-    read_table,
-    refuse_changed,
-    spooled_table,
-)
+from private_mcmc.data.table import data_marks, read_identifiers, read_table, refuse_changed, spooled_table
 from private_mcmc.domains.columns import PRESENT, data_mark
 from private_mcmc.dossier.record import texts
 from tests.data.fields import flag, levels, number, schema

@@ -4,8 +4,6 @@ Runs are decided, not executed: no statement depends on data. Statements are mad
 have; those of ``tests.accounting.every_statement`` cover every rule, bound, scheme and adjacency.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The options of every command, in ``commands.md``; ``python -m tests.golden.commands`` writes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 ``python -m tests.golden`` writes the records anew.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The models to copy: each is read, and gets the verdict that its paragraph speaks of."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field

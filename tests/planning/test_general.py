@@ -1,7 +1,5 @@
 """Any model that can be read has a plan: what it spends is declared, what it draws is public."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import jax
@@ -14,16 +12,7 @@ from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import (
-    AFTERWARDS,
-    FIRST,
-    RUN,
-    SECOND,
-    WARM_UP,
-    Policy,
-    burn_in,
-    widened,
-)
+from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, Policy, burn_in, widened
 from private_mcmc.planning.influence import weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
 from private_mcmc.planning.policy import Plan, without_prediction

@@ -1,7 +1,5 @@
 """How far persons reach: the run's clip and the widths of its draws follow released counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import jax

@@ -1,7 +1,5 @@
 """Following any one advice certifies the target, and 3 % less than advised does not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The command decides from files, prints what was asked for, and its exit code is the verdict."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 

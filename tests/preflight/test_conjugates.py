@@ -3,8 +3,6 @@
 Of each that looks conjugate and is not a pair contradicts such a certificate.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

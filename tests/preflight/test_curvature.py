@@ -1,7 +1,5 @@
 """Constants that preflight proves hold for the Hessians and gradients of real potentials."""
 
-from __future__ import annotations
-
 import math
 
 import jax

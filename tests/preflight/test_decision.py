@@ -1,7 +1,5 @@
 """The verdicts of models with known answers, and the numbers of the advice that would change them."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Declarations at the ends of what can be said: an answer or words, and never a false "private"."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

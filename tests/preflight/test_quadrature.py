@@ -1,7 +1,5 @@
 """Violations are found where they exist, never where they do not, and their numbers are right."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

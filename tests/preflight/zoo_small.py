@@ -1,7 +1,5 @@
 """A few small models for the tests of preflight."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist

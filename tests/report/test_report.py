@@ -1,7 +1,5 @@
 """Every block survives every renderer; nothing is fetched, nothing is lost, nothing is interpreted."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -3,8 +3,6 @@
 Most are to be refused; a few are sums over rows in another dress. Whatever is read is compared with NumPyro.
 """
 
-from __future__ import annotations
-
 from tests.soundness.draft import PARTS, Draft, Production
 from tests.soundness.latents import real
 

@@ -4,8 +4,6 @@ Likelihood ratios of a path, noise used twice, and the differing row's loss; ext
 gradients stay below the clip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

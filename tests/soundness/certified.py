@@ -1,7 +1,5 @@
 """Certificates of one model against the true divergence of its posteriors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

@@ -1,7 +1,5 @@
 """The true hockey-stick divergence of two posteriors, from NumPyro's densities on a grid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ on cells, so that every divergence computed here is one of coarser laws: at most
 quadrature (far below 1e-10 for the noises used).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

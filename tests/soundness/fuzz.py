@@ -3,8 +3,6 @@
 ``python -m tests.soundness.fuzz START STOP`` reads the models of these seeds and prints counts of parts.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Random NumPyro models as source text, with the domains of their rows: a seed gives a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Productions of latents: single priors, coefficient vectors, hierarchies, Gaussian processes."""
 
-from __future__ import annotations
-
 from tests.soundness.draft import PARTS, Draft, Production
 
 _LOCATED = "dist.{}($loc, $scale)"

@@ -1,7 +1,5 @@
 """Productions of observations: plates, handlers, masks, weights, subsamples and types around a likelihood."""
 
-from __future__ import annotations
-
 from tests.soundness.across import ACROSS
 from tests.soundness.draft import Draft, Production
 from tests.soundness.outcomes import OUTCOMES, location, logits, outcome

@@ -1,7 +1,5 @@
 """What NumPyro itself says of a model, and rows of its domains."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Productions of likelihoods: a family, its parametrisation, its link, and the domain of its outcome."""
 
-from __future__ import annotations
-
 from tests.soundness.draft import PARTS, Draft, Production
 from tests.soundness.latents import positive
 from tests.soundness.predictors import matrix, predictor

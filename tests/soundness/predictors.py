@@ -1,7 +1,5 @@
 """Productions of predictors: expressions of shape ``(n,)`` or ``(n, 3)`` made of latents and columns."""
 
-from __future__ import annotations
-
 from tests.soundness.draft import PARTS, Draft, Production
 from tests.soundness.latents import coefficients
 

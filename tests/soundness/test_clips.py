@@ -3,8 +3,6 @@
 Models of the grammar, clips by their norm, metrics of every kind and both layouts of rows.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

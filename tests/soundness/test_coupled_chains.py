@@ -4,8 +4,6 @@ The constants are the library's own, read from NumPyro models; the chains are st
 gradients. Everything here holds surely, so one pair of states further apart is a fault of the library.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import itertools

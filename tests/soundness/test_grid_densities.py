@@ -5,8 +5,6 @@ released states, one or two chains; all adjacencies, every pair in both orders. 
 one ordered pair of data sets under one schedule.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

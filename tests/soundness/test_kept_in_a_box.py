@@ -1,7 +1,5 @@
 """Hidden states stay where rounding is small, and what it moves there is charged."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import jax

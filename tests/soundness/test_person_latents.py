@@ -3,8 +3,6 @@
 The integral is taken apart from the library: NumPyro's density of a model of one person, on a fine grid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Every bound is at least its exact value, from the smallest double to 1e300 (mpmath, 60 digits)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from fractions import Fraction

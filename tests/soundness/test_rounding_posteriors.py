@@ -1,7 +1,5 @@
 """Exact divergences of conjugate posteriors and bounds of convergence are not below the truth (mpmath)."""
 
-from __future__ import annotations
-
 import mpmath
 import pytest
 from hypothesis import given, settings

@@ -4,8 +4,6 @@
 ``ℓ`` logarithms of which a rate is made. Half of it must do, wherever a predictor may be.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

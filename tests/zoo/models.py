@@ -1,7 +1,5 @@
 """NumPyro models of the zoo that are no regression of one affine predictor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

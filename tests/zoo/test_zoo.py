@@ -1,7 +1,5 @@
 """Every model of the zoo gets its verdict, and numbers that know nothing of preflight agree with it."""
 
-from __future__ import annotations
-
 import functools
 import math
 

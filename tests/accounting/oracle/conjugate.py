@@ -1,7 +1,5 @@
 """Recomputations of exact posteriors, conjugate and Normal, by SciPy's distributions, pair by pair."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any
 

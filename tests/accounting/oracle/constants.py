@@ -1,7 +1,5 @@
 """What the constants of a run say: plain formulas, no code of the accountant."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Recomputation of Langevin statements from their constants: plain recursions, no shared formulas."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

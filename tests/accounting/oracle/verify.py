@@ -4,8 +4,6 @@ A rule's function takes the adjacency, the constants and the parts of a statemen
 they justify, as plain records. Closed forms of the accountant are recomputed by recursion.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings

@@ -3,8 +3,6 @@
 Each works on a few rows in a unit domain; the row in which two data sets differ sits at its ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Exact posterior draws for the soundness sweep: preflight's certificates under attack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

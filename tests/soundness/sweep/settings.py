@@ -4,8 +4,6 @@ Chains: kernels × releases × batch schemes × adjacencies × models. Averages 
 worst data set, far above the chain's own noise only where rows push hard: they are swept on ``LOUD``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """The soundness sweep: the library against itself, every claim attacked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context

@@ -1,7 +1,5 @@
 """Small models on small domains that the soundness sweep runs: each stresses another part of the library."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
