@@ -57,6 +57,10 @@ class Scenario:
 MAP_NOT_ASKED = Swap(noise._Noise, "confirmed", "if not loss <= promised:", "if False:")
 
 
+def swap(*change: Any) -> tuple[Swap]:
+    return (Swap(*change),)
+
+
 def scaled(kind: str, factor: str) -> tuple[Swap, ...]:
     old = f"make_{kind.lower()}(*space, scale=self.scale"
     measured = Swap(getattr(noise, f"{kind}Noise"), "_measurement", old, f"{old} * {factor}")
@@ -84,76 +88,45 @@ def far_second_moments() -> PairedMechanism:
 
 SCENARIOS = {
     "Laplace scale halved": Scenario(scaled("Laplace", "0.5"), replace_one("Laplace sum")),
-    "Gaussian noise scaled by 0.8": Scenario(
-        scaled("Gaussian", "0.8"), replace_one("Gaussian sum"), num_runs=20_000
-    ),
+    "Gaussian noise scaled by 0.8": Scenario(scaled("Gaussian", "0.8"), replace_one("Gaussian sum"), 20_000),
     "noise of the second release forgotten": Scenario(
         scaled("Gaussian", "0.0"), replace_one("composed pair")
     ),
     "second release not charged": Scenario(
-        (
-            Swap(
-                mechanisms, "_together", "tuple(dict.fromkeys(map(combine, product(*options))))", "options[0]"
-            ),
-        ),
+        swap(mechanisms, "_together", "tuple(dict.fromkeys(map(combine, product(*options))))", "options[0]"),
         replace_one("composed pair"),
-        num_runs=20_000,
+        20_000,
     ),
     "filter that adds up an eighth of each cost": Scenario(
-        (
-            Swap(
-                ledger_filter.Filter, "cost", "return Fraction(level) ** 2", "return Fraction(level) ** 2 / 8"
-            ),
-        ),
+        swap(ledger_filter.Filter, "cost", "Fraction(level) ** 2", "Fraction(level) ** 2 / 8"),
         replace_one("ledger"),
-        num_runs=3_000,
+        3_000,
     ),
     "second moments of rows beyond the radius": Scenario(
-        (Swap(sums, "_into_ball", "norms > radius, radius / norms, 1.0", "norms > radius, 1.0, 1.0"),),
+        swap(sums, "_into_ball", "norms > radius, radius / norms, 1.0", "norms > radius, 1.0, 1.0"),
         far_second_moments,
-        num_runs=400,
+        400,
     ),
     "sensitivity of an average halved": Scenario(
+        # In the accountant as well, which derives it anew.
         tuple(
-            # In the accountant as well, which derives it anew.
-            Swap(
-                module,
-                "average_sensitivity",
-                "change = sensitivity(schedule)",
-                "change = sensitivity(schedule) / 2",
-            )
+            Swap(module, "average_sensitivity", "= sensitivity(schedule)", "= sensitivity(schedule) / 2")
             for module in (price, langevin)
         ),
         swept("loud mean, plain, expectations, replace_one"),
-        num_runs=1_000,
+        1_000,
     ),
     "posterior drawn with its temper forgotten": Scenario(
-        (
-            Swap(
-                posteriors,
-                "posterior_mechanism",
-                'found.draws(np.asarray(data["y"]), _TEMPER',
-                'found.draws(np.asarray(data["y"]), 1.0',
-            ),
-        ),
+        swap(posteriors, "posterior_mechanism", '(data["y"]), _TEMPER', '(data["y"]), 1.0'),
         posterior("Normal mean"),
-        num_runs=40_000,
+        40_000,
     ),
     "certificate of a coin that moves by half a row": Scenario(
-        (Swap(conjugate, "beta_binomial", "temper * trials", "temper * trials / 2"),),
-        posterior("coin"),
-        num_runs=20_000,
+        swap(conjugate, "beta_binomial", "temper * trials", "temper * trials / 2"), posterior("coin"), 20_000
     ),
     "certificate of counts that knows one order only": Scenario(
-        (
-            Swap(
-                conjugate,
-                "gamma_poisson",
-                "largest, epsilon, up)[0]) for up in (True, False)",
-                "largest, epsilon, up)[0]) for up in (True,)",
-            ),
-        ),
+        swap(conjugate, "gamma_poisson", "[0]) for up in (True, False)", "[0]) for up in (True,)"),
         posterior("counts"),
-        num_runs=80_000,
+        80_000,
     ),
 }

@@ -19,65 +19,23 @@ from tests.soundness.exact_chains import Chain, Family, cdf, hockey_sticks
 SLACK = 1e-11  # of the quadrature; everything else errs to the safe side
 TWO_STATES = 1e-3  # the positive part is integrated over the first state by the nodes' rule
 
+# Slopes of a prior, and its least and largest curvature: not convex; two wells apart.
+STUDENT = lambda x: 4 * x / (3 * 0.25 + x * x), -4 / (8 * 0.75), 4 / 0.75
+APART = lambda x: (x - 1.5 * np.tanh(1.5 * x / 0.36)) / 0.36, 1 / 0.36 - 1.5**2 / 0.36**2, 1 / 0.36
+# Rows: log(1 + e^{dx}), convex; wells, smooth and bounded; waves; a saturating robust loss.
+LOGISTIC = lambda x, d: d / (1 + np.exp(-d * x)), (-1.0, 0.3, 1.0), 1.0, 0.25, True
+WELLS = lambda x, d: 0.5 * (x - d) * np.exp(-0.5 * (x - d) ** 2), (-1.5, 0.0, 1.5), 0.5 * math.exp(-0.5)
+WAVES = lambda x, d: 0.4 * np.sin(2 * x + d), (0.0, 1.6, 3.1), 0.4, 0.8, False
+ROBUST = lambda x, d: (x - d) / (1 + (x - d) ** 2), (-1.0, 0.2, 1.0), 0.5, 1.0, False
 FAMILIES = (
-    Family(  # log(1 + e^{dx}) on a Normal prior: strongly convex
-        "logistic",
-        lambda x: 0.7 * x,
-        0.7,
-        0.7,
-        lambda x, d: d / (1 + np.exp(-d * x)),
-        (-1.0, 0.3, 1.0),
-        1.0,
-        0.25,
-        True,
-    ),
+    Family("logistic", lambda x: 0.7 * x, 0.7, 0.7, *LOGISTIC),
     Family(  # linear terms on a quadratic: the affine formula is exact
         "linear", lambda x: 0.9 * x, 0.9, 0.9, lambda x, d: d + 0 * x, (-0.6, 0.0, 0.6), 0.6, 0.0, True
     ),
-    Family(  # wells at the rows: smooth and bounded, not convex
-        "wells",
-        lambda x: 0.8 * x,
-        0.8,
-        0.8,
-        lambda x, d: 0.5 * (x - d) * np.exp(-0.5 * (x - d) ** 2),
-        (-1.5, 0.0, 1.5),
-        0.5 * math.exp(-0.5),
-        0.5,
-        False,
-    ),
-    Family(  # a Student prior, which is not convex, and waves
-        "waves on Student",
-        lambda x: 4 * x / (3 * 0.25 + x * x),
-        -4 / (8 * 0.75),
-        4 / 0.75,
-        lambda x, d: 0.4 * np.sin(2 * x + d),
-        (0.0, 1.6, 3.1),
-        0.4,
-        0.8,
-        False,
-    ),
-    Family(  # two wells apart, and convex rows
-        "logistic on two wells",
-        lambda x: (x - 1.5 * np.tanh(1.5 * x / 0.36)) / 0.36,
-        1 / 0.36 - 1.5**2 / 0.36**2,
-        1 / 0.36,
-        lambda x, d: d / (1 + np.exp(-d * x)),
-        (-1.0, 0.3, 1.0),
-        1.0,
-        0.25,
-        True,
-    ),
-    Family(  # log cosh: convex, no strong convexity, and a saturating robust loss
-        "robust on log cosh",
-        np.tanh,
-        0.0,
-        1.0,
-        lambda x, d: (x - d) / (1 + (x - d) ** 2),
-        (-1.0, 0.2, 1.0),
-        0.5,
-        1.0,
-        False,
-    ),
+    Family("wells", lambda x: 0.8 * x, 0.8, 0.8, *WELLS, 0.5, False),
+    Family("waves on Student", *STUDENT, *WAVES),
+    Family("logistic on two wells", *APART, *LOGISTIC),
+    Family("robust on log cosh", np.tanh, 0.0, 1.0, *ROBUST),
 )
 ADJACENCIES = ("replace_one", "zero_out", "add_remove")
 
