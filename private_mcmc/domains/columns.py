@@ -64,7 +64,7 @@ def check_type(name: str, dtype: object) -> None:
     Longer floats would be narrowed and shorter ones (``bfloat16``, …) are not NumPy's own: the caller says
     by a cast what is meant.
     """
-    if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf" and dtype.itemsize <= 8):
+    if not (isinstance(dtype, np.dtype) and dtype.char in "?bBhHiIlLqQefd"):
         # A type's own name could tell the longest text in a column.
         raise DataSchemaError(
             f"column {name!r} is not numeric: columns are {_WHAT}; cast it, for example by "

@@ -69,8 +69,8 @@ def test_what_is_said_of_the_posterior_is_what_preflight_certifies(epsilon, sd):
 
 
 def test_expected_time_is_what_was_tried_and_the_quickest_synthetic_row_for_every_row(monkeypatch):
-    tried = Prediction(0.1, 0.1, 0.0, 0.0), 0.25
-    monkeypatch.setattr(Planner, "predict", lambda *_: tried)
+    monkeypatch.setattr(Planner, "predict", lambda *_: Prediction(0.1, 0.1, 0.0, 0.0))
+    monkeypatch.setattr(Planner, "pace", lambda *_: 0.25)
     made = [pmc.plan(logistic, ROWS, pmc.Target(1.0, 1e-6), n=n, guarantee="run") for n in (1000, 2000)]
     assert made[1].seconds - made[0].seconds == pytest.approx(250.0, abs=20.0)
     assert [in_minutes(seconds) for seconds in (59.0, 61.0, 3700.0)] == [

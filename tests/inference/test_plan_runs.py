@@ -27,6 +27,7 @@ class Fixed:
     """A policy that names the same stages whatever they release."""
 
     stages: tuple
+    assumed: tuple = ()
 
     def next(self, history):
         return self.stages[len(history)] if len(history) < len(self.stages) else None

@@ -76,7 +76,6 @@ def test_unbounded_curvature_is_infinite_without_convexity_or_clip() -> None:
 def test_a_flat_prior_has_no_strong_convexity() -> None:
     known = curvature(read(flat_prior, small.LOGISTIC_ROWS, n=N), schedule())
     assert known.strong_convexity == 0
-    assert known.smoothness < math.inf
 
 
 @pytest.mark.parametrize(("rate", "factor"), [(None, N), (0.5, N / 0.5)], ids=str)

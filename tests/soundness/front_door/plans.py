@@ -25,6 +25,7 @@ class Fixed:
     """A policy that names the same stages whatever they release."""
 
     stages: tuple[Any, ...]
+    assumed: tuple[str, ...] = ()
 
     def next(self, history: Any) -> Any:
         return self.stages[len(history)] if len(history) < len(self.stages) else None
