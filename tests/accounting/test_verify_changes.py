@@ -19,31 +19,12 @@ ALL = {name: json.loads(json.dumps(item.to_dict())) for name, item in statements
 # One of every rule, of every bound of a run and of every scheme; the others, and all changes of these, are
 # for the long tier.
 SHORT = (
-    "path",
-    "path, box",
-    "states",
-    "states, varying",
-    "last, add remove",
-    "average, kept in a box",
-    "poisson path, varying",
-    "poisson last, replaced",
-    "laplace",
-    "gaussian",
-    "posterior, concave, zero_out",
-    "posterior, gradient, zero out",
-    "Beta-Binomial",
-    "Dirichlet-categorical",
-    "Gamma-Poisson",
-    "average, Poisson",
-    "average, kept in a range",
-    "composition",
-    "stages",
-    "a budget without stages yet",
-    "path of persons",
-    "average of persons",
-    "composition of persons",
-    "stages of persons",
-)
+    "path", "path, box", "states", "states, varying", "last, add remove", "average, kept in a box",
+    "poisson path, varying", "poisson last, replaced", "laplace", "gaussian", "posterior, concave, zero_out",
+    "posterior, gradient, zero out", "Beta-Binomial", "Dirichlet-categorical", "Gamma-Poisson",
+    "average, Poisson", "average, kept in a range", "composition", "stages", "a budget without stages yet",
+    "path of persons", "average of persons", "composition of persons", "stages of persons",
+)  # fmt: skip
 
 
 def parts_of(record: dict[str, Any]) -> list[dict[str, Any]]:

@@ -135,42 +135,41 @@ def hurdle(user, y):
     return np.where(y == 0, np.log(user["hu"]), positive)
 
 
+AGE_SEX, LONG = "visits ~ age + sex", "surv(cost, died) ~ age + sex"
+ALPHA, SHAPE = "alpha ~ exponential(0.5)", ["alpha ~ gamma(4, 2)"]
+EXPOSED = f"{AGE_SEX} + offset(log(lambda))"
+HIERARCHY = ["sd(1 | region) ~ halfnormal(1)", "sd(lambda | region) ~ exponential(2)"]
+
+
+def poisson(user, y):
+    return stats.poisson.logpmf(y, np.exp(linear(user)))
+
+
+def lognormal(user):
+    return stats.lognorm(1.3, scale=np.exp(linear(user)))
+
+
+def binomial(user, y):
+    return stats.binom.logpmf(y, PEOPLE["n_seen"], expit(linear(user)))
+
+
+def mean_weibull(user, y):
+    scale = np.exp(linear(user)) / gamma(1 + 1 / user["alpha"])
+    return stats.weibull_min.logpdf(y, user["alpha"], scale=scale)
+
+
 CASES = {
-    "hurdle_poisson": ("visits ~ age + sex", [], hurdle),
-    "zi_poisson": (
-        "visits ~ age + sex",
-        [],
-        inflated(lambda u, y: stats.poisson.logpmf(y, np.exp(linear(u)))),
-    ),
-    "zi_negativebinomial": (
-        "visits ~ age + sex + offset(log(lambda))",
-        ["alpha ~ exponential(0.5)", "zi ~ beta(2, 5)"],
-        inflated(negative_binomial),
-    ),
-    "exponential cut off": ("surv(cost, died) ~ age + sex", [], cut_off(exponential)),
-    "weibull cut off": ("surv(cost, died) ~ age + sex", ["alpha ~ gamma(4, 2)"], cut_off(weibull)),
-    "lognormal cut off": (
-        "surv(cost, died) ~ age + sex",
-        ["sigma = 1.3"],
-        cut_off(lambda u: stats.lognorm(1.3, scale=np.exp(linear(u)))),
-    ),
+    "hurdle_poisson": (AGE_SEX, [], hurdle),
+    "zi_poisson": (AGE_SEX, [], inflated(poisson)),
+    "zi_negativebinomial": (EXPOSED, [ALPHA, "zi ~ beta(2, 5)"], inflated(negative_binomial)),
+    "exponential cut off": (LONG, [], cut_off(exponential)),
+    "weibull cut off": (LONG, SHAPE, cut_off(weibull)),
+    "lognormal cut off": (LONG, ["sigma = 1.3"], cut_off(lognormal)),
     "cox": ("surv(cost, died, cuts=[40, 200]) ~ age + sex", [], cox),
     "bernoulli": ("died ~ age + sex", [], lambda u, y: stats.bernoulli.logpmf(y, expit(linear(u)))),
-    "binomial": (
-        "visits | trials(n.seen) ~ age + sex",
-        [],
-        lambda u, y: stats.binom.logpmf(y, PEOPLE["n_seen"], expit(linear(u))),
-    ),
-    "poisson": (
-        "visits ~ age + sex + offset(log(lambda))",
-        [],
-        lambda u, y: stats.poisson.logpmf(y, LAMBDA * np.exp(linear(u))),
-    ),
-    "negativebinomial": (
-        "visits ~ age + sex + offset(log(lambda))",
-        ["alpha ~ exponential(0.5)"],
-        negative_binomial,
-    ),
+    "binomial": ("visits | trials(n.seen) ~ age + sex", [], binomial),
+    "poisson": (EXPOSED, [], lambda u, y: stats.poisson.logpmf(y, LAMBDA * np.exp(linear(u)))),
+    "negativebinomial": (EXPOSED, [ALPHA], negative_binomial),
     "gaussian": (
         "score ~ age + sex",
         ["sigma ~ halfnormal(20)"],
@@ -187,26 +186,12 @@ CASES = {
         lambda u, y: stats.gamma.logpdf(y, 2, scale=np.exp(linear(u)) / 2),
     ),
     "exponential": ("cost ~ age + sex", [], lambda u, y: stats.expon.logpdf(y, scale=np.exp(linear(u)))),
-    "weibull": (
-        "cost ~ age + sex",
-        ["alpha ~ gamma(4, 2)"],
-        lambda u, y: stats.weibull_min.logpdf(
-            y, u["alpha"], scale=np.exp(linear(u)) / gamma(1 + 1 / u["alpha"])
-        ),
-    ),
-    "lognormal": (
-        "cost ~ age + sex",
-        ["sigma = 1.3"],
-        lambda u, y: stats.lognorm.logpdf(y, 1.3, scale=np.exp(linear(u))),
-    ),
+    "weibull": ("cost ~ age + sex", SHAPE, mean_weibull),
+    "lognormal": ("cost ~ age + sex", ["sigma = 1.3"], lambda u, y: lognormal(u).logpdf(y)),
     "beta": ("share ~ age + sex", [], beta),
     "categorical": ("vote ~ age + sex", [], categorical),
     "cumulative": ("vote ~ age + sex", [], cumulative),
-    "a hierarchy": (
-        "died ~ (lambda | region)",
-        ["sd(1 | region) ~ halfnormal(1)", "sd(lambda | region) ~ exponential(2)"],
-        grouped,
-    ),
+    "a hierarchy": ("died ~ (lambda | region)", HIERARCHY, grouped),
 }
 
 
@@ -359,12 +344,8 @@ def test_survival_is_one_less_the_density_added_up_and_a_half_at_the_median(name
         slope = linear(user)[0]
         assert later == pytest.approx(np.exp(-np.exp(slope) * (40 + 60 * np.exp(user["steps"][0]))), rel=1e-5)
         return
-    laws = {
-        "weibull": lambda: weibull(user).sf(100.0),
-        "lognormal": lambda: stats.lognorm(1.3, scale=np.exp(linear(user))).sf(100.0),
-        "exponential": lambda: exponential(user).sf(100.0),
-    }
-    assert later == pytest.approx(laws[name.split()[0]]()[0], rel=1e-5)
+    law = {"weibull": weibull, "lognormal": lognormal, "exponential": exponential}[name.split()[0]]
+    assert later == pytest.approx(law(user).sf(100.0)[0], rel=1e-5)
 
 
 def test_a_weight_multiplies_its_rows_log_likelihood():

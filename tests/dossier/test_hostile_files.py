@@ -88,28 +88,12 @@ def test_a_file_is_read_up_to_its_limit(tmp_path):
 
 
 WRONG = (
-    ("n", "many"),
-    ("n", 0),
-    ("n", 10**400),
-    ("epsilon", None),
-    ("delta", "1e-6"),
-    ("chains", 0),
-    ("chains", 7),
-    ("draws", {"age": "words"}),
-    ("draws", {"age": [[1.0], [1.0, 2.0]]}),
-    ("draws", []),
-    ("stages", {}),
-    ("stages", [{"name": 3, "gdp": 0.1}]),
-    ("predicted", {"rms": "x"}),
-    ("ledger", {"cost": 3}),
-    ("expectations", {"mean": [1]}),
+    *(("n", "many"), ("n", 0), ("n", 10**400), ("epsilon", None), ("delta", "1e-6"), ("chains", 0)),
+    *(("chains", 7), ("draws", {"age": "words"}), ("draws", {"age": [[1.0], [1.0, 2.0]]}), ("draws", [])),
+    *(("stages", {}), ("stages", [{"name": 3, "gdp": 0.1}]), ("predicted", {"rms": "x"})),
+    *(("ledger", {"cost": 3}), ("expectations", {"mean": [1]}), ("priors", "age ~ normal(0, 1)")),
     ("expectations", {"mean": {"value": [1.0, 2.0], "noise_sd": [1.0, 2.0, 3.0]}}),
-    ("priors", "age ~ normal(0, 1)"),
-    ("warnings", [1]),
-    ("schema", []),
-    ("statement", []),
-    ("temper", True),
-    ("guarantee", "both"),
+    *(("warnings", [1]), ("schema", []), ("statement", []), ("temper", True), ("guarantee", "both")),
     ("versions", {"jax": 1}),
 )
 

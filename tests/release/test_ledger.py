@@ -40,12 +40,8 @@ def test_a_charge_is_on_disk_before_the_run_and_stays_after_it(ledger):
         assert Ledger(ledger.path).history()[0].outcome == "reserved"
         assert ledger.balance("people").open == 1
     (charge,) = Ledger(ledger.path).history("people")
-    assert (charge.identity, charge.outcome, charge.purpose, charge.model) == (
-        reservation.identity,
-        "released",
-        "means",
-        "abc",
-    )
+    assert charge.identity == reservation.identity
+    assert (charge.outcome, charge.purpose, charge.model) == ("released", "means", "abc")
     assert ledger.balance("people").spent == charge.cost == pytest.approx(0.09)
 
 
@@ -159,15 +155,9 @@ def test_declarations_are_made_once(ledger, tmp_path):
         Ledger.create(ledger.path)
     with pytest.raises(LedgerError, match="'people'"):
         ledger.balance("nobody")
-    for changes in (
-        dict(name="a/b"),
-        dict(name=""),
-        dict(unit=""),
-        dict(unit=" patient"),
-        dict(unit="a\u200bb"),
-    ):
+    for name, unit in (("a/b", None), ("", None), *(("others", one) for one in ("", " patient", "a\u200bb"))):
         with pytest.raises(DeclarationError):
-            ledger.declare(**{"name": "others", "target": TARGET} | changes)
+            ledger.declare(name, TARGET, unit=unit)
     with pytest.raises(LedgerError, match="ledger init"):
         Ledger(tmp_path / "missing")
     with pytest.raises(LedgerError, match="cannot be read or written"):
@@ -396,31 +386,17 @@ def test_flipped_bytes_give_the_same_ledger_or_its_own_error(tmp_path_factory, c
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5),
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),
+        st.floats(allow_nan=False, allow_infinity=False),
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
+OPTIONAL = "name", "identity", "dataset", "cost", "filter", "whole", "by", "outcome", "time", "statement"
 ENTRIES = st.fixed_dictionaries(
     {"kind": st.sampled_from(["dataset", "fingerprint", "reserve", "settle", "other"])},
-    optional={
-        name: JSON | st.just("people")
-        for name in (
-            "name",
-            "identity",
-            "dataset",
-            "cost",
-            "filter",
-            "whole",
-            "by",
-            "outcome",
-            "time",
-            "statement",
-        )
-    },
+    optional=dict.fromkeys(OPTIONAL, JSON | st.just("people")),
 )
 
 
