@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from private_mcmc import accounting as acc
 from private_mcmc.accounting.conjugate import posterior_conjugate
-from private_mcmc.schedule import Average, Schedule
+from private_mcmc.schedule import Average
 from private_mcmc.target import Unit
+from tests.schedules import schedule as schedule
 
 # A word of the theorem of each bound of a run.
 BOUNDS = ("path of Gaussian", "rows in a box", "shifted interpolation", "Poisson-sampled")
@@ -16,18 +17,6 @@ CONVEX = acc.Curvature(strong_convexity=1.0, smoothness=50.0)
 # Of a box so wide that rounding in it counts, and of a prior whose slopes are known there.
 KEPT = {"within": 1e5, "rounding": 2e-7}
 SLOPES = acc.Curvature(strong_convexity=1.0, smoothness=50.0, prior_smoothness=2.0, prior_slope=3.0)
-
-
-def schedule(**changes) -> Schedule:
-    base = {
-        "adjacency": "replace_one",
-        "num_rows": 100,
-        "dim": 2,
-        "step_size": 0.01,
-        "num_steps": 60,
-        "clip": 1.0,
-    }
-    return Schedule(**(base | changes))
 
 
 def varying(steps: int = 60) -> tuple[float, ...]:

@@ -123,12 +123,9 @@ def test_an_average_needs_noise():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"strong_convexity": -1.0},
-        {"strong_convexity": math.nan},
+        *({"strong_convexity": one} for one in (-1.0, math.nan, math.inf)),
         {"strong_convexity": 3.0, "smoothness": 2.0},
-        {"strong_convexity": math.inf},
-        {"prior_smoothness": math.nan},
-        {"smoothness": math.nan},
+        *({name: math.nan} for name in ("prior_smoothness", "smoothness")),
     ],
 )
 def test_contradictory_curvature_is_refused(changes):

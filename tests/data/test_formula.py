@@ -154,12 +154,8 @@ def test_what_is_not_declared_or_would_be_learnt_from_rows_is_refused(formula, m
 @pytest.mark.parametrize(
     "prior",
     [
-        "age ~ flat()",
-        "age ~ halfnormal(1)",
-        "sigma = 3",
-        "wealth ~ normal(0, 1)",
-        "age ~ normal(0, 0)",
-        "sd(region) ~ normal(0, 1)",
+        *("age ~ flat()", "age ~ halfnormal(1)", "sigma = 3", "wealth ~ normal(0, 1)"),
+        *("age ~ normal(0, 0)", "sd(region) ~ normal(0, 1)"),
     ],
 )
 def test_a_prior_that_is_not_stated_for_a_term_is_refused(prior):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from private_mcmc import Ledger, Study, Target, accounting
 from private_mcmc.dossier.record import warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.report import json_types
-from private_mcmc.schedule import Schedule
 from tests.data.fields import flag, number, schema
+from tests.schedules import schedule
 
 SEXES = [{"value": "f", "label": "female"}, {"value": "m", "label": "male"}]
 SCHEMA = schema(
@@ -49,17 +50,9 @@ def statement_of(target):
 
 def path_of(price, adjacency, num_rows=1000, dim=2, clip=1.0):
     """The statement of a path that costs ``price``-GDP."""
-    schedule = Schedule(
-        adjacency=adjacency,
-        num_rows=num_rows,
-        dim=dim,
-        step_size=1.0,
-        num_steps=10,
-        clip=clip,
-        release="path",
-    )
-    unit = accounting.langevin_statement(schedule).gdp
-    return accounting.langevin_statement(replace(schedule, step_size=(price / unit) ** 2 * (1 - 1e-6)))
+    made = schedule(adjacency=adjacency, num_rows=num_rows, dim=dim, step_size=1.0, num_steps=10, clip=clip)
+    unit = accounting.langevin_statement(made).gdp
+    return accounting.langevin_statement(replace(made, step_size=(price / unit) ** 2 * (1 - 1e-6)))
 
 
 def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
@@ -72,39 +65,21 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
         kept = {"file": books.path.name, **books.state().standing(charge.identity)}
     rng = np.random.default_rng(0)
     fields = {
-        "library": __import__("importlib.metadata").metadata.version("private-mcmc"),
-        "created": "2026-01-01T00:00:00+00:00",
-        "table": "people.csv",
-        "schema": SCHEMA.to_dict(),
-        "rows": json_types(asked.rows.to_dict()),
-        "formula": asked.formula,
-        "family": asked.family,
-        "priors": asked.priors,
-        "model": asked.source,
-        "arguments": {},
-        "epsilon": target.epsilon,
-        "delta": target.delta,
-        "adjacency": target.adjacency,
-        "n": 1000,
-        "guarantee": "run",
-        "temper": 1.0,
-        "predicted": PREDICTED,
-        "expected": PREDICTED | {"rms": 0.5},
+        "library": version("private-mcmc"), "versions": {"matplotlib": version("matplotlib")},
+        "created": "2026-01-01T00:00:00+00:00", "table": "people.csv", "schema": SCHEMA.to_dict(),
+        "rows": json_types(asked.rows.to_dict()), "formula": asked.formula, "family": asked.family,
+        "priors": asked.priors, "model": asked.source, "arguments": {}, "epsilon": target.epsilon,
+        "delta": target.delta, "adjacency": target.adjacency, "n": 1000, "guarantee": "run", "temper": 1.0,
+        "predicted": PREDICTED, "expected": PREDICTED | {"rms": 0.5}, "stopped": False, "chains": 1,
         "stages": tuple({"name": part.mechanism or "", "gdp": part.gdp} for part in statement.parts),
-        "stopped": False,
-        "statement": statement.to_dict(),
-        "certificate": None,
-        "ledger": kept,
+        "statement": statement.to_dict(), "certificate": None, "ledger": kept, "expectations": {},
         "warnings": warnings_of(target, 1000, books),
-        "versions": {"matplotlib": __import__("matplotlib").__version__},
         "randomness": {"source": "operating system", "generator": "chacha20"},
-        "chains": 1,
         "draws": {
             name: rng.normal(0.5, 0.1, (40, *shape)).round(6).tolist()
             for name, shape in (("Intercept", ()), ("age", ()), ("sex", (1,)))
         },
-        "expectations": {},
-    }
+    }  # fmt: skip
     study = Study(**fields | changes)
     if books is not None:
         books.know(charge.identity, study.fingerprint)

@@ -31,18 +31,14 @@ from private_mcmc.model import read
 from private_mcmc.planning.planners import certified_temper
 from private_mcmc.release.ledger_state import Filter
 from private_mcmc.report import Text
-from private_mcmc.schedule import Schedule
 from private_mcmc.target import Unit
 from tests.dossier.studies import SCHEMA, books_in, path_of, study_of
+from tests.schedules import schedule
 
 
 @pytest.mark.parametrize("rate", [None, 0.25])
 def test_passes_are_those_of_the_schedule(rate):
-    schedule = Schedule(
-        adjacency="replace_one", num_rows=100, dim=1, step_size=0.1, num_steps=30, clip=1.0, num_chains=3,
-        release="path", rate=rate,
-    )  # fmt: skip
-    chain = accounting.langevin_statement(schedule)
+    chain = accounting.langevin_statement(schedule(num_steps=30, num_chains=3, release="path", rate=rate))
     query = accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=9.0, what="counts")
     assert passes(chain) == passes(accounting.Statement.from_dict(chain.to_dict())) == 30 * (rate or 1)
     if rate is None:

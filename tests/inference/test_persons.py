@@ -29,6 +29,7 @@ from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.potential.potential import curvature
 from private_mcmc.target import Unit
 from tests.examples_of_models import declared, logistic
+from tests.schedules import schedule
 from tests.soundness.front_door.setup import seeded
 from tests.soundness.sweep.zoo import ZOO
 
@@ -142,15 +143,9 @@ def test_rows_without_an_identifier_belong_to_nobody(column):
 @pytest.mark.parametrize(
     "column",
     [
-        [1, 2],
-        np.zeros((2, 1), int),
-        np.array([1j, 2]),
-        np.ma.array([1, 2], mask=[0, 1]),
-        np.array([2**24, 2**24 + 1], np.float32),
-        np.array([1, 2], ">f4"),
-        np.array([1, 2], np.float16),
-        pd.Series([1, 2], dtype="Float32"),
-        pd.Series([1, 2], dtype="float[pyarrow]"),
+        *([1, 2], np.zeros((2, 1), int), np.array([1j, 2]), np.ma.array([1, 2], mask=[0, 1])),
+        *(np.array([1, 2], kind) for kind in (np.float32, ">f4", np.float16)),
+        *(pd.Series([1, 2], dtype=kind) for kind in ("Float32", "float[pyarrow]")),
     ],
 )
 def test_what_is_no_column_of_identifiers_is_refused(column):
@@ -239,16 +234,7 @@ def test_a_row_that_a_person_lacks_adds_exactly_nothing():
 @pytest.mark.parametrize(("clip", "convex"), [(3.0, True), (2.9, False)])
 def test_a_clipped_sum_of_rows_is_convex_only_where_the_clip_is_idle(clip, convex):
     reading = read(ZOO["logistic"].model, ROWS, n=100)
-    schedule = pmc.Schedule(
-        adjacency="replace_one",
-        num_rows=100,
-        dim=2,
-        step_size=0.01,
-        num_steps=3,
-        clip=clip,
-        unit=reading.unit,
-    )
-    found = curvature(reading, schedule)
+    found = curvature(reading, schedule(num_steps=3, clip=clip, unit=reading.unit))
     # k-fold: n k R² sup ψ'' of the rows, besides the prior's.
     assert found.smoothness == (pytest.approx(1 / 4 + 100 * 3 / 4, rel=1e-8) if convex else math.inf)
 
@@ -284,10 +270,7 @@ def test_one_person_costs_what_one_row_costs():
 
 def test_rounding_is_charged_for_all_rows_of_all_persons():
     def allowance(unit: Unit | None) -> float:
-        schedule = pmc.Schedule(
-            adjacency="replace_one", num_rows=10**6, dim=2, step_size=0.1, num_steps=1, clip=1.0, unit=unit
-        )
-        return acc.sensitivity(schedule) - 2.0
+        return acc.sensitivity(schedule(num_rows=10**6, step_size=0.1, num_steps=1, unit=unit)) - 2.0
 
     assert allowance(Unit("who", 50)) == pytest.approx(50 * allowance(None), rel=1e-4)
 

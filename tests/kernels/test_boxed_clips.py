@@ -1,5 +1,6 @@
 """Rows clipped coordinate by coordinate: what a row adds, what the path costs, what is refused."""
 
+from functools import partial
 from itertools import product
 
 import jax
@@ -15,25 +16,16 @@ from private_mcmc.kernels import AnisotropicLangevin
 from private_mcmc.kernels.gradient import boxed_gradient, whitening
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
+from tests import schedules
 from tests.examples_of_models import linear
 
 CLIPS, METRIC, NOISE = (2.0, 0.3), (1.0, 4.0), (2.0, 0.6)
 ROWS = Rows(X=Box(np.full(2, -30.0), np.full(2, 30.0)), y=Box(-90.0, 90.0))
 
 
-def schedule(**changes):
-    fields = dict(
-        adjacency="replace_one",
-        num_rows=50,
-        dim=2,
-        step_size=0.01,
-        num_steps=7,
-        clip=5.0,
-        clips=CLIPS,
-        preconditioner=METRIC,
-        noise=NOISE,
-    )
-    return pmc.Schedule(**(fields | changes))
+schedule = partial(
+    schedules.schedule, num_rows=50, num_steps=7, clip=5.0, clips=CLIPS, preconditioner=METRIC, noise=NOISE
+)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +92,7 @@ def test_rounding_has_room_in_the_coordinate_that_a_row_moves_least():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"clips": (1.0,)},
-        {"clips": (1.0, 0.0)},
-        {"clips": (1.0, np.nan)},
-        {"clips": (1.0, np.inf)},
+        *({"clips": clips} for clips in ((1.0,), (1.0, 0.0), (1.0, np.nan), (1.0, np.inf))),
         {"preconditioner": ((1.0, 0.1), (0.1, 1.0)), "noise": None},
         {"rate": 0.1},
         {"release": Average()},

@@ -17,6 +17,7 @@ from private_mcmc.kernels.step import langevin_program
 from private_mcmc.model import read
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import linear
+from tests.schedules import FIELDS
 
 P = 400
 
@@ -40,14 +41,7 @@ def test_a_row_whose_squares_underflow_is_clipped_as_well(small):
     assert moved(model, columns, 1.0) <= 1.0
 
 
-NUMBERS = {
-    "adjacency": "replace_one",
-    "num_rows": 10,
-    "dim": P,
-    "num_steps": 2,
-    "step_size": 0.1,
-    "clip": 1.0,
-}
+NUMBERS = FIELDS | dict(num_rows=10, dim=P, num_steps=2, step_size=0.1)
 
 
 def test_numbers_beside_which_caps_and_sums_overflow_are_refused():

@@ -20,7 +20,7 @@ from private_mcmc.potential.predictor import OUTCOME, Predictor, Term
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.prior import OwnPrior, PriorConstants
 from private_mcmc.release.price import price
-from private_mcmc.schedule import Schedule
+from tests import schedules
 
 N, X = 12, Ball(1.0, 2)
 
@@ -60,15 +60,8 @@ def believed(reading, radius):
 
 
 def schedule(reading, clip):
-    return Schedule(
-        adjacency="replace_one",
-        num_rows=N,
-        dim=reading.dim,
-        step_size=0.01,
-        num_steps=5,
-        clip=clip,
-        release="last",
-        unit=reading.unit,
+    return schedules.schedule(
+        num_rows=N, dim=reading.dim, num_steps=5, clip=clip, release="last", unit=reading.unit
     )
 
 
@@ -239,9 +232,7 @@ def test_a_prior_whose_sites_overlap_or_have_other_lines_has_no_constants():
 @pytest.mark.parametrize(
     ("part", "name"),
     [
-        ("term", "constants"),
-        ("term", "share"),
-        ("term", "predictor"),
+        *(("term", one) for one in ("constants", "share", "predictor")),
         ("predictor", "family"),
         ("prior", "lower"),
     ],
@@ -265,10 +256,7 @@ def far(o, x, y=None):
 def of_offsets(most):
     rows = Rows(o=Box(0.0, most), x=Box(-1.0, 1.0), y=Box(-1e16, 1e16))
     reading = read(far, rows, n=N)
-    asked = Schedule(
-        adjacency="replace_one", num_rows=N, dim=1, step_size=1e-3, num_steps=5, clip=1.0, release="last"
-    )
-    return reading, asked
+    return reading, schedules.schedule(num_rows=N, dim=1, step_size=1e-3, num_steps=5, release="last")
 
 
 def test_hidden_states_have_no_price_where_an_offset_hides_their_slope():

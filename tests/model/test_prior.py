@@ -14,6 +14,11 @@ from private_mcmc.potential.prior import TABLE, OwnPrior, PriorConstants
 
 INF = np.inf
 
+
+def of_normal(transform, *shape):
+    return dist.TransformedDistribution(dist.Normal(0.5, 2.0).expand(shape).to_event(len(shape)), transform)
+
+
 # Distribution, bounds of its curvature on the unconstrained space, whether they are approached.
 PRIORS = {
     "normal": (lambda: dist.Normal(1.0, 2.0), 0.25, 0.25),
@@ -27,18 +32,8 @@ PRIORS = {
     "log_normal": (lambda: dist.LogNormal(0.3, 0.7), 1 / 0.49, 1 / 0.49),
     "beta": (lambda: dist.Beta(2.0, 3.0), 0.0, 1.25),
     "uniform": (lambda: dist.Uniform(-1.0, 2.0), 0.0, 0.5),
-    "ordered": (
-        lambda: dist.TransformedDistribution(
-            dist.Normal(0.5, 2.0).expand([3]).to_event(1), dist.transforms.OrderedTransform()
-        ),
-        0.25,
-        0.25,
-    ),
-    "exponential of a normal": (
-        lambda: dist.TransformedDistribution(dist.Normal(0.5, 2.0), dist.transforms.ExpTransform()),
-        0.25,
-        0.25,
-    ),
+    "ordered": (lambda: of_normal(dist.transforms.OrderedTransform(), 3), 0.25, 0.25),
+    "exponential of a normal": (lambda: of_normal(dist.transforms.ExpTransform()), 0.25, 0.25),
     "several": (lambda: dist.Normal(jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])).to_event(1), 0.25, 4.0),
 }
 UNKNOWN = {

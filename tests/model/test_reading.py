@@ -89,14 +89,8 @@ def whitened(X, y=None):
 @pytest.mark.parametrize(
     "model",
     [
-        in_a_plate,
-        without_a_plate,
-        as_one_event,
-        as_a_sum,
-        as_probabilities,
-        with_a_latent_plate,
-        with_a_column_plate,
-        subsampled,
+        *(in_a_plate, without_a_plate, as_one_event, as_a_sum, as_probabilities),
+        *(with_a_latent_plate, with_a_column_plate, subsampled),
     ],
 )
 def test_the_same_model_written_differently_gives_the_same_reading(model):

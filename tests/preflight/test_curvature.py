@@ -1,6 +1,7 @@
 """Constants that preflight proves hold for the Hessians and gradients of real potentials."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import pytest
 
 from private_mcmc.model import read
 from private_mcmc.potential.potential import curvature, largest_eigenvalue
-from private_mcmc.schedule import Schedule
+from tests import schedules
 from tests.examples_of_models import flat_prior, logistic
 from tests.preflight import zoo_small as small
 
@@ -21,16 +22,7 @@ METRICS = {
 }
 
 
-def schedule(**changes) -> Schedule:
-    options = {
-        "adjacency": "replace_one",
-        "num_rows": N,
-        "dim": 3,
-        "step_size": 0.1,
-        "num_steps": 10,
-        "clip": 1.0,
-    }
-    return Schedule(**{**options, **changes})
+schedule = partial(schedules.schedule, num_rows=N, dim=3, step_size=0.1, num_steps=10)
 
 
 def root(metric):

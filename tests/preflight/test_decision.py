@@ -15,17 +15,15 @@ from private_mcmc.model import read
 from private_mcmc.models import groups, groups_rows
 from private_mcmc.preflight import preflight
 from private_mcmc.preflight.refutation import lines
-from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
 from tests.examples_of_models import logistic
 from tests.preflight import zoo_small as small
+from tests.schedules import schedule
 from tests.zoo import ZOO
 
 TARGET = Target(3.0, 1e-6)
 ADULT = {"n": 32_561}
-RUN = Schedule(
-    adjacency="replace_one", num_rows=32_561, dim=9, step_size=1e-3, num_steps=1000, clip=1.0, release="path"
-)
+RUN = schedule(num_rows=32_561, dim=9, step_size=1e-3, num_steps=1000, release="path")
 
 
 def advised(report, change: str) -> float:

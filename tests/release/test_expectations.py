@@ -19,8 +19,8 @@ from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.model import read
 from private_mcmc.release import Expectations, plan_expectations
 from private_mcmc.release.price import ROUNDING_SHARE, movement
-from private_mcmc.schedule import Schedule
 from private_mcmc.target import Target
+from tests import schedules
 
 SECRET = {"source": "operating system", "generator": "chacha20"}
 TARGET = Target(1.0, 1e-6)
@@ -45,17 +45,9 @@ def row_model():
 
 
 def schedule(expectations, num_steps=100, **changes):
-    base = {
-        "adjacency": "replace_one",
-        "num_rows": 100,
-        "dim": 6,
-        "step_size": 0.05,
-        "num_steps": num_steps,
-        "clip": 1.0,
-        "temper": 0.2,
-        "release": expectations.average(num_steps),
-    }
-    return Schedule(**(base | changes))
+    release = expectations.average(num_steps)
+    fields = dict(dim=6, step_size=0.05, num_steps=num_steps, temper=0.2, release=release)
+    return schedules.schedule(**(fields | changes))
 
 
 def planned(expectations, target=TARGET, curvature=CURVATURE, **changes):

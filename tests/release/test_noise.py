@@ -4,6 +4,7 @@ OpenDP takes no seed; every statistical test here fails a correct library with p
 """
 
 import math
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -23,7 +24,7 @@ from private_mcmc.release.noise import (
     laplace_noise,
     power_of_two_below,
 )
-from private_mcmc.schedule import Schedule
+from tests import schedules
 
 FAILURE = 1e-6
 levels = st.floats(1e-3, 1e3)
@@ -124,16 +125,7 @@ def test_power_of_two_below_is_one_and_is_below(value):
     assert power <= value < 2 * power
 
 
-def schedule(**changes):
-    base = {
-        "adjacency": "replace_one",
-        "num_rows": 10,
-        "dim": 2,
-        "step_size": 0.02,
-        "num_steps": 5,
-        "clip": 1.0,
-    }
-    return Schedule(**(base | changes))
+schedule = partial(schedules.schedule, num_rows=10, step_size=0.02, num_steps=5)
 
 
 @given(arrays(np.float64, 6), st.integers(-60, 10))

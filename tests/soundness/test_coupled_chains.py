@@ -24,6 +24,7 @@ from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.model import RowModel, read
 from private_mcmc.potential.potential import curvature
 from private_mcmc.schedule import Average, Schedule
+from tests.schedules import schedule
 
 N = 3
 WIDE = np.sinh(np.linspace(-6, 6, 301)) / 25  # dense around the origin, out to ±8
@@ -73,14 +74,8 @@ class Case:
     rows: Callable[[np.ndarray], np.ndarray]
 
     def schedule(self, step: float, **changes) -> Schedule:
-        options = {
-            "adjacency": "replace_one",
-            "num_rows": N,
-            "dim": 1,
-            "num_steps": 40,
-            "release": Average(1),
-        }
-        return Schedule(**(options | {"step_size": step, "clip": self.clip} | changes))
+        fields = dict(num_rows=N, dim=1, num_steps=40, step_size=step, clip=self.clip, release=Average(1))
+        return schedule(**(fields | changes))
 
     def pairs(self) -> list[tuple[list[int], list[int]]]:
         """Adjacent data as numbers of copies of every value: all replacements, with two kinds of others."""

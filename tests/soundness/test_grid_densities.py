@@ -8,12 +8,14 @@ one ordered pair of data sets under one schedule.
 import itertools
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from private_mcmc import accounting as acc
 from private_mcmc.schedule import Schedule
+from tests.schedules import schedule
 from tests.soundness.exact_chains import Chain, Family, cdf, hockey_sticks
 
 SLACK = 1e-11  # of the quadrature; everything else errs to the safe side
@@ -188,16 +190,7 @@ def told_apart(first: Chain, second: Chain, claim: acc.Statement) -> bool:
 LINEAR = FAMILIES[1]
 
 
-def one_row(**changes) -> Schedule:
-    options = {
-        "adjacency": "replace_one",
-        "num_rows": 1,
-        "dim": 1,
-        "step_size": 0.2,
-        "num_steps": 12,
-        "clip": 0.6,
-    }
-    return Schedule(**(options | {"release": "last"} | changes))
+one_row = partial(schedule, num_rows=1, dim=1, step_size=0.2, num_steps=12, clip=0.6, release="last")
 
 
 def test_a_wrong_modulus_is_found_out():

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -28,6 +29,7 @@ from private_mcmc.accounting.rounding import (
 )
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.schedule import Average, Schedule
+from tests import schedules
 
 
 def magnitudes(low: float, high: float) -> st.SearchStrategy[float]:
@@ -113,16 +115,7 @@ def test_hidden_states_of_steps_that_change(sizes, mu):
         assert above(time_that_counts(tuple(sizes), known), pushed**2 / absorbed)
 
 
-def schedule(**changes) -> Schedule:
-    options = {
-        "adjacency": "replace_one",
-        "num_rows": 3,
-        "dim": 1,
-        "step_size": 0.1,
-        "num_steps": 7,
-        "clip": 1.0,
-    }
-    return Schedule(**(options | changes))
+schedule = partial(schedules.schedule, num_rows=3, dim=1, step_size=0.1, num_steps=7)
 
 
 @pytest.mark.slow
