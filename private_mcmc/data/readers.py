@@ -216,16 +216,17 @@ def _axes(column: Any) -> int:
 
 
 def _cells(column: Any) -> Cells:
-    """The cells of a typed column, each by itself: of Polars' by way of Arrow.
+    """The cells of a typed column, each by itself: of Polars' by Arrow, to which objects are addresses.
 
     Asked for objects, a column of whole numbers with gaps gives floats, in which persons are one whose
     identifiers differ beyond 2^53.
     """
     if hasattr(column, "to_arrow"):
         try:
-            column = column.to_arrow()
-        except Exception:  # without Arrow, or of objects
-            column = _one_each(column.to_list())
+            column = column.to_list() if str(column.dtype) == "Object" else column.to_arrow()
+        except Exception:  # without Arrow
+            column = column.to_list()
+        column = _one_each(column)
     return _numbers(column) or _texts(column)
 
 

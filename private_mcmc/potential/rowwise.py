@@ -72,7 +72,9 @@ def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
     def run(*arguments: Tree) -> Tree:
         leaves, kind = jax.tree.flatten(arguments)
         types = tuple(jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)  # type: ignore[no-untyped-call]
-        if (kind, types) not in known:
+        # Of whole numbers alone the width of floats is told by none of them.
+        asked = kind, types, jax.dtypes.canonicalize_dtype(np.float64)
+        if asked not in known:
             shape: list[Tree] = []
 
             def flat(*given: jax.Array) -> list[jax.Array]:
@@ -80,8 +82,8 @@ def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
                 shape[:] = [made]
                 return found
 
-            known[kind, types] = jex.jaxpr_as_fun(own_primitives(flat, *types)), shape[0]
-        program, made = known[kind, types]
+            known[asked] = jex.jaxpr_as_fun(own_primitives(flat, *types)), shape[0]
+        program, made = known[asked]
         return jax.tree.unflatten(made, program(*leaves))
 
     return run

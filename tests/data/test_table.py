@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import shutil
+from functools import partial
 
 import numpy as np
 import pandas
@@ -303,9 +304,12 @@ def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name)
             assert [*read_identifiers(table, persons)] == ["16777216", "16777217"]
 
 
-@pytest.mark.parametrize("made", [polars.DataFrame, pyarrow.table], ids=["Polars", "Arrow"])
+OF_OBJECTS = partial(polars.DataFrame, schema={"who": polars.Object})
+
+
+@pytest.mark.parametrize("made", [polars.DataFrame, OF_OBJECTS, pyarrow.table])
 def test_identifiers_are_told_apart_whoever_else_has_none(made):
-    """Of Polars all became floats where one was missing: those beyond 2^53 were one person."""
+    """Of Polars all became floats where one was missing: those beyond 2^53 were one; objects, addresses."""
     who = {"name": "who", "private_mcmc": {"role": "person"}}
     persons = schema(who, private_mcmc={"person": {"field": "who", "at_most": "2"}})
     numbers = [2**53, 2**53 + 1, 2**63 - 1]

@@ -202,3 +202,13 @@ def test_a_primitive_is_jaxs_own_by_identity_and_not_by_its_name(name):
         else:
             with pytest.raises(NotYetSupported, match=name):
                 rowwise(other.bind)(2.0)
+
+
+def test_programs_of_whole_numbers_alone_are_of_the_floats_in_force():
+    """No argument tells their width: what was traced first, in 32 bits, ran in a run of 64."""
+    third = rowwise(lambda row: row / jnp.full((), 3.0))
+    found = []
+    for wide in (False, True):
+        with jax.enable_x64(wide):
+            found.append(third(np.int32(1)).dtype)
+    assert found == [np.float32, np.float64]
