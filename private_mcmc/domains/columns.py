@@ -122,7 +122,10 @@ def _floats(name: str, column: Any) -> np.ndarray:
     parts = [found] if isinstance(found, nw.Series) else [found[each] for each in found.columns]
     if not parts or not all(part.dtype.is_numeric() or part.dtype == nw.Boolean for part in parts):
         check_type(name, None)
-    arrays = [np.asarray(part.cast(nw.Float64).to_numpy(), np.float64) for part in parts]
+    # Of whole numbers of 64 bits Arrow casts those alone that lie within 2^53: one cell would stop a run.
+    wide = (nw.Int64, nw.UInt64)
+    numbers = (part if part.dtype in wide else part.cast(nw.Float64) for part in parts)
+    arrays = [np.asarray(part.to_numpy(), np.float64) for part in numbers]
     return arrays[0] if isinstance(found, nw.Series) else np.stack(arrays, axis=1)
 
 

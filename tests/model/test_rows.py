@@ -72,6 +72,16 @@ def test_frames_of_polars_and_arrow_are_columns_of_one_type_whatever_is_missing(
         ROWS.validate({"X": frame, "y": polars.Series(["a", "b"])}, 2)
 
 
+@pytest.mark.parametrize("kind", ["int64", "uint64"])
+def test_no_cell_of_a_numeric_column_is_refused(kind):
+    """Arrow has no float64 for what lies beyond 2^53: whether a row had such a cell stopped a run."""
+    for cells in ([1, 2**53 + 1], [2**62, None]):
+        column = pyarrow.chunked_array([pyarrow.array(cells, kind)])
+        for y in (column, pd.Series(cells, dtype=f"{kind}[pyarrow]"), polars.Series(cells)):
+            found = Rows(y=Binary()).validate({"y": y}, 2)["y"]
+            np.testing.assert_array_equal(found, np.array(cells, np.float64))
+
+
 def test_pandas_columns_with_missing_values_are_numbers():
     frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3, 4]})
     with_missing = pd.Series([1, None], dtype="Int64")
