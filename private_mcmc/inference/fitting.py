@@ -112,16 +112,21 @@ class Planned:
         self, bounds: BoundsPlan, books: Bookkeeping, progress_bar: bool, **how: Any
     ) -> tuple[PrivateMCMC, About]:
         """Buy the bounds, each charged before it is computed, plan with what is left, and run."""
-        outer = self.asked.schema
+        outer, whole = self.asked.schema, self.plan
+        keep: Callable[[Fields], None] | None = how.get("keep")
+
+        def released(made: Plan, asked: Question) -> Fields:
+            about = replace(self, asked=asked, bounds=None).about(books.ledger)
+            return so_far(made, about, None, bounds.rest, Outcome(made.statement, None), books.standing)
+
+        if keep is not None and books.reserved is not None:
+            keep(released(replace(whole, before=()), self.asked))  # of a kill from here on its folder tells
         columns = self.read(bounds.marked(outer))
         books.pay(bounds.mechanism.statement)
         asked = _of_bought(self.asked, bounds.buy(outer, columns))
-        if (keep := how.get("keep")) is not None:  # planning takes long
-            about = replace(self, asked=asked, bounds=None).about(books.ledger)
-            now = (self.plan, about, None, bounds.rest)
-            first = replace(books, keep=lambda outcome, charge: keep(so_far(*now, outcome, charge)))
-            first.hand_on(Outcome(self.plan.statement, None), books.standing)
-        whole = self.plan
+        if keep is not None:  # planning takes long
+            first = replace(books, keep=lambda made, _: keep(released(made, asked)))
+            first.hand_on(whole, books.standing)
         again: dict[str, Any] = {"max_passes": limit_of_passes(whole), "progress_bar": progress_bar}
         made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, **again)
         ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
@@ -391,6 +396,11 @@ def resume(
                 f"{folder}: a stage was charged whose release is not here, and nothing is bought twice. "
                 f"`private-mcmc report {folder} --ledger {ledger.path.name}` ends the run: what it has not "
                 "bought is free again."
+            )
+        if plan_bounds(asked.schema, asked.fields, raw.target, raw.n) is not None:
+            raise DeclarationError(
+                f"{folder}: was stopped before it bought its bounds. `private-mcmc report {folder} --ledger "
+                f"{ledger.path.name}` ends it, and all is free again."
             )
         columns, marks = read_once(table, asked, raw.target.adjacency, raw.n, engine)
         books = Bookkeeping(

@@ -32,7 +32,7 @@ from private_mcmc.records import Fields, Model, Record
 from private_mcmc.release import Ledger
 from private_mcmc.release.ledger_state import Outcome as Ending
 from private_mcmc.report import Note, Report, Table, at_most
-from private_mcmc.system import RECORDED, read_whole
+from private_mcmc.system import RECORDED, blas_of_one_thread, read_whole
 from private_mcmc.target import Guarantee, Target, checked_guarantee
 
 
@@ -186,16 +186,17 @@ class RawRelease:
             DeclarationError: for those of another model or library.
         """
         history: History = ()
-        stage = plan.policy.next(history)
-        for name, gdp, values in self.stages:
-            if stage is None or stage.name != name or stage.statement.gdp != gdp:
-                raise DeclarationError(
-                    f"{self.place}: its stages are not those that this library and machine choose again; "
-                    "what they released is in it."
-                )
-            value = values if isinstance(stage, PathStage) else stage.released(values)
-            history = (*history, CompletedStage(stage, value))
+        with blas_of_one_thread():  # as in a run: with many, last bits are others
             stage = plan.policy.next(history)
+            for name, gdp, values in self.stages:
+                if stage is None or stage.name != name or stage.statement.gdp != gdp:
+                    raise DeclarationError(
+                        f"{self.place}: its stages are not those that this library and machine choose again; "
+                        "what they released is in it."
+                    )
+                value = values if isinstance(stage, PathStage) else stage.released(values)
+                history = (*history, CompletedStage(stage, value))
+                stage = plan.policy.next(history)
         return history, stage
 
 
@@ -228,7 +229,8 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
                 _end(ledger, raw.charge)
             return _broken_off(raw)
         if stage is None:
-            outcome = outcome_of(raw.of_whole(plan), history, raw.statement, raw.provenance)
+            with blas_of_one_thread():
+                outcome = outcome_of(raw.of_whole(plan), history, raw.statement, raw.provenance)
         else:
             source = dict(raw.provenance)
             outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")

@@ -28,6 +28,7 @@ from private_mcmc.planning.estimates import (
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array, of_rows
 from private_mcmc.release import SecondMomentsPlan
+from private_mcmc.system import blas_of_one_thread
 from private_mcmc.target import Adjacency
 
 PRIOR_DRAWS = 400
@@ -258,12 +259,12 @@ def facts_of(
     prior = prior_of(reading)
     likelihood = likelihood_of(reading, temper)
     root = np.diag(prior.scale)
-    with jax.enable_x64(True):
+    with blas_of_one_thread(), jax.enable_x64(True):
         rows = reading.rows.synthetic(3, SYNTHETIC_ROWS)
         rows = rows if people is None else project_rows(reading.rows, {**rows, **people})
         plausible = Plausible(prior, likelihood, rows)
         references = np.stack([plausible.drawn(index, 0.5) for index in range(REFERENCES)])
         vectors = of_rows(functools.partial(likelihood.information, references, root), rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / SYNTHETIC_ROWS)
-    metric = next_metric(prior, root, information)
+        metric = next_metric(prior, root, information)
     return Facts(reading, n, adjacency, budget, plausible, likelihood, references, metric, temper)

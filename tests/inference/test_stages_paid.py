@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import private_mcmc as pmc
 from private_mcmc import accounting
@@ -17,6 +18,7 @@ from private_mcmc.errors import OutputError
 from private_mcmc.inference.fitting import plan_fit, resume
 from private_mcmc.inference.question import question
 from private_mcmc.inference.raw_release import completed
+from private_mcmc.planning import Policy
 from private_mcmc.release.ledger_state import Filter
 from tests.data import fields
 
@@ -115,10 +117,18 @@ def test_a_stage_that_fails_stays_spent_and_the_rest_is_free_again(table, books,
 def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
     table, books, monkeypatch, tmp_path
 ):
-    """It was settled as failed, and the dossier that ``report`` made of it was refused."""
+    """It was settled as failed, and the dossier that ``report`` made of it was refused.
+
+    With as many threads as in a run, by whose number last bits of wide matrices differ.
+    """
+    threads = set()
 
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
+
+    def chosen(policy, history, choose=Policy.next):
+        threads.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return choose(policy, history)
 
     asked = question(schema_of(), "died ~ age")
     planned = plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
@@ -129,7 +139,10 @@ def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
             planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep)
     (charge,) = books.history("people")
     assert charge.outcome == "released"
-    study = completed(place, None, books)
+    monkeypatch.setattr(Policy, "next", chosen)
+    with threadpool_limits(2, "blas"):
+        study = completed(place, None, books)
+    assert threads == {1}
     assert study.draws and verify_dossier(study.save(tmp_path / "again"), books)
 
 
@@ -175,6 +188,18 @@ def test_bounds_that_were_bought_are_on_disk_before_the_plan_is_made_and_are_not
     assert json.loads(json.dumps(study.schema)) == raw["about"]["schema"] and charge.outcome == "released"
     assert len(study.price.parts) == len(charge.stages)
     assert verify_dossier(study.save(tmp_path / "again"), books)
+
+
+def test_a_fit_that_was_killed_before_it_bought_its_bounds_is_ended_and_costs_nothing(
+    table, books, monkeypatch, tmp_path
+):
+    """Nothing told of its charge, and the whole budget stayed set aside."""
+    place, whole = tmp_path / "study", left(books)
+    killed(monkeypatch, table, books, schema_of(bounds="private"), place, "private_mcmc.Ledger.stage")
+    with pytest.raises(pmc.DeclarationError, match="before it bought its bounds"):
+        resume(place, table, books, progress_bar=False)
+    assert left(books) < whole and "stopped" in completed(place, None, books).title
+    assert left(books) == whole
 
 
 @pytest.mark.parametrize("name", [None, "private_mcmc.release.ledger.Ledger.stage"])
