@@ -118,6 +118,11 @@ class Policy:
         return assumed(self.facts)
 
     @property
+    def _affine(self) -> bool:
+        # With public people's share and a short warm-up a network's draws were 4 sds off.
+        return self.facts.likelihood.few and self.facts.reading.predictor is not None
+
+    @property
     def least_passes(self) -> int:
         """Of two warm-ups, a run as long as both, and queries."""
         return 2 * _MOST_WARM_UPS * _LEAST_WARM_UP + _QUERIES
@@ -242,7 +247,7 @@ class Policy:
         noise = math.sqrt(2 / time)
         if reach is None:
             # Of lengths E(ℓ − c)₊ ≤ E ℓ²/(4c): what a wider clip takes from rows is less.
-            share = _UNCOUNTED[1] if self.facts.likelihood.few else 1.0
+            share = _UNCOUNTED[1] if self._affine else 1.0
             return _UNSEEN * min(1.0, _MULTIPLE / clip), noise / share
         share, bias = reach.share(clip), reach.bias(clip)
         if self.facts.likelihood.has_centre:
@@ -260,7 +265,7 @@ class Policy:
     def _warm_up(self, metric: Metric, start: Array) -> PathStage:
         facts, multiple = self.facts, _MULTIPLE
         budget, step = facts.budget * math.sqrt(WARM_UP_SHARE), _STEP * _CAREFUL
-        if facts.likelihood.few:
+        if self._affine:
             # Weights move nothing, and bought time grows faster than speed falls; more would tell little.
             multiple, budget = _WARM_UP_WEIGHTED, budget / math.sqrt(2)
             bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
@@ -274,7 +279,7 @@ class Policy:
 
     def _run(self, metric: Metric, start: Array, history: History, budget: float) -> PathStage:
         reach = self._reach(history)
-        multiple = _UNCOUNTED[0] if self.facts.likelihood.few else _MULTIPLE
+        multiple = _UNCOUNTED[0] if self._affine else _MULTIPLE
         if reach is not None:
             unit = _affordable(self._schedule(metric, 1.0, 1.0), budget)
 
@@ -302,7 +307,7 @@ class Policy:
         """
         own, metric, prior = self.facts.metric, self.facts.metric, self.facts.prior
         # Of clipped numbers with long tails, whose gradients are not bounded so, an sd was 4 sds off with it.
-        public = _PUBLIC if self.facts.likelihood.few else 0.0
+        public = _PUBLIC if self._affine else 0.0
         for one in history:
             if one.stage.name in (FIRST, SECOND):
                 own = next_metric(prior, metric.root, shrunk(one.moments))
