@@ -254,9 +254,9 @@ def resume(
         source=source,
         progress_bar=shown,
         keep=dossier.keep,
+        write=dossier.write,
         engine=read_engine(engine),
     )
-    dossier.write(made)
     tell(made.warnings)
     show_answers(made, as_json, study)
 

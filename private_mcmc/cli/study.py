@@ -238,10 +238,10 @@ def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
         from private_mcmc.release import Ledger
 
         program = None if model is None else load_model(model)[0]
-        made = completed(folder, program, None if ledger is None else Ledger(ledger))
+        books = None if ledger is None else Ledger(ledger)
+        made = completed(folder, program, books, NewDossier(folder).write)
         if isinstance(made, Report):
             return made
-        NewDossier(folder).write(made)
     study = load_record(folder)
     if not is_complete(folder):
         finish(folder, study)

@@ -368,13 +368,14 @@ def resume(
     source: str = "",
     progress_bar: bool = True,
     keep: Callable[[Fields], None] | None = None,
+    write: Callable[[Study], None] | None = None,
     look: Look | None = None,
     engine: Engine | None = None,
 ) -> Study:
     """Go on with a fit that was killed: with the bounds and the stages that it has bought, under its charge.
 
     A stage that was charged and whose release was lost is not bought again. ``source``: text of ``model``,
-    which a study shows, and says things of.
+    which a study shows, and says things of; ``write`` is given the study while the folder is held.
 
     Raises:
         DeclarationError: for a folder without such a fit, another model, or where a release was lost.
@@ -420,4 +421,7 @@ def resume(
         )
         with ledger.settled(charge):
             driver, about = ready.carried_out(books, progress_bar, keep, look, (bought, history))
-        return driver.kept(about)
+        study = driver.kept(about)
+        if write is not None:
+            write(study)
+    return study

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
-from private_mcmc.dossier.record import checked_record, texts
+from private_mcmc.dossier.record import ReleaseRecord, checked_record, texts
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.driver import PrivateMCMC
@@ -200,7 +201,12 @@ class RawRelease:
         return history, stage
 
 
-def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:
+def completed(
+    folder: Path,
+    model: Model | None,
+    ledger: Ledger | None,
+    write: Callable[[ReleaseRecord], None] | None = None,
+) -> Study | Query | Report:
     """The study of a run that was stopped after its last stage; of one stopped before, what it released.
 
     With the ``ledger`` that was charged, a run that was stopped before its last stage ends there: what it has
@@ -210,39 +216,47 @@ def completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study
         folder: has the release and no record.
         model: of a run without a formula.
         ledger: that was charged, to keep the study's fingerprint.
+        write: given the record while the folder is held.
 
     Raises:
         DeclarationError: for a file that is no release, or was made with another model or library.
         OutputError: while its run still goes on.
     """
     with held(folder):
-        if (query := _query(folder / RELEASE)) is not None:
-            if ledger is not None and query.ledger is not None:
-                _end(ledger, query.ledger, "released")
-                ledger.know(query.ledger["charge"], query.fingerprint)
-            return query
-        raw = RawRelease.load(folder)
-        plan = raw.planned(model)
-        history, stage = ((), None) if plan is None else raw.history(plan)
-        if plan is None or (stage is not None and (not history or ledger is None or raw.charge is None)):
-            if ledger is not None and raw.charge is not None:
-                _end(ledger, raw.charge)
-            return _broken_off(raw)
-        if stage is None:
-            with blas_of_one_thread():
-                outcome = outcome_of(raw.of_whole(plan), history, raw.statement, raw.provenance)
-        else:
-            source = dict(raw.provenance)
-            outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")
-        charge = raw.charge
-        if ledger is not None and charge is not None:
-            if stage is not None:
-                _end(ledger, charge)
-            charge = standing_in(ledger, charge["charge"])
-        books = Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
-        driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
-        driver.recall(outcome, charge)
-        return driver.kept(raw.about)
+        made = _completed(folder, model, ledger)
+        if write is not None and not isinstance(made, Report):
+            write(made)
+    return made
+
+
+def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:
+    if (query := _query(folder / RELEASE)) is not None:
+        if ledger is not None and query.ledger is not None:
+            _end(ledger, query.ledger, "released")
+            ledger.know(query.ledger["charge"], query.fingerprint)
+        return query
+    raw = RawRelease.load(folder)
+    plan = raw.planned(model)
+    history, stage = ((), None) if plan is None else raw.history(plan)
+    if plan is None or (stage is not None and (not history or ledger is None or raw.charge is None)):
+        if ledger is not None and raw.charge is not None:
+            _end(ledger, raw.charge)
+        return _broken_off(raw)
+    if stage is None:
+        with blas_of_one_thread():
+            outcome = outcome_of(raw.of_whole(plan), history, raw.statement, raw.provenance)
+    else:
+        source = dict(raw.provenance)
+        outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")
+    charge = raw.charge
+    if ledger is not None and charge is not None:
+        if stage is not None:
+            _end(ledger, charge)
+        charge = standing_in(ledger, charge["charge"])
+    books = Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
+    driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
+    driver.recall(outcome, charge)
+    return driver.kept(raw.about)
 
 
 def _query(place: Path) -> Query | None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import private_mcmc as pmc
 from private_mcmc.cli import app
-from private_mcmc.dossier.folder import RELEASE, NewDossier, is_raw
+from private_mcmc.dossier.folder import RELEASE, NewDossier, held, is_raw
 from tests.cli.test_commands import MODEL
 from tests.cli.test_commands import SCHEMA as ROWS
 
@@ -93,6 +93,13 @@ def released(place):
     return (folder / "study.json").exists() and bool(pmc.Study.load(folder).draws)
 
 
+def written(dossier, study, write=NewDossier.write):
+    """As it is written, while nobody else gets the folder: two could write parts of one dossier."""
+    with pytest.raises(pmc.errors.OutputError, match="still works on it"), held(dossier._place):
+        pass
+    write(dossier, study)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("own", [False, True], ids=["a formula", "a model of one's own"])
 def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkeypatch, own):
@@ -116,7 +123,9 @@ def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkey
     if own:
         refused = CliRunner().invoke(app, ["report", str(place / "study")])
         assert "--model FILE.py:FUNCTION" in str(refused.exception)
-    command("report", place / "study", *model, "--ledger", place / "ledger")
+    with monkeypatch.context() as patch:
+        patch.setattr(NewDossier, "write", written)
+        command("report", place / "study", *model, "--ledger", place / "ledger")
     again, made = pmc.Study.load(place / "study"), pmc.Study.load(here / "study")
     assert again.draws == made.draws and again.statement == made.statement and again.ledger == made.ledger
     assert not (place / "study" / RELEASE).exists() and not (here / "study" / RELEASE).exists()
@@ -173,6 +182,7 @@ def test_a_resumed_fit_that_is_killed_anywhere_loses_no_more_than_the_stage_that
     ]
     start = next(place for place, stages in bought if stages == len(charge_of(place).stages) == 1)
     words = ("resume", start / "study", start / "people.csv", "--ledger", start / "ledger")
+    monkeypatch.setattr(NewDossier, "write", written)
     again = copies(start, monkeypatch, lambda: command(*words))
     ended = set()
     for one in [*again[:: max(1, len(again) // 8)], *again[-3:]]:
