@@ -250,8 +250,7 @@ def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Stud
         outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")
     charge = raw.charge
     if ledger is not None and charge is not None:
-        if stage is not None:
-            _end(ledger, charge)
+        _end(ledger, charge, "released" if stage is None else "stopped")
         charge = standing_in(ledger, charge["charge"])
     books = Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
     driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)

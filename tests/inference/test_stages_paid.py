@@ -260,6 +260,16 @@ def test_a_folder_is_held_while_its_dossier_is_made(another, tmp_path):
         pass
 
 
+def test_a_charge_whose_run_was_killed_after_its_last_stage_is_settled_when_its_study_is_made(
+    table, books, monkeypatch, tmp_path
+):
+    """It stayed open, for more stages."""
+    place = tmp_path / "study"
+    killed(monkeypatch, table, books, schema_of(), place, "private_mcmc.inference.execute_plan.outcome_of")
+    assert books.history("people")[0].outcome == "reserved" and completed(place, None, books).draws
+    assert books.history("people")[0].outcome == "released"
+
+
 def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_can_be_had_back(
     table, books, monkeypatch, tmp_path
 ):
