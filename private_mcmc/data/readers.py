@@ -227,6 +227,9 @@ def _cells(column: Any) -> Cells:
         except Exception:  # without Arrow
             column = column.to_list()
         column = _one_each(column)
+    held = getattr(column, "array", column)
+    if type(getattr(held, "dtype", None)).__name__ == "ArrowDtype":
+        column = held.__arrow_array__()  # pandas refuses all cells for one date beyond Python's calendar
     return _numbers(column) or _texts(column)
 
 
@@ -249,7 +252,9 @@ def _texts(column: Any) -> list[str | None]:
         return [_text_of_scalar(scalar) for scalar in column]
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
         column = column.astype("datetime64[s]")  # finer ones become whole numbers as objects
-    return [as_text(value) for value in np.asarray(column, dtype=object).tolist()]
+    # As an array, whole numbers that are categories of pandas become floats where one cell is missing.
+    found = column if hasattr(column, "to_numpy") else np.asarray(column, dtype=object)
+    return [as_text(value) for value in found.tolist()]
 
 
 def _text_of_scalar(scalar: Any) -> str | None:

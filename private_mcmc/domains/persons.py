@@ -170,7 +170,8 @@ def identified(name: str, column: object) -> Numbers:
     check_wide(name, getattr(column, "dtype", None))
     plain = isinstance(getattr(column, "dtype", None), np.dtype)
     try:
-        array = np.asarray(column if plain else column.to_numpy(dtype=object))  # type: ignore[attr-defined]
+        # Categories' whole numbers stay what they are whoever else has none, and are no floats.
+        array = np.asarray(column if plain else column.astype(object).to_numpy())  # type: ignore[attr-defined]
     except (AttributeError, TypeError, ValueError):
         raise DataSchemaError(
             f"column {name!r} is a {type(column).__name__}: identifiers are an array or a pandas Series."

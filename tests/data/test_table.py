@@ -17,6 +17,7 @@ import private_mcmc as pmc
 from private_mcmc.data.codebook import read_header
 from private_mcmc.data.table import data_marks, read_identifiers, read_table, refuse_changed, spooled_table
 from private_mcmc.domains.columns import PRESENT, data_mark
+from private_mcmc.domains.persons import identified
 from private_mcmc.dossier.record import texts
 from tests.data.fields import flag, levels, number, schema
 
@@ -307,15 +308,24 @@ def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name)
 OF_OBJECTS = partial(polars.DataFrame, schema={"who": polars.Object})
 
 
-@pytest.mark.parametrize("made", [polars.DataFrame, OF_OBJECTS, pyarrow.table])
+def categories(columns):
+    """Of pandas, each number one; what is missing is of none."""
+    cells = columns["who"]
+    codes = [-1 if cell is None else place for place, cell in enumerate(cells)]
+    return {"who": pandas.Series(pandas.Categorical.from_codes(codes, [cell for cell in cells if cell]))}
+
+
+@pytest.mark.parametrize("made", [polars.DataFrame, OF_OBJECTS, pyarrow.table, categories])
 def test_identifiers_are_told_apart_whoever_else_has_none(made):
     """Of Polars all became floats where one was missing: those beyond 2^53 were one; objects, addresses."""
     who = {"name": "who", "private_mcmc": {"role": "person"}}
     persons = schema(who, private_mcmc={"person": {"field": "who", "at_most": "2"}})
     numbers = [2**53, 2**53 + 1, 2**63 - 1]
     for gap in ([], [None]):
-        found = [*read_identifiers(made({"who": [*numbers, *gap]}), persons)]
-        assert found == [*map(str, numbers), *[""] * len(gap)]
+        table = made({"who": [*numbers, *gap]})
+        assert [*read_identifiers(table, persons)] == [*map(str, numbers), *[""] * len(gap)]
+        if made is categories:
+            assert identified("who", table["who"]).tolist() == [0, 1, 2, *[-1] * len(gap)]
 
 
 @pytest.mark.parametrize(
@@ -381,7 +391,7 @@ FATED = schema(
 )
 
 
-@pytest.mark.parametrize("kind", ["csv", "arrow", "parquet", "words of Arrow", "list"])
+@pytest.mark.parametrize("kind", ["csv", "arrow", "parquet", "words of Arrow", "pandas of Arrow", "list"])
 def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
     """Whatever one person's cell holds, the table is read, and the others' cells are what they were."""
     table = None
@@ -390,6 +400,9 @@ def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
         table.write_text("born,x\n2000-01-01,1\n" + "a" * 200_000 + ",1\n")
     elif kind == "list":
         table = {"born": ["2000-01-01", [1, 2]]}
+    elif kind == "pandas of Arrow":
+        days = pyarrow.array([10957, 2**31 - 1], pyarrow.int32()).view(pyarrow.date32())
+        table = pyarrow.table({"born": days}).to_pandas(types_mapper=pandas.ArrowDtype)
     elif kind == "words of Arrow":  # not UTF-8, and not checked where they were put together
         ends, text = np.array([0, 10, 11], np.int32), b"2000-01-01\xff"
         buffers = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(text)]
