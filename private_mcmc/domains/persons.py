@@ -203,8 +203,10 @@ def check_wide(name: str, dtype: object) -> None:
 
     Of two persons whose digits were dropped one is not protected by himself where it counts who is there.
     """
+    dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
     narrow = isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize < 8
-    if narrow or str(dtype).lower().partition("[")[0] in _NARROW:
+    # Of ``Sparse[float32, nan]`` and ``dictionary<values=float, …>`` too.
+    if narrow or not _NARROW.isdisjoint(re.findall(r"\w+", str(dtype).lower())):
         raise DataSchemaError(
             f"column {name!r}: identifiers are floats of less than 64 bits, which tell whole numbers apart "
             "up to 2^24 at most: several persons may have become one. Make them text or integers."

@@ -284,7 +284,15 @@ NARROW = {
 }
 
 
-@pytest.mark.parametrize("name", [*NARROW, "frame", "Arrow"])
+IN_PIECES = {
+    "Arrow": pyarrow.Table.from_pandas,
+    "a dictionary of Arrow": lambda table: {"who": pyarrow.array(table["who"]).dictionary_encode()},
+    "categories": lambda table: table.astype("category"),
+    "sparse": lambda table: table.astype(pandas.SparseDtype(table["who"].dtype)),
+}
+
+
+@pytest.mark.parametrize("name", [*NARROW, "frame", *IN_PIECES])
 def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name):
     """In 32 bits 2^24 and 2^24 + 1 are one number, and two persons are one."""
     who = {"name": "who", "private_mcmc": {"role": "person"}}
@@ -294,8 +302,8 @@ def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name)
         if name in NARROW:
             NARROW[name](table, tmp_path / name)
             table = tmp_path / name
-        elif name == "Arrow":
-            table = pyarrow.Table.from_pandas(table)
+        elif name in IN_PIECES:
+            table = IN_PIECES[name](table)
         if refused:
             with pytest.raises(
                 pmc.DataSchemaError, match="'who': identifiers are floats of less than 64 bits"
