@@ -21,7 +21,7 @@ from private_mcmc.data.schema import Schema, as_yaml
 from private_mcmc.dossier.page import columns_of, of_two, of_whom, page, protection, sections
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record, texts
 from private_mcmc.dossier.shape import RECORD, read_raw
-from private_mcmc.errors import DeclarationError, OutputError, PrivateMCMCError
+from private_mcmc.errors import DeclarationError, LedgerError, OutputError, PrivateMCMCError
 from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields, Record, sync_folder
 from private_mcmc.release import SumsPlan
@@ -97,7 +97,8 @@ def held(folder: str | Path) -> Iterator[None]:
 def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
     """Take the place of a dossier before the work it will hold; the folder is made if there is none.
 
-    Nothing is left, no empty folder either, if the work ends before anything was released.
+    Nothing is left, no empty folder either, if the work ends before anything was released, except by a
+    ledger that cannot be written.
 
     ``OutputError`` if there is a dossier already, or the folder cannot be written.
     """
@@ -119,6 +120,9 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
                 dossier = NewDossier(place, record)
                 try:
                     yield dossier
+                except LedgerError:
+                    dossier.bought = True  # of a charge that is open still, this folder alone tells
+                    raise
                 finally:
                     if not dossier.bought:
                         (place / RELEASE).unlink(missing_ok=True)

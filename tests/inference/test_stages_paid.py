@@ -240,6 +240,24 @@ def test_a_fit_that_was_killed_before_its_first_stage_or_finds_no_room_for_it_co
     assert left(books) == whole and not books.history("people")[-1].stages
 
 
+def test_a_ledger_that_cannot_be_written_any_more_leaves_what_ends_its_charge(
+    table, books, monkeypatch, tmp_path
+):
+    """The folder went, and the whole budget stayed set aside."""
+
+    def full(*args):
+        raise pmc.LedgerError("no room")
+
+    whole, place = left(books), tmp_path / "study"
+    planned = plan_fit(table, question(schema_of(), "died ~ age"), epsilon=1.0, progress_bar=False)
+    with monkeypatch.context() as patch, pytest.raises(pmc.LedgerError), new_dossier(place) as dossier:
+        patch.setattr(pmc.Ledger, "stage", full)
+        patch.setattr(pmc.Ledger, "settle", full)
+        planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep)
+    assert left(books) < whole and "stopped" in completed(place, None, books).title
+    assert left(books) == whole
+
+
 def test_what_a_running_fit_has_bought_is_neither_ended_nor_bought_again_meanwhile(
     table, books, tmp_path, monkeypatch
 ):
