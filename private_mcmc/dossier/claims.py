@@ -257,7 +257,7 @@ def _books(study: ReleaseRecord) -> str:
     added = math.hypot(before, paid)
     need(math.isclose(after, added, rel_tol=_SHOWN), f"{before} and {paid} come to {at_most(added, 6)}-GDP.")
     rest = math.sqrt(max(float(kept.limit) - after**2, 0.0))
-    # Squares, since next to nothing is left of a budget that is spent.
-    near = math.isclose(left**2, rest**2, abs_tol=_SHOWN * float(kept.limit))
+    # Squares, since next to nothing is left of a budget that is spent; they are off by twice as much.
+    near = math.isclose(left**2, rest**2, abs_tol=2 * _SHOWN * float(kept.limit))
     need(near, f"{at_least(rest, 6)}-GDP is left, not {left}.")
     return f"{cost} of {books['budget']}"
