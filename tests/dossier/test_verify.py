@@ -31,7 +31,6 @@ from private_mcmc.model import read
 from private_mcmc.planning.planners import certified_temper
 from private_mcmc.release.ledger_state import Filter
 from private_mcmc.report import Text
-from private_mcmc.release import Filter
 from private_mcmc.target import Unit
 from tests.dossier.studies import SCHEMA, books_in, path_of, study_of
 from tests.schedules import schedule
