@@ -2,10 +2,10 @@
 
     python benchmarks/checks.py [--studies 40] [--rows 20000] [--epsilon 1.0] [--share 0.05] [--seed 0]
 
-Each study has people of its own: ``y ~ x + sex`` is fitted with all of the squared budget but ``share``, which
-buys a check by region of the same people. *Right*: outcomes are the model's. *Interaction*: the slope of ``x``
-is half a unit larger in two regions of four and smaller in the others, which the formula lacks. Prints the
-share of studies in which the check says "misfit" at the level of 5 %, with its standard error.
+Each study has people of its own: ``y ~ x + sex`` is fitted with all of the squared budget but ``share``,
+which buys a check by region of the same people. *Right*: outcomes are the model's. *Interaction*: the slope
+of ``x`` is half a unit larger in two regions of four and smaller in the others, which no term has. Prints
+the share of studies in which the check says "misfit" at the level of 5 %, with its standard error.
 """
 
 from __future__ import annotations

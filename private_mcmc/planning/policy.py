@@ -368,7 +368,7 @@ def _too_little(made: Plan, error: float, max_error: float) -> str:
                 f"{what}. It would take about {other[0][1]:,} rows at ε = {at_most(epsilon, 6)}, "
                 f"or about ε = {at_most(epsilon * more, 2)} with these {n:,} rows."
             )
-    return f"{what}. Neither more rows nor a larger ε would do: allow a larger error."
+    return f"{what}. More rows, or a larger ε, are not expected to do: allow a larger error."
 
 
 def opening(target: Target, n: int, guarantee: Guarantee, posterior: str) -> str:
