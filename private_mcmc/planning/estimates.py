@@ -59,10 +59,10 @@ def prior_curvature(reading: RowModel, theta: npt.ArrayLike) -> jax.Array:
 
 
 def root_of(precision: Array) -> Array:
-    """``A`` with ``AAᵀ = precision^{-1}``."""
+    """The symmetric ``A`` with ``A² = precision^{-1}``: continuous, so that rounding of sums turns no axes."""
     values, vectors = np.linalg.eigh((precision + precision.T) / 2)
     # No release makes a metric that float64 cannot factor.
-    return np.asarray(vectors / np.sqrt(np.maximum(values, _MOST_UNEQUAL * values[-1])))
+    return np.asarray(vectors / np.sqrt(np.maximum(values, _MOST_UNEQUAL * values[-1])) @ vectors.T)
 
 
 def inverse_of(precision: Array) -> Array:
