@@ -59,7 +59,7 @@ def prior_curvature(reading: RowModel, theta: npt.ArrayLike) -> jax.Array:
 
 
 def root_of(precision: Array) -> Array:
-    """The symmetric ``A`` with ``A² = precision^{-1}``: continuous, so that rounding of sums turns no axes."""
+    """The symmetric ``A`` with ``A² = precision^{-1}``: so that what sums round off turns no axes."""
     values, vectors = np.linalg.eigh((precision + precision.T) / 2)
     # No release makes a metric that float64 cannot factor.
     return np.asarray(vectors / np.sqrt(np.maximum(values, _MOST_UNEQUAL * values[-1])) @ vectors.T)
