@@ -343,7 +343,8 @@ class Policy:
             # What is left buys a wider clip.
             clip *= math.sqrt(time / (most * step))
             time = _affordable(replace(schedule, clip=clip), budget)
-        num_steps = min(max(math.ceil(time / step), _FEWEST_STEPS), most)
+        # What sums round off adds no step.
+        num_steps = min(max(math.ceil(time / step * (1 - 1e-9)), _FEWEST_STEPS), most)
         path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
         if facts.likelihood.few and facts.reading.predictor is not None:
             reading, cap = weighted_slopes(facts.likelihood)
