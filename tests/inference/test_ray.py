@@ -277,7 +277,8 @@ def same_fit(table, schema, **more):
         np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
     for name, draws in here.draws.items():
         # NUTS, given these releases, carries what their last bit differs by to the fourth digit, or further.
-        assert np.all(abs(np.mean(np.subtract(there.draws[name], draws), axis=0)) < 0.05 * np.std(draws, axis=0))
+        apart = np.mean(np.subtract(there.draws[name], draws), axis=0)
+        assert np.all(abs(apart) < 0.05 * np.std(draws, axis=0))
     return here
 
 
