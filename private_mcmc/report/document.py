@@ -85,6 +85,7 @@ class Report:
 _HEADING = 14
 # The longest name that a table keeps on one line, and the longest word that no table breaks.
 _NAME, _WORD = 36, 20
+_INTERVAL, _NOTHING = re.compile(r"\S+ to \S+"), re.compile(r"(?!)")
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
 
 
@@ -167,10 +168,16 @@ def _table(block: Table, room: int) -> list[RenderableType]:
 def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
     """Widths of columns, headings first, that break no word of ``_WORD`` letters; ``None`` if there are none.
 
-    Names, of the first column, stay on one line where they can; what is beside them gives way.
+    Intervals, and then names, of the first column, stay on one line where they can; the rest gives way.
     """
-    words = ([len(word) for text in column for word in text.split()] for column in columns)
-    widths = [min(max(each, default=1), _WORD) for each in words]
+    for whole in (_INTERVAL, _NOTHING):
+        words = (
+            [len(word) for text in column for word in ([text] if whole.fullmatch(text) else text.split())]
+            for column in columns
+        )
+        widths = [min(max(each, default=1), _WORD) for each in words]
+        if sum(widths) <= room:
+            break
     most = [
         max(width, min(len(name), _HEADING), *map(len, cells))
         for width, (name, *cells) in zip(widths, columns, strict=True)
