@@ -25,7 +25,7 @@ from private_mcmc.domains.columns import (
 )
 from private_mcmc.domains.persons import Numbers, Slots, grouped
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.inference.decision import Declaration
+from private_mcmc.inference.declared import Declaration, Execution, devices_of
 from private_mcmc.kernels import Streams
 from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Resident
 from private_mcmc.planning import Plan
@@ -54,6 +54,11 @@ class Place:
     rows_on_device: int | None = None
     engine: Engine | None = None
     whole: bool = False
+
+    @classmethod
+    def of(cls, declared: Execution, whole: bool = False) -> Place:
+        """The place that an execution declares."""
+        return cls(devices_of(declared.devices), declared.rows_on_device, declared.engine, whole)
 
     def put(self, data: Mapping[str, object]) -> dict[str, object]:
         """The columns as they came, or all of them on the host where one of them asks to stay there."""
@@ -145,7 +150,15 @@ def on_the_host(columns: Mapping[str, object]) -> HostColumns:
 def bind_columns(
     model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], rows: Rows
 ) -> dict[str, object]:
-    """Positional arguments by the model's own parameter names."""
+    """Positional arguments by the model's own parameter names; a key, as NumPyro's drivers take, is none."""
+    first = args[0] if args else None
+    shape, kind = getattr(first, "shape", None), getattr(first, "dtype", None)
+    if isinstance(first, int) or shape == () or (shape == (2,) and kind == np.uint32):
+        raise DeclarationError(
+            "run(…) takes the private columns, and no random key: its keys come from the operating system. A "
+            "key of your own is rng_key=…, which makes a run reproducible and not private. (A column of two "
+            "uint32 rows is passed by its name.)"
+        )
     if args and hasattr(args[0], "keys"):
         raise DataSchemaError(
             f"run(…) takes columns, {sorted(rows.columns)}, and not a table: pass them by name. pmc.fit "

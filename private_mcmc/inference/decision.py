@@ -3,63 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.arguments import check_kind
-from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.kernels import LangevinKernel
+from private_mcmc.inference.declared import Declaration
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
-from private_mcmc.records import Model, PublicArguments, Record
+from private_mcmc.records import Record
 from private_mcmc.release import Expectations, ExpectationsPlan
 from private_mcmc.release.price import price
 from private_mcmc.report import at_most
-from private_mcmc.schedule import Release, Schedule
-from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Declaration:
-    """Everything public about a run; ``n`` where the number of rows was declared."""
-
-    kernel: LangevinKernel
-    rows: Rows
-    target: Target
-    release: Release | Expectations
-    num_steps: int
-    num_chains: int
-    guarantee: Guarantee
-    num_warmup: int
-    n: int | None
-    model_args: PublicArguments
-
-    def __post_init__(self) -> None:
-        checked_guarantee(self.guarantee)
-        if not isinstance(self.kernel, LangevinKernel):
-            raise DeclarationError(
-                f"kernel: {type(self.kernel).__name__} is not a private kernel; "
-                "use PrivateULA, PrivateSGLD or AnisotropicLangevin."
-            )
-        check_kind("rows", self.rows, Rows)
-        check_kind("target", self.target, Target)
-        check_kind("model_args", self.model_args, Mapping)
-        if self.n is not None:
-            check_count("n", self.n)
-
-    @property
-    def model(self) -> Model:
-        """The user's model."""
-        return self.kernel.model
-
-    @property
-    def temper(self) -> float:
-        """Weight of the likelihood."""
-        return self.kernel.temper
+from private_mcmc.schedule import Schedule
+from private_mcmc.target import Target
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Self
 
 import numpy as np
 
 from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError, ReleaseError, clean_errors
-from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
-from private_mcmc.inference.columns import checked
-from private_mcmc.inference.decision import Decision, Declaration
-from private_mcmc.inference.execute import DeclaredRun, Execution, Outcome, no_value_checks
-from private_mcmc.inference.execute_plan import Look, PlannedRun
-from private_mcmc.inference.last_run import LastRun, charged_words
-from private_mcmc.kernels import LangevinKernel, run_keys
-from private_mcmc.kernels.gradient import check_arithmetic
-from private_mcmc.planning import DeclaredPlan, History, Plan, Prediction
-from private_mcmc.planning.policy import make_room, opening, predict_after
-from private_mcmc.preflight import known_of_posterior
-from private_mcmc.records import Fields
+from private_mcmc.errors import DeclarationError
+from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.decision import Decision
+from private_mcmc.inference.declared import Declaration, Execution
+from private_mcmc.inference.execute import DeclaredRun
+from private_mcmc.inference.execute_plan import PlannedRun
+from private_mcmc.inference.outcome import stopping
+from private_mcmc.inference.runs import Runs
+from private_mcmc.kernels import LangevinKernel
+from private_mcmc.planning import DeclaredPlan, Plan, Prediction
 from private_mcmc.release import Expectations
-from private_mcmc.release.ledger import ENDS
-from private_mcmc.report.document import announce
 from private_mcmc.schedule import Release, check_steps
-from private_mcmc.system import blas_of_one_thread
 from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count
 
 
-class PrivateMCMC(LastRun):
+class PrivateMCMC(Runs):
     """Run a private kernel on private rows and release what was declared, if the target is met.
 
     Preflight decides from public declarations before any row is touched; the kernel then runs the very
@@ -125,9 +119,7 @@ class PrivateMCMC(LastRun):
         check_kind("bookkeeping", books, Bookkeeping)
         if books.checkpoint is not None and isinstance(run, PlannedRun):
             raise DeclarationError("checkpoint=…: a plan is resumed from what its stages released.")
-        self._run, self._execution, self._books = run, execution, books
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._run, self._execution, self._books, self._lock = run, execution, books, threading.Lock()
 
     @classmethod
     @arguments_checked
@@ -174,122 +166,9 @@ class PrivateMCMC(LastRun):
         """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
         return self._run.decide(n)
 
-    @clean_errors
-    def run(self, /, *args: object, rng_key: Any = None, present: object = None, **columns: object) -> None:
-        """Run on the private ``columns``: the model's row arguments, by position or by name.
-
-        Under ``zero_out`` the columns have a row for every one of the ``n`` slots, and ``present`` of shape
-        ``(n,)`` tells which slots hold a person (true or 1; left out: all of them). What lies in the others
-        is ignored: they add exactly 0 to every sum, and no other row moves.
-
-        ``rng_key`` makes the run reproducible and therefore not private; it is refused without
-        ``unsafe_seed=True``. A second call is a new, independent run, charged again. Everything that can fail
-        is tried before the charge: rows are brought to the device and the chain is compiled.
-
-        Raises:
-            DataSchemaError: for missing columns, wrong shapes or types, masks, a wrong number of rows; for
-                ``present`` under an adjacency without holes.
-            NotPrivate: if preflight or the run's own statement refuses; nothing was computed then.
-            BudgetExceeded: if the ledger has too little left.
-            ReleaseError: for a seed given without ``unsafe_seed=True``, or a driver that another thread runs.
-        """
-        self._begin()
-        refuse_key(args)
-        streams, provenance = run_keys(rng_key)
-        provenance.check_releasable(self._execution.unsafe_seed)
-        with no_value_checks(), blas_of_one_thread():
-            bill = self._bill(args, columns, present)
-            if self._execution.progress_bar:
-                announce(self._opening(self._n))
-            steps = self._run.ready(bill.columns, self._n, streams)
-            with self._books.begun(bill, streams, provenance) as job:
-                self._charge = job.books.standing
-                steps(job, self._keep)
-
-    @clean_errors
-    def resume(self, /, *args: object, present: object = None, **columns: object) -> None:
-        """Go on with the run in the checkpoint, on the same rows: the same run, charged when it began.
-
-        Raises:
-            ReleaseError: without a checkpoint, for one of another run or other rows, or of a run that has
-                released.
-        """
-        self._begin()
-        with no_value_checks(), blas_of_one_thread():
-            bill = self._bill(args, columns, present)
-            job = self._books.resumed(bill)
-            job.provenance.check_releasable(self._execution.unsafe_seed)
-            self._charge = job.books.standing
-            self._run.ready(bill.columns, self._n, job.streams)(job, self._keep)
-
-    def _begin(self) -> None:
-        """Forget the last run, whatever comes of this one; in the one thread that runs this driver."""
-        with self._lock:
-            if self._thread not in (None, threading.current_thread()):
-                raise ReleaseError(
-                    "another thread runs this driver, and a second run would take the place of its result: "
-                    "make a driver for each thread. Nothing was run or charged."
-                )
-            self._thread = threading.current_thread()
-        self._outcome = self._known = self._recorded = None
-        make_room()
-
-    def _opening(self, n: int) -> str:
-        declared = self._run.declared
-        if isinstance(declared, Plan):
-            return declared.opening
-        known = "certified at this target"  # refused otherwise
-        if declared.guarantee == "run":
-            known = known_of_posterior(self._run.decide(n).reading, declared.target, n, declared.temper)
-        return opening(declared.target, n, declared.guarantee, known)
-
-    def _bill(self, args: tuple[object, ...], named: Mapping[str, object], present: object) -> Bill:
-        """What a run on these columns costs, once they are checked and what is needed for it is there."""
-        run, planned = self._run, isinstance(self._run, PlannedRun)
-        columns, n = checked(run.declared, args, named, present, self._execution.place(whole=planned))
-        check_arithmetic()
-        self._n = n
-        words, price = charged_words(run, n), run.price(n)
-        if isinstance(run, PlannedRun):
-            return Bill(price, words, columns, staged=True)
-        return Bill(price, words, columns, run=run.mark(n) if self._books.checkpoint else "")
-
-    def _keep(self, outcome: Outcome) -> None:
-        self._outcome = outcome
-        # How it ended, and a plan's draws, are no release: every stage has been copied.
-        keep = None if outcome.ended else self._books.keep
-        if keep is not None and outcome.statement.parts:
-            self._books.hand_on(outcome, self._charge)
-        elif keep is not None and self._charge is not None:
-            keep(outcome, self._charge)  # nothing is bought yet: what fails here ends the run
-        if outcome.ended and self._charge is not None:
-            ENDS[str(self._charge["charge"])] = outcome.ended
-
-    def recall(self, outcome: Outcome, charge: Fields | None) -> None:
-        """Show what a plan's run has released in another process: public values and their statement."""
-        self._begin()
-        self._n, self._outcome, self._charge = int(self._run.declared.n or 0), outcome, charge
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise ReleaseError(
-            "a driver is never copied, pickled or sent to another process: it may hold the curator's side of "
-            "a run. Save .released, or make another driver from the same declarations."
-        )
-
-    __copy__ = __deepcopy__ = __reduce__ = __reduce_ex__ = __getstate__ = __replace__ = _refuse
-
 
 # What a plan of one run declares.
 _DECLARED = ("rows", "target", "release", "num_steps", "num_chains", "guarantee", "n")
-
-
-def stopping(stop_if: Callable[[Prediction], bool]) -> Look:
-    """The look at a plan's cheap stages that stops by the error predicted from them."""
-
-    def look(plan: Plan, releases: History) -> bool:
-        return bool(stop_if(predict_after(plan, releases)))
-
-    return look
 
 
 def executed(execution: Execution | None, progress_bar: bool | None) -> Execution:
@@ -312,15 +191,3 @@ def steps_of(num_steps: int | None, num_warmup: int, num_samples: int | None) ->
     if num_steps is None or not num_warmup < num_steps:
         raise DeclarationError(f"num_warmup={num_warmup}: must leave some of the {num_steps} steps.")
     return int(num_steps)
-
-
-def refuse_key(args: tuple[object, ...]) -> None:
-    """``run(rng_key, …)`` as of NumPyro's drivers: a key or a seed where a column is expected."""
-    first = args[0] if args else None
-    shape, kind = getattr(first, "shape", None), getattr(first, "dtype", None)
-    if isinstance(first, int) or shape == () or (shape == (2,) and kind == np.uint32):
-        raise DeclarationError(
-            "run(…) takes the private columns, and no random key: its keys come from the operating system. A "
-            "key of your own is rng_key=…, which makes a run reproducible and not private. (A column of two "
-            "uint32 rows is passed by its name.)"
-        )

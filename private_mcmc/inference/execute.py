@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,88 +17,30 @@ import numpy.typing as npt
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
-from private_mcmc.arguments import construction_checked
 from private_mcmc.domains import Rows
 from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
 from private_mcmc.inference.columns import Place, placed
-from private_mcmc.inference.decision import Decision, Declaration, decide
+from private_mcmc.inference.decision import Decision, decide
+from private_mcmc.inference.declared import Declaration, Execution
+from private_mcmc.inference.outcome import Array, Keep, Outcome, constrained
 from private_mcmc.kernels import ChainOutput, ChainRunner, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.gradient import PreparedRows, whitening
-from private_mcmc.kernels.partitions import Engine, Partition, Resident, partitioned_runner
+from private_mcmc.kernels.partitions import Partition, Resident, partitioned_runner
 from private_mcmc.kernels.step import Observable
-from private_mcmc.planning import Conclusion, History
-from private_mcmc.planning.stages import of_rows
 from private_mcmc.potential.potential import Potential, model_marks
-from private_mcmc.potential.rowwise import EXACT, abstract, in_blocks, program_mark, rowwise
+from private_mcmc.potential.rowwise import EXACT, of_rows, program_mark, rowwise
 from private_mcmc.records import Fields
-from private_mcmc.release import ReleasedExpectations, ReleasedStates, StateGrid, state_grid
+from private_mcmc.release import ReleasedExpectations, ReleasedStates, state_grid
 from private_mcmc.report.document import progress
 from private_mcmc.schedule import Schedule
 from private_mcmc.target import check_count
 
-Array = npt.NDArray[np.float64]
 # Columns computed from each row.
 Derived = Callable[[Fields], Mapping[str, jax.Array]]
 
 
-@construction_checked
-@dataclass(frozen=True, kw_only=True)
-class Execution:
-    """Where a run is executed, and with which random numbers; nothing here changes what it costs.
-
-    Attributes:
-        devices: how many devices share the rows, or which; the default device if left out.
-        engine: rows in the memory of other processes or machines: :class:`private_mcmc.Ray`.
-        rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
-            ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
-            streamed in any case.
-        unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
-        init_params: public start of every chain, flat and unconstrained; zero if left out.
-        progress_bar: show steps done.
-
-    Example:
-        >>> pmc.Execution(devices=1).devices
-        1
-    """
-
-    devices: int | Sequence[jax.Device] | None = None
-    engine: Engine | None = None
-    rows_on_device: int | None = None
-    unsafe_seed: bool = False
-    init_params: npt.ArrayLike | None = field(default=None, repr=False, compare=False)
-    progress_bar: bool = True
-
-    def __post_init__(self) -> None:
-        if self.rows_on_device is not None:
-            check_count("rows_on_device", self.rows_on_device)
-        if not (self.devices is None or isinstance(self.devices, int | Sequence)):
-            raise DeclarationError("devices: a number, or a sequence of jax.devices().")
-
-    def place(self, whole: bool = False) -> Place:
-        """Where the rows lie: on devices or elsewhere; ``whole``: files in memory unless blocks are asked."""
-        return Place(devices_of(self.devices), self.rows_on_device, self.engine, whole)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a run released, at what price; of a plan also its stages and the draws made from them.
-
-    ``released`` is ``None`` where a plan ended after some of its stages. ``ended``: how, where nothing more
-    is bought; ``""`` while more may be. ``provenance`` tells where its randomness came from.
-    """
-
-    statement: Statement
-    released: ReleasedStates | ReleasedExpectations | None
-    draws: ReleasedStates | None = None
-    history: History = ()
-    conclusion: Conclusion | None = None
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    ended: Literal["", "released", "stopped"] = ""
-
-
-Keep = Callable[[Outcome], None]
 # The steps of a run that lacks nothing but them and its charge. It hands all that it releases to ``Keep`` at
 # once, so that nothing is lost to what fails later.
 ReadyRun = Callable[[Job, Keep], None]
@@ -157,18 +98,6 @@ def _partitioned(
     return partitioned_runner(langevin_program(reading, schedule), schedule, mapped, observable)
 
 
-def devices_of(devices: int | Sequence[jax.Device] | None) -> tuple[jax.Device, ...] | None:
-    """The first so many of ``jax.devices()``, or these; ``None``: the default device."""
-    if devices is None:
-        return None
-    if isinstance(devices, int) and not 1 <= devices <= len(jax.devices()):
-        raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
-    chosen = tuple(jax.devices()[:devices] if isinstance(devices, int) else devices)
-    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
-        raise DeclarationError("devices: a number, or a sequence of jax.devices().")
-    return chosen
-
-
 def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Array:
     """The public start, zero by default."""
     dim = schedule.dim
@@ -188,38 +117,6 @@ def checked_start(init_params: npt.ArrayLike | None, schedule: Schedule) -> Arra
                 f"init_params: with hidden states, at most {schedule.within:.3g} in whitened coordinates."
             )
     return start
-
-
-def constrained(reading: Potential, states: Array) -> dict[str, np.ndarray]:
-    """States ``(chains, kept, p)`` as values of the model's sites, ``(chains, kept, …)``."""
-    with jax.enable_x64(True), jax.default_matmul_precision(EXACT):
-        found = in_blocks(partial(_constrained, reading), states.reshape(-1, reading.dim))
-    return {name: values.reshape(*states.shape[:2], *values.shape[1:]) for name, values in found.items()}
-
-
-@partial(jax.jit, static_argnums=0)
-def _constrained(reading: Potential, states: jax.Array) -> Mapping[str, jax.Array]:
-    return jax.vmap(reading.constrain)(states)
-
-
-def try_constraining(reading: Potential) -> None:
-    """Trace what maps states to the model's sites."""
-    with jax.enable_x64(True):
-        jax.eval_shape(partial(_constrained, reading), abstract((1, reading.dim), np.float64))
-
-
-def released_states(
-    reading: Potential,
-    states: Array,
-    grid: StateGrid,
-    statement: Statement,
-    provenance: Mapping[str, str],
-    steps: tuple[int, ...],
-    num_warmup: int,
-) -> ReleasedStates:
-    """States ``(chains, kept, p)`` on their grid, as values of the model's sites."""
-    samples = constrained(reading, states)
-    return ReleasedStates(samples, steps, num_warmup, statement, provenance, grid.step)
 
 
 def run_name() -> str:
@@ -264,14 +161,13 @@ class DeclaredRun:
         decision = self.decide(n)
         reading, schedule = decision.reading, decision.schedule
         start = checked_start(self.execution.init_params, schedule)
-        place = self.execution.place()
-        partitions = placed(columns, n, place, self.declared, streams)
+        partitions = placed(columns, n, Place.of(self.execution), self.declared, streams)
         runner = runner_of(reading.rows, reading, schedule, partitions, decision.expectations)
         with jax.enable_x64(True):
             rows = runner.prepare(partitions)
         runner.try_out(start, rows, streams)
         if decision.expectations is None:
-            try_constraining(reading)
+            constrained(reading, np.zeros((1, 1, reading.dim)))
         return partial(self._run, decision, partial(runner.run, start, rows))
 
     def _run(self, decision: Decision, run: Callable[..., ChainOutput], job: Job, keep: Keep) -> None:
@@ -287,8 +183,9 @@ class DeclaredRun:
             released = replace(noised, statement=statement)
         elif output.states is not None:
             grid, kept = state_grid(schedule), accounting.released_steps(schedule)
-            on_grid, warmup = grid.round(output.states), self.declared.num_warmup
-            released = released_states(decision.reading, on_grid, grid, statement, provenance, kept, warmup)
+            samples = constrained(decision.reading, grid.round(output.states))
+            warmup = self.declared.num_warmup
+            released = ReleasedStates(samples, kept, warmup, statement, provenance, grid.step)
         else:
             raise ReleaseError("this schedule keeps no states: it releases averages.")
         # Only now: a run that fails before can be taken up again. After it no copy of it can.

@@ -5,8 +5,7 @@ A query is noised sums of rows: mapped into their domains, asked one by one, cha
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Statement, langevin_statement
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import host_column
@@ -32,42 +31,16 @@ from private_mcmc.inference.columns import (
     without_rows,
 )
 from private_mcmc.inference.decision import Decision
-from private_mcmc.inference.execute import (
-    Array,
-    Execution,
-    Keep,
-    Outcome,
-    ReadyRun,
-    checked_start,
-    no_value_checks,
-    released_states,
-    run_name,
-    runner_of,
-    try_constraining,
-)
+from private_mcmc.inference.declared import Execution
+from private_mcmc.inference.execute import ReadyRun, checked_start, no_value_checks, run_name, runner_of
+from private_mcmc.inference.outcome import Array, Keep, Look, Outcome, constrained, is_look, outcome_of
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.gradient import PreparedRows
 from private_mcmc.kernels.partitions import Engine, Partition, Question, summed
-from private_mcmc.planning import (
-    CompletedStage,
-    CountsStage,
-    History,
-    MomentsStage,
-    PathStage,
-    Plan,
-    Stage,
-)
-from private_mcmc.planning.stages import partial_parts
-from private_mcmc.potential.rowwise import rowwise
+from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
+from private_mcmc.potential.rowwise import partial_parts, rowwise
 from private_mcmc.records import Fields, Record
-from private_mcmc.release import (
-    Contribution,
-    ReleasedStates,
-    SecondMomentsPlan,
-    StateGrid,
-    SumsPlan,
-    state_grid,
-)
+from private_mcmc.release import Contribution, SecondMomentsPlan, SumsPlan, state_grid
 from private_mcmc.release.ledger import ENDS
 from private_mcmc.release.noise import FloatArray, gaussian_noise
 from private_mcmc.report.document import progress
@@ -109,12 +82,6 @@ def _of_each_row(function: Callable[..., Any], rows: Rows) -> tuple[Callable[...
     return prepare, answer
 
 
-# Of the squared budget: a stage that costs more is bought only after a look at what those before it say.
-_LARGE = 0.5
-# Whether to stop there, by the plan and what was released; whatever it does with them is post-processing.
-Look = Callable[[Plan, History], bool]
-
-
 @dataclass(frozen=True, eq=False)
 class PlannedRun:
     """The stages of a plan, which was priced when it was made.
@@ -150,7 +117,7 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        partitions = placed(columns, n, self.execution.place(whole=True), plan, streams)
+        partitions = placed(columns, n, Place.of(self.execution, whole=True), plan, streams)
         if isinstance(first, PathStage):
             runner, start, rows = _runner(plan, first, partitions)
             runner.try_out(start, rows, streams.of_stage(0))
@@ -159,7 +126,7 @@ class PlannedRun:
             with jax.enable_x64(True):
                 one = plan.reading.rows.synthetic(0, 1)
                 jax.eval_shape(question.at_once, one, np.ones(1, bool), 0, *given)
-        try_constraining(plan.reading)
+        constrained(plan.reading, np.zeros((1, 1, plan.reading.dim)))
         return partial(self._run, partitions, first)
 
     def _run(self, partitions: Sequence[Partition], first: Stage, job: Job, keep: Keep) -> None:
@@ -207,16 +174,17 @@ class PlannedRun:
         return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
 
 
-def is_look(plan: Plan, history: History, stage: Stage) -> bool:
-    """Whether the cheap stages end where ``stage`` would be the next."""
-    return bool(history) and (stage.statement.gdp or math.inf) ** 2 > _LARGE * plan.budget**2
-
-
 def _admitted(
     plan: Plan, parts: tuple[Statement, ...], stage: Stage
 ) -> tuple[tuple[Statement, ...], Statement]:
-    """The stages' statements with this one, and the plan's; raises where they do not fit the budget."""
-    parts = (*parts, stage.statement.of(run_name()))
+    """The stages' statements with this one, and the plan's; raises where they do not fit the budget.
+
+    A stage costs what its mechanism costs, or its schedule, whatever was released before it.
+    """
+    priced = (
+        stage.mechanism.statement if not isinstance(stage, PathStage) else langevin_statement(stage.schedule)
+    )
+    parts = (*parts, priced.of(run_name()))
     return parts, plan.statement_of(parts)
 
 
@@ -232,32 +200,6 @@ def _runner(
     start = checked_start(stage.start, schedule)
     with jax.enable_x64(True):
         return runner, start, runner.prepare(partitions)
-
-
-def outcome_of(plan: Plan, history: History, statement: Statement, provenance: Mapping[str, str]) -> Outcome:
-    """The policy's draws and the states of all paths, on the grid that all of them lie on: the finest."""
-    conclusion = plan.policy.conclude(history)
-    grids = [state_grid(one.stage.schedule) for one in history if isinstance(one.stage, PathStage)]
-    grid = min(grids, key=lambda one: one.step, default=StateGrid(2.0**-40))
-
-    def released(states: Array, num_warmup: int = 0) -> ReleasedStates:
-        steps = tuple(range(1, len(states) + 1))
-        return released_states(plan.reading, states[None], grid, statement, provenance, steps, num_warmup)
-
-    draws = raw = released(conclusion.draws)
-    paths = [np.asarray(one.value) for one in history if isinstance(one.stage, PathStage)]
-    if paths:
-        kept = np.concatenate(paths)
-        raw = released(kept, num_warmup=len(kept) - len(paths[-1]))
-    return Outcome(
-        statement,
-        raw,
-        draws=draws,
-        history=history,
-        conclusion=conclusion,
-        provenance=provenance,
-        ended="released",
-    )
 
 
 # A cell and a number in [−1, 1] of one row for every family, as of ``Contribution``.

@@ -22,11 +22,13 @@ from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import environment_hash, mark_of_claims, warnings_of
 from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
-from private_mcmc.inference.execute import Array, DeclaredRun, Outcome, constrained
+from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
+from private_mcmc.inference.outcome import Array, Outcome, constrained
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
-from private_mcmc.planning.policy import predict_after
+from private_mcmc.planning.policy import opening, predict_after
+from private_mcmc.preflight import known_of_posterior
 from private_mcmc.preflight.certificates import meets
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import ReleasedExpectations, ReleasedStates
@@ -126,6 +128,17 @@ def charged_words(run: DeclaredRun | PlannedRun, n: int) -> str:
     proved = None if certificate is None else certificate.to_dict()
     said = mark_of_claims(json_types(declared.rows.to_dict()), float(declared.temper), proved)
     return f"{name} on rows {declared.rows.fingerprint[:16]}, claims {said}"
+
+
+def opening_of(run: DeclaredRun | PlannedRun, n: int) -> str:
+    """What is said before a run: its target, and what is known of the posterior."""
+    declared = run.declared
+    if isinstance(declared, Plan):
+        return declared.opening
+    known = "certified at this target"  # refused otherwise
+    if declared.guarantee == "run":
+        known = known_of_posterior(run.decide(n).reading, declared.target, n, declared.temper)
+    return opening(declared.target, n, declared.guarantee, known)
 
 
 def _stages(outcome: Outcome, stopped: bool) -> tuple[Record, ...]:

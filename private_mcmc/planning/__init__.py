@@ -11,8 +11,6 @@ from private_mcmc.planning.stages import (
     MomentsStage,
     PathStage,
     Stage,
-    of_rows,
-    partial_parts,
 )
 
 __all__ = [
@@ -27,8 +25,6 @@ __all__ = [
     "Policy",
     "Prediction",
     "Stage",
-    "of_rows",
-    "partial_parts",
     "plan",
     "predict_after",
     "remaining",

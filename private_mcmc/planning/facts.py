@@ -26,7 +26,8 @@ from private_mcmc.planning.estimates import (
     spectral_norm,
 )
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
-from private_mcmc.planning.stages import Array, of_rows
+from private_mcmc.planning.stages import Array
+from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import SecondMomentsPlan
 from private_mcmc.system import blas_of_one_thread
 from private_mcmc.target import Adjacency

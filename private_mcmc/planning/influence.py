@@ -26,8 +26,9 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import Facts, Metric
 from private_mcmc.planning.outcomes import Likelihood
-from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, Row, of_rows
+from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, Row
 from private_mcmc.potential.potential import RowTerm
+from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
 from private_mcmc.target import Adjacency, Unit
 

@@ -22,9 +22,8 @@ from private_mcmc.planning.stages import (
     CountsStage,
     History,
     MomentsStage,
-    of_rows,
-    partial_parts,
 )
+from private_mcmc.potential.rowwise import of_rows, partial_parts
 from private_mcmc.release import SecondMoments, Sums
 from private_mcmc.system import blas_of_one_thread
 

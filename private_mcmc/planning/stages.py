@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -17,11 +17,9 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.errors import DeclarationError
 from private_mcmc.potential.potential import Potential
-from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Fields
 from private_mcmc.release import SecondMoments, SecondMomentsPlan, Sums, SumsPlan
 from private_mcmc.schedule import Schedule
-from private_mcmc.system import ON_FEW_ROWS
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Row: TypeAlias = Fields
@@ -96,23 +94,6 @@ class PathStage:
 
 
 Stage: TypeAlias = MomentsStage | CountsStage | PathStage
-
-
-def of_rows(function: Callable[[Row], Any], rows: Row) -> Any:
-    """A stage's function of every row, compiled."""
-    return _mapped(*partial_parts(function), rows)
-
-
-def partial_parts(function: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A partial function's parts: what was released is an argument, so that all stages share one program."""
-    if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
-        return function.func, function.args
-    return function, ()
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
-def _mapped(function: Callable[..., Any], given: tuple[Any, ...], rows: Row) -> Any:
-    return jax.vmap(rowwise(partial(function, *given)))(rows)
 
 
 @dataclass(frozen=True, eq=False)

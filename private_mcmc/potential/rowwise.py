@@ -12,7 +12,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import Any, TypeAlias
 
 import jax
@@ -24,6 +24,7 @@ from jax.typing import DTypeLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.system import ON_FEW_ROWS
 
 # Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
 EXACT = "highest"
@@ -87,6 +88,23 @@ def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
         return jax.tree.unflatten(made, program(*leaves))
 
     return run
+
+
+def of_rows(function: Callable[..., Tree], rows: Mapping[str, Tree]) -> Tree:
+    """``function`` of every row, compiled."""
+    return _mapped(*partial_parts(function), rows)
+
+
+def partial_parts(function: Callable[..., Tree]) -> tuple[Callable[..., Tree], tuple[Tree, ...]]:
+    """A partial function's parts: what was released is an argument, so that all stages share one program."""
+    if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
+        return function.func, function.args
+    return function, ()
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
+def _mapped(function: Callable[..., Tree], given: tuple[Tree, ...], rows: Mapping[str, Tree]) -> Tree:
+    return jax.vmap(rowwise(partial(function, *given)))(rows)
 
 
 def own_primitives(function: Callable[..., Tree], *types: Tree) -> jex.ClosedJaxpr:

@@ -14,6 +14,7 @@ ROOTS = (
     "private_mcmc/release/price.py",
     "private_mcmc/inference/execute.py",
     "private_mcmc/inference/execute_plan.py",
+    "private_mcmc/inference/runs.py",
     "private_mcmc/inference/bookkeeping.py",
     "private_mcmc/inference/checkpoint.py",
     "private_mcmc/inference/columns.py",
@@ -23,6 +24,9 @@ ROOTS = (
 UNTRUSTED = (
     "private_mcmc/accounting/risk.py",
     "private_mcmc/arguments.py",
+    "private_mcmc/inference/declared.py",
+    "private_mcmc/inference/last_run.py",
+    "private_mcmc/inference/outcome.py",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/kernels/under_numpyro.py",
     "private_mcmc/model/",
@@ -31,6 +35,7 @@ UNTRUSTED = (
     "private_mcmc/planning/",
     "private_mcmc/preflight/",
     "private_mcmc/data/",
+    "private_mcmc/system.py",
 )
 
 

@@ -12,7 +12,7 @@ from pyarrow import ipc, parquet
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn
-from private_mcmc.inference.columns import checked
+from private_mcmc.inference.columns import Place, checked
 from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import declared, logistic
 
@@ -58,7 +58,7 @@ def mapped(data, folder):
 
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     mcmc = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)
-    columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, mcmc._execution.place())
+    columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, Place.of(mcmc._execution))
     assert all(isinstance(column, HostColumn) for column in columns.values())
 
 

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from private_mcmc import Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.inference.columns import partitions_of
+from private_mcmc.inference.columns import Place, partitions_of
 from private_mcmc.inference.execute import runner_of
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams
 from private_mcmc.model import read
@@ -54,7 +54,7 @@ def run(kernel, rows, release, where):
     columns = {"X": rng.uniform(-1, 1, (N, 2)), "y": rng.integers(0, 2, N)}
     # Some slots are empty.
     columns[PRESENT] = np.arange(N) % 5 != 3
-    partitions = partitions_of(columns, N, Execution(devices=where).place(), None)
+    partitions = partitions_of(columns, N, Place.of(Execution(devices=where)), None)
     assert len(partitions) == (where or 1)
     observable = jnp.square if isinstance(release, Average) else None
     runner = runner_of(rows, reading, schedule, partitions, observable)

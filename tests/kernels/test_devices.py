@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import Execution
+from private_mcmc.inference.columns import Place
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.schedule import Average
@@ -41,9 +42,9 @@ def test_eight_devices_run_the_chain_of_one():
 def test_layouts_that_make_no_sense_are_refused():
     for devices in (0, 99, ["cpu"], []):
         with pytest.raises(DeclarationError):
-            Execution(devices=devices).place()
-    assert Execution().place().devices is None
-    assert Execution(devices=1).place().devices == (jax.devices()[0],)
+            Place.of(Execution(devices=devices))
+    assert Place.of(Execution()).devices is None
+    assert Place.of(Execution(devices=1)).devices == (jax.devices()[0],)
 
 
 releases = st.one_of(

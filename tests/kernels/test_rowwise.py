@@ -15,10 +15,9 @@ from private_mcmc import Ball, Binary, DoThisInstead, NotYetSupported, Rows
 from private_mcmc.inference.execute_plan import _asked
 from private_mcmc.kernels import Streams, langevin_program
 from private_mcmc.model import read
-from private_mcmc.planning.stages import of_rows
 from private_mcmc.potential.potential import Potential, RowTerm
 from private_mcmc.potential.prior import PriorConstants
-from private_mcmc.potential.rowwise import rowwise
+from private_mcmc.potential.rowwise import of_rows, rowwise
 from tests.examples_of_models import logistic
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())

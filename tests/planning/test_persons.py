@@ -15,7 +15,7 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.model import read
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.planning.outcomes import Likelihood, PersonLikelihood, event_times, likelihood_of
-from private_mcmc.planning.stages import of_rows
+from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.target import Unit
 from tests.soundness.sweep.zoo import ZOO
 

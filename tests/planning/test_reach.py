@@ -16,7 +16,8 @@ from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import RUN, WARM_UP, Policy
 from private_mcmc.planning.influence import MIDDLES, REACH, assumed, counts_reach, reach_of
-from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage, of_rows
+from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage
+from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from private_mcmc.target import Unit
 
