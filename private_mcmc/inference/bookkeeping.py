@@ -66,15 +66,14 @@ class Bookkeeping:
             raise DeclarationError(
                 "give both a ledger and the dataset= that it knows the rows by, or neither."
             )
-        if self.ledger is not None:
-            check_kind("ledger", self.ledger, Ledger)
-        if self.checkpoint is not None:
-            check_kind("checkpoint", self.checkpoint, Checkpoint)
-            if self.ledger is None:
-                raise DeclarationError(
-                    "checkpoint=…: give a ledger, too: its charge is what keeps two copies of the file from "
-                    "releasing twice."
-                )
+        for name, kind in (("ledger", Ledger), ("checkpoint", Checkpoint)):
+            if getattr(self, name) is not None:
+                check_kind(name, getattr(self, name), kind)
+        if self.checkpoint is not None and self.ledger is None:
+            raise DeclarationError(
+                "checkpoint=…: give a ledger, too: its charge is what keeps two copies of the file from "
+                "releasing twice."
+            )
 
     @contextmanager
     def charge(self, bill: Bill) -> Iterator[Bookkeeping]:
@@ -85,7 +84,7 @@ class Bookkeeping:
         if self.ledger is None or self.dataset is None:
             yield self
         elif self.reserved is not None:
-            self._check_open(bill)
+            self._open(self.ledger, self.reserved.identity, bill)
             yield self
         else:
             with self.ledger.charge(self.dataset, bill.price, **self._said(bill)) as charge:
@@ -93,23 +92,23 @@ class Bookkeeping:
 
     def _said(self, bill: Bill) -> Record:
         data = dict(bill.columns if self.known_by is None else self.known_by)
-        said: Record = {"purpose": self.purpose, "model": bill.words, "staged": bill.staged}
-        return said | {"data": data, "unit": self.person or None}
+        what = {"purpose": self.purpose, "model": bill.words, "staged": bill.staged}
+        return {**what, "data": data, "unit": self.person or None}
 
-    def _check_open(self, bill: Bill) -> None:
-        """The charge as the ledger has it. What stages have not charged is free again at the end, so that a
+    def _open(self, ledger: Ledger, charge: str, bill: Bill) -> Reservation:
+        """That charge as the ledger has it. What stages have not charged is free again at the end, so that a
         run which charges none would be.
         """
-        if self.ledger is None or self.dataset is None or self.reserved is None:
-            return
-        wanted = (self.reserved.identity, "reserved", bill.price.to_dict(), bill.staged)
-        if not any(
-            (one.identity, one.outcome, one.statement, one.staged) == wanted
-            for one in self.ledger.history(self.dataset)
-        ):
-            raise ReleaseError("reserved=…: that charge is settled, or was made for another run.")
-        # Whoever made it may have had other rows, or none.
-        self.ledger.recognise(self.dataset, self._said(bill)["data"])
+        wanted = (charge, "reserved", bill.price.to_dict(), bill.staged)
+        for one in ledger.history(self.dataset):
+            if (one.identity, one.outcome, one.statement, one.staged) == wanted:
+                # Whoever made it may have had other rows, or none.
+                ledger.recognise(one.dataset, self._said(bill)["data"])
+                return one
+        raise ReleaseError(
+            "that charge is settled, or was made for another run, in another ledger or for another dataset=; "
+            "a run that has released already is not resumed."
+        )
 
     def pay(self, stage: Statement) -> None:
         """Charge a stage to the open charge, before it touches a row."""
@@ -183,16 +182,9 @@ class Bookkeeping:
                 "the checkpoint is of another run (schedule, model, rows or start). Resume with what it was "
                 "started with; anything else is a new run, charged again."
             )
-        history = self.ledger.history(self.dataset)
-        charge = next((one for one in history if one.identity == saved.charge), None)
-        if charge is None or charge.outcome != "reserved":
-            raise ReleaseError(
-                "this run has released already, or was charged elsewhere: resume it with the ledger and the "
-                "dataset= that it was started with."
-            )
-        books = replace(self, reserved=charge)
-        books._check_open(replace(bill, price=marked(bill.price, saved.provenance)))
-        return Job(books, saved.streams, saved.provenance, saved)
+        marked_bill = replace(bill, price=marked(bill.price, saved.provenance))
+        charge = self._open(self.ledger, saved.charge, marked_bill)
+        return Job(replace(self, reserved=charge), saved.streams, saved.provenance, saved)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

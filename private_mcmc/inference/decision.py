@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
-from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.inference.declared import Declaration
 from private_mcmc.model import RowModel, read
 from private_mcmc.preflight import PreflightReport, examine
+from private_mcmc.preflight.verdict import refusal_of_posterior, refusal_of_run
 from private_mcmc.records import Record
 from private_mcmc.release import Expectations, ExpectationsPlan
 from private_mcmc.release.price import price
-from private_mcmc.report import at_most
 from private_mcmc.schedule import Schedule
-from private_mcmc.target import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +26,19 @@ class Decision:
     schedule: Schedule
     statement: Statement
     expectations: ExpectationsPlan | None
-    preflight: Callable[[], PreflightReport]
 
     @cached_property
     def report(self) -> PreflightReport:
         """What preflight knows of the posterior; asked when somebody reads it, for no price rests on it."""
-        return self.preflight()
+        return examine(
+            self.reading,
+            self.declared.target,
+            n=self.schedule.num_rows,
+            clip=self.schedule.clip,
+            temper=self.schedule.temper,
+            metric=self.schedule.preconditioner,
+            model_name=getattr(self.declared.model, "__name__", "model"),
+        )
 
 
 def decide(declared: Declaration, n: int) -> Decision:
@@ -69,47 +72,10 @@ def decide(declared: Declaration, n: int) -> Decision:
             "statement is what holds: guarantee='run'."
         )
 
-    @cache
-    def preflight() -> PreflightReport:
-        return examine(
-            reading,
-            declared.target,
-            n=n,
-            clip=schedule.clip,
-            temper=schedule.temper,
-            metric=schedule.preconditioner,
-            model_name=getattr(declared.model, "__name__", "model"),
-        )
-
-    if declared.guarantee == "posterior" and preflight().verdict != "private":
-        raise NotPrivate(_posterior_refusal(preflight()), preflight())
     priced = price(reading, schedule, declared.target, expectations)
-    if not priced.statement.delta(declared.target.epsilon) <= declared.target.delta:
-        raise NotPrivate(_run_refusal(priced.statement, priced.schedule, declared.target), preflight())
-    return Decision(declared, reading, priced.schedule, priced.statement, priced.expectations, preflight)
-
-
-def _posterior_refusal(report: PreflightReport) -> str:
-    changes = "; ".join(item.text for item in report.advice if item.concerns == "posterior")
-    return (
-        f"refused under guarantee='posterior': preflight answers {report.verdict!r}, because "
-        f"{'; '.join(report.reasons)}. What would change that: "
-        f"{changes or 'nothing that this library can compute'}. Or rely on the run alone: guarantee='run'."
-    )
-
-
-def _run_refusal(statement: Statement, schedule: Schedule, target: Target) -> str:
-    found = statement.epsilon(target.delta)
-    message = (
-        f"the run itself is ε = {at_most(found)} at δ = {at_most(target.delta)}, above the target "
-        f"ε = {at_most(target.epsilon)} ({statement.argument.theorem})."
-    )
-    if statement.gdp is not None and target.delta > 0:
-        share = (accounting.gdp.budget(target.epsilon, target.delta) / statement.gdp) ** 2
-        steps = math.floor(schedule.num_steps * share)
-        message += (
-            f" On a path the budget pays for Langevin time {schedule.total_time * share:.4g} instead of "
-            f"{schedule.total_time:.4g}: num_steps={steps} at this step size, or a clip "
-            f"{math.sqrt(share):.3g} times as large."
-        )
-    return message
+    made = Decision(declared, reading, priced.schedule, priced.statement, priced.expectations)
+    if declared.guarantee == "posterior" and made.report.verdict != "private":
+        raise NotPrivate(refusal_of_posterior(made.report), made.report)
+    if not made.statement.delta(declared.target.epsilon) <= declared.target.delta:
+        raise NotPrivate(refusal_of_run(made.statement, made.schedule, declared.target), made.report)
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Statement, gdp
 from private_mcmc.arguments import arguments_checked, check_kind, remarks_on_delta
 from private_mcmc.domains import Rows
 from private_mcmc.model import Observation, RowModel, read
@@ -24,7 +24,7 @@ from private_mcmc.preflight.refutation import Refutation, refute
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most
 from private_mcmc.report.document import say, telling
-from private_mcmc.schedule import Matrix
+from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Target, check_count, check_positive
 
 
@@ -218,3 +218,31 @@ def _missing(row_model: RowModel, known: Constants) -> str:
             families = " and ".join(dict.fromkeys(map(_family, row_model.observations)))
             missing.append(f"no bound on one row's gradient is proved ({families}): clip the rows")
     return "; ".join(missing) or "the constants that are proved certify nothing"
+
+
+def refusal_of_posterior(report: PreflightReport) -> str:
+    """Why no run is made under ``guarantee="posterior"``, and what would change that."""
+    changes = "; ".join(item.text for item in report.advice if item.concerns == "posterior")
+    return (
+        f"refused under guarantee='posterior': preflight answers {report.verdict!r}, because "
+        f"{'; '.join(report.reasons)}. What would change that: "
+        f"{changes or 'nothing that this library can compute'}. Or rely on the run alone: guarantee='run'."
+    )
+
+
+def refusal_of_run(statement: Statement, schedule: Schedule, target: Target) -> str:
+    """Why a run is not made that costs more than its target, and what would fit."""
+    found = statement.epsilon(target.delta)
+    message = (
+        f"the run itself is ε = {at_most(found)} at δ = {at_most(target.delta)}, above the target "
+        f"ε = {at_most(target.epsilon)} ({statement.argument.theorem})."
+    )
+    if statement.gdp is not None and target.delta > 0:
+        share = (gdp.budget(target.epsilon, target.delta) / statement.gdp) ** 2
+        steps = math.floor(schedule.num_steps * share)
+        message += (
+            f" On a path the budget pays for Langevin time {schedule.total_time * share:.4g} instead of "
+            f"{schedule.total_time:.4g}: num_steps={steps} at this step size, or a clip "
+            f"{math.sqrt(share):.3g} times as large."
+        )
+    return message

@@ -16,11 +16,11 @@ from private_mcmc.release.released import Expectations as Expectations
 from private_mcmc.release.released import ReleasedExpectations as ReleasedExpectations
 from private_mcmc.release.released import ReleasedStates as ReleasedStates
 from private_mcmc.release.released import ReleasedValue as ReleasedValue
+from private_mcmc.release.released import SecondMoments as SecondMoments
+from private_mcmc.release.released import Sums as Sums
 from private_mcmc.release.sums import Contribution as Contribution
 from private_mcmc.release.sums import Family as Family
-from private_mcmc.release.sums import SecondMoments as SecondMoments
 from private_mcmc.release.sums import SecondMomentsPlan as SecondMomentsPlan
-from private_mcmc.release.sums import Sums as Sums
 from private_mcmc.release.sums import SumsPlan as SumsPlan
 from private_mcmc.release.sums import plan_second_moments as plan_second_moments
 from private_mcmc.release.sums import plan_sums as plan_sums

@@ -327,3 +327,33 @@ class ReleasedExpectations:
         if self.provenance.get("source") == "caller":
             lines.append("seed chosen by the caller: reproducible, not private")
         return "\n".join([*lines, str(self.statement)])
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What was released of one family; using it further costs nothing.
+
+    Attributes:
+        values: shape ``(1 + moments, cells)``: counts, sums of ``t``, sums of ``2t² − 1``, each with noise.
+        noise_sd: of every number.
+    """
+
+    values: FloatArray
+    noise_sd: float
+
+
+@dataclass(frozen=True, eq=False)
+class SecondMoments:
+    """A released ``XᵀX`` plus symmetric noise; using it further costs nothing.
+
+    It certifies nothing about the rows: no norm bound, curvature or smoothness may be read from it.
+
+    Attributes:
+        matrix: shape ``(p, p)``, symmetric; eigenvalues may be negative, floor them at a public value.
+        noise_sd: sd of a diagonal entry's noise; off the diagonal it is smaller by ``√2``.
+        statement: what the release cost.
+    """
+
+    matrix: FloatArray
+    noise_sd: float
+    statement: Statement

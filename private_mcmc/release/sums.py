@@ -23,6 +23,7 @@ from private_mcmc.accounting.statement import of_unit
 from private_mcmc.domains.columns import numeric_column
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.release.noise import FloatArray, GaussianNoise, gaussian_noise
+from private_mcmc.release.released import SecondMoments, Sums
 from private_mcmc.target import Adjacency, Unit, check_adjacency
 
 # What is summed is a whole number of these, so that sums are exact.
@@ -62,19 +63,6 @@ class Contribution(NamedTuple):
 
     cells: npt.ArrayLike
     t: npt.ArrayLike | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What was released of one family; using it further costs nothing.
-
-    Attributes:
-        values: shape ``(1 + moments, cells)``: counts, sums of ``t``, sums of ``2t² − 1``, each with noise.
-        noise_sd: of every number.
-    """
-
-    values: FloatArray
-    noise_sd: float
 
 
 @dataclass(frozen=True)
@@ -209,23 +197,6 @@ def _sums(
 
 _CHUNK = 4096
 _ROUND_OFF = 2.0**-53
-
-
-@dataclass(frozen=True, eq=False)
-class SecondMoments:
-    """A released ``XᵀX`` plus symmetric noise; using it further costs nothing.
-
-    It certifies nothing about the rows: no norm bound, curvature or smoothness may be read from it.
-
-    Attributes:
-        matrix: shape ``(p, p)``, symmetric; eigenvalues may be negative, floor them at a public value.
-        noise_sd: sd of a diagonal entry's noise; off the diagonal it is smaller by ``√2``.
-        statement: what the release cost.
-    """
-
-    matrix: FloatArray
-    noise_sd: float
-    statement: Statement
 
 
 @dataclass(frozen=True)
