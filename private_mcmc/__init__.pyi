@@ -1,8 +1,8 @@
 from . import accounting
 from .accounting import Statement
 from .auditing import Mechanism, audit
-from .data import Answers, Field, Level, Schema
-from .domains import Arrow, Ball, Binary, Box, Categories, Counts, Parquet, Person, Real, Rows
+from .data import Answers, Arrow, Field, Level, Parquet, Schema
+from .domains import Ball, Binary, Box, Categories, Counts, Person, Real, Rows
 from .dossier import Query, Study
 from .errors import (
     BudgetExceeded,

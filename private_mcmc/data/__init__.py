@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from private_mcmc.data.answers import Answers
 from private_mcmc.data.fields import Field, Level
+from private_mcmc.data.files import Arrow, Parquet
 from private_mcmc.data.schema import Schema
 
-__all__ = ["Answers", "Field", "Level", "Schema", "load_adult"]
+__all__ = ["Answers", "Arrow", "Field", "Level", "Parquet", "Schema", "load_adult"]
 
 
 def load_adult(

@@ -11,13 +11,9 @@ another encoding, a quotation that is not closed) is refused all the same.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -26,35 +22,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.data.fields import (
-    OTHER_LEVEL,
-    Field,
-    composed,
-    days,
-    identifier,
-    plain_number,
-)
-from private_mcmc.data.readers import (
-    STATISTICAL,
-    Chunk,
-    Numbers,
-    Source,
-    files_at,
-    source_of,
-    source_of_files,
-)
+from private_mcmc.data.fields import OTHER_LEVEL, Field, composed, days, identifier, plain_number
+from private_mcmc.data.files import TableFiles, column_of, files_of
+from private_mcmc.data.readers import STATISTICAL, files_at, source_of, source_of_files
 from private_mcmc.data.schema import Schema
-from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, in_words, without_cells
-from private_mcmc.domains.persons import check_wide, spelling
-from private_mcmc.domains.table_files import TableFiles, column_of, files_of
+from private_mcmc.domains.cells import MOST_REMEMBERED, Chunk, Marks, Numbers, Source
+from private_mcmc.domains.columns import PRESENT, HostColumn, Spool, in_words
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.records import Fields, as_seen
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
 # What a cell may be besides a number: both are no numbers of any domain.
 REFUSED, MISSING = math.nan, math.inf
-_MOST_REMEMBERED = 100_000
 _SINGLE = 2.0**-23
 
 
@@ -77,7 +56,7 @@ def encoded(field: Field, cells: Iterable[str | None]) -> tuple[dict[str, Array]
 
 def _codes(field: Field, cells: Iterable[str | None]) -> Array:
     """What cells count as: their numbers in the row domain, ``REFUSED`` or ``MISSING``."""
-    read = lru_cache(_MOST_REMEMBERED)(_reader(field))
+    read = lru_cache(MOST_REMEMBERED)(_reader(field))
     if not isinstance(cells, Numbers):
         found = np.fromiter(map(read, cells), np.float64)
     elif field.is_category or field.type == "date" or field.decimal != ".":
@@ -220,20 +199,8 @@ def read_identifiers(table: Any, schema: Schema) -> Iterator[str]:
     """The texts of the field that tells persons apart, row by row; empty where one is missing."""
     source, field = source_of(table, schema.encoding), schema.by_name[schema.person]
     _check_names(source, [field.name])
-    # Rows with a code of missing values are those of nobody, and not all of one person.
-    marks = {spelling(mark) for mark in field.missing_values}
-
-    @lru_cache(_MOST_REMEMBERED)
-    def told(cell: str | None) -> str:
-        text = as_seen(cell or "")
-        if spelling(text) in marks:
-            return ""
-        return text
-
     with in_words(source.where):
-        check_wide(field.name, source.kind(field.name))
-        for chunk in source.chunks([field.name]):
-            yield from map(told, chunk[field.name])
+        yield from source.identifiers(field.name, field.missing_values)
 
 
 def _refusal(where: str, fields: Sequence[Field]) -> str:
@@ -275,43 +242,11 @@ def _check_names(source: Source, wanted: Sequence[str]) -> None:
         raise DataSchemaError(f"{source.where}: fields {twice} are there twice; give each a name of its own.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Marks:
-    """What a ledger knows a table by, private; and a digest, by which a change of the table shows."""
-
-    known_by: Fields
-    digest: bytes
-
-
 def data_marks(table: Any) -> Marks:
-    """The marks of a table, whatever is read of it: hashes of a file's bytes, or of every column's cells.
-
-    A ledger keeps only a keyed hash of them. Of several files: their bytes, and folders' names, which may
-    tell cells: of those between the files, and, of what shows a change, of those around them too.
-    """
+    """The marks of a table, whatever is read of it: of its files' bytes, or of every column's cells."""
     if isinstance(table, str | Path):
-        files, whole = files_of(Path(table)), hashlib.sha256()
-        root = os.path.commonpath(places := [one.parent for one in files])
-        for one in files:
-            with in_words(without_cells(one)), open(one, "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").digest()
-                if len(files) == 1 and not file.tell():
-                    raise DataSchemaError(f"{table}: is empty.")
-            whole.update(os.fsencode(one.parent.relative_to(root)) + b"\0" + digest)
-        return Marks({"file": np.frombuffer(whole.digest(), np.uint8)}, whole.digest() + str(places).encode())
-    source, columns = source_of(table), []
-    for name in source.names:
-        hashed = hashlib.sha256()
-        # What is no column of cells, beside the declared ones, is no part of the table.
-        with suppress(DataSchemaError):
-            for chunk in source.chunks([name]):
-                for cell in chunk[name]:
-                    # Half a pair of surrogates is no UTF-8: such a cell is a cell of the table all the same.
-                    hashed.update(f"{len(cell or '')}:{cell}".encode(errors="surrogatepass"))
-            columns.append(f"{len(name)}:{name}".encode() + hashed.digest())
-    # In whichever order, and under no name of theirs, which could mean something to a run.
-    digest = hashlib.sha256(b"".join(sorted(columns))).digest()
-    return Marks({"columns": np.frombuffer(digest, np.uint8)}, digest)
+        return Marks.of_files(Path(table), files_of(Path(table)))
+    return Marks.of_cells(source_of(table))
 
 
 def refuse_changed(table: Any, marks: Marks) -> None:

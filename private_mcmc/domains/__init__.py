@@ -10,5 +10,3 @@ from private_mcmc.domains.domain import Real as Real
 from private_mcmc.domains.persons import Person as Person
 from private_mcmc.domains.rows import Rows as Rows
 from private_mcmc.domains.rows import domain_from_dict as domain_from_dict
-from private_mcmc.domains.table_files import Arrow as Arrow
-from private_mcmc.domains.table_files import Parquet as Parquet

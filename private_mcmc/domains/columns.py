@@ -24,6 +24,7 @@ import numpy.typing as npt
 from private_mcmc.errors import DataSchemaError, PrivateMCMCError
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+Part = TypeVar("Part")
 
 # The argument of a run that tells it; among a data set's columns it lies under the same name.
 PRESENT = "present"
@@ -163,6 +164,27 @@ class Written:
             )
 
 
+def read_files(
+    files: Iterable[tuple[Written, int]],
+    first: int,
+    last: int,
+    read: Callable[[Path, int, int], Iterator[Part]],
+) -> Iterator[Part]:
+    """Rows ``first … last − 1`` of files of so many rows, by ``read(path, low, high)``.
+
+    Every file is checked before and after: what it gave is used only if nobody wrote to it.
+    """
+    here = 0
+    for file, count in files:
+        low, high = max(first - here, 0), min(last - here, count)
+        here += count
+        if low < high:
+            file.check()
+            with in_words(without_cells(file.path)):
+                yield from read(file.path, low, high)
+            file.check()
+
+
 @contextmanager
 def in_words(where: object, encoding: str = "") -> Iterator[None]:
     """Errors of what reads cells, which may quote them, in words that do not."""
@@ -206,16 +228,22 @@ class HostColumn:
         return replace(self, shape=(last - first, *self.shape[1:]), first=self.first + first)
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Copies of all rows in order, in native byte order, ``size`` at a time; the last may be shorter."""
-        waiting = [np.zeros((0, *self.shape[1:]), native(self.dtype))]
+        """Copies of all rows in order, in native byte order, ``size`` at a time; the last may be shorter.
+
+        ``DataSchemaError`` where other than that many rows are read: columns side by side would not be rows.
+        """
+        waiting, missing = [np.zeros((0, *self.shape[1:]), native(self.dtype))], self.shape[0]
         for part in self.read(self.first, self.first + self.shape[0], size):
             waiting.append(part)
+            missing -= len(part)
             while sum(map(len, waiting)) >= size:
                 rows = np.concatenate(waiting)
                 waiting = [rows[size:]]
                 yield rows[:size]
         if sum(map(len, waiting)):
             yield np.concatenate(waiting)
+        if missing:
+            raise DataSchemaError("a column gave another number of rows than it has: no row is used.")
 
     @property
     def schema(self) -> np.ndarray:

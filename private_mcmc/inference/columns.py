@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from private_mcmc.data.readers import is_part
 from private_mcmc.domains import Rows
+from private_mcmc.domains.cells import is_part
 from private_mcmc.domains.columns import (
     PRESENT,
     HostColumn,

@@ -21,7 +21,8 @@ from private_mcmc.analysis import Analysis, Check, Comparison, Description
 from private_mcmc.analysis.analysis import Studied, thinned
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import Marks, refuse_changed
+from private_mcmc.data.table import refuse_changed
+from private_mcmc.domains.cells import Marks
 from private_mcmc.dossier.folder import Query
 from private_mcmc.dossier.record import StudyRecord, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors

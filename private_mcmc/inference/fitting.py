@@ -16,7 +16,8 @@ from private_mcmc.analysis import Description
 from private_mcmc.arguments import arguments_checked
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import Marks, read_table, refuse_changed
+from private_mcmc.data.table import read_table, refuse_changed
+from private_mcmc.domains.cells import Marks
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, warnings_of

@@ -11,7 +11,6 @@ from private_mcmc.arguments import small_delta
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
-    Marks,
     coded_table,
     data_marks,
     read_identifiers,
@@ -19,6 +18,7 @@ from private_mcmc.data.table import (
     refuse_changed,
     spooled_table,
 )
+from private_mcmc.domains.cells import Marks
 from private_mcmc.domains.columns import PRESENT, PickedColumn, host_column, on_host
 from private_mcmc.domains.persons import Numbers, Slots, numbered, one_row_each
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from private_mcmc import DataSchemaError, DeclarationError
 from private_mcmc.data.fields import Field, Level, composed
-from private_mcmc.data.readers import Numbers, as_text, source_of
+from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import field_from_dict, field_to_dict
 from private_mcmc.data.table import encoded, read_table
+from private_mcmc.domains.cells import Numbers, as_text
 from private_mcmc.dossier.record import texts
 from private_mcmc.records import as_seen
 from tests.data.fields import levels, schema

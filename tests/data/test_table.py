@@ -16,7 +16,8 @@ from pyarrow import feather, parquet
 import private_mcmc as pmc
 from private_mcmc.data.codebook import read_header
 from private_mcmc.data.table import data_marks, read_identifiers, read_table, refuse_changed, spooled_table
-from private_mcmc.domains.columns import PRESENT, data_mark
+from private_mcmc.domains.cells import Source
+from private_mcmc.domains.columns import PRESENT, HostColumn, data_mark
 from private_mcmc.domains.persons import identified
 from private_mcmc.dossier.record import texts
 from tests.data.fields import flag, levels, number, schema
@@ -267,6 +268,21 @@ def test_files_are_read_in_chunks_without_a_seam(tmp_path, monkeypatch):
     monkeypatch.setattr("private_mcmc.data.readers._CHUNK", 2)
     (tmp_path / "t.csv").write_text(CSV)
     check(read_table(tmp_path / "t.csv", SCHEMA, NAMES))
+
+
+@pytest.mark.parametrize("column", [[1.0], np.zeros((2, 2)), np.ma.zeros(2), np.zeros(2, np.float32)])
+def test_what_a_reader_hands_on_is_rows_of_cells_and_persons_or_refused(column):
+    source = Source("t", ("who", "y"), lambda names: iter([{"who": column, "y": [0, 1]}]))
+    with pytest.raises(pmc.DataSchemaError, match=r"one value|masked|numbers of rows|less than 64 bits"):
+        [*source.chunks(source.names)]
+        [*source.identifiers("who", ())]
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_column_with_other_than_its_rows_is_refused(more):
+    column = HostColumn((3,), np.dtype(float), lambda first, last, size: [np.zeros(last - first + more)])
+    with pytest.raises(pmc.DataSchemaError, match="another number of rows"):
+        [*column.blocks(2)]
 
 
 @pytest.mark.parametrize("empty", ["", '""', "  "])

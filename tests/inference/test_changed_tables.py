@@ -14,8 +14,9 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.cli.common import load_model
-from private_mcmc.data.readers import is_part, source_of
+from private_mcmc.data.readers import source_of
 from private_mcmc.data.source import shown_source
+from private_mcmc.domains.cells import is_part
 from private_mcmc.inference import fitting, reading
 from private_mcmc.inference.describe import Books, description, plan_query
 from private_mcmc.inference.question import plan_bounds, question

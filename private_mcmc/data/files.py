@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.domains.columns import HostColumn, Written, in_words, without_cells
+from private_mcmc.domains.columns import HostColumn, Written, in_words, read_files, without_cells
 from private_mcmc.errors import DataSchemaError
 from private_mcmc.records import Record
 
@@ -101,24 +101,18 @@ class TableFiles:
         return len(self._files) > 1 and None in self.types.values()
 
     def batches(self, names: Sequence[str], first: int, last: int, size: int) -> Iterator[Record]:
-        """Rows ``first … last − 1``, at most ``size`` at a time, by name: of Arrow, or texts of folders.
+        """Rows ``first … last − 1``, at most ``size`` at a time, by name: of Arrow, or texts of folders."""
 
-        Every file is checked before and after.
-        """
-        here = 0
-        for file, count in zip(self._files, self._counts, strict=True):
-            low, high = max(first - here, 0), min(last - here, count)
-            here += count
-            if low < high:
-                file.check()
-                with in_words(without_cells(file.path)), self._opened(file.path) as (schema, groups):
-                    told = _told_by(file.path, schema.names)
-                    # One at least: without any column nothing would tell how many rows there are.
-                    own = [name for name in names if name not in told] or schema.names[:1]
-                    for batch in _between(groups, own, low, high, size):
-                        texts = {name: [told[name]] * batch.num_rows for name in names if name in told}
-                        yield {name: texts.get(name) or batch.column(name) for name in names}
-                file.check()
+        def read(path: Path, low: int, high: int) -> Iterator[Record]:
+            with self._opened(path) as (schema, groups):
+                told = _told_by(path, schema.names)
+                # One at least: without any column nothing would tell how many rows there are.
+                own = [name for name in names if name not in told] or schema.names[:1]
+                for batch in _between(groups, own, low, high, size):
+                    texts = {name: [told[name]] * batch.num_rows for name in names if name in told}
+                    yield {name: texts.get(name) or batch.column(name) for name in names}
+
+        return read_files(zip(self._files, self._counts, strict=True), first, last, read)
 
     def __getitem__(self, names: str | Sequence[str]) -> HostColumn:
         wanted = (names,) if isinstance(names, str) else tuple(names)
