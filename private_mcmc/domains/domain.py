@@ -1,7 +1,7 @@
 """What one value of a row may be: public facts that are enforced by a silent map, never trusted.
 
 Every domain answers the same questions: the shape and type of one row's value, a bound on its
-Euclidean norm, elementwise bounds, a map of any numeric column into the domain, and public random rows.
+Euclidean norm, elementwise bounds, and a map of any numeric column into the domain.
 The map is a function of one row alone, so it never changes how many rows two data sets differ in.
 """
 
@@ -60,19 +60,9 @@ class Domain:
         """``project`` of float64."""
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
-    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """``n`` public random rows, once projected; every other one lies at an extreme of the domain."""
-        raise DeclarationError(f"{type(self).__name__} is not a row domain.")
-
     def to_dict(self) -> Record:
         """``{"ball": {"radius": 1.0, "dim": 9}}``; the inverse of ``domain_from_dict``."""
         return {type(self).__name__.lower(): {k: v for k, v in asdict(self).items() if v is not None}}
-
-
-def every_other(n: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Rows of ``first`` at even, of ``second`` at odd positions."""
-    even = (np.arange(n) % 2 == 0).reshape((n,) + (1,) * (first.ndim - 1))
-    return np.where(even, first, second)
 
 
 def number(name: str, value: object) -> float:
@@ -109,10 +99,6 @@ class Binary(Domain):
         """Threshold at one half."""
         return (values >= 0.5).astype(jnp.int64)
 
-    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """Fair coin flips."""
-        return random.integers(0, 2, n)
-
 
 @dataclass(frozen=True)
 class _Whole(Domain):
@@ -130,11 +116,6 @@ class _Whole(Domain):
         """The nearest one; NaN becomes 0. Clipped before the cast, which would wrap around."""
         nearest = jnp.round(jnp.where(jnp.isnan(values), 0.0, values))
         return jnp.clip(nearest, 0, self._largest).astype(jnp.int64)
-
-    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """Half the rows at 0 or at the largest, half uniform."""
-        extreme = random.integers(0, 2, n) * self._largest
-        return every_other(n, extreme, random.integers(0, self._largest + 1, n))
 
 
 @construction_checked
@@ -253,15 +234,6 @@ class Ball(_Reals):
         scaled = (rows / safe) * (target / jnp.where(length > 0, length / safe, 1.0))
         return jnp.where(length <= inside, rows, scaled)
 
-    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """Half the rows on the sphere (some along an axis), half inside."""
-        vectors = random.normal(size=(n, self.dim))
-        axis = np.eye(self.dim)[random.integers(0, self.dim, n)] * np.sign(vectors[:, :1] + 0.5)
-        vectors = np.where(random.random((n, 1)) < 0.3, axis, vectors)
-        vectors = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-        vectors = vectors * every_other(n, np.ones((n, 1)), random.random((n, 1)))
-        return np.asarray(vectors * self.radius)
-
 
 @construction_checked
 @dataclass(frozen=True)
@@ -312,13 +284,6 @@ class Box(_Reals):
         nearest = np.clip(np.zeros(self.event_shape), lo, hi)
         return jnp.where(jnp.isnan(values), nearest, jnp.clip(values, lo, hi))
 
-    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """Half the rows at corners, half uniform."""
-        lo, hi = self.interval()
-        shape = (n, *self.event_shape)
-        share = every_other(n, random.integers(0, 2, shape), random.random(shape))
-        return np.asarray(lo * (1 - share) + hi * share)
-
 
 del Box.dim  # type: ignore[attr-defined]  # a Box holds its ends alone
 
@@ -356,11 +321,6 @@ class Real(_Reals):
     def mapped(self, values: jax.Array) -> jax.Array:
         """Replace what is not finite by 0."""
         return jnp.where(jnp.isfinite(values), values, 0.0)
-
-    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """Normal rows of scales from 0.1 to 100."""
-        spread = 10.0 ** random.uniform(-1.0, 2.0, (n,) + (1,) * len(self.event_shape))
-        return np.asarray(random.normal(size=(n, *self.event_shape)) * spread)
 
 
 def _freeze(values: np.ndarray) -> Bounds:

@@ -80,10 +80,6 @@ class Several(Domain):
         inside = self.each.mapped(values.reshape(-1, *self.each.event_shape))
         return inside.reshape(-1, *self.event_shape)
 
-    def synthetic(self, random: np.random.Generator, n: int) -> np.ndarray:
-        """``n`` times ``count`` values."""
-        return self.each.synthetic(random, n * self.count).reshape(n, *self.event_shape)
-
     def to_dict(self) -> Record:
         """What one value is, and how many there are."""
         return {"several": {"each": self.each.to_dict(), "count": self.count}}

@@ -16,6 +16,7 @@ from private_mcmc.arguments import construction_checked, habit
 from private_mcmc.domains.columns import PRESENT, numeric_column
 from private_mcmc.domains.domain import Ball, Binary, Box, Categories, Counts, Domain, Real
 from private_mcmc.domains.persons import OWN_ROWS, Person, Several, grouped, identified
+from private_mcmc.domains.synthetic import synthetic_values
 from private_mcmc.errors import DataSchemaError, DeclarationError, clean_errors
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
@@ -181,7 +182,7 @@ class Rows:
         """``n`` public random rows that reach the extremes of the domains, the same for equal seeds."""
         # NumPy draws without compiling a program for every shape.
         random = np.random.default_rng(seed)
-        drawn = {name: domain.synthetic(random, n) for name, domain in self.items}
+        drawn = {name: synthetic_values(domain, random, n) for name, domain in self.items}
         found: dict[str, jax.Array] = project_rows(self, drawn)
         return found
 
