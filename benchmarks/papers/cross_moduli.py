@@ -15,8 +15,8 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from private_mcmc.accounting import steps
 from private_mcmc.accounting.rounding import FloatArray, product_up
-from private_mcmc.accounting.steps import contraction_gap
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import check_positive
 
@@ -243,5 +243,5 @@ def langevin(step_size: float, sensitivity: float, known: Curvature | None = Non
 def _gap(step_size: float, strong_convexity: float, smoothness: float, convex: bool) -> float:
     """``1 − ρ`` of the gradient step of a function, rounded down: ``−γL`` where it may bend both ways."""
     if convex:
-        return contraction_gap(step_size, strong_convexity, smoothness)
+        return steps.Curvature(strong_convexity, smoothness).gap(step_size)
     return -product_up(step_size, smoothness)

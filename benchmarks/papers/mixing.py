@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from benchmarks.papers.cross_moduli import contraction_gap
-from private_mcmc.accounting import gdp
+from private_mcmc.accounting import Curvature, gdp
 from private_mcmc.accounting.rounding import TINY, product_up, root_up, sum_up, up
 from private_mcmc.errors import DeclarationError
 
@@ -75,7 +74,7 @@ def forgotten(
     Raises:
         DeclarationError: unless the step contracts, ``0 < μ`` and ``γ < 2/L``.
     """
-    gap = contraction_gap(step_size, strong_convexity, smoothness)
+    gap = Curvature(strong_convexity, smoothness).gap(step_size)
     if not (gap > 0 and distance >= 0 and steps >= 0):
         raise DeclarationError("forgotten: needs μ > 0, γ < 2/L and a non-negative distance.")
     return product_up(distance, _power(gap, steps))
@@ -137,7 +136,7 @@ class AverageByConvergence:
         for name in ("accuracy", "posterior_change"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise DeclarationError(f"{name}={getattr(self, name)}: must be non-negative and finite.")
-        gdp.check_delta(self.failure)
+        gdp.checked("delta", self.failure, 1)
 
     @property
     def sensitivity(self) -> float:
@@ -175,7 +174,7 @@ def by_convergence(
         sensitivity: ``Δ``.
         failure: ``δ̃``.
     """
-    gap = contraction_gap(step_size, strong_convexity, smoothness)
+    gap = Curvature(strong_convexity, smoothness).gap(step_size)
     spread = concentration(step_size, gap, lipschitz, kept, failure)
     rate = math.inf if gap == 1 else -math.log1p(-gap)
     share = up(-math.expm1(-rate * kept))

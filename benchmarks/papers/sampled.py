@@ -72,7 +72,7 @@ def tightest(chain: SampledChain, delta: float) -> Split:
 
     Never worse than ``plain``. Nothing here depends on data.
     """
-    gdp.check_delta(delta)
+    gdp.checked("delta", delta, 1)
     known: dict[tuple[int, float], tuple[float, Split]] = {}
 
     def price(first: int, share: float) -> float:

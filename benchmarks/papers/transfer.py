@@ -43,8 +43,8 @@ def _distance(value: PosteriorDistance) -> float:
 
 
 def _point(epsilon: float, delta: float) -> None:
-    gdp.check_epsilon(epsilon)
-    gdp.check_delta(delta)
+    gdp.checked("epsilon", epsilon)
+    gdp.checked("delta", delta, 1)
 
 
 def delta_of_run(epsilon: float, posterior_delta: float, distance: PosteriorDistance) -> float:
@@ -83,7 +83,7 @@ def noised_average(epsilon: float, noise_delta: float, failure: float) -> tuple[
     Source: BJRD Proposition 3.7.
     """
     _point(epsilon, noise_delta)
-    gdp.check_delta(failure)
+    gdp.checked("delta", failure, 1)
     return epsilon, min(1.0, sum_up((noise_delta, failure)))
 
 
@@ -95,9 +95,9 @@ def run_distance_at_least(epsilon: float, posterior_delta: float, run_delta: flo
 
     Source: BJRD Proposition 3.4.
     """
-    gdp.check_epsilon(epsilon)
-    gdp.check_delta(posterior_delta)
-    gdp.check_delta(run_delta)
+    gdp.checked("epsilon", epsilon)
+    gdp.checked("delta", posterior_delta, 1)
+    gdp.checked("delta", run_delta, 1)
     if not posterior_delta > run_delta:
         raise DeclarationError(
             f"posterior_delta={posterior_delta} is not above run_delta={run_delta}: nothing follows."

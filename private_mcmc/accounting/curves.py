@@ -45,19 +45,15 @@ class Curve(ABC):
         """Least known ``m`` of which this is ``m``-GDP; ``inf`` if none is."""
 
     def epsilon(self, delta: float) -> float:
-        """The smallest ``ε`` found with ``δ(ε) ≤ delta``; ``inf`` if there is none."""
-        return invert(self.delta, gdp.check_delta(delta))
+        """The smallest ``ε`` found with ``δ(ε) ≤ delta``, rounded up; ``inf`` if there is none."""
+        target = gdp.checked("delta", delta, 1)
+        if self.delta(0.0) <= target:
+            return 0.0
+        return gdp.crossing(lambda at: self.delta(at) <= target, apart=1e-10, most=1e9)[1]
 
     def to_dict(self) -> Record:
         """``kind`` and the fields, in plain types."""
         return {"kind": self.kind} | {one.name: plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
-
-
-def invert(delta_at: Callable[[float], float], target: float) -> float:
-    """Smallest ``ε ≥ 0`` (rounded up) with ``delta_at(ε) ≤ target`` for a non-increasing ``delta_at``."""
-    if delta_at(0.0) <= target:
-        return 0.0
-    return gdp.crossing(lambda at: delta_at(at) <= target, apart=1e-10, most=1e9)[1]
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class Gaussian(Curve):
     kind = "gaussian"
 
     def __post_init__(self) -> None:
-        gdp.check_gdp(self.m)
+        gdp.checked("m", self.m)
 
     @property
     def gdp(self) -> float:
@@ -92,7 +88,7 @@ class Pure(Curve):
     kind = "pure"
 
     def __post_init__(self) -> None:
-        gdp.check_epsilon(self.level)
+        gdp.checked("epsilon", self.level)
 
     @property
     def gdp(self) -> float:
@@ -101,16 +97,14 @@ class Pure(Curve):
 
     def delta(self, epsilon: float) -> float:
         """``(e^level − e^ε)/(1 + e^level)``, that of randomised response."""
-        gap = gdp.check_epsilon(epsilon) - self.level
+        gap = gdp.checked("epsilon", epsilon) - self.level
         if gap >= 0:
             return 0.0
         return min(1.0, -math.expm1(gap) / (1 + math.exp(-self.level)) * (1 + 1e-15) + TINY)
 
     def epsilon(self, delta: float) -> float:
         """``level``, or less where ``delta`` allows it."""
-        if gdp.check_delta(delta) == 0:
-            return self.level
-        return min(self.level, invert(self.delta, delta))
+        return self.level if delta == 0 else min(self.level, super().epsilon(delta))
 
 
 @dataclass(frozen=True)
@@ -124,8 +118,8 @@ class Points(Curve):
         if not self.points:
             raise DeclarationError("points: at least one (epsilon, delta) is needed.")
         for level, miss in self.points:
-            gdp.check_epsilon(level)
-            gdp.check_delta(miss)
+            gdp.checked("epsilon", level)
+            gdp.checked("delta", miss, 1)
 
     @property
     def gdp(self) -> float:
@@ -238,13 +232,13 @@ class Product(_Composed):
 
     def delta(self, epsilon: float) -> float:
         """The less of both; 0 from the sum of the pure levels on."""
-        if gdp.check_epsilon(epsilon) >= self._pure:
+        if gdp.checked("epsilon", epsilon) >= self._pure:
             return 0.0
         return super().delta(epsilon)
 
     def epsilon(self, delta: float) -> float:
         """At ``δ = 0`` the sum of the pure levels."""
-        return min(self._pure, super().epsilon(delta)) if gdp.check_delta(delta) > 0 else self._pure
+        return min(self._pure, super().epsilon(delta)) if gdp.checked("delta", delta, 1) > 0 else self._pure
 
 
 def _singles(curve: Curve) -> list[Curve]:

@@ -20,25 +20,11 @@ _NODES, _WEIGHTS = (array / 2 for array in np.polynomial.legendre.leggauss(8))
 _NODES = _NODES + 0.5
 
 
-def check_gdp(m: float) -> float:
-    """Return ``m`` if it is a GDP parameter in ``[0, ∞]``; NaN and negative values are refused."""
-    if not m >= 0:
-        raise DeclarationError(f"m={m}: a Gaussian DP parameter is a number in [0, ∞].")
-    return float(m)
-
-
-def check_delta(delta: float) -> float:
-    """Return ``delta`` if it lies in ``[0, 1]``."""
-    if not 0 <= delta <= 1:
-        raise DeclarationError(f"delta={delta}: must lie in [0, 1].")
-    return float(delta)
-
-
-def check_epsilon(epsilon: float) -> float:
-    """Return ``epsilon`` if it lies in ``[0, ∞]``."""
-    if not epsilon >= 0:
-        raise DeclarationError(f"epsilon={epsilon}: must be a number in [0, ∞].")
-    return float(epsilon)
+def checked(name: str, value: float, most: float = math.inf) -> float:
+    """``value`` if it lies in ``[0, most]``; NaN does not."""
+    if not 0 <= value <= most:
+        raise DeclarationError(f"{name}={value}: must be a number in [0, {most:g}].")
+    return float(value)
 
 
 def delta(m: float, epsilon: float) -> float:
@@ -47,7 +33,7 @@ def delta(m: float, epsilon: float) -> float:
     ``DeclarationError`` unless ``m ≥ 0`` and ``ε ≥ 0``.
     Source: Dong, Roth, Su 2022, Corollary 2.13.
     """
-    m, epsilon = check_gdp(m), check_epsilon(epsilon)
+    m, epsilon = checked("m", m), checked("epsilon", epsilon)
     if m == 0 or epsilon == math.inf:
         return 0.0
     if m == math.inf:
@@ -93,7 +79,7 @@ def epsilon(m: float, delta: float) -> float:
 
     ``inf`` for ``δ = 0`` and ``m > 0``.
     """
-    m, target = check_gdp(m), check_delta(delta)
+    m, target = checked("m", m), checked("delta", delta, 1)
     if m == 0 or _delta(m, 0.0) <= target:
         return 0.0
     if target == 0 or m == math.inf:
@@ -103,7 +89,7 @@ def epsilon(m: float, delta: float) -> float:
 
 def budget(epsilon: float, delta: float) -> float:
     """The largest ``m`` (rounded down) such that ``m``-GDP implies ``(ε, δ)``-DP; 0 if only 0 does."""
-    at, target = check_epsilon(epsilon), check_delta(delta)
+    at, target = checked("epsilon", epsilon), checked("delta", delta, 1)
     if target >= 1 or at == math.inf:
         return math.inf
     if target == 0:
@@ -136,7 +122,7 @@ def of_pure(level: float) -> float:
 
     Its trade-off curve touches that of randomised response. Source: Dong, Roth, Su 2022.
     """
-    if not check_epsilon(level) < math.inf:
+    if not checked("epsilon", level) < math.inf:
         return math.inf
     # Φ^{-1} of 1/(1 + e^ε), the smaller error: no cancellation for large ε.
     return -2 * float(ndtri(math.exp(-level) / (1 + math.exp(-level)))) * (1 + 1e-12) + 1e-15

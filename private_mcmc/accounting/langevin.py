@@ -46,12 +46,6 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     )
 
 
-def langevin_again(statement: Statement) -> Statement:
-    """The statement that the record of another one, of states, gives."""
-    schedule, known, _ = _run_of(statement)
-    return langevin_statement(schedule, known)
-
-
 def _constants(schedule: Schedule, known: Curvature) -> Record:
     """The whole schedule, but for what every statement has, and what is proved of its potentials."""
     given = {**vars(schedule), **vars(known)}
@@ -167,13 +161,6 @@ def noised_average(
     )
 
 
-def average_again(statement: Statement) -> Statement:
-    """The statement that the record of another one, of averages, gives."""
-    schedule, known, facts = _run_of(statement)
-    (noise,) = statement.parts
-    return noised_average(noise, schedule, known, **facts)
-
-
 EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
 COUPLING = (
     "two chains on adjacent data that share start and noise stay within the synchronous-coupling distance of "
@@ -219,4 +206,13 @@ def _of_bound(kind: str, schedule: Schedule) -> tuple[str, tuple[str, ...]]:
     return f"{theorem}, composed by their privacy loss", (_DRAWN, "which rows were drawn stays hidden")
 
 
-RULES |= {"langevin": langevin_again, "average": average_again}
+def _again(statement: Statement) -> Statement:
+    """The statement that the record of another one gives."""
+    schedule, known, facts = _run_of(statement)
+    if statement.argument.rule == "langevin":
+        return langevin_statement(schedule, known)
+    (noise,) = statement.parts
+    return noised_average(noise, schedule, known, **facts)
+
+
+RULES |= {"langevin": _again, "average": _again}

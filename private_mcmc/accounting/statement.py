@@ -36,11 +36,6 @@ def of_persons(unit: Unit) -> str:
     )
 
 
-def no_more_rows(rows: int | str) -> str:
-    """What constants that name a number of rows rest on where the adjacency hides that number."""
-    return f"no data set has more than n = {rows} rows"
-
-
 @dataclass(frozen=True)
 class Argument:
     """Why a statement holds.
@@ -259,10 +254,9 @@ def stated(
     if num_rows is not None:
         check_count("num_rows", num_rows)
         constants = constants | {"num_rows": num_rows}
+        said += [f"no data set has more than n = {num_rows} rows"] * (adjacency == "add_remove")
     elif adjacency == "add_remove" and rule != "adaptive":
         raise DeclarationError("num_rows: under add_remove, give the public bound that the numbers are for.")
-    if adjacency == "add_remove" and num_rows is not None:
-        said.append(no_more_rows(num_rows))
     argument = Argument(theorem, tuple(dict.fromkeys(said)), constants, rule)
     return Statement(adjacency, curves, argument, parts=parts, unit=unit)
 

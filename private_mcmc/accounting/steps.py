@@ -67,7 +67,6 @@ def noise_ratio(schedule: Schedule) -> tuple[float, bool]:
 
 
 UNIT_ROUNDOFF = 2.0**-53
-ROUNDING_SLACK = ROUNDING
 # The part of it that is left to rows of several predictors: a clip at their proved bound then never acts.
 CLIP_SLACK = 1e-10
 
@@ -84,6 +83,13 @@ def batch_factor(schedule: Schedule) -> float:
     return 1.0 if schedule.rate is None else 1.0 / schedule.rate
 
 
+def _load(terms: int) -> float:
+    """``s u`` of a sum of ``s`` terms."""
+    if not terms * UNIT_ROUNDOFF < 0.5:
+        raise DeclarationError(f"num_rows={terms}: float64 sums of so many rows carry no useful bound.")
+    return terms * UNIT_ROUNDOFF
+
+
 def rounding_allowance(schedule: Schedule) -> float:
     """Largest difference, in ``|·|_*``, that float64 rounding adds between two sums of clipped rows.
 
@@ -91,9 +97,7 @@ def rounding_allowance(schedule: Schedule) -> float:
     sum is accumulated in (Higham 2002, §4.2). A person's term is itself a sum of up to ``k`` rows: ``s k u``.
     """
     count = schedule.num_rows
-    load = count * (1 if schedule.unit is None else schedule.unit.rows) * UNIT_ROUNDOFF
-    if not load < 0.5:
-        raise DeclarationError(f"num_rows={count}: float64 sums of so many rows carry no useful bound.")
+    load = _load(count * (1 if schedule.unit is None else schedule.unit.rows))
     spread = root_up(condition_number(schedule))
     weight = product_up(schedule.temper, batch_factor(schedule), schedule.clip)
     return product_up(2 * (1 + 2.0**-50), weight, count, spread, load, over=(1 - load,))
@@ -103,12 +107,12 @@ def rounding_box(schedule: Schedule) -> float:
     """Largest ``|θ|_∞ + 4γ|∇U|_∞`` (whitened coordinates) at which a run's rounding slack is enough.
 
     Rounding ``θ − γM∇U`` in float64 moves two steps apart by at most ``2u√p`` times that number, which
-    must stay below ``ROUNDING_SLACK · γΔ``, less the part that clips may use.
+    must stay below ``ROUNDING · γΔ``, less the part that clips may use.
     """
     step = min(schedule.step_sizes) if isinstance(schedule.step_size, tuple) else schedule.step_size
     # Clipped apart, every coordinate has a slack of its own, in proportion to how far a row moves it.
     moved = sensitivity(schedule) if schedule.clips is None else min(coordinate_changes(schedule))
-    allowed = (ROUNDING_SLACK - CLIP_SLACK) * step * moved
+    allowed = (ROUNDING - CLIP_SLACK) * step * moved
     return allowed / (2 * UNIT_ROUNDOFF * math.sqrt(schedule.dim))
 
 
@@ -151,9 +155,7 @@ def coordinate_changes(schedule: Schedule) -> tuple[float, ...]:
     """
     if schedule.clips is None:
         raise DeclarationError("clips: rows are clipped by their norm.")
-    load = schedule.num_rows * UNIT_ROUNDOFF
-    if not load < 0.5:
-        raise DeclarationError(f"num_rows={schedule.num_rows}: float64 sums of so many rows carry no bound.")
+    load = _load(schedule.num_rows)
     scales = np.diag(dense(schedule.preconditioner, schedule.dim, "preconditioner")).tolist()
     apart = 2 * (1 + 2.0**-50) * schedule.num_rows
     found = []
@@ -202,21 +204,13 @@ class Curvature:
         """``1 − ρ`` of one step, rounded down; negative where it is not proved to keep two states together.
 
         With the same noise ``|X' − Y'| ≤ ρ|X − Y| + γΔ`` for chains on adjacent data,
-        ``ρ = max(|1 − γμ|, |1 − γL|)``.
+        ``ρ = max(|1 − γμ|, |1 − γL|)``: positive exactly for ``μ > 0`` and ``γ < 2/L``.
         """
-        return contraction_gap(step_size, self.strong_convexity, self.smoothness)
-
-
-def contraction_gap(step_size: float, strong_convexity: float, smoothness: float) -> float:
-    """``1 − ρ``, ``ρ = max(|1 − γμ|, |1 − γL|)``, of a convex gradient step, rounded down.
-
-    Positive exactly for ``μ > 0`` and ``γ < 2/L``; negative (an expanding step) for ``γ > 2/L``.
-    """
-    check_positive("step_size", step_size)
-    fast = product_up(step_size, smoothness)
-    if not fast < math.inf:
-        return -math.inf
-    return min(product_down(step_size, strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
+        check_positive("step_size", step_size)
+        fast = product_up(step_size, self.smoothness)
+        if not fast < math.inf:
+            return -math.inf
+        return min(product_down(step_size, self.strong_convexity), 2.0 - fast - 2.0**-51 * max(1.0, fast))
 
 
 def noise_sd(schedule: Schedule, step_size: float) -> float:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.steps import ROUNDING_SLACK, rounding_box
+from private_mcmc.accounting.steps import rounding_box
 from private_mcmc.errors import DeclarationError
-from private_mcmc.schedule import Average
+from private_mcmc.schedule import ROUNDING, Average
 from tests.accounting import every_statement
 
 CASES = Path(__file__).parent.parent / "cases"
@@ -25,7 +25,7 @@ schedule = partial(every_statement.schedule, num_rows=1, dim=1, num_steps=100, r
 
 def without_slack(statement: acc.Statement) -> float:
     """The bound itself: a run adds 1e-9 for the rounding of a step after the sum."""
-    return statement.gdp / (1 + ROUNDING_SLACK)
+    return statement.gdp / (1 + ROUNDING)
 
 
 @pytest.mark.parametrize("case", QUADRATIC)

@@ -91,7 +91,7 @@ def test_both_derivations_agree_on_thousands_of_runs(start: int) -> None:
 
 FAULTS = {
     "half the sensitivity": (bounds, "sensitivity", lambda true: lambda run: true(run) / 2),
-    "twice the contraction": (steps, "contraction_gap", lambda true: lambda *a: min(1.0, 2 * true(*a))),
+    "twice the contraction": (steps.Curvature, "gap", lambda true: lambda *a: min(1.0, 2 * true(*a))),
     "noise too large": (bounds, "noise_ratio", lambda true: lambda run: (true(run)[0] * 1.01, True)),
     "time that a row's push fades in": (bounds, "time_that_counts", lambda true: lambda *a: true(*a) * 0.99),
     "a row's ratio without its rounding": (

@@ -66,7 +66,7 @@ def _noise_for_two_steps(shape: tuple[int, int], key: jax.Array, k: jax.Array) -
     return _NOISE(shape, key, k // 2)
 
 
-_GAP, _IN_METRIC = steps.contraction_gap, PriorConstants.in_metric
+_GAP, _IN_METRIC = steps.Curvature.gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
 _LINE = TABLE[_LOGITS]["identity"]
 
@@ -162,7 +162,7 @@ FAULTS = (
         lambda: ((PriorConstants, "in_metric", _root_of_the_precision),),
     ),
     Fault("family: logits squashed once more", lambda: ((TABLE, _LOGITS, _SQUASHED),)),
-    Fault("modulus: twice the contraction", lambda: ((steps, "contraction_gap", lambda *a: 2 * _GAP(*a)),)),
+    Fault("modulus: twice the contraction", lambda: ((steps.Curvature, "gap", lambda *a: 2 * _GAP(*a)),)),
     Fault(
         "person: a quarter of the norm clipped",
         _changed(gradient, *(f"norm = jnp.linalg.norm(gradients, axis=-1){part}" for part in ("", " / 4"))),
