@@ -58,6 +58,13 @@ def mixed(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or FAST))
 
 
+@nox.session(python="3.11")
+def marginaleffects(session: nox.Session) -> None:
+    """Comparisons beside those of marginaleffects, which needs a Polars below 2."""
+    session.install(".[test]", "polars<2", "marginaleffects>=0.6")
+    session.run("pytest", "tests/data/test_comparisons.py", "-k", "marginaleffects")
+
+
 @nox.session(python="3.13")
 def newest(session: nox.Session) -> None:
     """The fast tests on whatever is newest, unfinished releases of JAX and NumPyro included."""

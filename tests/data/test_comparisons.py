@@ -70,15 +70,17 @@ def test_average_comparisons_by_level_are_those_of_marginaleffects(fitted):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_means_and_intervals_are_those_of_what_marginaleffects_finds_for_each_draw():
     """Estimates, and ends of intervals, as quantiles over draws; its 0.6 does not run with Polars 2."""
-    me = pytest.importorskip("marginaleffects")
     if int(polars.__version__.partition(".")[0]) > 1:
-        pytest.skip("marginaleffects 0.6 calls what Polars 2 has removed")
+        pytest.skip("marginaleffects 0.6 calls what Polars 2 has removed: nox -s marginaleffects runs this")
+    me = pytest.importorskip("marginaleffects", reason="nox -s marginaleffects runs this")
     from statsmodels.api import families
     from statsmodels.formula.api import glm
 
-    people = pandas.DataFrame(PEOPLE).astype({"arm": "category", "sex": "category"}).assign(y=ROW % 2)
+    people = pandas.DataFrame({**PEOPLE, "y": ROW % 2, "weight": 1.0 + ROW % 4})
+    people = people.astype({"arm": "category", "sex": "category"})
     fit = glm("y ~ age + arm + sex + age:sex", people, family=families.Binomial()).fit()
     coefficients = np.array(FITTED) * (1 + 0.3 * np.random.default_rng(0).normal(size=(5, 6)))
     answers, by_sex = drawn(coefficients), {"by": "sex", "vcov": False}
@@ -90,6 +92,15 @@ def test_means_and_intervals_are_those_of_what_marginaleffects_finds_for_each_dr
         (
             lambda: me.avg_comparisons(fit, pairs, comparison="ratioavg", **by_sex),
             answers.comparisons("arm", PEOPLE, ["sex"], scale="ratio"),
+        ),
+        (
+            # The log odds ratio of one person is the difference of the link.
+            lambda: me.comparisons(fit, pairs, comparison="lnor", newdata=people[:1], vcov=False),
+            answers.comparisons("arm", {"age": 20, "sex": "f"}, scale="link"),
+        ),
+        (
+            lambda: me.avg_comparisons(fit, pairs, newdata=people, wts="weight", **by_sex),
+            answers.comparisons("arm", PEOPLE, ["sex"], 1.0 + ROW % 4),
         ),
         (lambda: me.avg_comparisons(fit, ages, vcov=False), answers.comparisons("age=40,60", PEOPLE)),
         (lambda: me.avg_slopes(fit, "age", by="arm", vcov=False), answers.slopes("age", PEOPLE, ["arm"])),
