@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 from numpyro import handlers
 from numpyro.distributions import biject_to
+from numpyro.infer import init_to_uniform
 
 from private_mcmc.domains import Ball, Binary, Categories, Domain, Rows
 from private_mcmc.domains.persons import OWN_ROWS, Several
 from private_mcmc.model.program import Output, affinity
 from private_mcmc.model.proposals import cuts
 from private_mcmc.model.reading import RowModel
-from private_mcmc.model.sites import ModelSites
+from private_mcmc.model.sites import Message, ModelSites
 from private_mcmc.model.tracing import ONE_AT_A_TIME, Whole
 from private_mcmc.records import Record
 from private_mcmc.report import number
@@ -56,17 +57,30 @@ def outcome_columns(reading: RowModel) -> tuple[str, ...]:
 
 
 def prior_draws(reading: RowModel, count: int) -> Array:
-    """The finite ones of ``count`` draws of ``θ`` from a proper prior, ``(draws, p)``: the model is run."""
+    """``count`` draws of ``θ`` from the prior, ``(count, p)``: the model is run.
+
+    Coordinates with an improper prior, or one so vague that its draws overflow, start as chains of NumPyro:
+    uniform in (−2, 2).
+    """
     with jax.enable_x64(True):
         draws = np.asarray(_prior_draws(reading, count, (reading.each or reading).rows.synthetic(0, 1)))
-    return draws[np.all(np.isfinite(draws), axis=1)]
+    odd = ~np.isfinite(draws)
+    odd |= odd.mean(axis=0) > _VAGUE
+    return np.where(odd, np.random.default_rng(2).uniform(-2.0, 2.0, draws.shape), draws)
+
+
+# Of a coordinate's draws that overflow, the most that are replaced alone.
+_VAGUE = 0.05
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _prior_draws(reading: RowModel, count: int, row: Record) -> jax.Array:
+    def improper(site: Message) -> jax.Array | None:
+        return init_to_uniform(site) if site["name"] in reading.prior.improper else None
+
     def draw(key: jax.Array) -> jax.Array:
-        whole = Whole(ModelSites())
-        with ONE_AT_A_TIME, handlers.trace() as messages, handlers.seed(rng_seed=key), whole:
+        proper, whole = handlers.substitute(substitute_fn=improper), Whole(ModelSites())
+        with ONE_AT_A_TIME, handlers.trace() as messages, proper, handlers.seed(rng_seed=key), whole:
             reading.model(**row, **reading.public)
         found = [messages[site.name] for site in reading.sites]
         free = [biject_to(message["fn"].support).inv(message["value"]) for message in found]

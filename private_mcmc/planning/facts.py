@@ -130,8 +130,6 @@ def prior_of(reading: RowModel) -> Prior:
             "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
         )
     draws = prior_draws(reading, PRIOR_DRAWS)
-    if len(draws) < PRIOR_DRAWS // 2:
-        raise NotYetSupported("plans draw from the prior, and many of its draws are not finite.")
     centre, scale = scale_of(draws)
     with jax.enable_x64(True):
         each = [np.asarray(prior_curvature(reading, theta)) for theta in draws[:_HESSIANS]]

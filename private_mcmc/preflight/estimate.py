@@ -142,8 +142,6 @@ def estimate(row_model: RowModel, *, n: int, temper: float, target: Target) -> E
 
     On the median of three data sets; all keys are fixed, and nothing private is read.
     """
-    if row_model.prior.improper:
-        return f"the prior of {', '.join(row_model.prior.improper)} is improper: no data are drawn from it"
     if target.delta == 0:
         return "at δ = 0 a Normal posterior has no finite ε"
     try:
@@ -165,8 +163,6 @@ def _found(
     if numbers > _MOST_NUMBERS:
         return f"the loss of one row takes about {number(numbers)} numbers, too many to try rows"
     draws = prior_draws(row_model, _PRIOR_DRAWS)
-    if len(draws) < _PRIOR_DRAWS // 2:
-        return "many draws of the prior are not finite"
     centre, scale = scale_of(draws)
     each = max(1, numbers // _PLAIN)
     work = each * (row_model.dim + len(_places(row_model)) * _CELLS)

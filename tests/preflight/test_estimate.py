@@ -163,9 +163,27 @@ def test_says_how_far_an_undecided_posterior_is_and_leaves_it_undecided(target, 
         pmc.PrivateMCMC(kernel, guarantee="posterior", progress_bar=False, **asked).run(**data)
 
 
+def test_an_improper_prior_or_one_that_overflows_is_drawn_from_as_chains_start():
+    def scale(prior):
+        def model(x):
+            tau, m = numpyro.sample("tau", prior), numpyro.sample("m", dist.Normal(0, 1))
+            with numpyro.plate("rows", x.shape[0]):
+                numpyro.sample("x", dist.Normal(m, tau**-0.5), obs=x)
+
+        return model
+
+    # Both between −2 and 2, where 19 in 20 draws of the first are too small for a number.
+    found, like = (
+        of(scale(prior), pmc.Rows(x=pmc.Box(-3.0, 3.0)), 2000).epsilon
+        for prior in (dist.Gamma(1e-4, 1e-4), dist.LogNormal(0.0, 1.15))
+    )
+    assert like / 1.5 < found < 1.5 * like
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+    assert of(flat_prior, rows, 2000).epsilon < 2
+
+
 def test_says_why_there_is_none():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
-    assert of(flat_prior, rows, 100) == "the prior of w is improper: no data are drawn from it"
     assert "no finite ε" in of(logistic, rows, 100, pmc.Target(1.0, 0.0))
 
 
