@@ -83,10 +83,15 @@ def refuse_coupled_rows(
             raise DoThisInstead(_mismatch(model_sites.observations[index], rows, model_sites))
 
     for place, site in enumerate(model_sites.observations):
-        if not np.any(np.all(np.isfinite(alone[..., place]), axis=2)):
+        finite = np.isfinite(alone[..., place])
+        if not np.any(np.all(finite, axis=2)):
+            worst = np.unravel_index(np.argmin(finite.sum(axis=1)), finite[:, 0].shape)
+            row = {name: column[worst] for name, column in data.items() if not name.endswith(_LATENTS)}
+            words = (f"{name} = {np.array2string(row[name], precision=4, threshold=6)}" for name in row)
             raise DoThisInstead(
-                f"site {site.name!r}: its log density is not finite on rows of the declared domain; declare "
-                f"the domains of its columns so that every row is possible: {_possible(site)}."
+                f"site {site.name!r}: its log density is not finite on rows of the declared domain, such as "
+                f"{', '.join(words)}; declare the domains of its columns so that every row is possible: "
+                f"{_possible(site)}."
             )
 
 

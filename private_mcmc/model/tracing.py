@@ -385,4 +385,6 @@ def first_line(error: Exception) -> str:
     """What an error says first, after the last line of the user's own code that it came through."""
     places = (place for place in places_of(error) if not place.startswith("private_mcmc"))
     own = [f"{Path(place).name}: " for place in places if not ELSEWHERE.search(place)]
-    return "".join([*own[-1:], *str(error).strip().splitlines()[:1]])
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # A line that ends in a colon introduces what is wrong.
+    return "".join([*own[-1:], " ".join(said[: 2 if said and said[0].endswith(":") else 1])])

@@ -1,5 +1,6 @@
 """A refusal's advice fits the habit it meets, and the model that follows it is read."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -265,9 +266,20 @@ def long_enough(y):
     observed(y, dist.Bernoulli(logits=slope()), y)
 
 
+def of_32_bits(y):
+    level, _ = jax.lax.scan(lambda level, x: (level + x, x), jnp.zeros(1, jnp.int32), y[:, None])
+    observed(y, dist.Bernoulli(logits=slope() * level), y)
+
+
+def rate_of_nothing(y):
+    observed(y, dist.Poisson(y * 0.0 * jnp.exp(slope())), 1 + y)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
+        (of_32_bits, "int32.*has type int64"),
+        (rate_of_nothing, "not finite on rows of the declared domain, such as y = [01];"),
         (long_enough, "checks of the number of rows"),
         (closed_over, "'y'.*a design that it closes over"),
         (one_matrix, "a matrix of all rows|numbers of rows"),
