@@ -198,14 +198,14 @@ def fit(
             purpose=options.purpose or formula or "",
             progress_bar=shown,
             keep=dossier.keep,
-            look=_look(options, max_error, asked.units),
+            look=_look(options.as_json, options.yes, max_error, asked.units),
         )
         dossier.write(study)
     tell(study.warnings[len(remarks) :])
     show_answers(study, options.as_json, out)
 
 
-def _look(options: ChargedOptions, limit: float | None, units: Mapping[str, str]) -> Look:
+def _look(as_json: bool, yes: bool, limit: float | None, units: Mapping[str, str]) -> Look:
     """Show what the cheap stages say of the error; stop above ``--max-error``, or if a person says so."""
     from rich.console import Console
 
@@ -219,11 +219,11 @@ def _look(options: ChargedOptions, limit: float | None, units: Mapping[str, str]
         told = ("predicted error of posterior means", f"{number(expected.rms, 2)} {expected.unit}")
         each = (coefficient_table(expected, units, "by what was released"),) if expected.coefficients else ()
         page = Report("After the first stages, by what they released", (Facts((told,)), *each))
-        page.show(Console(stderr=options.as_json))
+        page.show(Console(stderr=as_json))
         if limit is not None and exceeds(expected, limit):
             tell(["The error is larger than --max-error: nothing more is bought."])
             return True
-        if limit is not None or options.yes or not sys.stdin.isatty():
+        if limit is not None or yes or not sys.stdin.isatty():
             return False
         return ask("Buy the rest? [Y/n]").lower() in ("n", "no")
 
@@ -241,10 +241,11 @@ def resume(
     """Go on with a fit that was killed: bounds and stages that it has bought are not bought again."""
     from private_mcmc.dossier.folder import NewDossier
     from private_mcmc.inference.fitting import resume as resumed
+    from private_mcmc.inference.raw_release import RawRelease
     from private_mcmc.release import Ledger
 
     program, source = (None, "") if model is None else load_model(model)
-    books, dossier = Ledger(ledger), NewDossier(study)
+    books, dossier, raw = Ledger(ledger), NewDossier(study), RawRelease.load(study)
     shown = not as_json and sys.stderr.isatty()
     made = clean_errors(resumed)(
         study,
@@ -255,6 +256,7 @@ def resume(
         progress_bar=shown,
         keep=dossier.keep,
         write=dossier.write,
+        look=_look(as_json, False, raw.max_error, raw.asked(program).units),
         engine=read_engine(engine),
     )
     tell(made.warnings)

@@ -51,7 +51,7 @@ class Planned:
     With ``bounds`` that are bought before it, ``plan`` is the one for the outer ranges. ``columns`` were read
     from the ``table`` while it had these ``marks``; one that is no longer the same is refused. ``stages`` is
     the plan of what is left of the target after bounds were bought, ``rest`` that target. ``engine`` holds
-    the rows.
+    the rows. ``max_error``: above which the run stops after its cheap stages.
     """
 
     asked: Question
@@ -63,6 +63,7 @@ class Planned:
     stages: Plan | None = None
     rest: Target | None = None
     engine: Engine | None = None
+    max_error: float | None = None
 
     def read(self, schema: Schema) -> Fields:
         """What the model reads of the table, by this schema of it."""
@@ -119,7 +120,8 @@ class Planned:
 
         def released(made: Plan, asked: Question) -> Fields:
             about = replace(self, asked=asked, bounds=None).about(books.ledger)
-            return so_far(made, about, None, bounds.rest, Outcome(made.statement, None), books.standing)
+            nothing = Outcome(made.statement, None)
+            return so_far(made, about, None, bounds.rest, self.max_error, nothing, books.standing)
 
         if keep is not None and books.reserved is not None:
             keep(released(replace(whole, before=()), self.asked))  # of a kill from here on its folder tells
@@ -159,12 +161,14 @@ class Planned:
         """Run the stages that are not ``bought`` yet: the driver, and what its study says of the question.
 
         ``keep`` is given what was released, from which the study can be made again, before the charge is
-        settled; ``look`` decides after the cheap stages whether the rest is bought.
+        settled; ``look`` decides after the cheap stages whether the rest is bought, or else ``max_error``.
         """
         about = self.about(books.ledger)
         if keep is not None:
-            now = (self.plan, about, self.stages or self.plan, self.rest)
+            now = (self.plan, about, self.stages or self.plan, self.rest, self.max_error)
             books = replace(books, keep=lambda outcome, charge: keep(so_far(*now, outcome, charge)))
+        if look is None and self.max_error is not None:
+            look = stopping(partial(exceeds, max_error=self.max_error))
         shown = Execution(progress_bar=progress_bar, rows_on_device=self._block, engine=self.engine)
         driver = PrivateMCMC.of_run(PlannedRun(self.plan, shown, look, bought), books)
         driver.run(**self.columns)
@@ -221,7 +225,7 @@ def plan_fit(
     most: dict[str, Any] = {"max_error": max_error, "max_passes": max_passes, "people": alike}
     made = plan_asked(asked, own, rows, guarantee, progress_bar=progress_bar, **most)
     made = made if bounds is None else bounds.beside(made)
-    return Planned(asked, made, table, columns, marks, bounds, engine=engine)
+    return Planned(asked, made, table, columns, marks, bounds, engine=engine, max_error=max_error)
 
 
 def _people(asked: Question, described: ReleaseRecord) -> Fields | None:
@@ -347,8 +351,6 @@ def fit(
     said = planned.warnings(ledger)
     for words in said:
         warnings.warn(words, stacklevel=2)
-    if stop_if is None and max_error is not None:
-        stop_if = partial(exceeds, max_error=max_error)
     look = None if stop_if is None else stopping(stop_if)
     study = planned.run(ledger=ledger, dataset=dataset, purpose=purpose, progress_bar=progress_bar, look=look)
     for words in study.warnings[len(said) :]:
@@ -377,7 +379,8 @@ def resume(
     """Go on with a fit that was killed: with the bounds and the stages that it has bought, under its charge.
 
     A stage that was charged and whose release was lost is not bought again. ``source``: text of ``model``,
-    which a study shows, and says things of; ``write`` is given the study while the folder is held.
+    which a study shows, and says things of; ``write`` is given the study while the folder is held. The fit's
+    ``max_error`` holds here too, if no ``look`` takes its place.
 
     Raises:
         DeclarationError: for a folder without such a fit, another model, or where a release was lost.
@@ -418,9 +421,8 @@ def resume(
         history, following = raw.history(made)
         if following is None:
             raise DeclarationError(f"{folder}: all is bought: `private-mcmc report` makes the dossier.")
-        ready = Planned(
-            asked, raw.of_whole(made), table, columns, marks, stages=made, rest=raw.rest, engine=engine
-        )
+        ready = Planned(asked, raw.of_whole(made), table, columns, marks, None, made, raw.rest, engine)
+        ready = replace(ready, max_error=raw.max_error)
         with ledger.settled(charge):
             driver, about = ready.carried_out(books, progress_bar, keep, look, (bought, history))
         study = driver.kept(about)

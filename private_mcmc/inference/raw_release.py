@@ -41,6 +41,7 @@ def so_far(
     about: About,
     stages: Plan | None,
     rest: Target | None,
+    max_error: float | None,
     outcome: Outcome,
     charge: Fields | None,
 ) -> Record:
@@ -52,6 +53,7 @@ def so_far(
         stages: the plan of what bounds left of the target, ``rest``, where some were bought before; ``None``
             until it is made.
         rest: that target, where bounds were bought.
+        max_error: above which nothing more is bought after the cheap stages.
         outcome: what was released.
         charge: that pays for it.
     """
@@ -63,6 +65,7 @@ def so_far(
         "n": plan.n,
         "guarantee": plan.guarantee,
         "max_passes": limit_of_passes(plan),
+        "max_error": max_error,
         "before": [one.to_dict() for one in plan.before],
         "about": asdict(about),
         "statement": outcome.statement.to_dict(),
@@ -96,6 +99,7 @@ class RawRelease:
     n: int
     guarantee: Guarantee
     max_passes: int | None
+    max_error: float | None
     before: tuple[Statement, ...]
     about: About
     statement: Statement
@@ -121,6 +125,7 @@ class RawRelease:
                 int(raw["n"]),
                 checked_guarantee(raw["guarantee"]),
                 None if raw["max_passes"] is None else int(raw["max_passes"]),
+                None if raw["max_error"] is None else float(raw["max_error"]),
                 tuple(map(Statement.from_dict, raw["before"])),
                 About(**given | lists),
                 Statement.from_dict(raw["statement"]),

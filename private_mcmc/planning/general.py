@@ -381,7 +381,8 @@ def _centred(reading: RowModel) -> RowModel:
     """The model whose rows have the gradient ``∇v − a`` with the column ``a`` of each."""
 
     def loss(theta: jax.Array, row: Row) -> jax.Array:
-        return reading.row_loss(theta, row) - jnp.dot(row[CENTRE], theta)
+        own = {name: column for name, column in row.items() if name != CENTRE}
+        return jnp.dot(jax.lax.stop_gradient(reading.row_slope(theta, own) - row[CENTRE]), theta)
 
     return replace(reading, term=RowTerm(loss, reading.rows, reading.unit))
 

@@ -149,14 +149,14 @@ def weighted_model(
     The maximum is over ``outcomes``, shape ``(values, …)`` by name; ``root`` is ``A``, ``clip`` is ``C``. The
     loss's value means nothing, and rows are no longer functions of an affine predictor.
     """
-    score = jax.grad(reading.row_loss)
+    score = reading.row_slope
 
     def weighted(theta: jax.Array, row: Row) -> jax.Array:
         fixed = jax.lax.stop_gradient(theta)
         gradients = jax.vmap(lambda outcome: score(fixed, {**row, **outcome}))(dict(outcomes))
         largest = jnp.max(jnp.linalg.norm(gradients @ jnp.asarray(root, dtype=gradients.dtype), axis=-1))
         weight = jnp.minimum(1.0, clip / jnp.maximum(largest, 1e-30))
-        return jax.lax.stop_gradient(weight) * reading.row_loss(theta, row)
+        return jnp.dot(jax.lax.stop_gradient(weight * score(fixed, row)), theta)
 
     return replace(reading, term=RowTerm(weighted, reading.rows, reading.unit))
 
@@ -175,13 +175,13 @@ def weighted_slopes(likelihood: Likelihood) -> tuple[RowModel, Callable[..., dic
     reading, ((name, values),) = likelihood.reading, likelihood.outcomes.items()
     if (predictor := reading.predictor) is None:
         raise TypeError("the model has no affine predictor")
-    slope = jax.grad(predictor.loss)
+    slope = predictor.slope
 
     def loss(eta: jax.Array, row: Row) -> jax.Array:
-        eta = eta.reshape(())
-        each = jax.vmap(lambda value: slope(eta, {**row, name: value}))(jnp.asarray(values))
+        eta, own = eta.reshape(()), {column: row[column] for column in predictor.reads}
+        each = jax.vmap(lambda value: slope(eta, {**own, name: value}))(jnp.asarray(values))
         weight = jnp.minimum(1.0, row[SLOPE_CAP] / jnp.maximum(jnp.max(jnp.abs(each)), 1e-300))
-        return jnp.asarray(jax.lax.stop_gradient(weight * slope(eta, row)) * eta)
+        return jnp.asarray(jax.lax.stop_gradient(weight * slope(eta, own)) * eta)
 
     def cap(root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:
         norm = jnp.linalg.norm(predictor.design(row) @ jnp.asarray(root))
@@ -313,7 +313,7 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
 @lru_cache(maxsize=8)
 def _cell_of(reading: RowModel, likelihood: Likelihood) -> Callable[[ArrayLike, ArrayLike, Row], jax.Array]:
     """One function for every parameter and metric, so that it is compiled once."""
-    score = jax.grad(reading.row_loss)
+    score = reading.row_slope
 
     def cell(theta: ArrayLike, root: ArrayLike, person: Row) -> jax.Array:
         gradients = score(jnp.asarray(theta), person)[None]

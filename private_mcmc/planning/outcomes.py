@@ -63,7 +63,7 @@ class EventTimes:
     event: str
 
     def slope(
-        self, loss: Callable[[jax.Array, Record], jax.Array], theta: jax.Array, row: Record
+        self, score: Callable[[jax.Array, Record], jax.Array], theta: jax.Array, row: Record
     ) -> jax.Array:
         """``d ∇log λ(t)`` of the row's own time ``t`` and flag ``d``, ``(p,)``.
 
@@ -73,7 +73,7 @@ class EventTimes:
         """
         seen = jnp.asarray(row[self.event])
         sides = ({**row, self.event: jnp.full_like(seen, flag)} for flag in (0, 1))
-        without, at = (jax.grad(loss)(theta, side) for side in sides)
+        without, at = (score(theta, side) for side in sides)
         return jnp.asarray(seen * (without - at))
 
 
@@ -211,7 +211,7 @@ class Likelihood:
         Those of the first and the last outcome that was declared are the last two, with none.
         """
         theta, ((name, values),) = jnp.asarray(theta), self.outcomes.items()
-        (shares, scores), score = self._law(theta, row), jax.grad(self.reading.row_loss)
+        (shares, scores), score = self._law(theta, row), self.reading.row_slope
         ends = jnp.nan_to_num(jnp.stack([score(theta, {**row, name: values[k]}) for k in (0, -1)]))
         lengths = jnp.linalg.norm(jnp.concatenate([scores, ends]) @ jnp.asarray(root), axis=1)
         return lengths, jnp.concatenate([shares, jnp.zeros(2)])
@@ -221,7 +221,7 @@ class Likelihood:
         ((name, values),) = self.outcomes.items()
         for _ in range(_ZOOMS):
             values = _nodes(values, jnp.cumsum(self._shares(theta, row, name, values)))
-        shares, score = self._shares(theta, row, name, values), jax.grad(self.reading.row_loss)
+        shares, score = self._shares(theta, row, name, values), self.reading.row_slope
         scores = jnp.nan_to_num(jax.vmap(lambda value: score(theta, {**row, name: value}))(values))
         # Their mean is zero; what is left of it is the sum's error.
         return shares, scores - shares @ scores
@@ -241,14 +241,14 @@ class Likelihood:
 
     def score(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
         """``E_y ∇v``, which is 0 unless declared outcomes are not all that are possible, and ``E_y‖∇v‖²``."""
-        score = jax.grad(self.reading.row_loss)
+        score = self.reading.row_slope
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(self.outcomes)
         shares = jax.nn.softmax(self._logits(theta, row))
         return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
 
     def _scores(self, theta: jax.Array, row: Columns) -> jax.Array:
         if self.times is not None:
-            return self.times.slope(self.reading.row_loss, theta, row)[None]
+            return self.times.slope(self.reading.row_slope, theta, row)[None]
         probabilities = jax.nn.softmax(self._logits(theta, row))
         if self.few:
             chosen, weights = self.outcomes, probabilities
@@ -257,7 +257,7 @@ class Likelihood:
             index = jnp.clip(index, 0, self._count - 1)
             chosen = {name: values[index] for name, values in self.outcomes.items()}
             weights = jnp.asarray(_WIDTHS)
-        score = jax.grad(self.reading.row_loss)
+        score = self.reading.row_slope
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
 
@@ -284,7 +284,7 @@ class FactorLikelihood(Likelihood):
         """``V`` with ``VᵀV = w Aᵀ mean_j [∇²v(θ_j)]₊ A``, the row's own outcome included."""
         if self.times is not None:
             return super().information(thetas, root, row)
-        hessian = jax.vmap(jax.hessian(self.reading.row_loss), in_axes=(0, None))(jnp.asarray(thetas), row)
+        hessian = jax.vmap(jax.jacfwd(self.reading.row_slope), in_axes=(0, None))(jnp.asarray(thetas), row)
         hessian = jnp.nan_to_num(hessian, nan=0.0, posinf=0.0, neginf=0.0)
         values, vectors = jnp.linalg.eigh(hessian)
         halves = jnp.sqrt(jnp.maximum(values, 0.0))[..., None] * jnp.swapaxes(vectors, -1, -2)
@@ -333,7 +333,7 @@ class OwnLatentsLikelihood(FactorLikelihood):
 
         The expectation is over outcomes given the person's covariates: the person's own are not used.
         """
-        keys, score = jax.random.split(jax.random.key(11), _DRAWS), jax.grad(self.reading.row_loss)
+        keys, score = jax.random.split(jax.random.key(11), _DRAWS), self.reading.row_slope
 
         def at(theta: jax.Array) -> jax.Array:
             return jnp.asarray(jax.vmap(lambda key: score(theta, self._drawn(theta, row, key)))(keys))

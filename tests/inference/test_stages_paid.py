@@ -146,7 +146,7 @@ def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
     assert study.draws and verify_dossier(study.save(tmp_path / "again"), books)
 
 
-def killed(monkeypatch, table, books, schema, place, name=None, asked=None):
+def killed(monkeypatch, table, books, schema, place, name=None, asked=None, max_error=None):
     """A fit that ends, as a process that is killed does, where ``name`` is called: nothing is settled.
 
     Without a name: after its cheap stages.
@@ -163,6 +163,7 @@ def killed(monkeypatch, table, books, schema, place, name=None, asked=None):
 
     asked = asked or question(schema, "died ~ age")
     planned = plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
+    planned = replace(planned, max_error=max_error)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if name is not None:
             patch.setattr(name, dies)
@@ -256,6 +257,14 @@ def test_a_ledger_that_cannot_be_written_any_more_leaves_what_ends_its_charge(
         planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep)
     assert left(books) < whole and "stopped" in completed(place, None, books).title
     assert left(books) == whole
+
+
+def test_a_fit_that_is_resumed_stops_at_the_error_at_which_the_first_one_would_have(
+    table, books, monkeypatch, tmp_path
+):
+    place = tmp_path / "study"
+    killed(monkeypatch, table, books, schema_of(), place, max_error=1e-9)
+    assert resume(place, table, books, progress_bar=False).stopped
 
 
 def test_what_a_running_fit_has_bought_is_neither_ended_nor_bought_again_meanwhile(

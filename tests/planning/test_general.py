@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -12,8 +14,18 @@ from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, Policy, burn_in, widened
-from private_mcmc.planning.influence import weighted_model
+from private_mcmc.planning.general import (
+    AFTERWARDS,
+    FIRST,
+    RUN,
+    SECOND,
+    WARM_UP,
+    Policy,
+    _centred,
+    burn_in,
+    widened,
+)
+from private_mcmc.planning.influence import _cell_of, weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
 from private_mcmc.planning.policy import Plan, without_prediction
 from private_mcmc.planning.stages import CompletedStage, PathStage
@@ -173,3 +185,35 @@ def test_draws_of_a_plan_are_wider_by_the_error_that_it_expects_of_their_mean():
         draws = widened(run, SimpleNamespace(prior=prior, temper=1.0), np.sqrt(3.0))
         np.testing.assert_allclose(draws.mean(axis=0), states.mean(axis=0))
         np.testing.assert_allclose(draws.std(axis=0), wider * states.std(axis=0))
+
+
+@pytest.mark.parametrize("law", ["Bernoulli", "Poisson", "factor"])
+def test_the_derivative_that_a_model_brings_is_asked_before_any_row_is_read(law):
+    asked = []
+    same = jax.custom_vjp(lambda x: 1.0 * x)
+    same.defvjp(lambda x: (1.0 * x, None), lambda _, slope: asked.append(1) or (slope,))
+
+    def model(X, y):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("rows", X.shape[0]):
+            if law == "factor":
+                numpyro.factor("loss", -((y - jnp.tanh(same(X @ w))) ** 2))
+            else:
+                of = {"Bernoulli": lambda eta: dist.Bernoulli(logits=eta), "Poisson": dist.Poisson}[law]
+                numpyro.sample("y", of(jnp.exp(jnp.tanh(same(X @ w)))), obs=y)
+
+    rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary() if law == "Bernoulli" else pmc.Counts(20))
+    made = read(model, rows, n=40)
+    likelihood = likelihood_of(made, 1.0)
+    assert asked
+    asked.clear()
+    with jax.enable_x64(True):
+        (theta, row), root = made.types, jnp.eye(2)
+        jax.eval_shape(likelihood.information, jnp.zeros((1, 2)), root, row)
+        jax.eval_shape(_cell_of(made, likelihood), theta, root, row)
+        if likelihood.few:
+            jax.eval_shape(weighted_model(made, likelihood.outcomes, root, 1.0).row_slope, theta, row)
+        elif likelihood.has_centre:
+            centre = jax.eval_shape(likelihood.centre, theta, root, 1.0, row)
+            jax.eval_shape(_centred(made).row_slope, theta, row | centre)
+    assert asked == []
