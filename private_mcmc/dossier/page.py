@@ -125,7 +125,7 @@ def _verdict(study: ReleaseRecord) -> Verdict:
         )
     line = f"What is on this page meets {target}: {study.protects}."
     if isinstance(study, StudyRecord) and study.stopped:
-        return Verdict("Private, and stopped before its last stage", line, "unsure", study.warnings)
+        return Verdict("Private, and without coefficients", line, "unsure", study.warnings)
     if study.warnings:
         first = sorted(study.warnings, key=lambda words: not words.startswith(SICK))
         return Verdict("Private, with remarks", line, "unsure", tuple(first))
@@ -138,9 +138,9 @@ def results(study: StudyRecord, prob: float) -> list[Block]:
         bought = tuple((one["name"], f"{at_most(one['gdp'])}-GDP") for one in study.stages)
         return [
             Text(
-                "No coefficients: the plan was stopped after these stages. What they released is in the "
-                "record, and may be used freely. By itself this run is as private as the budget that it was "
-                "given, not as the sum of its stages; the ledger counts the stages."
+                "No coefficients: the plan was stopped after these stages, or its path diverged. What they "
+                "released is in the record, and may be used freely. By itself this run is as private as the "
+                "budget that it was given, not as the sum of its stages; the ledger counts the stages."
             ),
             Table(("stage", "price"), bought),
         ]

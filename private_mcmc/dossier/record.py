@@ -162,7 +162,7 @@ class StudyRecord(ReleaseRecord):
         predicted: the error that was predicted before anything was spent; ``None`` without a plan.
         expected: the error that the releases themselves tell of.
         stages: of a plan, each with its name and its price; of one that was stopped also what it released.
-        stopped: whether its owner bought no more than these of a plan.
+        stopped: whether its owner bought no more than these of a plan, or its path diverged.
         certificate: of the posterior, under ``guarantee="posterior"``.
         chains: number of chains, of which ``draws`` has one after the other.
         draws: of the model's sites; empty where expectations were released.
@@ -213,7 +213,7 @@ class StudyRecord(ReleaseRecord):
         if not 0 < prob < 1:
             raise DeclarationError(f"prob={prob}: must be between 0 and 1.")
         if self.stopped:
-            raise NotYetSupported("the plan was stopped early: there are no draws.")
+            raise NotYetSupported("a plan was stopped early, or diverged: there are no draws.")
         try:
             found = Answers(self.design, self.arrays, prob)
             found.summary()
@@ -236,7 +236,7 @@ class StudyRecord(ReleaseRecord):
     def draws_tree(self) -> xarray.DataTree:
         """As :meth:`to_arviz`, whichever ArviZ is installed, or none."""
         if not self.draws:
-            what = "the plan was stopped early" if self.stopped else "expectations were released"
+            what = "a plan was stopped early, or diverged" if self.stopped else "expectations were released"
             raise NotYetSupported(f"{what}: there are no draws.")
         attributes = {
             "privacy": self.price.summary(self.delta),

@@ -24,7 +24,7 @@ from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
 from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.outcome import Array, Outcome, constrained
+from private_mcmc.inference.outcome import DIVERGED, Array, Outcome, constrained, diverged
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
 from private_mcmc.planning.policy import opening, predict_after
@@ -72,7 +72,7 @@ def study_of(
     """The record of a run that has released; ``samples`` are its draws by site, ``(chains, draws, …)``."""
     declared = run.declared
     released, target, statement = outcome.released, declared.target, outcome.statement
-    stopped = outcome.ended == "stopped"
+    stopped, gone = outcome.ended == "stopped", diverged(outcome.history)
     if released is None and not stopped:
         raise ReleaseError("the plan broke off: there is no result to keep, .history has its stages.")
     made = declared if isinstance(declared, Plan) else None
@@ -80,6 +80,9 @@ def study_of(
     expectations = {}
     if isinstance(released, ReleasedExpectations):
         expectations = {value.name: value.to_dict() for value in released.values}
+    said = about.warnings
+    if said is None:
+        said = (*(() if made is None else made.assumed), *warnings_of(target, n, charge))
     after = None if outcome.conclusion is None else outcome.conclusion.prediction
     if made is not None and stopped:
         after = predict_after(made, outcome.history)
@@ -102,14 +105,12 @@ def study_of(
         temper=float(declared.temper),
         predicted=None if made is None else json_types(made.prediction.to_record()),
         expected=None if after is None else json_types(after.to_record()),
-        stages=_stages(outcome, stopped),
-        stopped=stopped,
+        stages=_stages(outcome, stopped or gone),
+        stopped=stopped or gone,
         statement=statement.to_dict(),
         certificate=None if certificate is None else certificate.to_dict(),
         ledger=None if charge is None else dict(charge),
-        warnings=about.warnings
-        if about.warnings is not None
-        else (*(() if made is None else made.assumed), *warnings_of(target, n, charge)),
+        warnings=said + ((DIVERGED,) if gone else ()),
         versions={"python": platform.python_version()}
         | {name: version(name) for name in _LIBRARIES}
         | {"environment": environment_hash()},
@@ -265,7 +266,7 @@ class LastRun:
             # What was not bought is free again.
             self._charge = standing_in(self._books.ledger, self._charge["charge"])
         noised = self._outcome.released is None or isinstance(self._outcome.released, ReleasedExpectations)
-        states = None if noised else self._states()
+        states = None if noised or diverged(self.history) else self._states()
         samples = {} if states is None else states.get_samples(group_by_chain=True)
         outcome = replace(self._outcome, conclusion=self.conclusion)
         found = study_of(self._run, self._n, outcome, samples, self._charge, about)
@@ -367,6 +368,8 @@ class LastRun:
         return overshot(path[None, len(path) // 2 :]) if len(path) else np.zeros(0, dtype=bool)
 
     def _states(self) -> ReleasedStates:
+        if diverged(self.history):
+            raise ReleaseError(DIVERGED)
         if self._outcome is not None and self._outcome.draws is not None:
             conclusion = self._outcome.conclusion
             plan, far = self._run.declared, self._overshot()

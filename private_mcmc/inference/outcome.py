@@ -41,6 +41,22 @@ class Outcome:
 Keep = Callable[[Outcome], None]
 
 
+DIVERGED = (
+    "The path diverged, and no estimate is made of it; what the stages released is in the record, paid for. "
+    "The model's prior or its scales are steeper somewhere than these steps can follow."
+)
+
+
+def diverged(history: History) -> bool:
+    """Whether a path has come to the end of its grid, or to no number, which the grid has as 0."""
+    for one in history:
+        if isinstance(one.stage, PathStage):
+            states, grid = np.asarray(one.value), state_grid(one.stage.schedule)
+            if np.any(np.abs(states) >= grid.largest) or np.any(np.all(states[-2:] == 0, axis=0)):
+                return True
+    return False
+
+
 # Of the squared budget: a stage that costs more is bought only after a look at what those before it say.
 _LARGE = 0.5
 # Whether to stop there, by the plan and what was released; whatever it does with them is post-processing.

@@ -198,6 +198,11 @@ class StateGrid:
         if not 0 < self.step < math.inf or math.frexp(self.step)[0] != 0.5:
             raise DeclarationError(f"grid step {self.step}: a power of two is needed.")
 
+    @property
+    def largest(self) -> float:
+        """The largest multiple: a path that comes to it has diverged."""
+        return self.step * _MAX_MULTIPLE
+
     def round(self, states: npt.ArrayLike) -> FloatArray:
         """The nearest multiples; what is not finite becomes 0 and what is huge the largest multiple."""
         with np.errstate(all="ignore"):

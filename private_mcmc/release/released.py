@@ -163,6 +163,9 @@ def sickness(samples: Mapping[str, Array]) -> str:
     found: dict[str, list[str]] = {}
     for name, values in samples.items():
         states = np.asarray(values, dtype=np.float64)
+        if not np.all(np.isfinite(states)):
+            found.setdefault("it diverged, to what is no number", []).append(name)
+            continue
         if states.ndim < 2 or states.shape[1] < _TELLING or not states.size:
             continue
         if np.any(overshot(states)):
@@ -265,6 +268,9 @@ class ReleasedStates:
             print(said)
             tails = [(1 - prob) / 2, (1 + prob) / 2]
             for name, value in draws.items():
+                if not np.all(np.isfinite(value)):
+                    print(f"{name}: no estimate")
+                    continue
                 flat = value.reshape(-1, *value.shape[2:])
                 low, high = np.quantile(flat, tails, axis=0)
                 print(f"{name}: mean {flat.mean(axis=0)}, {prob:.0%} from {low} to {high}")

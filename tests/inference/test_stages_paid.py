@@ -267,6 +267,21 @@ def test_a_fit_that_is_resumed_stops_at_the_error_at_which_the_first_one_would_h
     assert resume(place, table, books, progress_bar=False).stopped
 
 
+@pytest.mark.parametrize("gone", [1e300, np.nan])
+def test_a_fit_whose_path_diverges_says_so_and_shows_what_it_paid_for_and_no_estimate(
+    table, books, monkeypatch, tmp_path, gone
+):
+    """Its means were NaN or millions, with a remark on slow chains."""
+    path = "private_mcmc.inference.execute_plan.PlannedRun._path"
+    monkeypatch.setattr(path, lambda run, stage, *_: np.full((stage.schedule.num_steps, 2), gone))
+    study = fitted(table, books)
+    assert "The path diverged" in study.warnings[-1] and not study.draws
+    assert all(np.all(np.isfinite(one["values"])) for one in study.stages)
+    assert verify_dossier(study.save(tmp_path / "gone"), books)
+    with pytest.raises(pmc.NotYetSupported, match="diverged"):
+        study.answers()
+
+
 def test_what_a_running_fit_has_bought_is_neither_ended_nor_bought_again_meanwhile(
     table, books, tmp_path, monkeypatch
 ):
