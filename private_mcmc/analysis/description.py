@@ -278,7 +278,7 @@ def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
     if one.statistic != "count":
         return (name, number(one.value, digits(one.low, one.high)), between(one.low, one.high), None)
     share = f"{min(max(one.value, 0) / whole.value, 1):.1%}" if one.level and whole.value else None
-    return (name, f"{max(one.value, 0):,.0f}", f"{one.low:,.0f} to {one.high:,.0f}", share)
+    return (name, f"{max(one.value, 0):,.0f}", f"{one.low:z,.0f} to {one.high:z,.0f}", share)
 
 
 class _Estimates:

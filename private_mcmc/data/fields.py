@@ -244,7 +244,7 @@ class Field:
             return self.all_levels[int(value)].label
         if self.type == "date":
             return date_of(value).isoformat()
-        return f"{value:.0f}" if abs(value) < 1e15 and value == int(value) else f"{value:g}"
+        return f"{value:z.0f}" if abs(value) < 1e15 and value == int(value) else f"{value:zg}"
 
     def _check_number(self) -> None:
         if self.otherwise == "other":

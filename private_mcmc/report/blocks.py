@@ -195,7 +195,7 @@ def number(value: float, digits: int = 4) -> str:
         return "not a number"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.{digits}g}"
+    text = f"{value:z.{digits}g}"
     if "e" in text:
         mantissa, exponent = text.split("e")
         # 26000, whatever the digits, is easier to read than 2.6e4: incomes are such numbers.

@@ -103,7 +103,14 @@ def test_svg_is_well_formed_and_follows_the_theme() -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(26.4, "26.4"), (1e-6, "1e-6"), (0.0, "0"), (-1.5, "−1.5"), (math.inf, "∞"), (math.nan, "not a number")],
+    [
+        (26.4, "26.4"),
+        (1e-6, "1e-6"),
+        (-0.0, "0"),
+        (-1.5, "−1.5"),
+        (math.inf, "∞"),
+        (math.nan, "not a number"),
+    ],
 )
 def test_numbers_are_written_short(value: float, words: str) -> None:
     assert report.number(value) == words
