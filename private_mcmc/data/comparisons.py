@@ -317,11 +317,11 @@ def read_profile(
 def _profile_value(field: Field, text: str) -> float:
     """A value that a profile states, as a number of the row domain: a level's index, or a number."""
     if field.is_category:
-        names = {
-            word: code for code, level in enumerate(field.all_levels) for word in (level.label, level.value)
-        }
+        levels = field.all_levels
+        # A label, which is what is shown, before a value that is spelled the same.
+        names = [*(level.label for level in levels), *(level.value for level in levels)]
         if text in names:
-            return float(names[text])
+            return float(names.index(text) % len(levels))
     else:
         fates: Record = {"missing": "refuse", "otherwise": "refuse", "outside": "refuse"}
         field = replace(field, **fates)

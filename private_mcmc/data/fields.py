@@ -282,6 +282,8 @@ class Field:
             raise self._wrong("bounds and outside are for numbers")
         if both := sorted(set(self.true_values) & set(self.false_values)):
             raise self._wrong(f"{both} are trueValues and falseValues")
+        if twice := repeated(level.label for level in self.levels):
+            raise self._wrong(f"has labels {twice} for two levels each, which readers could not tell apart")
         fates = ("refuse", "indicator", "marginal", "drop")
         if self.missing not in (*fates, *(level.value for level in self.levels)):
             raise self._wrong(f"missing {self.missing!r} is not {', '.join(fates)}, or one of its levels")

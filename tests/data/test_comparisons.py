@@ -131,6 +131,15 @@ def test_a_difference_of_profiles_is_that_of_their_predictions(fitted):
     assert found.contrast[0] == "age=50, sex=m, arm=c - age=30, sex=f, arm=a"
 
 
+def test_a_profiles_word_is_a_label_before_it_is_another_levels_value():
+    labels = [{"value": value, "label": label} for value, label in zip("012", "12x", strict=True)]
+    declared = schema(levels("arm", "0", "1", "2", categories=labels), flag("y"))
+    read = design(read_formula("y ~ arm", declared), declared, family("bernoulli"), ())
+    answers = Answers(read, {"Intercept": np.zeros(2), "arm": np.tile([1.0, 2.0], (2, 1))})
+    found = [answers.predictions({"arm": word}).estimate[0] for word in ("1", "2", "x", "0")]
+    assert found == pytest.approx(expit([0.0, 1.0, 2.0, 0.0]))
+
+
 @pytest.mark.parametrize("form", [dict, pandas.DataFrame, pyarrow.table])
 def test_a_frame_of_profiles_is_what_a_list_of_them_is(fitted, form):
     columns = {"age": [40, 50], "sex": ["m", "f"]}

@@ -128,6 +128,9 @@ def test_a_boolean_is_shown_by_the_tables_own_words():
     for wrong in ({"trueValues": []}, {"trueValues": ["alive"]}):
         with pytest.raises(pmc.DeclarationError, match="trueValues"):
             pmc.Schema.from_dict({"fields": [{**record, **wrong}]})
+    # Crossed: false would be shown by its word "true", as true is.
+    with pytest.raises(pmc.DeclarationError, match=r"labels \['true'\] for two levels"):
+        pmc.Schema.from_dict({"fields": [{**coded, "trueValues": ["2"], "falseValues": ["1", "true"]}]})
 
 
 def test_a_person_with_several_rows_is_the_unit_of_what_is_asked():
