@@ -221,8 +221,9 @@ def prediction_of(
     for known, _ in runs:
         each = [[_sds(read, known.centre, one) for one in pair] for pair in known.of_each()]
         sd, off = np.moveaxis(np.maximum(each, 1e-300), 1, 0)
-        errors.append(np.sqrt(np.mean(np.square(off / sd), axis=0)))
         sds.append(_typical(sd))
+        # The posterior given releases is a mixture over curvatures: flat ones count by their squares.
+        errors.append(np.sqrt(np.mean(np.square(off), axis=0)) / sds[-1])
         biases.append(known.bias)
     error, sd = _typical(errors), _typical(sds)
     rms, (low, high) = math.sqrt(float(np.mean(error**2))), within
