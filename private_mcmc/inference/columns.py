@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 import jax
@@ -76,7 +77,8 @@ class Place:
                 "devices=: rows are shared by devices, streamed to one, or held by an engine: load the "
                 "columns (np.asarray) for the first."
             )
-        return {name: host_column(name, column) for name, column in data.items()}
+        # Arrays in memory are copied, since they are read again at every step: their owner may write to them.
+        return {name: host_column(name, one if on_host(one) else copy(one)) for name, one in data.items()}
 
 
 def checked(
@@ -270,9 +272,12 @@ def partitions_of(
     size, found = -(-n // len(devices)), []
     with jax.enable_x64(True):
         for first, device in zip(range(0, n, size), devices, strict=False):
-            own = {name: value[first : first + size] for name, value in arrays.items()}
-            rows, there = jax.device_put((own, present[first : first + size]), device)
-            found.append(Resident(rows, there, first))
+            # A copy of one column at a time: on a CPU an array of JAX may be the caller's own memory.
+            rows = {
+                name: jax.device_put(np.array(value[first : first + size]), device)
+                for name, value in arrays.items()
+            }
+            found.append(Resident(rows, jax.device_put(present[first : first + size], device), first))
     return tuple(found)
 
 

@@ -33,7 +33,7 @@ class Runs(LastRun):
 
     @clean_errors
     def run(self, /, *args: object, rng_key: Any = None, present: object = None, **columns: object) -> None:
-        """Run on the private ``columns``: the model's row arguments, by position or by name.
+        """Run on the private ``columns``: the model's row arguments, by position or by name; copied once.
 
         Under ``zero_out`` the columns have a row for every one of the ``n`` slots, and ``present`` of shape
         ``(n,)`` tells which slots hold a person (true or 1; left out: all of them). What lies in the others

@@ -12,8 +12,9 @@ from pyarrow import ipc, parquet
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn
-from private_mcmc.inference.columns import Place, checked
-from private_mcmc.kernels import PrivateULA
+from private_mcmc.inference.columns import Place, checked, placed
+from private_mcmc.kernels import PrivateULA, run_keys
+from private_mcmc.kernels.partitions import Question, summed
 from tests.examples_of_models import declared, logistic
 
 N = 53
@@ -60,6 +61,20 @@ def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     mcmc = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)
     columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, Place.of(mcmc._execution))
     assert all(isinstance(column, HostColumn) for column in columns.values())
+
+
+@pytest.mark.parametrize("rows_on_device", [None, 8])
+def test_what_a_caller_writes_into_its_columns_later_is_not_what_runs(rows_on_device):
+    """Of an aligned array JAX's on a CPU was the same memory; blocks were read again at every step."""
+    X, y = np.zeros((16, 2)), np.zeros(16 + 8, int)
+    y = y[-y.ctypes.data % 64 // 8 :][:16]
+    run = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)._run.declared
+    place = Place.of(pmc.Execution(rows_on_device=rows_on_device))
+    columns, n = checked(run, (), {"X": X, "y": y}, None, place)
+    (partition,) = placed(columns, n, place, run, run_keys()[0])
+    y[:] = 1
+    asked = Question(lambda columns, present: columns["y"], lambda kept, first: kept.sum())
+    assert summed(asked, [partition]) == 0
 
 
 def write_parquet(table, path):
