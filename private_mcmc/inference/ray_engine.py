@@ -79,7 +79,9 @@ class Ray:
                 f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
                 "pmc.Parquet or pmc.Arrow."
             )
-        self._connected()
+        ray = _ray()
+        if not ray.is_initialized():
+            ray.init(address=self.address, log_to_driver=False, include_dashboard=None)
         number = len(next(iter(columns.values())).schema) if slots is None else slots.size
         size, key = max(1, -(-number // self.workers)), secrets.token_bytes(32)
         workers = []
@@ -93,11 +95,6 @@ class Ray:
         for worker in workers:
             worker.check()
         return tuple(workers)
-
-    def _connected(self) -> None:
-        ray = _ray()
-        if not ray.is_initialized():
-            ray.init(address=self.address, log_to_driver=False, include_dashboard=None)
 
 
 def _ray() -> Any:
@@ -170,14 +167,9 @@ class _Partition:
                 self._programs[name] = _exported(question, self._shapes, self.size, given)
                 self._worker.learn.remote(name, self._programs[name])
             sent = pickle.dumps([_plain(leaf) for leaf in jax.tree.leaves(given)])
-            first = self._asked(name, sent)
-            return partial(self._awaited, name, sent, first)
+            return partial(self._awaited, name, sent, self._sent("answer", sent, name))
 
         return started
-
-    def _asked(self, name: str, sent: bytes) -> Any:
-        """One question."""
-        return self._sent("answer", sent, name)
 
     def _awaited(self, name: str, sent: bytes, reference: Any) -> Any:
         ray = _ray()
@@ -188,7 +180,7 @@ class _Partition:
             self._read()
             for known, text in self._programs.items():
                 self._worker.learn.remote(known, text)
-            reference = self._asked(name, sent)
+            reference = self._sent("answer", sent, name)
 
         def answer() -> Any:
             number, piece = _found(ray.get(reference))
