@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn, host_column
-from private_mcmc.inference import columns, driver, execute_plan, fitting
+from private_mcmc.inference import columns, execute_plan, fitting, runs
 from private_mcmc.inference.columns import Place, partitions_of, placed, without_rows
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
@@ -51,7 +51,7 @@ def tables(tmp_path_factory):
 def without_noise(monkeypatch):
     """No noise in sums, the same noise in every path, and blocks that rows do not fill."""
     monkeypatch.setattr(GaussianNoise, "drawn", lambda self, values: np.asarray(values, float))
-    monkeypatch.setattr(driver, "run_keys", lambda key: run_keys(3))
+    monkeypatch.setattr(runs, "run_keys", lambda key: run_keys(3))
     monkeypatch.setattr("private_mcmc.kernels.keys.Provenance.check_releasable", lambda *_: None)
     for module in (fitting, execute_plan):
         monkeypatch.setattr(module, "BLOCK", 128)
