@@ -85,13 +85,13 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     """
     if schedule.rate is None:
         return BatchSum(gradient.prepare, lambda u, rows, draw, first=None: gradient.total(u, rows))
-    sum_of, factor = _SUMS["gathered" if drawn_size(schedule) else "masked"], batch_factor(schedule)
-    total = sum_of(gradient, schedule.num_rows, schedule.rate, drawn_size(schedule))
+    rate, size, factor = schedule.rate, drawn_size(schedule), batch_factor(schedule)
+    total = (_gathered_sum if size else _masked_sum)(gradient, schedule.num_rows, rate, size)
 
     def scaled(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         return factor * total(u, rows, draw, first)
 
-    return BatchSum(gradient.prepare, scaled, _drawn(schedule, schedule.rate))
+    return BatchSum(gradient.prepare, scaled, _drawn(schedule, rate))
 
 
 def _drawn(schedule: Schedule, rate: float) -> Callable[[jax.Array], jax.Array] | None:
@@ -116,6 +116,9 @@ def drawn_size(schedule: Schedule) -> int:
     return min(schedule.num_rows, math.ceil(mean + 3 * math.sqrt(mean) + 4))
 
 
+Sum = Callable[[jax.Array, PreparedRows, BatchDraw, First], jax.Array]
+
+
 def _masked_sum(gradient: ClippedGradient, n: int, rate: float, size: int) -> Sum:
     def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
         return gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))
@@ -137,10 +140,6 @@ def _gathered_sum(gradient: ClippedGradient, n: int, rate: float, size: int) -> 
         return found
 
     return total
-
-
-Sum = Callable[[jax.Array, PreparedRows, BatchDraw, First], jax.Array]
-_SUMS: dict[str, Callable[..., Sum]] = {"masked": _masked_sum, "gathered": _gathered_sum}
 
 
 def _chosen(rows: PreparedRows, numbers: jax.Array, n: int, first: First) -> PreparedRows:

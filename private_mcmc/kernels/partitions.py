@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -174,18 +174,6 @@ class Resident:
         return started
 
 
-class Block(NamedTuple):
-    """Rows ``first, first + 1, …`` as they are outside.
-
-    All blocks have one shape; ``present`` is false where there is no row: in holes, whose columns are zeros,
-    and in what only fills the last block up.
-    """
-
-    first: int
-    columns: Mapping[str, npt.NDArray[np.generic]]
-    present: npt.NDArray[np.bool_]
-
-
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """A partition whose rows are read again for each answer, ``size`` at a time.
@@ -202,9 +190,9 @@ class Blocks:
         """The next block is read while the device works on this one, and at most two are on it."""
 
         def each(*given: Any) -> Iterator[Any]:
-            for block in self:
-                part = question.at_once(block.columns, block.present, self.start + block.first, *given)
-                yield part if question.reduce is None else question.reduced(part, block.present)
+            for first, columns, present in self:
+                part = question.at_once(columns, present, self.start + first, *given)
+                yield part if question.reduce is None else question.reduced(part, present)
 
         def started(*given: Any) -> Callable[[], Any]:
             if question.reduce is not None:
@@ -218,7 +206,12 @@ class Blocks:
 
         return started
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[tuple[int, dict[str, np.ndarray], npt.NDArray[np.bool_]]]:
+        """The number of the first row of each block, its rows as they are outside, and which are present.
+
+        All blocks have one shape: there is no row in holes, whose columns are zeros, nor in what only fills
+        the last block up.
+        """
         columns = self.columns.values()
         number = len(next(iter(columns)).schema)
         parts = [column.blocks(self.size) for column in columns]
@@ -234,4 +227,4 @@ class Blocks:
                 name: padded(blank(value, there), self.size)
                 for name, value in zip(self.columns, values, strict=True)
             }
-            yield Block(index * self.size, filled, padded(holds_person(there), self.size))
+            yield index * self.size, filled, padded(holds_person(there), self.size)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -166,7 +165,7 @@ def step_program(
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
     change = Whitening(numbers.root)
-    colour, keep = noise_colour(schedule), kept_in_box(schedule)
+    colour = whitened_noise(schedule)
 
     def drawn(batches: jax.Array | None, k: jax.Array) -> jax.Array | None:
         if data_gradient.draw is None:
@@ -198,31 +197,16 @@ def step_program(
         prior = change.pull_back(jax.vmap(model.prior_slope)(change.to_parameter(u)))
         gradient = prior + numbers.temper * total
         gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
+        standard = standard.astype(u.dtype)
+        standard = standard if colour is None else standard * colour
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
-        return keep(u + (jnp.sqrt(2.0 * gamma) * colour(standard.astype(u.dtype)) - gamma * gradient))
+        u = u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient)
+        if not math.isfinite(schedule.within):
+            return u
+        # The box in which rounding is small: its nearest points move no two states apart.
+        return jnp.clip(jnp.nan_to_num(u, nan=0.0), -schedule.within, schedule.within)
 
-    noise = partial(_noise, (schedule.num_chains, schedule.dim))
+    def noise(key: jax.Array, k: jax.Array) -> jax.Array:
+        return jax.random.normal(jax.random.fold_in(key, k), (schedule.num_chains, schedule.dim))
+
     return LangevinProgram(data_gradient.prepare, drawn, data, noise, move, change)
-
-
-def _noise(shape: tuple[int, int], key: jax.Array, k: jax.Array) -> jax.Array:
-    """Standard normals of all chains at step ``k``, from a key of its own."""
-    return jax.random.normal(jax.random.fold_in(key, k), shape)
-
-
-def noise_colour(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
-    """Standard normals to the noise of a whitened step."""
-    mixed = whitened_noise(schedule)
-    if mixed is None:
-        return lambda standard: standard
-    return lambda standard: standard * mixed
-
-
-def kept_in_box(schedule: Schedule) -> Callable[[jax.Array], jax.Array]:
-    """Whitened states in the box in which rounding is small, where the schedule has one.
-
-    Its nearest points move no two states apart; a state that is not a number becomes the origin.
-    """
-    if not math.isfinite(schedule.within):
-        return lambda u: u
-    return lambda u: jnp.clip(jnp.nan_to_num(u, nan=0.0), -schedule.within, schedule.within)

@@ -59,13 +59,6 @@ def _changed(*change: Any) -> Callable[[], tuple[Patch, ...]]:
     return lambda: patches(Change(*change))
 
 
-_NOISE = langevin._noise
-
-
-def _noise_for_two_steps(shape: tuple[int, int], key: jax.Array, k: jax.Array) -> jax.Array:
-    return _NOISE(shape, key, k // 2)
-
-
 _GAP, _IN_METRIC = steps.Curvature.gap, PriorConstants.in_metric
 _LOGITS = "BernoulliLogits", "logits"
 _LINE = TABLE[_LOGITS]["identity"]
@@ -150,7 +143,10 @@ FAULTS = (
         "batch redrawn every fourth step",
         _changed(batches, "fold_in(self.stream, self.k)", "fold_in(self.stream, self.k // 4)"),
     ),
-    Fault("noise used for two steps", lambda: ((langevin, "_noise", _noise_for_two_steps),)),
+    Fault(
+        "noise used for two steps",
+        _changed(langevin, "jax.random.fold_in(key, k), (", "jax.random.fold_in(key, k // 2), ("),
+    ),
     Fault("keys of a plan's stages used again", _stage_keys_reused),
     Fault(
         "noise used again after resuming",
@@ -175,7 +171,7 @@ FAULTS = (
     Fault("person: cap by global order", lambda: ((placing, "grouped", _capped_in_all),)),
     Fault(
         "person: batches by rows",
-        lambda: tuple((batches._SUMS, name, _batches_of_rows) for name in batches._SUMS),
+        lambda: tuple((batches, name, _batches_of_rows) for name in ("_gathered_sum", "_masked_sum")),
     ),
     Fault("rounding skipped", lambda: ((StateGrid, "round", lambda self, states: np.asarray(states)),)),
 )
