@@ -144,6 +144,7 @@ def as_text(value: Any) -> str | None:
     What a value is made of decides that: such a cell has the fate that is declared for every other.
     """
     try:
+        value = value.as_py() if hasattr(value, "as_py") else value
         if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
             return ""
         if isinstance(value, bool | np.bool_):
@@ -210,19 +211,12 @@ def _texts(column: Any) -> list[str | None]:
         with suppress(Exception):
             return [as_text(value) for value in column.to_pylist()]
         # One cell that Python has no value for (a date beyond its calendar) is no error of the others.
-        return [_text_of_scalar(scalar) for scalar in column]
+        return [as_text(scalar) for scalar in column]
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
         column = column.astype("datetime64[s]")  # finer ones become whole numbers as objects
     # As an array, whole numbers that are categories of pandas become floats where one cell is missing.
     found = column if hasattr(column, "to_numpy") else np.asarray(column, dtype=object)
     return [as_text(value) for value in found.tolist()]
-
-
-def _text_of_scalar(scalar: Any) -> str | None:
-    try:
-        return as_text(scalar.as_py())
-    except Exception:
-        return None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
