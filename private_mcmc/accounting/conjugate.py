@@ -44,8 +44,7 @@ _LEAST = 1e-300
 
 def log_rising(shape: Array, move: float) -> Array:
     """``log Γ(shape + move) − log Γ(shape)``, without the cancellation of large shapes."""
-    value: Array = gammaln(move) - betaln(shape, move)
-    return value
+    return np.asarray(gammaln(move) - betaln(shape, move))
 
 
 def beta_pair(a: Array, b: Array, move: float, epsilon: float, up: bool) -> Array:
@@ -66,46 +65,32 @@ def _above(a: Array, b: Array, logit: Array) -> Array:
     near = np.where(low > -1.0, betainc(b, a, -np.expm1(low)), betaincc(a, b, np.exp(low)))
     beyond = np.where(low < _DEEP, -np.expm1(_deep_beta(a, b, low)), near)
     below = np.where(high < _DEEP, np.exp(_deep_beta(b, a, high)), betainc(b, a, np.exp(high)))
-    found: Array = np.where(logit > 0, below, beyond)
-    return found
+    return np.where(logit > 0, below, beyond)
 
 
 def _deep_beta(a: Array, b: Array, log_at: Array) -> Array:
     """``log(x^a/(aB(a, b)))``: near 0 the log of the distribution function."""
-    found: Array = np.minimum(a * log_at - np.log(a) - betaln(a, b), 0.0)
-    return found
+    return np.asarray(np.minimum(a * log_at - np.log(a) - betaln(a, b), 0.0))
 
 
 def gamma_pair(shape: Array, move: float, epsilon: float, up: bool) -> Array:
     """``δ(ε)`` of ``Gamma(shape+move)`` from ``Gamma(shape)``, any common rate (``up``), or the reverse."""
     log_at = ((epsilon if up else -epsilon) + log_rising(shape, move)) / move
-    if up:
-        return excess(_gamma_beyond(shape + move, log_at), _gamma_beyond(shape, log_at), epsilon)
-    return excess(_gamma_below(shape, log_at), _gamma_below(shape + move, log_at), epsilon)
+    (below, beyond), (moved_below, moved_beyond) = _gamma(shape, log_at), _gamma(shape + move, log_at)
+    return excess(moved_beyond, beyond, epsilon) if up else excess(below, moved_below, epsilon)
 
 
-def _gamma_below(shape: Array, log_at: Array) -> Array:
-    """``P[log x < log_at]`` under ``Gamma(shape)``, also where ``x`` itself is below all floats."""
-    found: Array = np.where(log_at < _DEEP, np.exp(_deep_gamma(shape, log_at)), gammainc(shape, _exp(log_at)))
-    return found
-
-
-def _gamma_beyond(shape: Array, log_at: Array) -> Array:
-    near = gammaincc(shape, _exp(log_at))
-    found: Array = np.where(log_at < _DEEP, -np.expm1(_deep_gamma(shape, log_at)), near)
-    return found
-
-
-def _deep_gamma(shape: Array, log_at: Array) -> Array:
-    """``log(x^s/Γ(s + 1))``: near 0 the log of the distribution function."""
-    found: Array = np.minimum(shape * log_at - gammaln(shape + 1), 0.0)
-    return found
-
-
-def _exp(log_at: Array) -> Array:
+def _gamma(shape: Array, log_at: Array) -> tuple[Array, Array]:
+    """``P[log x < log_at]`` under ``Gamma(shape)``, also where ``x`` is below all floats, and the rest."""
+    # log(x^s/Γ(s + 1)): near 0 the log of the distribution function.
+    low, deep = log_at < _DEEP, np.minimum(shape * log_at - gammaln(shape + 1), 0.0)
     # A threshold beyond all floats is one that is never passed.
     with np.errstate(over="ignore"):
-        return np.asarray(np.exp(log_at))
+        at = np.exp(log_at)
+    return (
+        np.where(low, np.exp(deep), gammainc(shape, at)),
+        np.where(low, -np.expm1(deep), gammaincc(shape, at)),
+    )
 
 
 def beta_binomial(

@@ -20,6 +20,7 @@ from private_mcmc.accounting.statement import (
 )
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.records import Record
+from private_mcmc.report import at_least, at_most
 from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive
 
 
@@ -158,8 +159,6 @@ def adaptive(
         spent += Fraction(stage.gdp) ** 2
     if not spent <= Fraction(budget) ** 2:
         cost = norm_up(stage.gdp for stage in stages if stage.gdp is not None)
-        from private_mcmc.report import at_least, at_most
-
         raise NotPrivate(
             f"the stages cost {at_most(cost, 12)}-GDP, more than the budget {at_least(budget, 12)}."
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from private_mcmc.arguments import remarks_on_delta
 from private_mcmc.report import Code, Details, Line, Plot, Report, Rule, Text, Verdict, at_most, rounded_up
 from private_mcmc.target import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 OFTEN = 0.05
 # Shares of a probability that are tried as the δ of the bound.
@@ -171,6 +174,24 @@ def report(statement: Any) -> Report:
         details(statement, shown),
     )
     return Report("Privacy statement", blocks)
+
+
+class Shown:
+    """What a statement says, in words."""
+
+    def summary(self, delta: float = 1e-6) -> str:
+        """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
+        return "\n".join([*lines(self, delta), *remarks(self, delta)])
+
+    def show(self, console: Console | None = None) -> None:
+        """Print what it means to one person, in words."""
+        report(self).show(console)
+
+    def _repr_html_(self) -> str:
+        return report(self)._repr_html_()
+
+    def __str__(self) -> str:
+        return self.summary()
 
 
 def details(statement: Any, delta: float) -> Details:

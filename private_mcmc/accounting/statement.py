@@ -7,16 +7,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from private_mcmc.accounting.curves import Curve, Gaussian, curve_of
+from private_mcmc.accounting.risk import Shown
 from private_mcmc.errors import DeclarationError, PrivateMCMCError
 from private_mcmc.records import Constants, Record, plain, unplain
 from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 # A rule whose numbers do not show the adjacency that they are for quotes it, so that a record with another
 # adjacency written into it has another sentence.
@@ -59,7 +55,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Statement(Shown):
     """``P[A|D] ≤ e^ε P[A|D'] + δ(ε)`` for all events and all pairs adjacent under ``adjacency``.
 
     **Guarantee**: every curve in ``curves`` holds, so their pointwise minimum does; numbers are
@@ -146,8 +142,7 @@ class Statement:
     def to_dict(self) -> Record:
         """Plain JSON types; ``from_dict`` restores an equal statement."""
         given = vars(self) | {"argument": vars(self.argument), "unit": self.unit and vars(self.unit)}
-        made: Record = plain(given)
-        return made
+        return dict(plain(given))
 
     @classmethod
     def from_dict(cls, record: Constants) -> Statement:
@@ -181,26 +176,6 @@ class Statement:
         known = self.argument.constants
         own = tuple(known[name] for name in ("num_rows", "n") if isinstance(known.get(name), int))
         return own + tuple(count for part in self.parts for count in part.counts)
-
-    def summary(self, delta: float = 1e-6) -> str:
-        """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""
-        from private_mcmc.accounting.risk import lines, remarks
-
-        return "\n".join([*lines(self, delta), *remarks(self, delta)])
-
-    def show(self, console: Console | None = None) -> None:
-        """Print what it means to one person, in words."""
-        from private_mcmc.accounting.risk import report
-
-        report(self).show(console)
-
-    def _repr_html_(self) -> str:
-        from private_mcmc.accounting.risk import report
-
-        return report(self)._repr_html_()
-
-    def __str__(self) -> str:
-        return self.summary()
 
 
 def common_unit(statements: Iterable[Statement]) -> Unit | None:
