@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -56,7 +56,8 @@ from private_mcmc.model.tracing import (
     terms,
     with_indexed_arguments,
 )
-from private_mcmc.potential.potential import Potential, RowTerm
+from private_mcmc.potential.potential import SHARE, Potential, RowTerm
+from private_mcmc.potential.predictor import Predictor
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
@@ -87,6 +88,32 @@ class RowModel(Potential):
     def names(self) -> tuple[str, ...]:
         """A name for every coordinate of ``θ``, for example ``w[2]``."""
         return tuple(name for site in self.sites for name in site.coordinates)
+
+    @property
+    def neg_log_prior(self) -> Callable[[jax.Array], jax.Array]:
+        """``θ ↦ K``."""
+        return self.prior.potential
+
+    @property
+    def predictors(self) -> Predictor | None:
+        """All affine predictors of the row."""
+        return self.term.predictors
+
+    def trace_slopes(self) -> None:
+        """Make the slopes that kernels run, once and for all; raises as ``rowwise``."""
+        theta, row = self.types
+        jax.eval_shape(self.prior_slope, theta)
+        if self.predictor is not None:
+            read = {name: row[name] for name in self.predictor.reads}
+            jax.eval_shape(self.predictor.slope, abstract((), np.float64), read)
+        if self.term.share is not None:
+            row[SHARE] = jax.eval_shape(self.term.share, row)
+        jax.eval_shape(self.row_slope, theta, row)
+
+    @property
+    def improper(self) -> tuple[str, ...]:
+        """Names of sites whose prior is known not to integrate."""
+        return tuple(site.name for site in self.sites if site.improper)
 
     @functools.cached_property
     def work(self) -> int:

@@ -206,10 +206,11 @@ def refuse_other_densities(found: Potential, program: Program, observed: Sequenc
     The tables' forms are those of classes of distributions with the parameters that they hold. Predictors are
     moderate, where no density clamps.
     """
-    several = found.predictors
+    several = found.term.predictors
     data = rows_at_ends(found.rows, _ROWS)
     turns = np.cos(np.outer(0.7 + 0.37 * np.arange(_ROWS), np.arange(1.0, found.dim + 1)))
     reach = several.radius if several is not None and several.radius < math.inf else 1.0
+    forms = {part.site.name: part.potential for part in found.prior.own}
     lines = turns / (np.linalg.norm(turns, axis=1, keepdims=True) * max(reach, 1.0))
 
     def at(theta: jax.Array, row: Row) -> dict[str, jax.Array]:
@@ -217,7 +218,7 @@ def refuse_other_densities(found: Potential, program: Program, observed: Sequenc
         out = {}
         for site in found.sites:
             keys = [program.outputs[Output(kind, site.name)] for kind in ("prior", "jacobian")]
-            form = found.prior.forms.get(site.name)
+            form = forms.get(site.name)
             if form is not None:
                 own = sum(program.run(keys, given))
                 out[site.name] = jnp.stack([form(theta[site.slice]), own])

@@ -124,9 +124,9 @@ def prior_of(reading: RowModel) -> Prior:
     """
     if reading in _PRIORS:
         return _PRIORS[reading]
-    if reading.prior.improper:
+    if reading.improper:
         raise NotYetSupported(
-            f"plans draw synthetic data from the prior, and that of {', '.join(reading.prior.improper)} is "
+            f"plans draw synthetic data from the prior, and that of {', '.join(reading.improper)} is "
             "improper: give it a proper prior, or run the model with PrivateMCMC(PrivateULA(model, …), …)."
         )
     draws = prior_draws(reading, PRIOR_DRAWS)

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.accounting.rounding import product_up
 from private_mcmc.potential import losses
 from private_mcmc.potential.losses import Given
 
@@ -80,17 +81,17 @@ class LikelihoodFamily:
         if not (self.convex and radius >= 0 and clip >= 0):
             return math.inf
         a, b = self.growth
-        offers = [times(radius * radius, self.curvature_bound)]
-        offers.append(times(a, radius * radius) + times(b, clip * radius))
+        offers = [product_up(radius * radius, self.curvature_bound)]
+        offers.append(product_up(a, radius * radius) + product_up(b, clip * radius))
         return min(offers)
 
     def weighted(self, largest: float) -> LikelihoodFamily:
         """The same for ``c·ψ`` with any weight ``0 ≤ c ≤ largest``."""
         return replace(
             self,
-            score_bound=times(self.score_bound, largest),
-            curvature_bound=times(self.curvature_bound, largest),
-            growth=(times(self.growth[0], largest), self.growth[1]),
+            score_bound=product_up(self.score_bound, largest),
+            curvature_bound=product_up(self.curvature_bound, largest),
+            growth=(product_up(self.growth[0], largest), self.growth[1]),
         )
 
 
@@ -100,13 +101,6 @@ UNKNOWN = LikelihoodFamily()
 def up(number: float) -> float:
     """A little above: covers the rounding of a short formula."""
     return number * (1 + 1e-14) if number > 0 else number
-
-
-def times(a: float, b: float) -> float:
-    """``a·b`` of bounds: zero times unbounded is zero; rounded up."""
-    if a == 0 or b == 0:
-        return 0.0
-    return a * b if a == 1 or b == 1 else up(a * b)
 
 
 def together(families: Sequence[LikelihoodFamily], apart: bool) -> LikelihoodFamily:

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import Curvature
-from private_mcmc.accounting.rounding import UP_LONG
+from private_mcmc.accounting.rounding import UP_LONG, product_up
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
-from private_mcmc.potential.families import UNKNOWN, times
+from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.predictor import Predictor, Row
 from private_mcmc.potential.prior import PriorConstants, Site
 from private_mcmc.potential.rowwise import abstract, program_mark, row_shapes, rowwise
@@ -142,8 +142,8 @@ class RowTerm:
         count = 1 if self._persons is None else self._persons * (1 + 2.0**-50)
         return RowConstants(
             convex=family.convex,
-            gradient_bound=count * times(radius, family.score_bound),
-            curvature_bound=count * times(times(radius, radius), family.curvature_bound),
+            gradient_bound=count * product_up(radius, family.score_bound),
+            curvature_bound=count * product_up(product_up(radius, radius), family.curvature_bound),
             why=("" if self._persons is None else f"a sum of up to {self._persons} rows, each: ")
             + f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
             f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
@@ -206,11 +206,6 @@ class Potential:
         """``(θ, row) ↦ v``."""
         return self.term.loss
 
-    @property
-    def neg_log_prior(self) -> Callable[[jax.Array], jax.Array]:
-        """``θ ↦ K``."""
-        return self.prior.potential
-
     @cached_property
     def row_slope(self) -> RowLoss:
         """``(θ, row) ↦ ∇v``, one program from its first use on: the rule of a function that brings its own
@@ -221,7 +216,7 @@ class Potential:
     @cached_property
     def prior_slope(self) -> Callable[[jax.Array], jax.Array]:
         """``θ ↦ ∇K``, likewise."""
-        return rowwise(jax.grad(rowwise(self.neg_log_prior)))
+        return rowwise(jax.grad(rowwise(self.prior.potential)))
 
     @property
     def types(self) -> tuple[jax.ShapeDtypeStruct, dict[str, jax.ShapeDtypeStruct]]:
@@ -229,26 +224,10 @@ class Potential:
         with jax.enable_x64(True):
             return abstract((self.dim,), np.float64), row_shapes(self.rows)
 
-    def trace_slopes(self) -> None:
-        """Make the slopes that kernels run, once and for all; raises as ``rowwise``."""
-        theta, row = self.types
-        jax.eval_shape(self.prior_slope, theta)
-        if self.predictor is not None:
-            read = {name: row[name] for name in self.predictor.reads}
-            jax.eval_shape(self.predictor.slope, abstract((), np.float64), read)
-        if self.term.share is not None:
-            row[SHARE] = jax.eval_shape(self.term.share, row)
-        jax.eval_shape(self.row_slope, theta, row)
-
     @property
     def predictor(self) -> Predictor | None:
         """The row's one affine predictor."""
         return self.term.predictor
-
-    @property
-    def predictors(self) -> Predictor | None:
-        """All affine predictors of the row."""
-        return self.term.predictors
 
     @property
     def constants(self) -> RowConstants:
@@ -302,13 +281,16 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
     rows, single = row_model.constants, row_model.predictor
     widest = largest_eigenvalue(schedule.preconditioner)
     longest = math.sqrt(widest) * UP_LONG
-    gradient, bend = times(longest, rows.gradient_bound), times(widest * UP_LONG, rows.curvature_bound)
+    gradient, bend = (
+        product_up(longest, rows.gradient_bound),
+        product_up(widest * UP_LONG, rows.curvature_bound),
+    )
     if single is not None and rows.convex:
-        radius = times(longest, single.radius)
+        radius = product_up(longest, single.radius)
         bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
-    bend = times(bend, _LONGER)
+    bend = product_up(bend, _LONGER)
     idle = never_clips(gradient, schedule.clip, row_model)
-    total = times(schedule.temper * _rows_of_a_step(schedule), bend)
+    total = product_up(schedule.temper * _rows_of_a_step(schedule), bend)
     smooth = (prior_smooth + total) * UP_LONG
     if rows.convex and row_model.prior.convex and (idle or single is not None):
         return Curvature(prior_mu, smooth, prior_smooth)
@@ -365,21 +347,21 @@ def rounding_of_slopes(row_model: Potential, schedule: Schedule, half: float, st
     single, turned = row_model.predictor is not None, np.ndim(schedule.preconditioner or 0.0) == 2
     longest = math.sqrt(largest_eigenvalue(schedule.preconditioner)) * UP_LONG
     sums = (dim + several.size) * (1.0 if single or not turned else 2 * math.sqrt(dim)) + _ROUNDINGS
-    radius = times(longest, several.radius)
-    bend = times(radius, family.curvature_bound)
+    radius = product_up(longest, several.radius)
+    bend = product_up(radius, family.curvature_bound)
     if single:
-        bend = min(bend, times(family.growth[0], radius) + times(family.growth[1], clip))
+        bend = min(bend, product_up(family.growth[0], radius) + product_up(family.growth[1], clip))
     logs = 1.0 + _LARGEST_LOG * any(term.line.scaled for term, _ in several.terms)
     reach = math.sqrt(dim) * half
-    score = times(radius, family.score_bound)
+    score = product_up(radius, family.score_bound)
     slope = max(clip, score if score < math.inf else 0.0)
-    row = times(sums * bend, apart * (times(radius, reach) + several.farthest + logs))
+    row = product_up(sums * bend, apart * (product_up(radius, reach) + several.farthest + logs))
     row += slope * (_ROUNDINGS if single else sums * apart)
     many = 1 if row_model.unit is None else row_model.unit.rows
     rows = schedule.temper * _rows_of_a_step(schedule) * many * row
     prior = row_model.prior
     if turned or prior.gaussian is not None:
-        own = (3 * dim + 12) * math.sqrt(dim) * (longest**2 * prior.smoothness * reach + steepest)
+        own = (3 * dim + 12) * math.sqrt(dim) * (longest**2 * prior.in_metric(None)[1] * reach + steepest)
     else:
         own = 12 * (prior.in_metric(schedule.preconditioner)[1] * reach + steepest)
     return (rows + own) / 6 * UP_LONG
@@ -395,7 +377,7 @@ def model_marks(model: Potential) -> list[str]:
     theta, row = model.types
 
     def prior(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return model.neg_log_prior(theta), model.prior_slope(theta)
+        return model.prior.potential(theta), model.prior_slope(theta)
 
     def loss(theta: jax.Array, row: Row) -> tuple[jax.Array, jax.Array]:
         return model.row_loss(theta, row), model.row_slope(theta, row)

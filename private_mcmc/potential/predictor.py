@@ -20,14 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from private_mcmc.errors import DeclarationError
-from private_mcmc.potential.families import (
-    UNKNOWN,
-    Interval,
-    LikelihoodFamily,
-    Line,
-    in_table,
-    together,
-)
+from private_mcmc.potential.families import UNKNOWN, Interval, LikelihoodFamily, Line, in_table, together
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.records import Fields
 

@@ -227,16 +227,6 @@ class PriorConstants:
         """The unconstrained sites are independent."""
         return not self.terms and len(self.latents) - len(self.own) <= 1
 
-    @property
-    def improper(self) -> tuple[str, ...]:
-        """Names of sites whose prior is known not to integrate."""
-        return tuple(site.name for site in self.latents if site.improper)
-
-    @property
-    def forms(self) -> dict[str, Function]:
-        """By site, what runs in place of NumPyro's potential: that of which the bounds are proved."""
-        return {part.site.name: part.potential for part in self.own}
-
     def proved(self, site: Site) -> tuple[float, float, str]:
         """``lower ≤ K'' ≤ upper`` on a site's coordinates, infinite where not proved; and the argument."""
         whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in self.own}
@@ -256,16 +246,6 @@ class PriorConstants:
             # Of their own values alone.
             parts.append(self.rest(jnp.zeros_like(theta).at[self.others].set(theta[self.others])))
         return jnp.sum(jnp.stack(parts))
-
-    @property
-    def strong_convexity(self) -> float:
-        """Proved ``μ ≥ 0`` with ``∇²K ≽ μ``; 0 where convexity is not proved."""
-        return self.in_metric(None)[0]
-
-    @property
-    def smoothness(self) -> float:
-        """Proved ``L`` with ``‖∇²K‖ ≤ L``; ``inf`` if there is none."""
-        return self.in_metric(None)[1]
 
     @property
     def convex(self) -> bool:

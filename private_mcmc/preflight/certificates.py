@@ -15,8 +15,8 @@ from private_mcmc.accounting import (
     posterior_strongly_log_concave,
     row_sensitivity,
 )
+from private_mcmc.accounting.rounding import product_up
 from private_mcmc.model import RowModel
-from private_mcmc.potential.families import times
 from private_mcmc.potential.potential import largest_eigenvalue, never_clips
 from private_mcmc.preflight.conjugates import Conjugate, conjugate, conjugate_certificate
 from private_mcmc.report import number, rounded_down, rounded_up
@@ -59,7 +59,7 @@ class Constants:
         """``μ`` of ``U`` for rows of total weight ``weight``: ``μ_K``, less what they may bend down."""
         if self.convex_rows:
             return self.strong_convexity
-        loss = times(weight, self.curvature)
+        loss = product_up(weight, self.curvature)
         return max(self.strong_convexity - loss * (1 + 1e-9), 0.0) if math.isfinite(loss) else 0.0
 
 
@@ -74,14 +74,14 @@ def constants(row_model: RowModel, clip: float | None, preconditioner: Matrix | 
     widest = largest_eigenvalue(preconditioner)
     # Of the model itself nothing is proved where kernels may have to shorten a design, or hold an outcome.
     steep, bend = (rows.gradient_bound, rows.curvature_bound) if rows.proved else (math.inf, math.inf)
-    free = times(math.sqrt(widest) * (1 + 1e-15), steep)
+    free = product_up(math.sqrt(widest) * (1 + 1e-15), steep)
     idle = clip is None or never_clips(free, clip, row_model)
     single = row_model.predictor is not None
     return Constants(
         subject="posterior" if idle else ("Huberised posterior" if single else "no posterior"),
         gradient=max(free if clip is None else min(free, clip), _LEAST),
         gradient_free=free,
-        curvature=times(widest * (1 + 1e-15), bend),
+        curvature=product_up(widest * (1 + 1e-15), bend),
         strong_convexity=row_model.prior.in_metric(preconditioner)[0],
         convex_rows=rows.convex and rows.proved and (idle or single),
         # Of persons it would have to be maximised again, over every number of rows on each side.
@@ -178,7 +178,7 @@ def posterior_advice(
             found.append(Advice("clip", None, f"{text}: there is then a posterior to certify"))
         return tuple(found)
     mu, per_row = known.strong_convexity, row_sensitivity(1.0, temper, target.adjacency)
-    bend = 0.0 if known.convex_rows else times(temper * n, known.curvature) * (1 + 1e-8)
+    bend = 0.0 if known.convex_rows else product_up(temper * n, known.curvature) * (1 + 1e-8)
     if mu > 0 and row_model.predictor is not None:
         largest = max(m * math.sqrt(mu) / (2 * temper * n), m * math.sqrt(max(mu - bend, 0.0)) / per_row)
         clip = rounded_down(largest * _LESS, _DIGITS)

@@ -206,8 +206,8 @@ def _missing(row_model: RowModel, known: Constants) -> str:
         return "clipped rows that are no loss of one predictor have no posterior (theirs is no gradient)"
     missing = []
     unbounded = _unbounded(row_model.rows)
-    if row_model.prior.improper:
-        missing.append(f"the prior of {', '.join(row_model.prior.improper)} is improper")
+    if row_model.improper:
+        missing.append(f"the prior of {', '.join(row_model.improper)} is improper")
     elif not known.strong_convexity > 0:
         weak = [site.name for site in row_model.sites if not row_model.prior.proved(site)[0] > 0]
         missing.append(f"the prior of {', '.join(weak)} is not strongly log-concave")

@@ -222,7 +222,7 @@ def test_a_prior_whose_sites_overlap_or_have_other_lines_has_no_constants():
     site, line = reading.sites[0], PRIORS["Normal", "real"]
     one = OwnPrior(site, line, [np.zeros(1), np.ones(1)])
     own = PriorConstants([site], [one], jnp.sum)
-    assert own.strong_convexity == pytest.approx(1.0)
+    assert own.in_metric(None)[0] == pytest.approx(1.0)
     flatter = dataclasses.replace(line, bounds=lambda m, s: (0.1, 0.1))
     for parts in ([one, one], [dataclasses.replace(one, line=flatter)]):
         with pytest.raises(pmc.DeclarationError, match=r"coordinate|table"):

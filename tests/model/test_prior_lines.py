@@ -64,7 +64,7 @@ def test_a_prior_that_is_no_longer_that_of_its_class_and_parameters_is_refused(n
 def test_a_class_of_the_users_own_has_no_line_whatever_its_name():
     for kind in (Cubic, type("Normal", (Cubic,), {})):
         prior = of(lambda kind=kind: kind(0.0, 1.0)).prior
-        assert prior.strong_convexity == 0 and not prior.convex
+        assert prior.in_metric(None)[0] == 0 and not prior.convex
 
 
 @pytest.mark.parametrize("name", ["Normal", "StudentT", "Cauchy", "HalfNormal", "HalfCauchy", "Exponential"])
@@ -102,11 +102,11 @@ def test_gaussian_groups_are_proved_of_their_program(monkeypatch):
         with numpyro.plate("rows", y.shape[0]):
             numpyro.sample("y", dist.Bernoulli(logits=m), obs=y)
 
-    assert read(model, ROWS, n=10).prior.strong_convexity == pytest.approx((3 - 5**0.5) / 2)
+    assert read(model, ROWS, n=10).prior.in_metric(None)[0] == pytest.approx((3 - 5**0.5) / 2)
     usual = dist.Normal.log_prob
     flat = lambda self, value: jnp.where(jnp.abs(value) < 50.0, usual(self, value), -1250.0)  # noqa: E731
     monkeypatch.setattr(dist.Normal, "log_prob", flat)
-    assert read(model, ROWS, n=10).prior.strong_convexity == 0
+    assert read(model, ROWS, n=10).prior.in_metric(None)[0] == 0
 
 
 def test_a_quadratic_prior_of_the_users_own_is_proved():
@@ -127,7 +127,7 @@ def test_a_mean_whose_slope_is_stopped_proves_nothing():
         with numpyro.plate("rows", y.shape[0]):
             numpyro.sample("y", dist.Bernoulli(logits=m), obs=y)
 
-    assert read(model, ROWS, n=10).prior.strong_convexity == 0
+    assert read(model, ROWS, n=10).prior.in_metric(None)[0] == 0
 
 
 def slopes(reading, places):

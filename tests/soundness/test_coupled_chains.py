@@ -136,7 +136,7 @@ def case(name: str) -> Case:
 
 def step_sizes(reading) -> tuple[float, ...]:
     """Small, below ``2/L_K`` and beyond it."""
-    smooth = reading.prior.smoothness
+    smooth = reading.prior.in_metric(None)[1]
     return (0.02, 0.5, *(factor / smooth for factor in (0.5, 1.9, 3.0) if 0 < smooth < np.inf))
 
 
@@ -211,15 +211,14 @@ FAULTS = {
 def test_what_is_wrongly_taken_for_convex_is_found_out(name: str) -> None:
     """The fault planted: a prior, or rows, said to be convex that are not."""
     item = case(name)
-    step = 1.0 / (item.reading.prior.smoothness + 1000.0 * ("Student" in name))
+    step = 1.0 / (item.reading.prior.in_metric(None)[1] + 1000.0 * ("Student" in name))
     assert excess(item, curvature(FAULTS[name](item.reading), item.schedule(step)), step) > 1e-3
 
 
 def test_a_prior_of_constant_hessian_is_smooth_on_both_sides() -> None:
     prior = read(lambda y=None: _normal_rows(y), REAL, n=N).prior
     bent = believed(prior, hessian=np.array([-3.0]), lower=np.array([-3.0]), upper=np.array([-3.0]))
-    assert bent.smoothness >= 3.0
-    assert bent.strong_convexity == 0.0 and not bent.convex
+    assert bent.in_metric(None)[1] >= 3.0 and bent.in_metric(None)[0] == 0.0 and not bent.convex
 
 
 def _normal_rows(y):
