@@ -76,7 +76,7 @@ _VAGUE = 0.05
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
 def _prior_draws(reading: RowModel, count: int, row: Record) -> jax.Array:
     def improper(site: Message) -> jax.Array | None:
-        return init_to_uniform(site) if site["name"] in reading.prior.improper else None
+        return init_to_uniform(site) if site["name"] in reading.improper else None
 
     def draw(key: jax.Array) -> jax.Array:
         proper, whole = handlers.substitute(substitute_fn=improper), Whole(ModelSites())
