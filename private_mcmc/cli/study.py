@@ -61,7 +61,7 @@ def show_answers(
         found["coefficients"] = answers.summary()
         if profiles:
             found["predictions"] = answers.predictions(profiles).to_dict("records")
-            title = f"{answers.mean} of {answers.outcome}, {answers.prob:.0%} intervals"
+            title = f"{answers.title()}, {answers.prob:.0%} intervals"
             blocks += [table_of(found["predictions"], title), Text(answers.whom(profiles))]
     else:
         found["sites"] = {name: values.mean(axis=0).tolist() for name, values in study.arrays.items()}
@@ -166,12 +166,13 @@ def summary(
         return
     if table is not None:
         write_whole(table, as_csv(lines))
-    title = f"{answers.mean} of {answers.outcome}{answers.of_whom}, {prob:.0%} intervals"
+    shown = "difference" if difference else scale if contrast else "slope" if slope else ""
+    title = f"{answers.title(shown)}, {prob:.0%} intervals"
     title = f"lost without a term: log density per person, {prob:.0%} intervals" if nested else title
     blocks: list[Block] = [table_of(lines, "" if probability else title)]
-    if not (probability or difference):
+    if not probability:
         whom = answers.whom(people, moved=[name for name in fields if name])
-        blocks.append(Text("Averages over " * (len(people) > 1) + whom))
+        blocks.append(Text("Averages over " * (len(people) > 1 and not difference) + whom))
     show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
 
 

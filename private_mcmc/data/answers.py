@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 _MOST_SHOWN = 40
-_LEFT_OUT = "not stated: the middle of the declared range, the first level, an average group"
+# What becomes of numbers, categories and groups.
+_LEFT_OUT = "in the middle of the declared range", "at the first level", "an average group"
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,16 @@ class Answers(Comparisons):
         """What is lost without each term: see :func:`private_mcmc.data.projection.nested`."""
         return nested(self, people, weights)
 
-    @property
-    def mean(self) -> str:
-        """What a prediction is."""
-        return self.design.mean if self.until is None else f"probability of no event until {self.until:g}"
+    def title(self, shown: str = "") -> str:
+        """Words for the outcome's mean, its ``difference``, ``ratio`` or ``slope``, or its ``link``."""
+        unit = self.design.schema[self.design.formula.outcome].unit
+        mean = f"{self.design.mean} of {self.outcome}"
+        if self.until is not None:
+            mean = f"probability of no event until {self.until:g}" + f" {unit}" * bool(unit)
+        words = {"": "", "response": "difference in ", "ratio": "ratio of ", "slope": "slope of "}
+        if shown == "link" and self.design.family.ratio:
+            return f"log {self._ratio}"
+        return f"{words.get(shown, 'difference in ')}{mean}{self.of_whom}"
 
     @property
     def of_whom(self) -> str:
@@ -149,6 +156,13 @@ class Answers(Comparisons):
         ordered = ", of being further up" if self.design.levels else ""
         return f" against {self.design.levels[0]}" if self.design.classes else ordered
 
+    @property
+    def _ratio(self) -> str:
+        """What ratios of coefficients are of."""
+        kind = self.design.family.ratio
+        whose = self._in_words(self.design.formula.event) if "hazard" in kind else self.outcome
+        return f"{kind} of {whose}{self._against}"
+
     def forest(self) -> Plot:
         """Intervals of all effects, the first on top; of ratios, where there are any, on a log scale."""
         family, text = self.design.family, self.design.formula.text
@@ -159,9 +173,8 @@ class Answers(Comparisons):
         label = f"difference in {self.outcome}"
         if ratio := bool(family.ratio):
             ends = [(one.ratio_low or 0.0, one.ratio or 0.0, one.ratio_high or 0.0) for one in shown]
-            whose = self._in_words(self.design.formula.event) if "hazard" in family.ratio else self.outcome
-            label = f"{family.ratio} of {whose}"
-        label += f"{self._against}, {self.prob:.0%} interval"
+            label = self._ratio
+        label += f", {self.prob:.0%} interval"
         # The first level that others are compared with is in the table.
         units = [", ".join(part for part in one.per.split(", ") if part[:3] != "vs ") for one in shown]
         names = [one.name + (f" ({unit})" if unit else "") for one, unit in zip(shown, units, strict=True)]
@@ -213,7 +226,13 @@ class Answers(Comparisons):
         assumed = list(dict.fromkeys(name for _, _, left in read for name in left if name not in moved))
         said = ", ".join(f"{name} {value}" for name, value in read[0][1].items() if name not in moved)
         whose = f"At {said}" * bool(said) if len(read) == 1 else f"{len(read)} stated profiles"
-        left_out = f" ({', '.join(assumed)} {_LEFT_OUT})" if assumed else ""
+        groups = {name for codes, _, left in read for name in left if name not in codes}
+        fates: dict[str, list[str]] = {fate: [] for fate in _LEFT_OUT}
+        for name in assumed if self.groups == "average" else sorted({*assumed} - groups):
+            fate = 2 if name in groups else int(self.design.schema[name].is_category)
+            fates[_LEFT_OUT[fate]].append(name)
+        left_out = "; ".join(f"{', '.join(names)} {fate}" for fate, names in fates.items() if names)
+        left_out = f" (not stated: {left_out})" * bool(left_out)
         return f"{whose}{self.of_whom}{left_out}".removeprefix(", ").strip()
 
 

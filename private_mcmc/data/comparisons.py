@@ -305,7 +305,7 @@ def read_profile(
     for name in read:
         field = design.schema[name]
         if name in profile:
-            shown[name] = str(profile[name])
+            shown[name] = field.shown(codes[name]) if field.is_category else str(profile[name])
             continue
         assumed.append(name)
         if name not in groups:

@@ -214,7 +214,7 @@ FAMILIES: Mapping[str, Family] = {
         Family("cumulative", "ordered", _ORDERED, np.asarray, _ODDS, "probability", _OF_LEVELS),
     )
 }
-_HAZARDS, _MEDIAN, _LATER = "hazard ratio", "median time", "jnp.exp(eta) * "
+_HAZARDS, _MEDIAN, _LATER = "hazard ratio", "median", "jnp.exp(eta) * "
 # Where the hazard is ``e^{eta + hazards}`` between ``cuts``; at a cut it is that of the time before.
 _STEP = "eta + hazards[..., jnp.sum(time[:, None] > cuts, axis=-1)]"
 _INSIDE = "jnp.clip(jnp.minimum(time[:, None], jnp.append(cuts, jnp.inf)) - jnp.append(0.0, cuts), 0.0, None)"

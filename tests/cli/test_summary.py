@@ -38,7 +38,26 @@ def test_every_level_of_an_outcome_has_a_name_and_a_prediction(answers):
     assert found.level.to_list() == ["no", "maybe", "yes"] and found.estimate.sum() == pytest.approx(1)
     assert list(found.iloc[0][:3]) == ["2019-07-02", "115", "c"]
     said = answers.whom([{"ward": "c"}])
-    assert said.startswith("At since 2019-07-02, body mass 115, ward c (since, body mass not stated")
+    assert said.startswith("At since 2019-07-02, body mass 115, ward c (not stated: since, body mass in the")
+
+
+@pytest.mark.parametrize(
+    ("shown", "until", "words"),
+    [
+        ("", None, "median of time in care (days)"),
+        ("response", None, "difference in median of time in care (days)"),
+        ("ratio", None, "ratio of median of time in care (days)"),
+        ("link", None, "log hazard ratio of dead = yes"),
+        ("slope", 90.0, "slope of probability of no event until 90 days"),
+    ],
+)
+def test_a_title_says_what_is_shown_and_in_which_unit(shown, until, words):
+    """Contrasts of the link stood under "median time of …"."""
+    time = {"name": "days", "title": "time in care", "type": "number", "unit": "days"}
+    time["constraints"] = {"minimum": 1, "maximum": 900}
+    declared = schema(time, levels("dead", "no", "yes"))
+    shape = design(read_formula("surv(days, dead) ~ 1", declared), declared, family("weibull"))
+    assert Answers(shape, {"Intercept": np.zeros(2)}, until=until).title(shown) == words
 
 
 def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each_profile(answers, tmp_path):
@@ -54,7 +73,7 @@ def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each
     # What margins leave out is not these people's.
     margins.write_text("ward,weight\na/b,3\nc,1\n")
     said = answers.whom(people_of(answers, margins)[0])
-    assert "2 stated profiles (since, body mass not stated: the middle of the declared range" in said
+    assert "2 stated profiles (not stated: since, body mass in the middle of the declared range)" in said
 
 
 @pytest.mark.parametrize("text", ["ward,weight\nc,-1\n", "ward,weight\n", "ward,wealth\nc,3\n", "ward\nd\n"])
