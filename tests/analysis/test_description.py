@@ -143,6 +143,18 @@ def test_an_interval_at_the_end_of_what_is_possible_is_no_point(value):
     assert interval(value, 0.0, 1.645, 0.0, 10.0) == (min(max(value, 0), 10),) * 2
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_count_is_shown_where_its_interval_is(seed):
+    """3,132 people, 3,072 to 3,093, were shown of persons whose number is public."""
+    random = np.random.default_rng(seed)
+    rows = {name: column[:40] for name, column in people(random, 1000).items()}
+    asked = description(SCHEMA, ["sex"], by=["region"])
+    *tables, _ = asked.blocks(next(released(asked, rows, random, 0.1, 1, "add_remove")), 0.9)
+    for _, value, span, _ in (row for table in tables for row in table.rows):
+        low, high = (float(end.replace(",", "")) for end in span.split(" to "))
+        assert low <= float(value.replace(",", "")) <= high
+
+
 def test_the_widest_of_ranks_shares_and_positions_are_alike():
     asked = description(SCHEMA, ["sex", "age"])
     weights = {one.name: one.weight for one in asked.families}
