@@ -306,8 +306,9 @@ def _affordable(dataset: DataSet, statement: Statement, unit: str | None) -> Fra
         return cost
     offer = "Nothing more fits."
     if room > 0:
-        share = at_least(float(room / cost) * BELOW)
-        offer = f"What would fit: {dataset.what_fits()}, or {share} of a path's Langevin time."
+        whole, share = (at_least(float(room / one) * BELOW) for one in (kept.limit, cost))
+        offer = f"What would fit: {dataset.what_fits()}, a share of {whole} of the whole squared budget; "
+        offer += f"of a path {share} of its Langevin time."
     raise BudgetExceeded(
         f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
         f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "

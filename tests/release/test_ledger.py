@@ -61,6 +61,8 @@ def test_what_does_not_fit_is_refused_and_the_message_says_what_would(ledger):
     assert ledger.verify() == before
     words = str(refusal.value)
     offered = float(words.split("fit: ε = ")[1].split()[0])
+    share = float(words.split("a share of ")[1].split()[0])
+    assert share == pytest.approx((gdp.budget(offered, 1e-6) / gdp.budget(3.0, 1e-6)) ** 2, rel=0.01)
     ledger.reserve("people", normal(gdp.budget(offered, 1e-6) * (1 - 1e-12)), purpose="second")
     with pytest.raises(BudgetExceeded):
         ledger.reserve("people", normal(0.05), purpose="third")
