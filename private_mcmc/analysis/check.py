@@ -214,5 +214,6 @@ class Check(Analysis):
             + f", {one['at']} predicted" * bool(one["at"])
             for one in scores
         )
-        blocks: list[Block] = [Text(said), Table(columns, rows), self.law.figure(found, prob)]
+        table = Table(columns, rows)
+        blocks: list[Block] = [Text(said), table, Text(self.law.units), self.law.figure(found, prob)]
         return [*blocks, *([Text(told + ".")] if told else []), Text(" ".join(self.remarks))]

@@ -119,9 +119,9 @@ class Comparison(Analysis):
     def remarks(self) -> tuple[str, ...]:
         """What to know of a comparison."""
         return (
-            f"Differences are clipped at ±{number(self.bound, 3)}. Of models fitted to these people "
-            f"it moves the mean by {number(self.optimism, 2)} at most: whoever follows people more closely "
-            "gains more.",
+            f"Differences are clipped at ±{number(self.bound, 3)}. That the models were fitted to these "
+            f"people moves the mean by {number(self.optimism, 2)} at most, towards the one that follows them "
+            "more closely.",
             "Intervals of a model that is chosen after this comparison are too narrow.",
         )
 

@@ -44,6 +44,8 @@ class Law(ABC):
     """Linear contrasts of released counts, shape ``(groups, cells)``, and their simulated law."""
 
     names: tuple[str, ...]
+    # What values of the contrasts are, for a reader.
+    units: str
 
     def __init__(self, asked: Asked) -> None:
         self.asked, self.count = asked, len(asked.groups)
@@ -137,6 +139,10 @@ class Calibration(Law):
     """Residuals of groups, and their slope along predictions."""
 
     names = ("residual", "slope")
+    units = (
+        "Residual: people with the outcome, less those predicted; slope: the same, each times the sds by "
+        "which the predicted log odds lie above their mean."
+    )
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
@@ -263,6 +269,10 @@ class Uniformity(Law):
     """Neyman's smooth contrasts of PIT bins: level, spread and skewness of outcomes against predictions."""
 
     names = ("level", "spread", "skewness")
+    units = (
+        "Level, spread, skewness: sums over people of scores with sd 1, above 0 where outcomes are higher, "
+        "more spread out, or longer above than below, than predicted."
+    )
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)

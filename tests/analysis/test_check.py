@@ -222,6 +222,25 @@ def test_other_outcomes_fit_their_own_law_and_not_another(kind, formula, draws, 
     assert uniformity(check, misfit)[0]["p"] < 0.005
 
 
+def test_values_of_contrasts_are_what_the_page_says_they_are(by_region):
+    law = Check.planned(studied("visits ~ x", "poisson", constant(Intercept=0.7, x=1.2)), []).law
+    np.testing.assert_allclose(law.shapes.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(np.square(law.shapes).mean(axis=0), 1)
+    higher, spread, skewed = (
+        np.eye(10)[9],
+        np.eye(10)[0] + np.eye(10)[9],
+        np.array([0, 2, 3, 2, 1, 0, 0, 0, 0, 2]),
+    )
+    assert law.contrasts(higher)[0] > 0 and law.contrasts(spread)[1] > 0 and law.contrasts(skewed)[2] > 0
+    # Forty people predicted at the right end of the third bin, all of whom have the outcome.
+    cells = np.zeros((4, len(by_region.grid) - 1, 2, 2))
+    cells[1, 2, 1, 1] = 40
+    end = by_region.grid[3]
+    assert by_region.law.contrasts(cells.reshape(4, -1))[1, 0] == pytest.approx(40 * (1 - end))
+    released = by_region.released(by_region.mechanism(PRICE, N, "replace_one"), cells.ravel())
+    assert "less those predicted" in by_region.blocks(released, 0.9)[2].text
+
+
 def lines_of_studies(check, times, n, price, outcomes, seed=3):
     """Of ``times`` studies of ``n`` people, with normal noise in the place of OpenDP's, and their rows."""
     random, count = np.random.default_rng(seed), times * n
