@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -170,12 +171,12 @@ def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
 
     Intervals, and then names, of the first column, stay on one line where they can; the rest gives way.
     """
-    for whole in (_INTERVAL, _NOTHING):
+    for whole, longest in product((_INTERVAL, _NOTHING), (_NAME, _WORD)):
         words = (
             [len(word) for text in column for word in ([text] if whole.fullmatch(text) else text.split())]
             for column in columns
         )
-        widths = [min(max(each, default=1), _WORD) for each in words]
+        widths = [min(max(each, default=1), longest) for each in words]
         if sum(widths) <= room:
             break
     most = [

@@ -93,6 +93,16 @@ def test_units_and_names_are_words_wherever_they_stand(text: str) -> None:
     assert shown.getvalue().count(text) == 7
 
 
+def test_a_long_name_is_not_broken_where_eighty_letters_are_enough() -> None:
+    """The last bracket of a threshold stood on a line of its own."""
+    names = ("term", "unit", "mean", "sd", "odds ratio (median)", "90% interval")
+    row = ("thresholds[poor|fair]", "dollars", "6.268e-6", "5.386e-7", "1.0000063", "1.0000054 to 1.0000071")
+    shown = io.StringIO()
+    rows = row, ("thresholds[very good|excellent]", *row[1:])
+    report.Report("x", (report.Table(names, rows),)).show(Console(file=shown, width=80))
+    assert row[0] in shown.getvalue() and max(map(len, shown.getvalue().splitlines())) <= 80
+
+
 def test_svg_is_well_formed_and_follows_the_theme() -> None:
     text = svg(PLOT)
     ElementTree.fromstring(text)
