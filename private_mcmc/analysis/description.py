@@ -277,14 +277,11 @@ def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
         return (name, "too few people", None, None)
     if one.statistic != "count":
         return (name, number(one.value, digits(one.low, one.high)), between(one.low, one.high), None)
-    count, most = _possible(one), _possible(whole)
+    # No fewer than nobody, and no more than there may be.
+    ends = ((each.value or 0.0, each.low or 0.0, each.high or 0.0) for each in (one, whole))
+    count, most = (min(max(0.0, value, low), high) for value, low, high in ends)
     share = f"{min(count / most, 1):.1%}" if one.level and most else None
     return (name, f"{count:,.0f}", f"{one.low:z,.0f} to {one.high:z,.0f}", share)
-
-
-def _possible(count: Answer) -> float:
-    """A count no smaller than nobody, and no larger than there may be: noise may carry it there."""
-    return min(max(0.0, count.value or 0.0, count.low or 0.0), count.high or 0.0)
 
 
 class _Estimates:

@@ -44,8 +44,7 @@ class Law(ABC):
     """Linear contrasts of released counts, shape ``(groups, cells)``, and their simulated law."""
 
     names: tuple[str, ...]
-    # What values of the contrasts are, for a reader.
-    units: str
+    units: str  # of the contrasts, in words
 
     def __init__(self, asked: Asked) -> None:
         self.asked, self.count = asked, len(asked.groups)
@@ -140,8 +139,8 @@ class Calibration(Law):
 
     names = ("residual", "slope")
     units = (
-        "Residual: people with the outcome, less those predicted; slope: the same, each times the sds by "
-        "which the predicted log odds lie above their mean."
+        "Residual: people with the outcome, less those predicted; slope: each times the sds that the "
+        "predicted log odds lie above their mean."
     )
 
     def __init__(self, asked: Asked) -> None:

@@ -227,11 +227,13 @@ class Answers(Comparisons):
         said = ", ".join(f"{name} {value}" for name, value in read[0][1].items() if name not in moved)
         whose = f"At {said}" * bool(said) if len(read) == 1 else f"{len(read)} stated profiles"
         groups = {name for codes, _, left in read for name in left if name not in codes}
-        fates: dict[str, list[str]] = {fate: [] for fate in _LEFT_OUT}
-        for name in assumed if self.groups == "average" else sorted({*assumed} - groups):
-            fate = 2 if name in groups else int(self.design.schema[name].is_category)
-            fates[_LEFT_OUT[fate]].append(name)
-        left_out = "; ".join(f"{', '.join(names)} {fate}" for fate, names in fates.items() if names)
+        of = {
+            name: _LEFT_OUT[2 if name in groups else self.design.schema[name].is_category] for name in assumed
+        }
+        if self.groups != "average":
+            of = {name: fate for name, fate in of.items() if name not in groups}
+        told = {fate: ", ".join(name for name in of if of[name] == fate) for fate in of.values()}
+        left_out = "; ".join(f"{names} {fate}" for fate, names in told.items())
         left_out = f" (not stated: {left_out})" * bool(left_out)
         return f"{whose}{self.of_whom}{left_out}".removeprefix(", ").strip()
 

@@ -226,12 +226,7 @@ def test_values_of_contrasts_are_what_the_page_says_they_are(by_region):
     law = Check.planned(studied("visits ~ x", "poisson", constant(Intercept=0.7, x=1.2)), []).law
     np.testing.assert_allclose(law.shapes.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(np.square(law.shapes).mean(axis=0), 1)
-    higher, spread, skewed = (
-        np.eye(10)[9],
-        np.eye(10)[0] + np.eye(10)[9],
-        np.array([0, 2, 3, 2, 1, 0, 0, 0, 0, 2]),
-    )
-    assert law.contrasts(higher)[0] > 0 and law.contrasts(spread)[1] > 0 and law.contrasts(skewed)[2] > 0
+    assert law.contrasts(np.eye(10)[9])[0] > 0 and law.contrasts(np.eye(10)[0] + np.eye(10)[9])[1] > 0
     # Forty people predicted at the right end of the third bin, all of whom have the outcome.
     cells = np.zeros((4, len(by_region.grid) - 1, 2, 2))
     cells[1, 2, 1, 1] = 40

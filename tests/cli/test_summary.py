@@ -44,7 +44,6 @@ def test_every_level_of_an_outcome_has_a_name_and_a_prediction(answers):
 @pytest.mark.parametrize(
     ("shown", "until", "words"),
     [
-        ("", None, "median of time in care (days)"),
         ("response", None, "difference in median of time in care (days)"),
         ("ratio", None, "ratio of median of time in care (days)"),
         ("link", None, "log hazard ratio of dead = yes"),
@@ -53,9 +52,7 @@ def test_every_level_of_an_outcome_has_a_name_and_a_prediction(answers):
 )
 def test_a_title_says_what_is_shown_and_in_which_unit(shown, until, words):
     """Contrasts of the link stood under "median time of …"."""
-    time = {"name": "days", "title": "time in care", "type": "number", "unit": "days"}
-    time["constraints"] = {"minimum": 1, "maximum": 900}
-    declared = schema(time, levels("dead", "no", "yes"))
+    declared = schema(number("days", 1, 900, title="time in care", unit="days"), levels("dead", "no", "yes"))
     shape = design(read_formula("surv(days, dead) ~ 1", declared), declared, family("weibull"))
     assert Answers(shape, {"Intercept": np.zeros(2)}, until=until).title(shown) == words
 
