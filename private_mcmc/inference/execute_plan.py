@@ -69,6 +69,9 @@ def _asked_of(stage: MomentsStage | CountsStage, plan: Plan) -> tuple[Question, 
     return Question(*functions, partial(_sums, stage.mechanism)), given
 
 
+_AT_ONCE = 2**12
+
+
 @lru_cache(maxsize=8)
 def _of_each_row(function: Callable[..., Any], rows: Rows) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """A question's functions; the same ones are compiled once."""
@@ -77,7 +80,8 @@ def _of_each_row(function: Callable[..., Any], rows: Rows) -> tuple[Callable[...
         return dict(rows.project(columns))
 
     def answer(held: Fields, first: jax.Array, *given: Any) -> jax.Array:
-        return jnp.asarray(jax.vmap(rowwise(partial(function, *given)))(held))
+        # Some rows at a time: of a person a program may hold kilobytes.
+        return jnp.asarray(jax.lax.map(rowwise(partial(function, *given)), held, batch_size=_AT_ONCE))
 
     return prepare, answer
 

@@ -73,8 +73,9 @@ class Planned:
 
     @property
     def _block(self) -> int | None:
-        """How many rows are in memory at a time, where not all are."""
-        return BLOCK if on_the_host(self.columns) else None
+        """How many rows, or persons, are in memory at a time, where not all are."""
+        unit = self.asked.rows.unit
+        return max(1, BLOCK // (unit.rows if unit else 1)) if on_the_host(self.columns) else None
 
     def warnings(self, ledger: Ledger | None) -> tuple[str, ...]:
         """What to know before this is spent."""
