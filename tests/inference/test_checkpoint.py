@@ -23,6 +23,7 @@ from tests.examples_of_models import declared, logistic, normal_mean
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
+PERSONS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary(), who=pmc.Person(2))
 SEEDED = pmc.Execution(unsafe_seed=True)
 KERNEL = PrivateULA(logistic, 0.02, 1.0)
 BATCHES = PrivateSGLD(logistic, 0.02, 1.0, batch_size=5)
@@ -72,12 +73,19 @@ def interrupted(mcmc, ledger, monkeypatch, after, **columns):
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
-    ("kernel", "release", "block"), [(KERNEL, "path", None), (BATCHES, "last", None), (KERNEL, "path", 7)]
+    ("kernel", "release", "where"),
+    [(KERNEL, "path", {}), (BATCHES, "last", {}), (KERNEL, "path", {"rows_on_device": 7})],
 )
+@pytest.mark.parametrize("unit", [None, "who"])
 def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
-    data, ledger, monkeypatch, tmp_path, kernel, release, block
+    data, monkeypatch, tmp_path, kernel, release, where, unit
 ):
-    settings = dict(kernel=kernel, release=release, execution=replace(SEEDED, rows_on_device=block))
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(1e4, 1e-6), unit=unit)
+    settings = dict(kernel=kernel, release=release, execution=replace(SEEDED, **where))
+    if unit:
+        settings |= dict(rows=PERSONS, n=N)
+        data = data | {unit: np.arange(N) // 2}
     whole = driver(tmp_path / "whole", ledger, **settings)
     whole.run(rng_key=3, **data)
     path = tmp_path / "run"

@@ -4,12 +4,15 @@ With names of cases as arguments, those alone.
 """
 
 import sys
+import tempfile
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 
 from private_mcmc import Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
@@ -19,6 +22,7 @@ from private_mcmc.inference.execute import runner_of
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
+from tests.inference import test_checkpoint as saved
 
 N, CHAINS = 37, 4
 
@@ -94,12 +98,35 @@ def holes_are_empty() -> None:
         np.testing.assert_allclose(many, one, atol=1e-6, err_msg=adjacency)
 
 
+def resumed(unit: str | None) -> None:
+    rng = np.random.default_rng(5)
+    data = {"X": rng.uniform(-1, 1, (saved.N, 2)) / 2, "y": rng.integers(0, 2, saved.N)}
+    with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as place:
+        saved.test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
+            data, patched, Path(place), saved.KERNEL, "path", {"devices": 8}, unit
+        )
+
+
+def persons_are_where_they_were() -> None:
+    rng, found = np.random.default_rng(0), []
+    data = {"X": rng.uniform(-1, 1, (N, 2)), "y": rng.integers(0, 2, N), "who": rng.integers(0, 20, N)}
+    for devices in (None, 8):
+        where = Execution(devices=devices, unsafe_seed=True)
+        mcmc = saved.declared(saved.KERNEL, saved.PERSONS, n=25, execution=where)
+        mcmc.run(rng_key=1, **data)
+        found.append(mcmc.get_samples()["w"])
+    np.testing.assert_allclose(*found, rtol=1e-12, atol=1e-12)
+
+
 def main(names: list[str]) -> None:
     assert len(jax.devices()) == 8
     for name in names or CASES:
         same_chains(name)
     if not names:
         holes_are_empty()
+        persons_are_where_they_were()
+        for unit in (None, "who"):
+            resumed(unit)
 
 
 if __name__ == "__main__":

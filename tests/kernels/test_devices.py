@@ -18,20 +18,22 @@ from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.schedule import Average
 from tests.examples_of_models import logistic
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 def in_another_process(script, *arguments, **environment):
     """Output of a script of the tests, run with warnings as errors."""
-    command = [sys.executable, "-W", "error", str(HERE / script), *arguments]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=900)
+    command = [sys.executable, "-W", "error", "-m", f"tests.kernels.{script}", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def on_eight_devices(*arguments):
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    return in_another_process("several_devices.py", *arguments, **flags)
+    return in_another_process("several_devices", *arguments, **flags)
 
 
 @pytest.mark.long
