@@ -72,7 +72,7 @@ class TableFiles:
         for one in paths:
             where = without_cells(one)
             with in_words(where), self._opened(one) as (schema, groups):
-                files.append(Written.now(one))
+                files.append(Written.now(one.absolute()))  # workers have other working folders
                 counts.append(sum(count for count, _ in groups))
                 if twice := sorted(name for name, count in Counter(schema.names).items() if count > 1):
                     raise DataSchemaError(f"{where}: several columns are called {twice}; rename them.")

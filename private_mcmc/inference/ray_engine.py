@@ -81,7 +81,13 @@ class Ray:
             )
         ray = _ray()
         if not ray.is_initialized():
-            ray.init(address=self.address, log_to_driver=False, include_dashboard=None)
+            try:
+                ray.init(address=self.address, log_to_driver=False)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                # It is about the address: no row was read yet.
+                raise DeclarationError(f"engine=Ray(address={self.address!r}): {error}") from None
+        if (held := ray.cluster_resources().get("CPU", 0.0)) < (asked := self.workers * self.cpus):
+            raise DeclarationError(f"engine=Ray(…): needs {asked:g} CPUs, and the cluster has {held:g}.")
         number = len(next(iter(columns.values())).schema) if slots is None else slots.size
         size, key = max(1, -(-number // self.workers)), secrets.token_bytes(32)
         workers = []
@@ -155,7 +161,7 @@ class _Partition:
                 if attempt:
                     again()
                 return wait()
-        raise ReleaseError(f"rows from {self.first} on: {_ATTEMPTS} workers were lost, one after the other.")
+        raise ReleaseError(f"rows from {self.first} on: {_ATTEMPTS} workers were lost. Was memory too small?")
 
     def ask(self, question: Question) -> Ask:
         """The question at the worker; where that is lost, once more at another one."""
@@ -184,10 +190,8 @@ class _Partition:
 
         def answer() -> Any:
             number, piece = _found(ray.get(reference))
-            pieces = [piece]
-            for place in range(1, number):
-                pieces.append(_found(ray.get(self._worker.piece.remote(place))))
-            found = pickle.loads(b"".join(pieces))
+            more = (_found(ray.get(self._worker.piece.remote(place))) for place in range(1, number))
+            found = pickle.loads(b"".join([piece, *more]))
             if not np.isfinite(found).all():
                 # Terms are clipped or counted: of whatever rows, every sum is a number.
                 raise ReleaseError("a worker's answer is no number: nothing more is done with its rows.")
@@ -214,12 +218,10 @@ def _plain(leaf: Any) -> np.ndarray:
     return np.asarray(leaf)
 
 
-def _restored(like: Any, words: jax.Array) -> jax.Array:
+def _restored(like: Any, words: Any) -> Any:
     """The key that ``like`` is, from its words; other arrays as they are."""
     if isinstance(like, jax.Array) and jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
-        kind = jax.random.key_impl(like)
-        key: jax.Array = jax.random.wrap_key_data(words, impl=kind)
-        return key
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(like))
     return words
 
 
@@ -231,8 +233,7 @@ def _exported(
     with jax.enable_x64(True):
         raw = {name: abstract(*column) for name, column in columns.items()}
         present = abstract((size,), np.bool_)
-        kept = jax.eval_shape(question.prepare, raw, present)
-        shapes, kept_tree = jax.tree.flatten(kept)
+        shapes, kept_tree = jax.tree.flatten(jax.eval_shape(question.prepare, raw, present))
 
         def prepare(columns: Any, present: jax.Array) -> list[jax.Array]:
             return jax.tree.leaves(question.prepare(columns, present))
@@ -243,9 +244,7 @@ def _exported(
                 jax.tree.unflatten(kept_tree, kept), first, *jax.tree.unflatten(tree, keys)
             )
 
-        plain = [_plain(leaf) for leaf in leaves]
-        first = abstract((), np.int64)
-        sent = [abstract(one.shape, one.dtype) for one in plain]
+        first, sent = abstract((), np.int64), [abstract(one.shape, one.dtype) for one in map(_plain, leaves)]
         programs = (
             bytes(jax.export.export(jax.jit(prepare))(raw, present).serialize()),
             bytes(jax.export.export(jax.jit(answer))(shapes, first, sent).serialize()),

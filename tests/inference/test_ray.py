@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import get_context
@@ -125,7 +128,7 @@ def test_workers_run_the_chain_of_the_rows_here(table, case):
 def test_two_drivers_of_one_cluster_each_have_their_own_rows(table, wanted):
     """Workers have no names by which another driver finds them: another's run beside ours changes no bit."""
     address = ray.get_runtime_context().gcs_address
-    other = get_context("spawn").Process(target=beside, args=(address, table))
+    other = get_context("spawn").Process(target=beside, args=(address, table), daemon=True)
     other.start()
     while other.is_alive():
         np.testing.assert_array_equal(draws(table, WORKERS), wanted)
@@ -139,6 +142,34 @@ def beside(address, table):
     np.testing.assert_array_equal(second, first)
 
 
+def test_a_driver_that_is_no_part_of_the_cluster_has_the_same_draws(table, wanted, tmp_path):
+    """By ``ray://``, of files under names that workers, whose folder is another, do not know."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    address, out = ray.get_runtime_context().gcs_address, tmp_path / "draws.npy"
+    serve = "-m", "ray.util.client.server", "--address", address, "--port", port, "--host", "127.0.0.1"
+    with subprocess.Popen([sys.executable, *serve, "--mode", "specific-server"]) as server:
+        given = f"ray://127.0.0.1:{port}", table, out
+        other = get_context("spawn").Process(target=elsewhere, args=given, daemon=True)
+        other.start()
+        other.join(200)
+        server.terminate()
+    assert other.exitcode == 0
+    np.testing.assert_array_equal(np.load(out), wanted)
+
+
+def elsewhere(address, table, out):
+    """A driver that reaches the cluster through its server."""
+    os.chdir(table.parent)
+    np.save(out, draws(table.name, replace(WORKERS, address=address)))
+
+
+def test_what_the_cluster_has_no_room_for_is_refused(table):
+    with pytest.raises(pmc.DeclarationError, match="needs 9 CPUs, and the cluster has 2"):
+        draws(table, pmc.Ray(workers=9))
+
+
 def test_an_answer_that_is_no_number_ends_the_run(table, monkeypatch):
     monkeypatch.setattr(ray_engine.pickle, "loads", lambda content: np.full(3, np.nan))
     with pytest.raises(pmc.ReleaseError, match="is no number"):
@@ -146,6 +177,7 @@ def test_an_answer_that_is_no_number_ends_the_run(table, monkeypatch):
 
 
 def test_a_worker_that_is_lost_changes_no_bit_and_is_charged_once(table, wanted, monkeypatch, tmp_path):
+    """The one in its place is lost, too, while it reads."""
     asked, lost = ray_engine._Partition._asked, []
 
     def then_lost(self, *question):
@@ -156,14 +188,23 @@ def test_a_worker_that_is_lost_changes_no_bit_and_is_charged_once(table, wanted,
                 ray.kill(self._worker)
         return found
 
+    start, again = ray_engine._Partition.start, []
+
+    def lost_again(self):
+        start(self)
+        if self._digest and not again:
+            again.append(self.first)
+            ray.kill(self._worker)
+
     monkeypatch.setattr(ray_engine._Partition, "_asked", then_lost)
+    monkeypatch.setattr(ray_engine._Partition, "start", lost_again)
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("people", pmc.Target(1e4, 1e-6))
     books = pmc.Bookkeeping(ledger, "people")
     np.testing.assert_array_equal(draws(table, WORKERS, bookkeeping=books), wanted)
     assert [charge.outcome for charge in ledger.history()] == ["released"]
     # One for each of seven steps, the first of them a trial, and the one that was asked again.
-    assert len(lost) == 8
+    assert len(lost) == 8 and again == [200]
 
 
 def test_one_that_is_lost_while_it_reads_is_replaced_and_nobody_tries_for_ever(table, wanted, monkeypatch):
@@ -194,7 +235,8 @@ def test_a_run_whose_driver_was_killed_goes_on_at_new_workers(table, tmp_path, c
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("people", pmc.Target(1e4, 1e-6, adjacency), unit="who" if others else None)
     address = ray.get_runtime_context().gcs_address
-    driven = get_context("spawn").Process(target=killed, args=(address, table, tmp_path, case))
+    given = address, table, tmp_path, case
+    driven = get_context("spawn").Process(target=killed, args=given, daemon=True)
     driven.start()
     driven.join()
     assert driven.exitcode == -signal.SIGKILL
