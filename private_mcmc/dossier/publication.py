@@ -16,6 +16,7 @@ from private_mcmc.accounting.risk import details, in_words, risk
 from private_mcmc.accounting.rounding import norm_up
 from private_mcmc.data.fields import KEY
 from private_mcmc.data.schema import read_declaration
+from private_mcmc.domains.rows import domain_from_dict
 from private_mcmc.dossier.folder import Query
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected
 from private_mcmc.errors import DeclarationError
@@ -69,10 +70,14 @@ def read_about(path: Path) -> Fields:
 
 def with_answers(page: Report, said: Fields) -> Report:
     """A dossier's page, and below it what only people know, question by question."""
-    found = ((question, said.get(name, _UNSAID)) for name, question in QUESTIONS.items())
-    answers = tuple((question, one if isinstance(one, str) else ", ".join(one)) for question, one in found)
+    answers = tuple((question, _answer(said, name)) for name, question in QUESTIONS.items())
     told = Table(("question", "answer"), answers)
     return Report(page.title, (*page.blocks, Heading("What its publishers say"), told))
+
+
+def _answer(said: Fields, name: str) -> str:
+    found = said.get(name, _UNSAID)
+    return found if isinstance(found, str) else ", ".join(found)
 
 
 def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
@@ -80,7 +85,7 @@ def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
     price, unit = study.price, study.price.unit
 
     def told(*names: str) -> str:
-        return "\n".join(f"- {QUESTIONS[name]}: {said.get(name, _UNSAID)}" for name in names)
+        return "\n".join(f"- {QUESTIONS[name]}: {_answer(said, name)}" for name in names)
 
     name = str(said.get("name") or study.formula or study.table or "a private run")
     unprotected = "\n".join(f"- {what}: {value}" for what, value in not_protected(study).items())
@@ -112,7 +117,7 @@ def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
         "dp_variant": {
             "variant_name": "Approximate DP" if study.delta else "Pure DP",
             "data_domain": f"Tables of {study.n:,} {'rows' if unit is None else 'persons'}: "
-            + "; ".join(f"{column} {domain}" for column, domain in study.rows.items()),
+            + "; ".join(f"{column}: {domain_from_dict(domain)}" for column, domain in study.rows.items()),
             "unprotected_quantities": unprotected,
         },
         "privacy_loss": {

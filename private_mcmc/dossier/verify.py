@@ -79,7 +79,7 @@ class DossierCheck:
         tone: Tone = "bad" if not self.ok else "good" if sure else "unsure"
         line = "This dossier is not shown to be what ran."
         if self.ok:
-            line = f"It is the dossier that {' and '.join(self.compared_with)} knows." if sure else _ALONE
+            line = f"It is the dossier known to {' and '.join(self.compared_with)}." if sure else _ALONE
         said = tuple(f"{one.what}: {one.why}" for one in wrong)
         rows = tuple((one.what, one.result, one.why) for one in self.checks)
         table = Table(("what", "result", "why"), rows)

@@ -1,5 +1,6 @@
 """A dossier's entry in a registry of deployments, and its signature."""
 
+import re
 import subprocess
 
 import numpy as np
@@ -64,6 +65,8 @@ def test_whatever_people_say_stands_in_the_entry(tmp_path):
     text = as_yaml(deployment(study_of(), read_about(path))[0])
     for value in said.values():
         assert (value[0] if isinstance(value, list) else value) in text
+    # In words, and as declarations are written.
+    assert "Box(lo=" in text and not re.search(r"\[\W*us|\{\W*box", text)
     report([study_of().save(tmp_path / "study")], about=path, html=tmp_path / "page.html")
     shown = (tmp_path / "page.html").read_text()
     assert all((value[0] if isinstance(value, list) else value) in shown for value in said.values())
