@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import dataclass
 
 import jax
@@ -77,8 +76,10 @@ class Place:
                 "devices=: rows are shared by devices, streamed to one, or held by an engine: load the "
                 "columns (np.asarray) for the first."
             )
+        found = {name: host_column(name, one) for name, one in data.items()}
         # Arrays in memory are copied, since they are read again at every step: their owner may write to them.
-        return {name: host_column(name, one if on_host(one) else copy(one)) for name, one in data.items()}
+        copies = {name: np.array(one) for name, one in data.items() if not on_host(one)}
+        return found | {name: host_column(name, one) for name, one in copies.items()}
 
 
 def checked(

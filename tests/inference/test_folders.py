@@ -132,7 +132,7 @@ def test_persons_are_found_over_all_files_whichever_copies_of_them_are_in_memory
             held = data | {"who": host_column("who", who)}
             (blocks,) = partitions_of(held, N // 2, Place(), asked.rows.unit, np.arange(N // 2))
             read = {
-                name: np.concatenate([block.columns[name] for block in blocks]) for name in blocks.columns
+                name: np.concatenate([rows[name] for _, rows, _ in blocks]) for name in blocks.columns
             }
         else:
             read = {name: host_column(name, one).loaded() for name, one in read.items()}
@@ -157,7 +157,7 @@ def test_rows_of_folders_that_cells_name_lie_in_slots_drawn_at_random(tables, pl
     for seed in range(2):
         key = jax.random.key(seed)
         (blocks,) = placed(held, N, Place(), declared, Streams(key, key, key))
-        orders.append(np.concatenate([block.columns["age"] for block in blocks])[:N])
+        orders.append(np.concatenate([rows["age"] for _, rows, _ in blocks])[:N])
         np.testing.assert_array_equal(np.sort(orders[-1]), np.sort(ages.loaded()))
         assert np.array_equal(orders[-1], ages.loaded()) != drawn
     assert np.array_equal(*orders) != drawn

@@ -194,7 +194,7 @@ def placed(column, key, rows_on_device=None):
     (found,) = placing.placed({"i": column}, n, where, told, Streams(key, key, key))
     if rows_on_device is None:
         return np.asarray(found.columns["i"]), np.asarray(found.present)
-    blocks = [(block.columns["i"], block.present) for block in found]
+    blocks = [(rows["i"], present) for _, rows, present in found]
     return [np.concatenate(each)[:n] for each in zip(*blocks, strict=True)]
 
 
