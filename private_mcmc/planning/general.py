@@ -247,8 +247,12 @@ class Policy:
         noise = math.sqrt(2 / time)
         if reach is None:
             # Of lengths E(ℓ − c)₊ ≤ E ℓ²/(4c): what a wider clip takes from rows is less.
-            share = _UNCOUNTED[1] if self._affine else 1.0
-            return _UNSEEN * min(1.0, _MULTIPLE / clip), noise / share
+            bias, share = _UNSEEN * min(1.0, _MULTIPLE / clip), 1.0
+            if self._affine:
+                # Counts will balance the two.
+                share = _UNCOUNTED[1]
+                bias = min(bias, noise / share)
+            return bias, noise / share
         share, bias = reach.share(clip), reach.bias(clip)
         if self.facts.likelihood.has_centre:
             before = named(history, WARM_UP)[-1].path.schedule
@@ -270,7 +274,7 @@ class Policy:
             multiple, budget = _WARM_UP_WEIGHTED, budget / math.sqrt(2)
             bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
             budget *= math.sqrt(min(1.0, _ENOUGH_WARM_UP / bought))
-        elif reach_share(facts):
+        else:
             off = math.sqrt(2 / _affordable(self._schedule(metric, 1.0, multiple), budget))
             multiple = max(multiple, min(multiple * _WARM_UP_OFF / off, _WARM_UP_CLIP))
         return self._path(
@@ -333,8 +337,10 @@ class Policy:
         step = max(step, min(shortest / most, _LONGEST_STEP))
         shortest = min(shortest, most * step)
         bought = _affordable(self._schedule(metric, 1.0, multiple), budget)
-        # A path costs its time times the weight of the likelihood, and tells as much.
-        weight = min(bought, MOST_STEPS * _STEP) / min(max(bought, shortest), most * step)
+        # A path costs its time times the weight of the likelihood, and tells as much. Of weights, which move
+        # little, more of it; of gradients that are cut, as the rest buys a wider clip below.
+        useful = bought if self._affine else min(bought, MOST_STEPS * _STEP)
+        weight = useful / min(max(bought, shortest), most * step)
         metric = flattened(metric, facts.prior, weight)
         step = min(step, _STIFFEST / max(facts.prior.stiffness(metric.root), 1e-9))
         schedule = self._schedule(metric, weight, multiple)

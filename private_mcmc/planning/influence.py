@@ -207,16 +207,14 @@ _PUBLIC_ROWS, _FURTHEST = 64, 1.5
 
 
 def reach_share(facts: Facts) -> float:
-    """Of the squared budget, for counts; none where latents of persons' own tell how alike their rows are."""
-    if facts.reading.own is not None:
-        return 0.0
+    """Of the squared budget, for counts."""
     return _WEIGHTS_SHARE if facts.likelihood.few else _REACH_SHARE
 
 
 def assumed(facts: Facts) -> tuple[str, ...]:
     """What a plan takes for granted of persons' rows, in words."""
     unit = facts.reading.unit
-    if unit is None or not reach_share(facts):
+    if unit is None or facts.reading.own is not None:
         return ()
     follow = (
         "the run counts how far persons' sums reach, and unless noise hides these counts it clips and widens "
@@ -247,9 +245,7 @@ def counts_reach(facts: Facts, theta: Array, metric: Metric) -> CountsStage | No
 
 
 def _mechanism(facts: Facts) -> SumsPlan | None:
-    if not (share := reach_share(facts)):
-        return None
-    gdp = math.sqrt(share) * facts.budget
+    gdp = math.sqrt(reach_share(facts)) * facts.budget
     found = counts_of_influence(gdp, facts.num_rows, facts.adjacency, facts.reading.unit)
     return None if facts.num_rows < _FEWEST * found.noise.sd else found
 
