@@ -79,7 +79,7 @@ class Place:
         found = {name: host_column(name, one) for name, one in data.items()}
         # Arrays in memory are copied, since they are read again at every step: their owner may write to them.
         copies = {name: np.array(one) for name, one in data.items() if not on_host(one)}
-        return found | {name: host_column(name, one) for name, one in copies.items()}
+        return {**found, **{name: host_column(name, one) for name, one in copies.items()}}
 
 
 def checked(

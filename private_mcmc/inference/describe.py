@@ -57,7 +57,7 @@ class Books:
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.share is None):
             raise DeclarationError(
-                "give epsilon=… (--epsilon) or share=… (--share, of the ledger's squared budget), one of them."
+                "give epsilon=… (--epsilon) or share=… (--share, of the ledger's squared budget), not both."
             )
         if self.share is not None and (self.charged.ledger is None or self.delta is not None):
             raise DeclarationError(

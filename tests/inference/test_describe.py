@@ -330,8 +330,8 @@ def test_no_check_of_values_ends_a_query_at_a_row_whose_term_is_no_number():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "one of them"),
-        ({"epsilon": 1.0, "share": 0.1}, "one of them"),
+        ({}, "give epsilon"),
+        ({"epsilon": 1.0, "share": 0.1}, "not both"),
         ({"share": 0.1}, "give ledger and dataset"),
         ({"epsilon": 1.0, "dataset": "people"}, "or neither"),
         ({"epsilon": 1.0, "adjacency": "add_remove"}, "hides the number"),

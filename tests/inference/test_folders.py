@@ -131,9 +131,7 @@ def test_persons_are_found_over_all_files_whichever_copies_of_them_are_in_memory
             _, who = asked.rows.numbered(without_rows(data), N // 2)
             held = data | {"who": host_column("who", who)}
             (blocks,) = partitions_of(held, N // 2, Place(), asked.rows.unit, np.arange(N // 2))
-            read = {
-                name: np.concatenate([rows[name] for _, rows, _ in blocks]) for name in blocks.columns
-            }
+            read = {name: np.concatenate([rows[name] for _, rows, _ in blocks]) for name in blocks.columns}
         else:
             read = {name: host_column(name, one).loaded() for name, one in read.items()}
             order = np.lexsort([*read.values()])
