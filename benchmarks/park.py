@@ -62,6 +62,25 @@ def table_of(case: dict[str, Any]) -> Any:
     return table.astype(dict.fromkeys(texts, str))
 
 
+def exact_of(reading: RowModel, data: Any, counts: Array) -> tuple[Array, Array]:
+    """The posterior's mode and covariance on the unconstrained space; rows stand for ``counts`` each."""
+    with jax.enable_x64(True):
+
+        @jax.jit
+        def potential(theta: jax.Array, rows: Any, weights: Any) -> jax.Array:
+            losses = jax.vmap(reading.row_loss, (None, 0))(theta, rows)
+            return reading.neg_log_prior(theta) + jnp.sum(weights * losses)
+
+        both, hessian = jax.jit(jax.value_and_grad(potential)), jax.jit(jax.hessian(potential))
+        start = np.full(reading.dim, 1e-3)
+        found = minimize(both, start, (data, counts), "trust-exact", jac=True, hess=hessian)
+        curvature = np.asarray(hessian(found.x, data, counts))
+    off = float(found.jac @ np.linalg.solve(curvature, found.jac))
+    if not (np.linalg.eigvalsh(curvature)[0] > 0 and off < 1e-3):
+        raise ArithmeticError("the mode without privacy was not found")
+    return found.x, np.linalg.inv(curvature)
+
+
 class Regression:
     """One problem: its question, its rows, and its posterior without privacy."""
 
@@ -81,21 +100,7 @@ class Regression:
     @cached_property
     def exact(self) -> tuple[Array, Array]:
         """The non-private posterior's mode and covariance on the unconstrained space."""
-        with jax.enable_x64(True):
-
-            @jax.jit
-            def potential(theta: jax.Array, rows: Any, weights: Any) -> jax.Array:
-                losses = jax.vmap(self.reading.row_loss, (None, 0))(theta, rows)
-                return self.reading.neg_log_prior(theta) + jnp.sum(weights * losses)
-
-            both, hessian = jax.jit(jax.value_and_grad(potential)), jax.jit(jax.hessian(potential))
-            start = np.full(self.reading.dim, 1e-3)
-            found = minimize(both, start, (self.rows, self.weights), "trust-exact", jac=True, hess=hessian)
-            curvature = np.asarray(hessian(found.x, self.rows, self.weights))
-        off = float(found.jac @ np.linalg.solve(curvature, found.jac))
-        if not (np.linalg.eigvalsh(curvature)[0] > 0 and off < 1e-3):
-            raise ArithmeticError("the mode without privacy was not found")
-        return found.x, np.linalg.inv(curvature)
+        return exact_of(self.reading, self.rows, self.weights)
 
     def named(self, draws: Array) -> dict[str, Array]:
         """Draws of coefficients in the user's units, of draws ``(draws, p)`` of the parameter."""

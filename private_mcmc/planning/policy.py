@@ -238,8 +238,8 @@ def plan(
         guarantee: ``"posterior"`` or ``"run"``.
         model_args: the model's public arguments.
         max_error: refuse a plan that predicts a larger error of posterior means, in posterior sds.
-        max_passes: the most passes over the rows of all stages together; what fewer cost in error is part of
-            the prediction.
+        max_passes: the most passes over the rows of all stages together. What fewer cost in error is no
+            part of the prediction: it is measured in ``benchmarks/measured/scale.md``.
         coefficients: from draws of the sites by name to draws ``(draws,)`` of what is read of them, whose
             errors are predicted one by one; the sites' elements if left out.
         people: columns of 512 public people, for whom errors are predicted in the place of synthetic ones;
