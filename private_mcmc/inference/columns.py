@@ -118,11 +118,7 @@ def _refuse_private_arguments(public: PublicArguments, data: Mapping[str, object
 
 
 def _persons(
-    rows: Rows,
-    data: Mapping[str, object],
-    n: int | None,
-    flags: bool,
-    place: Place,
+    rows: Rows, data: Mapping[str, object], n: int | None, flags: bool, place: Place
 ) -> tuple[Columns | HostColumns, int]:
     """Rows of ``n`` persons, whose numbers lie under ``unit``; of how many, the data do not tell.
 
@@ -237,11 +233,7 @@ def moves(adjacency: Adjacency, rows: Rows, columns: HostColumns) -> bool:
 
 
 def partitions_of(
-    columns: Fields,
-    n: int,
-    place: Place,
-    unit: Unit | None = None,
-    order: Numbers | None = None,
+    columns: Fields, n: int, place: Place, unit: Unit | None = None, order: Numbers | None = None
 ) -> tuple[Partition, ...]:
     """All rows where a run wants them, in ``n`` slots, as they are outside; holes are zeros.
 

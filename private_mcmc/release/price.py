@@ -28,13 +28,7 @@ from private_mcmc.potential.potential import Potential, curvature, reach_of_prio
 from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import rowwise
 from private_mcmc.release.noise import FloatArray, LaplaceNoise, laplace_noise
-from private_mcmc.release.released import (
-    Bounds,
-    Expectations,
-    ReleasedExpectations,
-    ReleasedValue,
-    What,
-)
+from private_mcmc.release.released import Bounds, Expectations, ReleasedExpectations, ReleasedValue, What
 from private_mcmc.schedule import ROUNDING, Average, Matrix, Schedule
 from private_mcmc.target import Target
 
