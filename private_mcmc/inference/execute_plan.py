@@ -30,9 +30,15 @@ from private_mcmc.inference.columns import (
     placed,
     without_rows,
 )
-from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.declared import Execution
-from private_mcmc.inference.execute import ReadyRun, checked_start, no_value_checks, run_name, runner_of
+from private_mcmc.inference.execute import (
+    Decision,
+    ReadyRun,
+    checked_start,
+    no_value_checks,
+    run_name,
+    runner_of,
+)
 from private_mcmc.inference.outcome import Array, Keep, Look, Outcome, constrained, is_look, outcome_of
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.gradient import PreparedRows
