@@ -40,7 +40,7 @@ from private_mcmc.target import OF_FITS, Adjacency, Target, check_adjacency, che
 if TYPE_CHECKING:
     from private_mcmc.accounting import Statement
     from private_mcmc.analysis import Analysis
-    from private_mcmc.inference.outcome import Look
+    from private_mcmc.inference.declared import Look
     from private_mcmc.planning import History, Plan
     from private_mcmc.release import Ledger
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
@@ -25,7 +24,7 @@ from private_mcmc.domains.columns import (
 )
 from private_mcmc.domains.persons import Numbers, Slots, grouped
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.inference.declared import Declaration, Execution, devices_of
+from private_mcmc.inference.declared import Declaration, Execution, bind_columns, devices_of
 from private_mcmc.kernels import Streams
 from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Resident
 from private_mcmc.planning import Plan
@@ -144,32 +143,6 @@ def without_rows(data: Mapping[str, object]) -> dict[str, object]:
 def on_the_host(columns: Mapping[str, object]) -> HostColumns:
     """The columns that stay outside the device's memory: all of them, or none."""
     return {name: column for name, column in columns.items() if isinstance(column, HostColumn)}
-
-
-def bind_columns(
-    model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], rows: Rows
-) -> dict[str, object]:
-    """Positional arguments by the model's own parameter names; a key, as NumPyro's drivers take, is none."""
-    first = args[0] if args else None
-    shape, kind = getattr(first, "shape", None), getattr(first, "dtype", None)
-    if isinstance(first, int) or shape == () or (shape == (2,) and kind == np.uint32):
-        raise DeclarationError(
-            "run(…) takes the private columns, and no random key: its keys come from the operating system. A "
-            "key of your own is rng_key=…, which makes a run reproducible and not private. (A column of two "
-            "uint32 rows is passed by its name.)"
-        )
-    if args and hasattr(args[0], "keys"):
-        raise DataSchemaError(
-            f"run(…) takes columns, {sorted(rows.columns)}, and not a table: pass them by name. pmc.fit "
-            "takes a table with words and missing cells, and a schema."
-        )
-    names = list(inspect.signature(model).parameters)[: len(args)]
-    twice = sorted(set(names) & set(kwargs))
-    if len(names) < len(args) or twice:
-        raise DataSchemaError(
-            f"columns {twice} are given twice, or there are more than {sorted(rows.columns)}."
-        )
-    return {**dict(zip(names, args, strict=True)), **kwargs}
 
 
 def number_of_rows(rows: Rows, data: Mapping[str, object], target: Target, declared: int | None) -> int:

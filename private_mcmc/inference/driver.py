@@ -14,10 +14,9 @@ from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
-from private_mcmc.inference.declared import Declaration, Execution
+from private_mcmc.inference.declared import Declaration, Execution, stopping
 from private_mcmc.inference.execute import Decision, DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.outcome import stopping
 from private_mcmc.inference.runs import Runs
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.planning import DeclaredPlan, Plan, Prediction

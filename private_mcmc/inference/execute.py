@@ -25,8 +25,7 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, NotPrivate, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
 from private_mcmc.inference.columns import Place, placed
-from private_mcmc.inference.declared import Declaration, Execution
-from private_mcmc.inference.outcome import Array, Keep, Outcome, constrained
+from private_mcmc.inference.declared import Array, Declaration, Execution, Keep, Outcome, constrained
 from private_mcmc.kernels import ChainOutput, ChainRunner, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.gradient import PreparedRows, whitening
 from private_mcmc.kernels.partitions import Partition, Resident, partitioned_runner

@@ -30,7 +30,16 @@ from private_mcmc.inference.columns import (
     placed,
     without_rows,
 )
-from private_mcmc.inference.declared import Execution
+from private_mcmc.inference.declared import (
+    Array,
+    Execution,
+    Keep,
+    Look,
+    Outcome,
+    constrained,
+    is_look,
+    outcome_of,
+)
 from private_mcmc.inference.execute import (
     Decision,
     ReadyRun,
@@ -39,7 +48,6 @@ from private_mcmc.inference.execute import (
     run_name,
     runner_of,
 )
-from private_mcmc.inference.outcome import Array, Keep, Look, Outcome, constrained, is_look, outcome_of
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.gradient import PreparedRows
 from private_mcmc.kernels.partitions import Engine, Partition, Question, summed

@@ -24,11 +24,10 @@ from private_mcmc.dossier.record import ReleaseRecord, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors, warn_of_what_was_paid
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
 from private_mcmc.inference.columns import BLOCK, Place, checked, on_the_host
-from private_mcmc.inference.declared import Execution
+from private_mcmc.inference.declared import Execution, Look, Outcome, stopping
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import About
-from private_mcmc.inference.outcome import Look, Outcome, stopping
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.raw_release import RawRelease, limit_of_passes, so_far
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of

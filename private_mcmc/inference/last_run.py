@@ -22,9 +22,9 @@ from private_mcmc.dossier import Study
 from private_mcmc.dossier.record import environment_hash, mark_of_claims, warnings_of
 from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
+from private_mcmc.inference.declared import DIVERGED, Array, Outcome, constrained, diverged
 from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
-from private_mcmc.inference.outcome import DIVERGED, Array, Outcome, constrained, diverged
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
 from private_mcmc.planning.policy import opening, predict_after

@@ -22,9 +22,9 @@ from private_mcmc.dossier.folder import RELEASE, Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, checked_record, texts
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
+from private_mcmc.inference.declared import Outcome, outcome_of
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.last_run import About
-from private_mcmc.inference.outcome import Outcome, outcome_of
 from private_mcmc.inference.question import Question, question
 from private_mcmc.planning import CompletedStage, History, PathStage, Plan, Prediction, Stage
 from private_mcmc.planning.policy import without_prediction

@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 from private_mcmc.errors import ReleaseError, clean_errors
 from private_mcmc.inference.bookkeeping import Bill
 from private_mcmc.inference.columns import Place, checked
-from private_mcmc.inference.declared import Execution
+from private_mcmc.inference.declared import Execution, Outcome
 from private_mcmc.inference.execute import DeclaredRun, no_value_checks
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import LastRun, charged_words, opening_of
-from private_mcmc.inference.outcome import Outcome
 from private_mcmc.kernels import run_keys
 from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.planning.policy import make_room

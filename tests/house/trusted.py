@@ -26,7 +26,6 @@ UNTRUSTED = (
     "private_mcmc/arguments.py",
     "private_mcmc/inference/declared.py",
     "private_mcmc/inference/last_run.py",
-    "private_mcmc/inference/outcome.py",
     "private_mcmc/domains/synthetic.py",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/kernels/under_numpyro.py",
