@@ -1,8 +1,4 @@
-"""The schedule: everything public about a run, said once.
-
-The kernel's step, preflight and the accountant all read this one record, so that nothing the
-accountant assumes can differ from what ran.
-"""
+"""The schedule: everything public about a run, said once, for the kernel's step, preflight and accountant."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, Unit, check_adjacency, check_count, check_positive, is_number
 
 Matrix = tuple[float, ...] | tuple[tuple[float, ...], ...]
-
 
 # The share of what one row moves that rounding after the sum of rows may move a step, if nothing is said.
 ROUNDING = 1e-9
@@ -122,34 +117,31 @@ class Schedule:
         if not all(is_number(step) and 0 < step < math.inf for step in steps):
             raise DeclarationError("step_size: every entry must be positive and finite.")
         self._check_release()
-        for name, apart in (("noise", self.noise), ("clips", self.clips)):
-            self._check_apart(name, apart)
+        if self.noise is not None:
+            self._check_apart("noise", self.noise)
         if self.clips is not None:
             self._check_clips(self.clips)
 
     @property
     def step_sizes(self) -> tuple[float, ...]:
         """The step size of every step, in order."""
-        if isinstance(self.step_size, tuple):
-            return self.step_size
-        return (self.step_size,) * self.num_steps
+        every = self.step_size
+        return every if isinstance(every, tuple) else (every,) * self.num_steps
 
     @property
     def total_time(self) -> float:
         """``Σ_k γ_k``, the Langevin time of one chain; what a path release pays for."""
-        if isinstance(self.step_size, tuple):
-            return math.fsum(self.step_size)
-        return self.num_steps * self.step_size
+        every = self.step_size
+        return math.fsum(every) if isinstance(every, tuple) else self.num_steps * every
 
-    def _check_apart(self, name: str, numbers: tuple[float, ...] | None) -> None:
-        if numbers is None:
-            return
+    def _check_apart(self, name: str, numbers: tuple[float, ...]) -> None:
         if len(numbers) != self.dim or not all(is_number(one) and 0 < one < math.inf for one in numbers):
             raise DeclarationError(f"{name}: {self.dim} positive, finite numbers, one for each coordinate.")
         if self.preconditioner and isinstance(self.preconditioner[0], tuple):
             raise DeclarationError(f"{name}: a number for each coordinate needs a diagonal preconditioner.")
 
     def _check_clips(self, clips: tuple[float, ...]) -> None:
+        self._check_apart("clips", clips)
         if self.rate is not None or isinstance(self.release, Average):
             raise DeclarationError("clips: for all rows at every step, and releases of states only.")
         if not self.clip >= norm_of_clips(clips, self.preconditioner):

@@ -44,9 +44,8 @@ def take(charge: Reservation) -> None:
     try:
         _UNUSED.remove((os.getpid(), charge.identity))
     except KeyError:
-        raise ReleaseError(
-            "that charge has paid for a run, or was made in another process: charge this run anew."
-        ) from None
+        words = "that charge has paid for a run, or was made in another process: charge this run anew."
+        raise ReleaseError(words) from None
 
 
 class Ledger:

@@ -196,11 +196,9 @@ class ExpectationsPlan:
 
     def __call__(self, theta: jax.Array) -> jax.Array:
         """``(f(θ) − centre)/unit`` of shape ``(d,)``, clamped; NaN counts as ``a`` (as 0 without bounds)."""
-        parts = []
-        for function in self.functions:
-            value = function.evaluate(theta)
-            parts.append(jnp.where(jnp.isnan(value), function.fallback, value))
-        return jnp.clip((jnp.concatenate(parts) - self.centres) / self.units, -self.half, self.half)
+        found = [(function.evaluate(theta), function.fallback) for function in self.functions]
+        values = jnp.concatenate([jnp.where(jnp.isnan(value), instead, value) for value, instead in found])
+        return jnp.clip((values - self.centres) / self.units, -self.half, self.half)
 
     @property
     def noise_sd(self) -> FloatArray:
