@@ -35,10 +35,8 @@ Columns = dict[str, np.ndarray]
 HostColumns = dict[str, HostColumn]
 
 _BLOCK_BYTES = 2**26
-# Rows of a table that are in memory at a time, where not all are.
-BLOCK = 2**17
-# Rows of a copy that are in memory at a time.
-_COPIED = 2**19
+# Rows in memory at a time: of a table, where not all are; of a copy.
+BLOCK, _COPIED = 2**17, 2**19
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ class Place:
         asked |= any(isinstance(one, HostColumn) and one.ordered_by_cells for one in data.values())
         if self.whole and not asked:
             return {
-                name: host_column(name, column).loaded() if on_host(column) else column
-                for name, column in data.items()
+                name: host_column(name, one).loaded() if on_host(one) else one for name, one in data.items()
             }
         if not asked and not any(on_host(column) for column in data.values()):
             return dict(data)
@@ -99,8 +96,7 @@ def checked(
         # The flags of the slots lie with the other columns.
         data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
     data = place.put(data)
-    shapes = without_rows(data)
-    n = number_of_rows(rows, shapes, target, declared.n)
+    n = number_of_rows(rows, shapes := without_rows(data), target, declared.n)
     columns = checked_columns(rows, shapes, target, n)
     return (on_the_host(data) or columns), n
 
@@ -239,11 +235,9 @@ def partitions_of(
     with jax.enable_x64(True):
         for first, device in zip(range(0, n, size), devices, strict=False):
             # A copy of one column at a time: on a CPU an array of JAX may be the caller's own memory.
-            rows = {
-                name: jax.device_put(np.array(value[first : first + size]), device)
-                for name, value in arrays.items()
-            }
-            found.append(Resident(rows, jax.device_put(present[first : first + size], device), first))
+            here = slice(first, first + size)
+            rows = {name: jax.device_put(np.array(one[here]), device) for name, one in arrays.items()}
+            found.append(Resident(rows, jax.device_put(present[here], device), first))
     return tuple(found)
 
 
@@ -272,10 +266,7 @@ def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:
 
 def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Blocks:
     """Blocks of at most ``n`` rows, by default some tens of megabytes each; a function of public sizes."""
-    if rows_on_device is not None:
-        size = rows_on_device
-    else:
-        width = sum(column.schema[:1].size * 8 for column in columns.values())
-        size = _BLOCK_BYTES // max(width, 1)
+    width = sum(column.schema[:1].size * 8 for column in columns.values())
+    size = rows_on_device or _BLOCK_BYTES // max(width, 1)
     data = {name: column for name, column in columns.items() if name != PRESENT}
     return Blocks(data, max(1, min(size, n)), columns.get(PRESENT))

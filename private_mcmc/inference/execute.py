@@ -50,8 +50,6 @@ from private_mcmc.target import check_count
 
 # Columns computed from each row.
 Derived = Callable[[Fields], Mapping[str, jax.Array]]
-
-
 # The steps of a run that lacks nothing but them and its charge. It hands all that it releases to ``Keep`` at
 # once, so that nothing is lost to what fails later.
 ReadyRun = Callable[[Job, Keep], None]
@@ -253,8 +251,7 @@ class DeclaredRun:
         provenance = job.provenance.to_dict()
         released: ReleasedStates | ReleasedExpectations
         if expectations is not None and output.average is not None:
-            noised = expectations.release(output.average, provenance)
-            released = replace(noised, statement=statement)
+            released = replace(expectations.release(output.average, provenance), statement=statement)
         elif output.states is not None:
             grid, kept = state_grid(schedule), accounting.released_steps(schedule)
             samples = constrained(decision.reading, grid.round(output.states))

@@ -72,8 +72,8 @@ def _sums(mechanism: SecondMomentsPlan | SumsPlan, found: np.ndarray, present: n
 def query(stage: MomentsStage | CountsStage, plan: Plan, partitions: Sequence[Partition]) -> CompletedStage:
     """What a query releases: of the sums of all rows."""
     question, given = _asked_of(stage, plan)
-    exact = summed(question, partitions, *given)
-    return CompletedStage(stage, stage.released(stage.mechanism.noised(exact)))
+    noised = stage.mechanism.noised(summed(question, partitions, *given))
+    return CompletedStage(stage, stage.released(noised))
 
 
 def _asked_of(stage: MomentsStage | CountsStage, plan: Plan) -> tuple[Question, tuple[Any, ...]]:
@@ -90,14 +90,15 @@ _AT_ONCE = 2**12
 def _of_each_row(function: Callable[..., Any], rows: Rows) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """A question's functions; the same ones are compiled once."""
 
-    def prepare(columns: Fields, present: jax.Array) -> dict[str, jax.Array]:
-        return dict(rows.project(columns))
-
     def answer(held: Fields, first: jax.Array, *given: Any) -> jax.Array:
         # Some rows at a time: of a person a program may hold kilobytes.
         return jnp.asarray(jax.lax.map(rowwise(partial(function, *given)), held, batch_size=_AT_ONCE))
 
-    return prepare, answer
+    return partial(_mapped, rows), answer
+
+
+def _mapped(rows: Rows, columns: Fields, present: jax.Array) -> dict[str, jax.Array]:
+    return dict(rows.project(columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +155,7 @@ class PlannedRun:
         beforehand (fully adaptive composition of Gaussian DP: Smith, Thakurta 2022).
         """
         plan = self.declared
-        history: History = self.bought[1]
-        parts: tuple[Statement, ...] = self.bought[0] or plan.before
+        parts, history = self.bought[0] or plan.before, self.bought[1]
         stage: Stage | None = first
         source = job.provenance.to_dict()
         # Before the first stage is bought: a charge whose release finds no room, or whose run is killed while
@@ -163,8 +163,7 @@ class PlannedRun:
         bought = marked(plan.statement_of(parts), job.provenance)
         keep(Outcome(bought, None, history=history, provenance=source))
         while stage is not None:
-            look = self.look
-            if look is not None and is_look(plan, history, stage) and look(plan, history):
+            if self.look is not None and is_look(plan, history, stage) and self.look(plan, history):
                 statement = marked(plan.statement_of(parts), job.provenance)
                 keep(Outcome(statement, None, history=history, provenance=source, ended="stopped"))
                 return
@@ -173,10 +172,10 @@ class PlannedRun:
             job.books.pay(parts[-1])
             if isinstance(stage, PathStage):
                 states = self._path(stage, partitions, job.streams.of_stage(len(history)))
-                released = state_grid(stage.schedule).round(states)
-                history = (*history, CompletedStage(stage, released))
+                done = CompletedStage(stage, state_grid(stage.schedule).round(states))
             else:
-                history = (*history, query(stage, plan, partitions))
+                done = query(stage, plan, partitions)
+            history = (*history, done)
             reached = Outcome(statement, None, history=history, provenance=source)
             keep(reached)
             stage = plan.policy.next(history)
@@ -199,9 +198,7 @@ def _admitted(
 
     A stage costs what its mechanism costs, or its schedule, whatever was released before it.
     """
-    priced = (
-        stage.mechanism.statement if not isinstance(stage, PathStage) else langevin_statement(stage.schedule)
-    )
+    priced = langevin_statement(stage.schedule) if isinstance(stage, PathStage) else stage.mechanism.statement
     parts = (*parts, priced.of(run_name()))
     return parts, plan.statement_of(parts)
 
@@ -282,9 +279,6 @@ def _asked(function: OfRow, slots: Rows, mechanism: SumsPlan, random: bool) -> Q
     ``(…, n, k)``. What leaves are their sums.
     """
 
-    def prepare(columns: Fields, present: jax.Array) -> dict[str, jax.Array]:
-        return dict(slots.project(columns))
-
     def answer(held: Fields, first: jax.Array, key: jax.Array) -> jax.Array:
         mapped = dict(held)
         own = mapped.pop(OWN_ROWS, None)
@@ -299,7 +293,7 @@ def _asked(function: OfRow, slots: Rows, mechanism: SumsPlan, random: bool) -> Q
             numbers += [cells, jnp.zeros(shape) if t is None else t]
         return jnp.stack([jnp.asarray(one, dtype=float).reshape(shape) for one in numbers])
 
-    return Question(prepare, answer, partial(_cell_sums, mechanism))
+    return Question(partial(_mapped, slots), answer, partial(_cell_sums, mechanism))
 
 
 def _cell_sums(mechanism: SumsPlan, found: np.ndarray, present: np.ndarray) -> FloatArray:
