@@ -38,7 +38,7 @@ from private_mcmc.planning.estimates import (
     score_average,
     settled_average,
 )
-from private_mcmc.potential.rowwise import in_blocks
+from private_mcmc.planning.prediction import in_blocks
 from private_mcmc.records import Fields
 from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 

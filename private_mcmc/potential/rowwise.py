@@ -41,24 +41,6 @@ def row_shapes(rows: Rows) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: abstract(domain.event_shape, domain.dtype) for name, domain in rows.items}
 
 
-# Rows of a block, and the most numbers in it.
-_BLOCK, _MOST = 512, 2**20
-
-
-def in_blocks(function: Callable[..., Tree], *arrays: np.ndarray) -> Tree:
-    """``function`` of arrays of equally many rows, which goes row by row, in blocks of one public shape.
-
-    Its one compiled program serves any number of rows, such as that of states, which may be released.
-    """
-    count, width = len(arrays[0]), max(np.size(one) // max(len(one), 1) for one in arrays)
-    size = max(1, min(_BLOCK, _MOST // max(width, 1)))
-    missing = -count % size
-    arrays = tuple(np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) for one in arrays)
-    blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))
-    parts = [jax.tree.map(np.asarray, function(*block)) for block in blocks]
-    return jax.tree.map(lambda *each: np.concatenate(each)[:count], *parts)
-
-
 def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
     """``function`` of one row and of what all rows share, as the program that was looked at.
 
@@ -183,7 +165,6 @@ _UNSET = ("empty", "empty2")
 
 
 def _zeros(equation: jex.JaxprEqn) -> jex.JaxprEqn:
-    """In place of an array that nothing was written to, zeros."""
     made: Any = equation.outvars[0].aval
     zero = jax.make_jaxpr(lambda: jnp.broadcast_to(np.zeros((), made.dtype), 1))().eqns[0]
     params = {**zero.params, "shape": made.shape}
@@ -235,11 +216,7 @@ def _own() -> frozenset[tuple[Primitive, type]]:
 
 
 def _refuse_unknown(closed: jex.ClosedJaxpr) -> None:
-    """Refuse calls to Python, primitives that are not JAX's own, and those that do not go row by row.
-
-    ``DoThisInstead`` for a program that prints or calls back; ``NotYetSupported`` for any other, by the name
-    of the primitive.
-    """
+    """Refuse calls to Python, primitives that are not JAX's own, and those that do not go row by row."""
     equations = list(_all(closed.jaxpr))
     for equation in equations:
         if _is_collective(equation):
@@ -273,10 +250,7 @@ def _is_collective(equation: jex.JaxprEqn) -> bool:
 
 
 def _refuse_mixed_keys(closed: jex.ClosedJaxpr) -> None:
-    """Refuse random numbers of ``rbg`` keys that follow an input: for many keys they are the first one's.
-
-    ``NotYetSupported``, naming the generator.
-    """
+    """Refuse random numbers of ``rbg`` keys that follow an input: for many keys they are the first one's."""
     if all(_generator(atom) in ("", *_KEY_BY_KEY) for each in _all(closed.jaxpr) for atom in each.invars):
         return
     follows = set(closed.jaxpr.invars)
@@ -297,7 +271,6 @@ def _refuse_mixed_keys(closed: jex.ClosedJaxpr) -> None:
 
 
 def _all(jaxpr: jex.Jaxpr) -> Iterator[jex.JaxprEqn]:
-    """All equations, those inside others too."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield equation
         for inner in jex.jaxprs_in_params(equation.params):
@@ -322,7 +295,6 @@ def program_mark(function: Callable[..., object], *shapes: object) -> str:
 
 
 def _constants(program: Any) -> Iterator[object]:
-    """The constants of a closed jaxpr and of those inside it, which do not print them."""
     yield from getattr(program, "consts", ())
     for equation in getattr(program, "jaxpr", program).eqns:
         for inner in jax.tree.leaves(tuple(equation.params.values())):
