@@ -12,7 +12,8 @@ CHECKED = sorted(
     for path in (ROOT / "private_mcmc" / "kernels").rglob("*.py")
     if "from jaxtyping import" in path.read_text(encoding="utf-8")
 )
-_SHAPE = re.compile(r"\b(Float|Bool|Int|UInt|Num|Shaped)\[")
+# Or whose types are names of types with shapes.
+_SHAPE = re.compile(r"\b((Float|Bool|Int|UInt|Num|Shaped)\[|(States|Sums|Gradients|Flags|Vector)\b)")
 
 
 def checked(function):

@@ -85,26 +85,17 @@ def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
     """
     if schedule.rate is None:
         return BatchSum(gradient.prepare, lambda u, rows, draw, first=None: gradient.total(u, rows))
-    rate, size, factor = schedule.rate, drawn_size(schedule), batch_factor(schedule)
-    total = (_gathered_sum if size else _masked_sum)(gradient, schedule.num_rows, rate, size)
+    rate, n, size, factor = schedule.rate, schedule.num_rows, drawn_size(schedule), batch_factor(schedule)
+    total = _sum_of_batch(gradient, n, rate, size)
 
     def scaled(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         return factor * total(u, rows, draw, first)
 
-    return BatchSum(gradient.prepare, scaled, _drawn(schedule, rate))
-
-
-def _drawn(schedule: Schedule, rate: float) -> Callable[[jax.Array], jax.Array] | None:
-    """What of the batches is independent of the rows and small beside them."""
-    size, n, chains = drawn_size(schedule), schedule.num_rows, schedule.num_chains
-    if size == 0:
-        return None
-
-    def draw(key: jax.Array) -> jax.Array:
-        chance = jax.random.uniform(key, (chains, size))
+    def drawn(key: jax.Array) -> jax.Array:
+        chance = jax.random.uniform(key, (schedule.num_chains, size))
         return jax.vmap(partial(successes, rate=rate, last=-1, end=n))(chance)
 
-    return draw
+    return BatchSum(gradient.prepare, scaled, drawn if size else None)
 
 
 def drawn_size(schedule: Schedule) -> int:
@@ -116,18 +107,11 @@ def drawn_size(schedule: Schedule) -> int:
     return min(schedule.num_rows, math.ceil(mean + 3 * math.sqrt(mean) + 4))
 
 
-Sum = Callable[[jax.Array, PreparedRows, BatchDraw, First], jax.Array]
-
-
-def _masked_sum(gradient: ClippedGradient, n: int, rate: float, size: int) -> Sum:
+def _sum_of_batch(gradient: ClippedGradient, n: int, rate: float, size: int) -> Callable[..., jax.Array]:
     def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
-        return gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))
+        if not size:
+            return gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))
 
-    return total
-
-
-def _gathered_sum(gradient: ClippedGradient, n: int, rate: float, size: int) -> Sum:
-    def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
         def more(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
             number, last, found = carry
             chance = jax.random.uniform(jax.random.fold_in(draw.key, number), (size,))

@@ -21,8 +21,10 @@ from private_mcmc.kernels.batches import drawn_size
 from private_mcmc.kernels.gradient import Columns, PreparedRows, Whitening, whitening
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import (
+    Drawn,
     LangevinProgram,
     Observable,
+    States,
     StepNumbers,
     check_magnitudes,
     langevin_program,
@@ -32,7 +34,9 @@ from private_mcmc.kernels.step import (
 from private_mcmc.potential.potential import Potential
 from private_mcmc.schedule import Average, Schedule
 
-Advance = Callable[..., tuple[jax.Array, jax.Array, jax.Array]]
+Moved = tuple[jax.Array, jax.Array, jax.Array]
+Advance = Callable[..., Moved]
+Sums = Float[Array, "chains d"]
 
 
 class ChainState(NamedTuple):
@@ -156,7 +160,7 @@ def _compiled(
     def prepare(numbers: StepNumbers, columns: Columns, present: jax.Array) -> PreparedRows:
         return langevin_program(model, schedule, numbers).prepare(columns, present)
 
-    def advance(numbers: StepNumbers, *now: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def advance(numbers: StepNumbers, *now: Any) -> Moved:
         return steps_of(langevin_program(model, schedule, numbers), schedule, observable)(*now)
 
     return jax.jit(prepare), jax.jit(advance)
@@ -168,9 +172,7 @@ def observed(
     """``(u, total, done) ↦ total``, with what is observed of the states after step ``done`` added."""
     first_kept = schedule.release.first if isinstance(schedule.release, Average) else 0
 
-    def with_state(
-        u: Float[Array, "chains p"], total: Float[Array, "chains d"], done: jax.Array
-    ) -> Float[Array, "chains d"]:
+    def with_state(u: States, total: Sums, done: jax.Array) -> Sums:
         if observable is None:
             return total
         values = jax.vmap(observable)(program.whitening.to_parameter(u))
@@ -185,14 +187,9 @@ def steps_of(program: LangevinProgram, schedule: Schedule, observable: Observabl
     with_state = observed(program, schedule, observable)
 
     def advance(
-        u: Float[Array, "chains p"],
-        first: jax.Array,
-        count: jax.Array,
-        total: Float[Array, "chains d"],
-        keys: Streams,
-        rows: PreparedRows,
-    ) -> tuple[Float[Array, "chains p"], Float[Array, "kept chains p"], Float[Array, "chains d"]]:
-        def drawn(j: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        u: States, first: jax.Array, count: jax.Array, total: Sums, keys: Streams, rows: PreparedRows
+    ) -> tuple[States, Float[Array, "kept chains p"], Sums]:
+        def drawn(j: jax.Array) -> tuple[jax.Array, Drawn]:
             return program.noise(keys.steps, first + j), program.drawn(keys.batches, first + j)
 
         def one(j: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
@@ -243,8 +240,5 @@ def calls(schedule: Schedule, done: int = 0) -> Iterator[tuple[int, int, bool]]:
         while done < stop:
             count = min(most, stop - done)
             done += count
-            yield (
-                done - count,
-                count,
-                release == "path" or (done == stop and not isinstance(release, Average)),
-            )
+            keep = release == "path" or (done == stop and not isinstance(release, Average))
+            yield done - count, count, keep

@@ -36,6 +36,11 @@ Columns = Mapping[str, jax.Array]
 PreparedRows = Any
 # A number of the schedule; an array where a simulation compiles one step for many clips.
 Clip = float | jax.Array
+Gradients = Float[Array, "rows p"]
+Flags = Bool[Array, " rows"]
+Vector = Float[Array, " p"]
+# Of synthetic rows.
+Weights = Float[Array, " rows"] | None
 
 # Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
 UNDERFLOW = 1e-140
@@ -122,30 +127,18 @@ def inside(clip: Clip, entries: int) -> Clip:
     return clip * (1.0 - max(2.0**-40, (entries + 64) * 2.0**-53))
 
 
-def around(clip: Clip, entries: int) -> Clip:
-    """``inside`` of a clip that is wider by the slack that every price includes.
-
-    Rows whose proved bound is the clip itself are then not scaled at all: scaled rows are no gradients, and
-    their sum need not be that of a convex potential.
-    """
-    return inside(clip * (1.0 + CLIP_SLACK), entries)
-
-
 def held(value: jax.Array, cap: jax.Array | float) -> jax.Array:
     """``value`` clipped to ``[−cap, cap]``, elementwise; what is not a number becomes ``cap``."""
     return jnp.where(value < cap, jnp.where(value > -cap, value, -cap), cap)
 
 
-def clipped_sum(
-    gradients: Float[Array, "rows p"],
-    present: Bool[Array, " rows"],
-    clip: Clip,
-    weights: Float[Array, " rows"] | None = None,
-) -> Float[Array, " p"]:
+def clipped_sum(gradients: Gradients, present: Flags, clip: Clip, weights: Weights = None) -> Vector:
     """``Σ_i w_i min(1, C/‖g_i‖) g_i`` over the rows that are present and whose gradient is finite."""
     norm = jnp.linalg.norm(gradients, axis=-1)
     usable = present & jnp.isfinite(norm)
-    limit = around(clip, gradients.shape[-1])
+    # Wider by the slack that every price includes: a row whose proved bound is the clip itself is not scaled.
+    # Scaled rows are no gradients, and their sum need not be that of a convex potential.
+    limit = inside(clip * (1.0 + CLIP_SLACK), gradients.shape[-1])
     factors = jnp.where(usable, jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300)), 0.0)
     return times(factors, weights) @ jnp.where(usable[:, None], gradients, 0.0)
 
@@ -185,22 +178,18 @@ _INSIDE = 1.0 - 2.0**-45
 
 
 def schedule_gradient(
-    model: Potential,
-    whitening: Whitening,
-    schedule: Schedule,
-    states: int | None = None,
-    clip: Clip | None = None,
+    model: Potential, whitening: Whitening, schedule: Schedule, states: int | None, clip: Clip
 ) -> ClippedGradient:
     """The clipped data gradient that a schedule declares: by the norm, or coordinate by coordinate.
 
-    A ``clip`` of the norm takes the place of the schedule's: one that is known when the program runs.
+    ``clip``, of the norm, may be known only when the program runs.
     """
     if schedule.within < math.inf:
         # What rounds off is charged.
         model = replace(model, term=model.term.written_out)
     if schedule.clips is not None:
         return boxed_gradient(model, whitening, schedule.clips, states or 1)
-    return clipped_gradient(model, whitening, schedule.clip if clip is None else clip, states)
+    return clipped_gradient(model, whitening, clip, states)
 
 
 def clipped_gradient(
@@ -227,23 +216,33 @@ class AffineRows(NamedTuple):
     cap: Float[Array, " rows"]
     offset: Float[Array, " rows"] | None
     columns: Columns
-    present: Bool[Array, " rows"]
-    weights: Float[Array, " rows"] | None = None
+    present: Flags
+    weights: Weights = None
 
 
 def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: bool) -> ClippedGradient:
-    """Rows whose slopes are held at their caps: no gradient of a row is formed."""
+    """Rows whose slopes are held at their caps ``C/‖Aᵀx_i‖``: no gradient of a row is formed.
+
+    **Guarantee**: what hidden states cost rests on ``‖x‖ ≤ R`` of the designs that run, before whitening,
+    which holds here of every row but for rounding, whatever was proved, or proposed, of the declared domain.
+    """
     score = jax.vmap(predictor.slope)
 
-    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> AffineRows:
-        design, cap, usable = _capped(predictor, whitening, clip, columns)
-        design = design.T if whole else design
+    def prepare(columns: Columns, present: Flags) -> AffineRows:
+        plain = jax.vmap(rowwise(predictor.design))(columns)
+        length = jnp.linalg.norm(plain, axis=-1, keepdims=True)
+        shorter = plain * (predictor.radius / length)
+        design = whitening.pull_back(jnp.where(length > predictor.radius, shorter, plain))
+        usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & jnp.isfinite(length[:, 0])
+        design = jnp.where(usable[:, None], design, 0.0)
+        norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW
+        cap = jnp.where(usable, inside(clip, design.shape[1]) / norm, 0.0)
         offset = None if predictor.centred else jax.vmap(rowwise(predictor.offset))(columns)
         # The design, as a rule the widest, is seldom one of them.
         read = {name: column for name, column in columns.items() if name in predictor.reads}
-        return AffineRows(design, cap, offset, read, present & usable)
+        return AffineRows(design.T if whole else design, cap, offset, read, present & usable)
 
-    def total(u: Float[Array, " p"], rows: AffineRows) -> Float[Array, " p"]:
+    def total(u: Vector, rows: AffineRows) -> Vector:
         eta = u @ rows.design if whole else rows.design @ u
         slope = score(eta if rows.offset is None else eta + rows.offset, rows.columns)
         slope = times(held(slope, jnp.where(rows.present, rows.cap, 0.0)), rows.weights)
@@ -252,30 +251,12 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: b
     return ClippedGradient(prepare, total)
 
 
-def _capped(
-    predictor: Predictor, whitening: Whitening, clip: Clip, columns: Columns
-) -> tuple[Float[Array, "rows p"], Float[Array, " rows"], Bool[Array, " rows"]]:
-    """Whitened designs, caps ``C/‖Aᵀx_i‖`` of slopes, and which rows may enter; those of others are zero.
-
-    **Guarantee**: what hidden states cost rests on ``‖x‖ ≤ R`` of the designs that run, before whitening,
-    which holds here of every row but for rounding, whatever was proved, or proposed, of the declared domain.
-    """
-    plain = jax.vmap(rowwise(predictor.design))(columns)
-    length = jnp.linalg.norm(plain, axis=-1, keepdims=True)
-    shorter = plain * (predictor.radius / length)
-    design = whitening.pull_back(jnp.where(length > predictor.radius, shorter, plain))
-    usable = jnp.isfinite(jnp.linalg.norm(design, axis=-1)) & jnp.isfinite(length[:, 0])
-    design = jnp.where(usable[:, None], design, 0.0)
-    norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW
-    return design, jnp.where(usable, inside(clip, design.shape[1]) / norm, 0.0), usable
-
-
 class GeneralRows(NamedTuple):
     """The rows as they came, which of them are present, and the weights of synthetic ones."""
 
     columns: Columns
-    present: Bool[Array, " rows"]
-    weights: Float[Array, " rows"] | None = None
+    present: Flags
+    weights: Weights = None
 
 
 def general_rows(model: Potential, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
@@ -292,11 +273,7 @@ def boxed_gradient(
     not finite, or that is not present, contributes exactly zero.
     """
 
-    def of_block(
-        gradients: Float[Array, "rows p"],
-        present: Bool[Array, " rows"],
-        weights: Float[Array, " rows"] | None,
-    ) -> Float[Array, " p"]:
+    def of_block(gradients: Gradients, present: Flags, weights: Weights) -> Vector:
         caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE)
         usable = present & jnp.all(jnp.isfinite(gradients), axis=-1)
         kept = jnp.where(usable[:, None], jnp.clip(gradients, -caps, caps), 0.0)
@@ -311,7 +288,7 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
     most = _BLOCK_ELEMENTS.get(jax.default_backend(), _BLOCK_ELEMENTS_ELSEWHERE)
     fitting = max(1, most // ((model.elements or model.dim) * states))
 
-    def total(u: Float[Array, " p"], rows: GeneralRows) -> Float[Array, " p"]:
+    def total(u: Vector, rows: GeneralRows) -> Vector:
         def of(block: GeneralRows, own: jax.Array | bool = True) -> jax.Array:
             gradients = whitening.pull_back(per_row(whitening.to_parameter(u), widened(block.columns)))
             return of_block(gradients, present=block.present & own, weights=block.weights)
@@ -329,7 +306,7 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
         whole: jax.Array = jax.lax.fori_loop(0, -(-count // size), add, jnp.zeros_like(u))
         return whole
 
-    def prepare(columns: Columns, present: Bool[Array, " rows"]) -> GeneralRows:
+    def prepare(columns: Columns, present: Flags) -> GeneralRows:
         """Rows with the weights of their terms, on which constants of hidden states rest."""
         if model.term.share is not None:
             share = rowwise(model.term.share)
@@ -337,11 +314,3 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
         return GeneralRows(columns, present)
 
     return ClippedGradient(prepare, total)
-
-
-def with_weights(rows: AffineRows | GeneralRows, weights: jax.Array) -> AffineRows | GeneralRows:
-    """Public synthetic rows, each of which counts ``weights ≥ 0`` times after it was clipped, ``(N,)``.
-
-    What one of them adds is bounded by ``w_i C`` only: no program of a schedule calls this.
-    """
-    return rows._replace(weights=weights)

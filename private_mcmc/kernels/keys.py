@@ -37,14 +37,11 @@ def _rotate(x: Array, bits: int) -> Array:
 
 def _quarter_rounds(a: Array, b: Array, c: Array, d: Array) -> tuple[Array, Array, Array, Array]:
     """The quarter round on four columns at once; each argument is a row of the state, ``(4, blocks)``."""
-    a = a + b
-    d = _rotate(d ^ a, 16)
-    c = c + d
-    b = _rotate(b ^ c, 12)
-    a = a + b
-    d = _rotate(d ^ a, 8)
-    c = c + d
-    b = _rotate(b ^ c, 7)
+    for first, second in ((16, 12), (8, 7)):
+        a = a + b
+        d = _rotate(d ^ a, first)
+        c = c + d
+        b = _rotate(b ^ c, second)
     return a, b, c, d
 
 

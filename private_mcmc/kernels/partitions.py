@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from private_mcmc.domains.columns import HostColumn, blank, holds_person, padded
 from private_mcmc.domains.persons import Slots
-from private_mcmc.kernels.chain import ChainRunner, observed
+from private_mcmc.kernels.chain import ChainRunner, Moved, observed
 from private_mcmc.kernels.gradient import Columns, PreparedRows
 from private_mcmc.kernels.keys import Streams
-from private_mcmc.kernels.step import LangevinProgram, Observable
+from private_mcmc.kernels.step import Drawn, LangevinProgram, Observable
 from private_mcmc.schedule import Schedule
 
 # Starts an answer; the function that it gives waits for it.
@@ -54,11 +54,7 @@ class Question:
     @cached_property
     def at_once(self) -> Callable[..., jax.Array]:
         """``(columns, present, first, *given) -> array``, compiled."""
-
-        def whole(columns: Columns, present: jax.Array, first: jax.Array, *given: Any) -> jax.Array:
-            return self.answer(self.prepare(columns, present), first, *given)
-
-        return jax.jit(whole)
+        return jax.jit(lambda columns, present, *given: self.answer(self.prepare(columns, present), *given))
 
     def reduced(self, found: jax.Array, present: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """What leaves, once it is there."""
@@ -107,29 +103,22 @@ def partitioned_runner(
     """
     path, with_state = schedule.release == "path", observed(program, schedule, observable)
 
-    def prepare(columns: Columns, present: jax.Array) -> PreparedRows:
-        return program.prepare(mapped(columns), present)
-
-    def answer(
-        rows: PreparedRows, first: jax.Array, u: jax.Array, k: jax.Array, batches: jax.Array | None
-    ) -> jax.Array:
+    def answer(rows: PreparedRows, first: jax.Array, u: jax.Array, k: jax.Array, batches: Drawn) -> jax.Array:
         return program.data(u, k, batches, program.drawn(batches, k), rows, first)
 
     @jax.jit
-    def move(
-        u: jax.Array, k: jax.Array, key: jax.Array, rows_sum: jax.Array, total: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def move(u: jax.Array, k: jax.Array, key: jax.Array, rows_sum: jax.Array, total: jax.Array) -> Moved:
         u = program.move(u, k, program.noise(key, k), rows_sum)
         return u, with_state(u, total, k + 1), program.whitening.to_parameter(u)
 
     def advance(
         u: jax.Array, first: int, count: int, total: jax.Array, keys: Streams, asks: Sequence[Ask]
-    ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        def one(u: jax.Array, k: int, total: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    ) -> Moved:
+        def one(u: jax.Array, k: int, total: jax.Array) -> Moved:
             rows_sum = np.zeros(u.shape)
             for part in [ask(u, k, keys.batches) for ask in asks]:
                 rows_sum = rows_sum + np.asarray(part())
-            moved: tuple[jax.Array, jax.Array, jax.Array] = move(u, k, keys.steps, rows_sum, total)
+            moved: Moved = move(u, k, keys.steps, rows_sum, total)
             return moved
 
         if not count:
@@ -141,22 +130,15 @@ def partitioned_runner(
             states.append(np.asarray(state))
         return u, jnp.asarray(states if path else states[-1:]), total
 
-    question = Question(prepare, answer)
+    question = Question(lambda columns, present: program.prepare(mapped(columns), present), answer)
     return ChainRunner(
-        schedule,
-        program.whitening,
-        observable,
-        lambda partitions: [partition.ask(question) for partition in partitions],
-        advance,
+        schedule, program.whitening, observable, lambda parts: [part.ask(question) for part in parts], advance
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Resident:
-    """A partition whose rows are in the memory of a device, and are prepared once for each question.
-
-    They are the rows ``start, start + 1, …`` of the run.
-    """
+    """A partition in the memory of a device, prepared once a question: rows ``start, …`` of the run."""
 
     columns: Columns
     present: jax.Array
@@ -176,9 +158,9 @@ class Resident:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """A partition whose rows are read again for each answer, ``size`` at a time.
+    """A partition that is read again for each answer, ``size`` rows at a time: the run's from ``start`` on.
 
-    They are the rows ``start, start + 1, …`` of the run. ``present``: their flags; left out, all are present.
+    ``present``: their flags; left out, all are present.
     """
 
     columns: Mapping[str, HostColumn]

@@ -34,6 +34,9 @@ _RAREST = 2.0**-30
 
 
 Observable = Callable[[jax.Array], jax.Array]
+States = Float[Array, "chains p"]
+# A key of batches, or what was drawn with it; ``None`` where all rows are in every step.
+Drawn = jax.Array | None
 
 
 class StepNumbers(NamedTuple):
@@ -78,16 +81,9 @@ def without_numbers(schedule: Schedule) -> Schedule | None:
     ``None`` for schedules that differ in more than those from another path of one chain over all rows.
     """
     steps = whole_steps(schedule.num_steps)
-    plain = Schedule(
-        adjacency=schedule.adjacency,
-        num_rows=schedule.num_rows,
-        dim=schedule.dim,
-        step_size=1.0,
-        num_steps=steps,
-        clip=1.0,
-        unit=schedule.unit,
-    )
     numbers: Record = {"step_size": 1.0, "clip": 1.0, "temper": 1.0, "preconditioner": None}
+    kept = {name: getattr(schedule, name) for name in ("adjacency", "num_rows", "dim", "unit")}
+    plain = Schedule(**kept, **numbers, num_steps=steps)
     if isinstance(schedule.step_size, tuple) or np.ndim(schedule.preconditioner or 0) != 2:
         return None
     return plain if replace(schedule, num_steps=steps, **numbers) == plain else None
@@ -112,15 +108,13 @@ class LangevinProgram:
     """
 
     prepare: Callable[..., PreparedRows]
-    drawn: Callable[[jax.Array | None, jax.Array], jax.Array | None]
+    drawn: Callable[[Drawn, jax.Array], Drawn]
     data: Callable[..., jax.Array]
     noise: Callable[[jax.Array, jax.Array], jax.Array]
     move: Callable[..., jax.Array]
     whitening: Whitening
 
-    def step(
-        self, u: Float[Array, "chains p"], k: jax.Array, keys: Streams, rows: PreparedRows
-    ) -> Float[Array, "chains p"]:
+    def step(self, u: States, k: jax.Array, keys: Streams, rows: PreparedRows) -> States:
         """``u'`` after step number ``k ≥ 0``, with every row here."""
         total = self.data(u, k, keys.batches, self.drawn(keys.batches, k), rows)
         return self.move(u, k, self.noise(keys.steps, k), total)
@@ -129,9 +123,7 @@ class LangevinProgram:
 def langevin_program(
     model: Potential, schedule: Schedule, numbers: StepNumbers | None = None
 ) -> LangevinProgram:
-    """Build the step of ``schedule`` for ``model``.
-
-    With ``numbers``, which may be traced, they take the place of those of the schedule.
+    """The step of ``schedule`` for ``model``; ``numbers``, which may be traced, in place of the schedule's.
 
     ``DeclarationError`` for a preconditioner or noise that makes no sense.
     """
@@ -164,39 +156,26 @@ def step_program(
     model: Potential, schedule: Schedule, data_gradient: BatchSum, numbers: StepNumbers
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
-    change = Whitening(numbers.root)
-    colour = whitened_noise(schedule)
+    change, colour = Whitening(numbers.root), whitened_noise(schedule)
 
-    def drawn(batches: jax.Array | None, k: jax.Array) -> jax.Array | None:
-        if data_gradient.draw is None:
-            return None
-        return data_gradient.draw(jax.random.fold_in(streams(batches)[0], k))
+    def drawn(batches: Drawn, k: jax.Array) -> Drawn:
+        draw = data_gradient.draw
+        return None if draw is None else draw(jax.random.fold_in(streams(batches)[0], k))
 
     def data(
-        u: Float[Array, "chains p"],
-        k: jax.Array,
-        batches: jax.Array | None,
-        drawn: jax.Array | None,
-        rows: PreparedRows,
-        first: First = None,
-    ) -> Float[Array, "chains p"]:
-        def one(state: Float[Array, " p"], chain: jax.Array, own: jax.Array | None) -> Float[Array, " p"]:
+        u: States, k: jax.Array, batches: Drawn, drawn: Drawn, rows: PreparedRows, first: First = None
+    ) -> States:
+        def one(state: Float[Array, " p"], chain: jax.Array, own: Drawn) -> Float[Array, " p"]:
             draw = None if schedule.rate is None else BatchDraw(streams(batches)[1], k, chain, own)
             return data_gradient.total(state, rows, draw, first)
 
         return jax.vmap(one)(u, jnp.arange(u.shape[0]), drawn)
 
-    def move(
-        u: Float[Array, "chains p"],
-        k: jax.Array,
-        standard: Float[Array, "chains p"],
-        total: Float[Array, "chains p"],
-    ) -> Float[Array, "chains p"]:
+    def move(u: States, k: jax.Array, standard: States, total: States) -> States:
         gamma = jnp.asarray(numbers.step_size)
         gamma = gamma if gamma.ndim == 0 else gamma[k]
         prior = change.pull_back(jax.vmap(model.prior_slope)(change.to_parameter(u)))
-        gradient = prior + numbers.temper * total
-        gradient = jnp.clip(gradient, -numbers.limit, numbers.limit)
+        gradient = jnp.clip(prior + numbers.temper * total, -numbers.limit, numbers.limit)
         standard = standard.astype(u.dtype)
         standard = standard if colour is None else standard * colour
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.

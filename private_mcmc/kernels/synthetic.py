@@ -19,7 +19,7 @@ import numpy.typing as npt
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.kernels.batches import BatchSum
 from private_mcmc.kernels.chain import ChainRunner, steps_of
-from private_mcmc.kernels.gradient import Columns, Whitening, clipped_gradient, with_weights
+from private_mcmc.kernels.gradient import Columns, Whitening, clipped_gradient
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
 from private_mcmc.potential.potential import Potential
@@ -62,7 +62,8 @@ def _program(model: Followed, shared: Schedule, numbers: StepNumbers) -> Langevi
     clipped = clipped_gradient(read, Whitening(numbers.root), numbers.clip, states=1)
 
     def prepare(columns: Columns, weights: jax.Array) -> Any:
-        return with_weights(clipped.prepare(columns, jnp.ones(len(weights), dtype=bool)), weights)
+        # What a row adds after it was clipped is bounded by its weight times the clip only.
+        return clipped.prepare(columns, jnp.ones(len(weights), dtype=bool))._replace(weights=weights)
 
     every_row = BatchSum(prepare, lambda u, rows, draw, first=None: clipped.total(u, rows))
     return step_program(read, shared, every_row, numbers)

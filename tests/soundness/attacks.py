@@ -140,7 +140,7 @@ class ChainAttacks:
     def _terms(self, before: jax.Array, after: jax.Array, side: Side) -> Terms:
         model, schedule = self._model, self._schedule
         change = whitening(schedule.preconditioner, model.dim)
-        gradient = schedule_gradient(model, change, schedule)
+        gradient = schedule_gradient(model, change, schedule, None, schedule.clip)
         prior = jax.grad(lambda u: model.neg_log_prior(change.to_parameter(u)))
         rows = gradient.prepare(side.columns, side.present)
 
@@ -342,7 +342,7 @@ def pair_of_rows(
 def _gradients(model: RowModel, schedule: Schedule, rows: list[PublicRow]) -> FloatArray:
     """Clipped gradients of every row at the probes, shape ``(rows, probes, p)``."""
     change = whitening(schedule.preconditioner, model.dim)
-    gradient = schedule_gradient(model, change, schedule)
+    gradient = schedule_gradient(model, change, schedule, None, schedule.clip)
     probes = np.random.default_rng(0).normal(size=(_PROBES, model.dim))
     probes[0] = 0.0
     with jax.enable_x64(True):

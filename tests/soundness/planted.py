@@ -171,7 +171,7 @@ FAULTS = (
     Fault("person: cap by global order", lambda: ((placing, "grouped", _capped_in_all),)),
     Fault(
         "person: batches by rows",
-        lambda: tuple((batches, name, _batches_of_rows) for name in ("_gathered_sum", "_masked_sum")),
+        lambda: ((batches, "_sum_of_batch", _batches_of_rows),),
     ),
     Fault("rounding skipped", lambda: ((StateGrid, "round", lambda self, states: np.asarray(states)),)),
 )

@@ -158,7 +158,7 @@ def farthest_jump() -> float:
     known = curvature(reading, priced)
     assert priced.within < np.inf and known.strong_convexity > 0
     with jax.enable_x64(True):
-        gradient = schedule_gradient(reading, whitening(None, 6), priced, 1)
+        gradient = schedule_gradient(reading, whitening(None, 6), priced, 1, priced.clip)
         rows = gradient.prepare(reading.rows.synthetic(1, 12), jnp.ones(12, bool))
         u = np.random.default_rng(0).normal(size=(200, 6))
         near = u + 1e-7 * np.random.default_rng(1).normal(size=(200, 6))
