@@ -32,9 +32,9 @@ def curves(schedule: Schedule, known: Curvature) -> dict[str, Curve]:
     ``path`` and ``box path``: every state as if it were released and the batches known. ``sampled path``: the
     same with the batches hidden. ``hidden``: only the released states, the batches known.
     """
-    found = {} if schedule.rate is None else {"sampled path": sampled_path_curve(schedule)}
+    found = {} if schedule.rate is None else {"sampled path": sampled_curve(schedule, schedule.rate)}
     if schedule.clips is not None:
-        return found | {"box path": box_curve(schedule)}
+        return found | {"box path": path_curve(schedule)}
     sizes = schedule.step_sizes[: last_released(schedule)]
     hidden = schedule.release != "path" and noise_ratio(schedule)[1] and known.strong_convexity > 0
     if hidden and all(known.gap(size) >= 0 for size in set(sizes)):
@@ -72,41 +72,34 @@ def for_chains(square: float, schedule: Schedule) -> Gaussian:
 
 
 def path_curve(schedule: Schedule) -> Gaussian:
-    """All states up to the last released one, as if the batches were known: ``m² = Σ (γΔ/σ)²``."""
-    change = sensitivity(schedule)
+    """All states up to the last released one, as if the batches were known: ``m² = Σ (γΔ/σ)²``.
+
+    Coordinates clipped apart: ``m² = Σ_k γ_k/2 Σ_j M_jj Δ_j²/N_jj``, where ``Δ_j`` is the most that one row
+    changes coordinate ``j`` of the whitened gradient, and ``S = 2γN`` the noise.
+    """
     # The sum, rounded up: correctly rounded sums are at most half a unit below.
     try:
-        time = math.fsum(schedule.step_sizes[: last_released(schedule)])
+        time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
     except OverflowError:
         raise DeclarationError("step_size: the sum of all steps overflows; take smaller ones.") from None
-    square = product_up(math.nextafter(time, math.inf), change, change, 0.5, over=(noise_ratio(schedule)[0],))
-    return for_chains(square, schedule)
-
-
-def box_curve(schedule: Schedule) -> Gaussian:
-    """All states up to the last one, coordinates clipped apart: ``m² = Σ_k γ_k/2 Σ_j M_jj Δ_j²/N_jj``.
-
-    ``Δ_j`` is the most that one row changes coordinate ``j`` of the whitened gradient, ``S = 2γN`` the noise.
-    """
+    if schedule.clips is None:
+        change = sensitivity(schedule)
+        return for_chains(product_up(time, change, change, 0.5, over=(noise_ratio(schedule)[0],)), schedule)
     scales = np.diag(dense(schedule.preconditioner, schedule.dim, "preconditioner")).tolist()
     parts = zip(coordinate_changes(schedule), scales, schedule.noise or scales, strict=True)
     corner = sum_up(product_up(change, change, scale, over=(noise,)) for change, scale, noise in parts)
-    time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
     return for_chains(product_up(time, 0.5, corner), schedule)
 
 
-def sampled_path_curve(schedule: Schedule) -> Curve:
+def sampled_curve(schedule: Schedule, rate: float) -> Curve:
     """All states up to the last released one, with amplification by the sampling of batches."""
-    if schedule.rate is None:
-        raise DeclarationError("all rows are used in every step: no batch is sampled.")
     counts: Counter[float] = Counter()
     for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
         counts[row_ratio(schedule, size)] += count
     # Under Poisson batches ``zero_out`` has the pair of ``add_remove``.
     pair = "replace_one" if schedule.adjacency == "replace_one" else "add_remove"
     steps = sorted(_coarsened(counts).items())
-    chains, rate = schedule.num_chains, schedule.rate
-    return combine(tuple(Sampled(pair, rate, ratio, count * chains) for ratio, count in steps))
+    return combine(tuple(Sampled(pair, rate, ratio, count * schedule.num_chains) for ratio, count in steps))
 
 
 def row_ratio(schedule: Schedule, step_size: float) -> float:

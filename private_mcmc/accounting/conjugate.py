@@ -12,7 +12,7 @@ sum is independent of it and has one law under both): divergences fall in the sh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import permutations
 from typing import Any
@@ -24,7 +24,6 @@ from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammal
 from private_mcmc.accounting.curves import Points
 from private_mcmc.accounting.statement import RULES, Statement, again, stated
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Constant
 from private_mcmc.target import Adjacency, check_count, check_positive
 
 Array = NDArray[np.float64]
@@ -167,12 +166,7 @@ FAMILIES: dict[str, tuple[str, Callable[..., float]]] = {
 
 
 def posterior_conjugate(
-    family: str,
-    *,
-    epsilons: tuple[float, ...],
-    n: int,
-    adjacency: Adjacency = "replace_one",
-    **constants: Constant,
+    family: str, *, epsilons: Sequence[float], n: int, adjacency: Adjacency = "replace_one", **constants: Any
 ) -> Statement:
     """One exact draw from a conjugate posterior of ``n`` rows, one of which is replaced.
 

@@ -128,10 +128,8 @@ class Points(Curve):
 
     def delta(self, epsilon: float) -> float:
         """The least of ``δ_i + (1−δ_i)`` times randomised response at ``ε_i``."""
-        return min(
-            min(1.0, sum_up((miss, product_up(sum_up((1.0, -miss)), Pure(level).delta(epsilon)))))
-            for level, miss in self.points
-        )
+        kept = ((miss, sum_up((1.0, -miss)), Pure(level).delta(epsilon)) for level, miss in self.points)
+        return min(min(1.0, sum_up((miss, product_up(rest, delta)))) for miss, rest, delta in kept)
 
 
 _MOST_LOSSES = 400_000
@@ -266,9 +264,8 @@ def _step(curve: Curve) -> tuple[float, float, Callable[..., Any]]:
         return curve.m, curve.m, lambda **on: pld.from_gaussian_mechanism(1 / curve.m, **on)
     if not isinstance(curve, (Pure, Points)):
         raise DeclarationError(f"no pair of a {curve.kind!r} curve is known.")
-    least = (
-        (curve.level, 0.0) if isinstance(curve, Pure) else min(curve.points, key=lambda point: point[::-1])
-    )
+    points = ((curve.level, 0.0),) if isinstance(curve, Pure) else curve.points
+    least = min(points, key=lambda point: point[::-1])
     point = common.DifferentialPrivacyParameters
     return least[0], least[0] / 10, lambda **on: pld.from_privacy_parameters(point(*least), **on)
 

@@ -15,6 +15,9 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 from private_mcmc.schedule import Average, Schedule
 
+# Of every value: slope, limit, unit.
+Values = Iterable[tuple[float, float, float]]
+
 
 def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -> Statement:
     """The statement of the states released by a run: every bound that is proved for it.
@@ -34,16 +37,12 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
     words = [_of_bound(kind, schedule) for kind in found]
     lines = [*_of_chain(schedule, "hidden" in found), *(line for _, each in words for line in each)]
     theorem = "; and ".join(dict.fromkeys(each for each, _ in words))
-    return stated(
-        "langevin",
-        theorem,
-        lines,
-        _constants(schedule, known),
-        *found.values(),
-        adjacency=schedule.adjacency,
-        num_rows=schedule.num_rows,
-        unit=schedule.unit,
-    )
+    constants = _constants(schedule, known)
+    return stated("langevin", theorem, lines, constants, *found.values(), **_protected(schedule))
+
+
+def _protected(schedule: Schedule) -> dict[str, Any]:
+    return {"adjacency": schedule.adjacency, "num_rows": schedule.num_rows, "unit": schedule.unit}
 
 
 def _constants(schedule: Schedule, known: Curvature) -> Record:
@@ -91,9 +90,7 @@ def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
         raise DeclarationError(f"release={schedule.release!r}: the schedule releases states, not an average.")
     _check(schedule, curvature)
     change = sensitivity(schedule)
-    steps = {
-        size: (max(curvature.gap(size), -1.0), product_up(size, change)) for size in set(schedule.step_sizes)
-    }
+    steps = {size: (curvature.gap(size), product_up(size, change)) for size in set(schedule.step_sizes)}
     if not all(gap >= 0 for gap, _ in steps.values()):
         return math.inf
     distance, total = 0.0, 0.0
@@ -103,9 +100,8 @@ def average_sensitivity(schedule: Schedule, curvature: Curvature) -> float:
         if index >= schedule.release.first:
             total += distance
     kept = schedule.num_steps - schedule.release.first + 1
-    worst = product_up(total, over=(float(kept),))
     # Summing T positive terms errs by at most T units in the last place.
-    return product_up(worst, 1 + schedule.rounding + kept * 2.0**-52)
+    return product_up(product_up(total, over=(kept,)), 1 + schedule.rounding + kept * 2.0**-52)
 
 
 def noised_average(
@@ -114,7 +110,7 @@ def noised_average(
     curvature: Curvature,
     *,
     distance: float,
-    values: Iterable[tuple[float, float, float]],
+    values: Values,
     joint: float,
 ) -> Statement:
     """The statement of averages of a run, released by the mechanism that ``noise`` speaks of.
@@ -146,19 +142,10 @@ def noised_average(
     lines = [f"where each value moves by at most its unit, {moved}", *_of_chain(schedule, coupled)]
     lines += [] if schedule.rate is None else [_DRAWN]
     lines += [COUPLING, EVERY_POTENTIAL] if coupled else []
-    constants = _constants(schedule, curvature) | {"distance": distance, "values": found}
+    constants = _constants(schedule, curvature) | {"distance": distance, "values": found, "joint": joint}
     theorem = "noise on averages of coupled chains (Bertazzi, Johnston, Roberts, Durmus, Prop. 3.7)"
-    return stated(
-        "average",
-        theorem,
-        lines,
-        constants | {"joint": joint},
-        *noise.curves,
-        adjacency=schedule.adjacency,
-        num_rows=schedule.num_rows,
-        parts=(of_unit(noise, schedule.unit),),
-        unit=schedule.unit,
-    )
+    parts = (of_unit(noise, schedule.unit),)
+    return stated("average", theorem, lines, constants, *noise.curves, parts=parts, **_protected(schedule))
 
 
 EVERY_POTENTIAL = "the constants hold for every potential of the row domain"
@@ -175,6 +162,8 @@ _DRAWN = "each row enters a batch independently with the declared probability"
 # 9e-10, over the 2u√p by which float64 moves two steps apart: ``steps.rounding_box``.
 _ROUNDED = "rounding after the sum moves a step by at most 1e-09 of its sensitivity, "
 _BOX = "|θ|_∞ + 4γ|∇U|_∞ ≤ 4.05e6 γΔ/√p in whitened coordinates"
+_HIDDEN = "shifted interpolation (Bok, Su, Altschuler 2024) of steps that keep chains together"
+_BOX_PATH = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
 _PATH = "path of Gaussian mechanisms: m² = Σ γΔ²/2 (Bertazzi, Johnston, Roberts, Durmus, Thm 5.4)"
 
 
@@ -195,11 +184,9 @@ def _of_chain(schedule: Schedule, contracts: bool) -> list[str]:
 def _of_bound(kind: str, schedule: Schedule) -> tuple[str, tuple[str, ...]]:
     """The theorem of one bound of a run's states, and what it needs beside what all of them do."""
     if kind == "hidden":
-        theorem = "shifted interpolation (Bok, Su, Altschuler 2024) of steps that keep chains together"
-        return theorem, (EVERY_POTENTIAL,)
+        return _HIDDEN, (EVERY_POTENTIAL,)
     if kind == "box path":
-        theorem = "path of Gaussian mechanisms, rows in a box: m² = Σ_k γ_k²w² Σ_j (2M_jj C_j)²/S_jj"
-        return theorem, ("every coordinate of a row's gradient is clipped apart, at its declared bound",)
+        return _BOX_PATH, ("every coordinate of a row's gradient is clipped apart, at its declared bound",)
     if kind == "path":
         return _PATH + ("" if schedule.release == "path" else ", charged for hidden states too"), ()
     theorem = "Poisson-sampled Gaussian steps" + " under replacement" * (schedule.adjacency == "replace_one")
@@ -207,7 +194,6 @@ def _of_bound(kind: str, schedule: Schedule) -> tuple[str, tuple[str, ...]]:
 
 
 def _again(statement: Statement) -> Statement:
-    """The statement that the record of another one gives."""
     schedule, known, facts = _run_of(statement)
     if statement.argument.rule == "langevin":
         return langevin_statement(schedule, known)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 from private_mcmc.accounting.curves import Curve, Gaussian, Pure, combine
 from private_mcmc.accounting.rounding import norm_up, product_up, root_down, root_up, sum_up
@@ -41,7 +42,8 @@ def laplace(
     that is a rounding too small the level is what it gives; a smaller one is refused. ``num_rows``: ``n``,
     under ``add_remove`` the public ``n_max``, for which the sensitivity holds.
     """
-    for name, value in {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}.items():
+    constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
+    for name, value in constants.items():
         check_positive(name, value)
     check_count("dim", dim)
     if not 0 <= grid < math.inf:
@@ -53,7 +55,6 @@ def laplace(
             f"{what}: scale={scale} is below (sensitivity + dim·grid)/epsilon = {moved / epsilon}."
         )
     curve = Pure(max(float(epsilon), needed))
-    constants: Record = {"epsilon": epsilon, "sensitivity": sensitivity, "scale": scale}
     constants |= {"grid": grid, "dim": dim, "what": what}
     theorem = "Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006)"
     lines = (f"{what}: two values on adjacent data differ by at most the sensitivity in L1",)
@@ -101,7 +102,7 @@ def posterior_strongly_log_concave(
     """
     constants = {"sensitivity": sensitivity, "strong_convexity": strong_convexity}
     theorem = "strongly log-concave posterior (Gopi, Lee, Liu 2022)"
-    return _posterior("strongly_log_concave", theorem, adjacency, 1.0, constants, num_rows)
+    return _posterior("posterior.strongly_log_concave", theorem, adjacency, 1.0, constants, num_rows)
 
 
 def posterior_bounded_gradient(
@@ -115,7 +116,7 @@ def posterior_bounded_gradient(
     """
     constants = {"gradient_bound": gradient_bound, "prior_strong_convexity": prior_strong_convexity}
     theorem = "bounded data gradient, log-concave prior (Bertazzi, Johnston, Roberts, Durmus, Assumption 5.1)"
-    return _posterior("bounded_gradient", theorem, adjacency, 2.0, constants, num_rows)
+    return _posterior("posterior.bounded_gradient", theorem, adjacency, 2.0, constants, num_rows)
 
 
 def _posterior(
@@ -133,7 +134,6 @@ def _posterior(
     constants: Record = {name: float(value) for name, value in given.items()}
     curve = Gaussian(product_up(factor, moved, over=(root_down(float(convexity)),)))
     lines = ("the constants hold for every data set of the row domain", "the draw is exact")
-    rule = f"posterior.{rule}"
     return stated(rule, theorem, lines, constants, curve, adjacency=adjacency, num_rows=num_rows)
 
 
@@ -164,17 +164,9 @@ def adaptive(
         )
     lines = ("the budget was fixed before the first stage", "each stage holds for every earlier output")
     theorem = "fully adaptive composition under a Gaussian DP budget (Smith, Thakurta 2022)"
-    return stated(
-        "adaptive",
-        theorem,
-        lines,
-        {"budget": float(budget)},
-        Gaussian(float(budget)),
-        adjacency=adjacency,
-        num_rows=num_rows,
-        parts=stages,
-        unit=unit,
-    )
+    whom: dict[str, Any] = {"adjacency": adjacency, "num_rows": num_rows, "unit": unit}
+    most = float(budget)
+    return stated("adaptive", theorem, lines, {"budget": most}, Gaussian(most), parts=stages, **whom)
 
 
 _MOST_CANDIDATES = 64

@@ -78,12 +78,8 @@ def norm_up(values: Iterable[float]) -> float:
 
 
 def _ratio(factors: tuple[float, ...], over: tuple[float, ...]) -> Fraction:
-    value = Fraction(1)
-    for factor in factors:
-        value *= Fraction(factor)
-    for divisor in over:
-        value /= Fraction(divisor)
-    return value
+    top, bottom = (math.prod(map(Fraction, part), start=Fraction(1)) for part in (factors, over))
+    return top / bottom
 
 
 def above(exact: Fraction) -> float:

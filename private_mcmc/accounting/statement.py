@@ -186,9 +186,8 @@ def common_unit(statements: Iterable[Statement]) -> Unit | None:
     """
     units = [statement.unit for statement in statements]
     if len({None if unit is None else unit.name for unit in units}) > 1:
-        named = " and ".join(
-            sorted({"a row" if unit is None else f"a person by {unit.name!r}" for unit in units})
-        )
+        kinds = {"a row" if unit is None else f"a person by {unit.name!r}" for unit in units}
+        named = " and ".join(sorted(kinds))
         raise DeclarationError(
             f"statements that protect {named} do not compose: state all for the same unit."
         )
@@ -275,7 +274,6 @@ def verify(record: Constants) -> Verification:
 
 
 def _check(statement: Statement) -> None:
-    """Raise ``DeclarationError`` with the reason unless the statement is sound."""
     name = statement.argument.rule
     if name not in RULES:
         raise DeclarationError(f"no function is known for the rule {name!r}.")
