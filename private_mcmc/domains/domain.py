@@ -102,20 +102,12 @@ class Binary(Domain):
 
 @dataclass(frozen=True)
 class _Whole(Domain):
-    """Whole numbers from 0 to ``_largest``."""
-
-    @property
-    def _largest(self) -> int:
-        raise DeclarationError(f"{type(self).__name__} is not a row domain.")
-
-    def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """From 0 to the largest."""
-        return np.zeros(()), np.full((), float(self._largest))
+    """Whole numbers from 0 on."""
 
     def mapped(self, values: jax.Array) -> jax.Array:
         """The nearest one; NaN becomes 0. Clipped before the cast, which would wrap around."""
         nearest = jnp.round(jnp.where(jnp.isnan(values), 0.0, values))
-        return jnp.clip(nearest, 0, self._largest).astype(jnp.int64)
+        return jnp.clip(nearest, *self.interval()).astype(jnp.int64)
 
 
 @construction_checked
@@ -136,9 +128,9 @@ class Categories(_Whole):
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole("Categories k", self.k, 2))
 
-    @property
-    def _largest(self) -> int:
-        return self.k - 1
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, k − 1)``."""
+        return np.zeros(()), np.full((), self.k - 1.0)
 
 
 @construction_checked
@@ -159,9 +151,9 @@ class Counts(_Whole):
     def __post_init__(self) -> None:
         object.__setattr__(self, "max", whole("Counts max", self.max, 1))
 
-    @property
-    def _largest(self) -> int:
-        return self.max
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(0, max)``."""
+        return np.zeros(()), np.full((), float(self.max))
 
 
 Bounds: TypeAlias = float | tuple["Bounds", ...]

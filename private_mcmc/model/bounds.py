@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from private_mcmc.accounting.rounding import up
 from private_mcmc.domains.domain import Ball, Box, Domain
 from private_mcmc.domains.rows import Rows
 from private_mcmc.model.program import (
@@ -30,7 +31,7 @@ from private_mcmc.model.program import (
     trace,
     without_cancellation,
 )
-from private_mcmc.potential.families import Interval, up
+from private_mcmc.potential.families import Interval
 from private_mcmc.potential.predictor import Predictor
 from private_mcmc.potential.rowwise import row_shapes
 from private_mcmc.system import RUN_ONCE

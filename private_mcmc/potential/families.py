@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.accounting.rounding import product_up
+from private_mcmc.accounting.rounding import product_up, up
 from private_mcmc.potential import losses
 from private_mcmc.potential.losses import Given
 
@@ -81,26 +81,17 @@ class LikelihoodFamily:
         if not (self.convex and radius >= 0 and clip >= 0):
             return math.inf
         a, b = self.growth
-        offers = [product_up(radius * radius, self.curvature_bound)]
-        offers.append(product_up(a, radius * radius) + product_up(b, clip * radius))
-        return min(offers)
+        grown = product_up(a, radius * radius) + product_up(b, clip * radius)
+        return min(product_up(radius * radius, self.curvature_bound), grown)
 
     def weighted(self, largest: float) -> LikelihoodFamily:
         """The same for ``c·ψ`` with any weight ``0 ≤ c ≤ largest``."""
-        return replace(
-            self,
-            score_bound=product_up(self.score_bound, largest),
-            curvature_bound=product_up(self.curvature_bound, largest),
-            growth=(product_up(self.growth[0], largest), self.growth[1]),
-        )
+        score, bend = product_up(self.score_bound, largest), product_up(self.curvature_bound, largest)
+        growth = product_up(self.growth[0], largest), self.growth[1]
+        return replace(self, score_bound=score, curvature_bound=bend, growth=growth)
 
 
 UNKNOWN = LikelihoodFamily()
-
-
-def up(number: float) -> float:
-    """A little above: covers the rounding of a short formula."""
-    return number * (1 + 1e-14) if number > 0 else number
 
 
 def together(families: Sequence[LikelihoodFamily], apart: bool) -> LikelihoodFamily:
@@ -188,11 +179,6 @@ def _cuts_rise(y: Interval, others: Domains) -> bool:
     cuts = others["cutpoints"]
     rise = bool((cuts.lo[..., 1:] > cuts.lo[..., :-1]).all())
     return bool(np.all(cuts.lo == cuts.hi)) and rise and _counts(y, cuts.lo.shape[-1])
-
-
-def _degrees(y: Interval, others: Domains) -> bool:
-    df = others["df"]
-    return _positive(others, "scale", "df") and df.highest < math.inf
 
 
 def _shares(y: Interval, others: Domains) -> bool:
@@ -284,7 +270,7 @@ _LOG_NORMAL = replace(
 _STUDENT = Line(
     "StudentT",
     losses.student_t,
-    _degrees,
+    lambda y, others: _positive(others, "scale", "df") and others["df"].highest < math.inf,
     "ψ = ½(ν+1) log(1+r²/νs²): |ψ'| ≤ (ν+1)/(2s√ν), |ψ''| ≤ (ν+1)/(νs²); not convex",
     score=lambda y, others: (
         max((nu + 1) / math.sqrt(nu) for nu in (others["df"].lowest, others["df"].highest))
@@ -332,33 +318,29 @@ _BETA = Line(
 )
 
 
-def _by(line: Line, *links: str) -> dict[str, Line]:
-    return dict.fromkeys(links, line)
-
-
 _LOG = ("exp", "exp_neg")
 # By distribution class and parameter: the line of every link that makes its loss. A class that takes
 # probabilities is another function of its parameter than one that takes logits.
 TABLE: dict[tuple[str, str], Mapping[str, Line]] = {
-    ("BernoulliLogits", "logits"): _by(_BERNOULLI, "identity"),
+    ("BernoulliLogits", "logits"): {"identity": _BERNOULLI},
     ("BernoulliProbs", "probs"): {"logistic": _BERNOULLI, "ndtr": _BERNOULLI_PROBIT},
-    ("BinomialLogits", "logits"): _by(_BINOMIAL, "identity"),
+    ("BinomialLogits", "logits"): {"identity": _BINOMIAL},
     ("BinomialProbs", "probs"): {"logistic": _BINOMIAL, "ndtr": _BINOMIAL_PROBIT},
-    ("Poisson", "rate"): _by(_POISSON, *_LOG),
-    ("GammaPoisson", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
-    ("NegativeBinomial2", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
-    ("NegativeBinomialLogits", "rate"): _by(_NEGATIVE_BINOMIAL, *_LOG),
-    ("CategoricalLogits", "logits"): _by(_CATEGORICAL, "identity", "log_softmax"),
-    ("CategoricalProbs", "probs"): _by(_CATEGORICAL, "softmax"),
-    ("OrderedLogistic", "predictor"): _by(_ORDERED, "identity"),
-    ("Normal", "loc"): _by(_NORMAL, "identity"),
-    ("LogNormal", "loc"): _by(_LOG_NORMAL, "identity"),
-    ("StudentT", "loc"): _by(_STUDENT, "identity"),
-    ("Gamma", "rate"): _by(_GAMMA, *_LOG),
-    ("Exponential", "rate"): _by(_EXPONENTIAL, *_LOG),
-    ("Weibull", "scale"): _by(_WEIBULL, *_LOG),
+    ("Poisson", "rate"): dict.fromkeys(_LOG, _POISSON),
+    ("GammaPoisson", "rate"): dict.fromkeys(_LOG, _NEGATIVE_BINOMIAL),
+    ("NegativeBinomial2", "rate"): dict.fromkeys(_LOG, _NEGATIVE_BINOMIAL),
+    ("NegativeBinomialLogits", "rate"): dict.fromkeys(_LOG, _NEGATIVE_BINOMIAL),
+    ("CategoricalLogits", "logits"): dict.fromkeys(("identity", "log_softmax"), _CATEGORICAL),
+    ("CategoricalProbs", "probs"): {"softmax": _CATEGORICAL},
+    ("OrderedLogistic", "predictor"): {"identity": _ORDERED},
+    ("Normal", "loc"): {"identity": _NORMAL},
+    ("LogNormal", "loc"): {"identity": _LOG_NORMAL},
+    ("StudentT", "loc"): {"identity": _STUDENT},
+    ("Gamma", "rate"): dict.fromkeys(_LOG, _GAMMA),
+    ("Exponential", "rate"): dict.fromkeys(_LOG, _EXPONENTIAL),
+    ("Weibull", "scale"): dict.fromkeys(_LOG, _WEIBULL),
     # NumPyro keeps the product of mean and concentration.
-    ("BetaProportion", "concentration1"): _by(_BETA, "logistic"),
+    ("BetaProportion", "concentration1"): {"logistic": _BETA},
 }
 
 

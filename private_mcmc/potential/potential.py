@@ -18,6 +18,7 @@ import numpy as np
 
 from private_mcmc.accounting import Curvature
 from private_mcmc.accounting.rounding import UP_LONG, product_up
+from private_mcmc.accounting.steps import batch_factor
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import Rows
 from private_mcmc.potential.families import UNKNOWN
@@ -157,8 +158,6 @@ def _own(person: Row) -> Row:
 
 
 def _summed(row_loss: RowLoss) -> RowLoss:
-    """The loss of a person, by that of each of her rows."""
-
     def loss(theta: jax.Array, person: Row) -> jax.Array:
         losses = jax.vmap(row_loss, in_axes=(None, 0))(theta, _own(person))
         return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
@@ -208,9 +207,7 @@ class Potential:
 
     @cached_property
     def row_slope(self) -> RowLoss:
-        """``(θ, row) ↦ ∇v``, one program from its first use on: the rule of a function that brings its own
-        derivative is not asked again.
-        """
+        """``(θ, row) ↦ ∇v``, one program from its first use on: nobody's own derivative is asked again."""
         return rowwise(jax.grad(rowwise(self.row_loss)))
 
     @cached_property
@@ -281,16 +278,14 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
     rows, single = row_model.constants, row_model.predictor
     widest = largest_eigenvalue(schedule.preconditioner)
     longest = math.sqrt(widest) * UP_LONG
-    gradient, bend = (
-        product_up(longest, rows.gradient_bound),
-        product_up(widest * UP_LONG, rows.curvature_bound),
-    )
+    gradient = product_up(longest, rows.gradient_bound)
+    bend = product_up(widest * UP_LONG, rows.curvature_bound)
     if single is not None and rows.convex:
         radius = product_up(longest, single.radius)
         bend = min(bend, single.family.clipped_curvature(radius, schedule.clip))
     bend = product_up(bend, _LONGER)
     idle = never_clips(gradient, schedule.clip, row_model)
-    total = product_up(schedule.temper * _rows_of_a_step(schedule), bend)
+    total = product_up(schedule.temper * schedule.num_rows * batch_factor(schedule), bend)
     smooth = (prior_smooth + total) * UP_LONG
     if rows.convex and row_model.prior.convex and (idle or single is not None):
         return Curvature(prior_mu, smooth, prior_smooth)
@@ -358,7 +353,7 @@ def rounding_of_slopes(row_model: Potential, schedule: Schedule, half: float, st
     row = product_up(sums * bend, apart * (product_up(radius, reach) + several.farthest + logs))
     row += slope * (_ROUNDINGS if single else sums * apart)
     many = 1 if row_model.unit is None else row_model.unit.rows
-    rows = schedule.temper * _rows_of_a_step(schedule) * many * row
+    rows = schedule.temper * schedule.num_rows * batch_factor(schedule) * many * row
     prior = row_model.prior
     if turned or prior.gaussian is not None:
         own = (3 * dim + 12) * math.sqrt(dim) * (longest**2 * prior.in_metric(None)[1] * reach + steepest)
@@ -367,19 +362,8 @@ def rounding_of_slopes(row_model: Potential, schedule: Schedule, half: float, st
     return (rows + own) / 6 * UP_LONG
 
 
-def _rows_of_a_step(schedule: Schedule) -> float:
-    """Number of rows that one gradient can sum, times the public factor of a minibatch."""
-    return schedule.num_rows / (1.0 if schedule.rate is None else schedule.rate)
-
-
 def model_marks(model: Potential) -> list[str]:
     """Of the prior and of a row's loss, with their slopes: a function may come with its own derivative."""
-    theta, row = model.types
-
-    def prior(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return model.prior.potential(theta), model.prior_slope(theta)
-
-    def loss(theta: jax.Array, row: Row) -> tuple[jax.Array, jax.Array]:
-        return model.row_loss(theta, row), model.row_slope(theta, row)
-
-    return [program_mark(prior, theta), program_mark(loss, theta, row)]
+    types = model.types
+    prior = program_mark(lambda theta: (model.prior.potential(theta), model.prior_slope(theta)), types[0])
+    return [prior, program_mark(lambda *at: (model.row_loss(*at), model.row_slope(*at)), *types)]

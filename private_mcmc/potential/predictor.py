@@ -58,10 +58,8 @@ class Term:
             shape, eta, given = (), jnp.squeeze(eta), {name: jnp.squeeze(one) for name, one in given.items()}
         y, weight = given.pop(OUTCOME), given.pop(WEIGHT, None)
         if self.line.scaled:
-            given |= {
-                "log_multiplier": jnp.log(given.pop(MULTIPLIER)),
-                "sign": jnp.asarray(-1.0 if self.falling else 1.0),
-            }
+            given["log_multiplier"] = jnp.log(given.pop(MULTIPLIER))
+            given["sign"] = jnp.asarray(-1.0 if self.falling else 1.0)
         loss = self.line.loss(eta, y, given)
         loss = loss if weight is None else jnp.where(weight > 0, weight * loss, 0.0)
         return jnp.sum(jnp.broadcast_to(loss, shape))
@@ -71,20 +69,15 @@ class Term:
         """What the line proves within the ends, as a function of all elements of the predictor."""
         classes = Interval(*[np.asarray(float(self.shape[-1] if self.shape else 1))] * 2)
         heaviest = self.ends.get(WEIGHT, Interval(np.zeros(()), np.ones(())))
-        if (
-            not in_table(self.line)
-            or not heaviest.lowest >= 0
-            or (self.line.scaled and not self.ends[MULTIPLIER].lowest > 0)
-        ):
+        fit = heaviest.lowest >= 0 and (not self.line.scaled or self.ends[MULTIPLIER].lowest > 0)
+        if not (fit and in_table(self.line)):
             return None
         found = self.line.family(self.ends[OUTCOME], {**self.ends, "classes": classes})
         if found is None:
             return None
         count = math.prod(self.shape[:-1] if self.line.joint else self.shape)
-        single = found.weighted(heaviest.highest)
-        return together(
-            [together([single] * (math.prod(self.observed) // max(count, 1)), False)] * count, True
-        )
+        each = [found.weighted(heaviest.highest)] * (math.prod(self.observed) // max(count, 1))
+        return together([together(each, False)] * count, True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +151,7 @@ class Predictor:
 
     def offsets(self, row: Row) -> jax.Array:
         """``o``, shape ``(k,)``."""
-        return self._held(self.eta(jnp.zeros(self.dim), row))
-
-    def _held(self, offset: jax.Array) -> jax.Array:
-        return jnp.clip(offset, -self.farthest, self.farthest)
+        return jnp.clip(self.eta(jnp.zeros(self.dim), row), -self.farthest, self.farthest)
 
     def design(self, row: Row) -> jax.Array:
         """``x``, shape ``(p,)``, of one predictor, ``η = x·θ + o``: then ``∇v = ψ'(η)·x``."""
@@ -176,7 +166,7 @@ class Predictor:
         if self.written_out:
             return self.loss(self.offsets(row) + self.designs(row) @ theta, row)
         offset, along = jax.jvp(lambda at: self.eta(at, row), (jnp.zeros_like(theta),), (theta,))
-        return self.loss(self._held(offset) + along, row)
+        return self.loss(jnp.clip(offset, -self.farthest, self.farthest) + along, row)
 
     def length(self, row: Row) -> jax.Array:
         """A bound of the spectral norm of ``A``: ``‖A‖² ≤ max_i Σ_j |⟨a_i, a_j⟩|``; of one line its norm."""
