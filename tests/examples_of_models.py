@@ -14,32 +14,34 @@ def declared(kernel, rows, **changes):
     return pmc.PrivateMCMC(kernel, rows=rows, **usual | changes)
 
 
+def observed(rows, law, y, **plate):
+    """An outcome ``y`` of each of so many rows as ``rows`` has."""
+    with numpyro.plate("rows", rows.shape[0], **plate):
+        numpyro.sample("y", law, obs=y)
+
+
 def logistic(X, y=None):
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    observed(X, dist.Bernoulli(logits=X @ w), y)
 
 
 def bent(X, y=None):
     """A regression through tanh: its rows have no affine predictor."""
     w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
     b = numpyro.sample("b", dist.Normal(0, 1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(jnp.tanh(X @ w) * b, 0.5), obs=y)
+    observed(X, dist.Normal(jnp.tanh(X @ w) * b, 0.5), y)
 
 
 def normal_mean(y=None):
     """y_i ~ N(mu, 1), mu ~ N(0, 1): the posterior of n rows has precision n + 1."""
     mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+    observed(y, dist.Normal(mu, 1.0), y)
 
 
 def linear(X, y=None):
     """y_i ~ N(x_i w, 1), w ~ N(0, I)."""
     w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(X @ w, 1.0), obs=y)
+    observed(X, dist.Normal(X @ w, 1.0), y)
 
 
 def fixed_plate(X, y=None):
@@ -52,5 +54,22 @@ def fixed_plate(X, y=None):
 def flat_prior(X, y=None):
     flat = dist.ImproperUniform(dist.constraints.real_vector, (), event_shape=(X.shape[1],))
     w = numpyro.sample("w", flat)
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    observed(X, dist.Bernoulli(logits=X @ w), y)
+
+
+def outcomes(prior, law):
+    """A model whose outcomes ``y`` have the law ``law(latent)``; ``prior()`` is the latent's."""
+
+    def model(y=None):
+        observed(y, law(numpyro.sample("latent", prior())), y)
+
+    return model
+
+
+def outcomes_by(prior, law):
+    """As :func:`outcomes`, with a column ``x``: ``law(latent, x)``."""
+
+    def model(x, y=None):
+        observed(x, law(numpyro.sample("latent", prior()), x), y)
+
+    return model

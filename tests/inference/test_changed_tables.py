@@ -23,7 +23,7 @@ from private_mcmc.inference.question import plan_bounds, question
 from private_mcmc.inference.reading import read_once
 from tests.data.fields import number, person
 from tests.data.fields import schema as schema_of
-from tests.examples_of_models import declared, normal_mean
+from tests.examples_of_models import declared, normal_mean, observed
 
 WAGE = number("wage", 0, 100)
 
@@ -194,8 +194,7 @@ def test_a_model_whose_file_has_another_text_by_now_is_shown_without_one(tmp_pat
 def test_a_private_column_is_no_public_argument(column, part):
     def model(y, known):
         mean = numpyro.sample("mean", dist.Normal(known.mean(), 1))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+        observed(y, dist.Normal(mean, 1), y)
 
     y = column(np.linspace(-1, 1, 6))
     driver = declared(pmc.PrivateULA(model, 0.02, 1.0, model_args={"known": part(y)}), ROWS, num_steps=2)

@@ -19,7 +19,7 @@ from private_mcmc.kernels import chain as chain_module
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.potential.rowwise import program_mark
 from private_mcmc.release.ledger_file import Transaction
-from tests.examples_of_models import declared, logistic, normal_mean
+from tests.examples_of_models import declared, logistic, normal_mean, observed
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
@@ -197,8 +197,7 @@ def flips(content):
 
 def another_prior(X, y=None):
     w = numpyro.sample("w", dist.Normal(0, 2.5).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+    observed(X, dist.Bernoulli(logits=X @ w), y)
 
 
 @jax.custom_jvp

@@ -18,7 +18,7 @@ from private_mcmc.inference import execute as deciding
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
 from private_mcmc.release.price import price
-from tests.examples_of_models import declared, logistic
+from tests.examples_of_models import declared, logistic, observed
 
 N = 40
 # The scale of the prior of ``logistic``: μ = 1/SD².
@@ -64,8 +64,7 @@ def test_what_was_decided_runs_whatever_becomes_of_the_arrays_that_the_model_clo
 
         def model(X, y=None, scale=scale):
             w = numpyro.sample("w", dist.Normal(0, scale).to_event(1))
-            with numpyro.plate("rows", X.shape[0]):
-                numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+            observed(X, dist.Bernoulli(logits=X @ w), y)
 
         kernel = PrivateULA(model, step_size=0.01, clip=1.0)
         mcmc = declared(kernel, ROWS, n=N, release=pmc.Expectations("w"), num_steps=4)
@@ -84,8 +83,7 @@ BOTH = pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Box(-3.0, 3.0))
 
 def cauchy(x, y):
     w = numpyro.sample("w", dist.StudentT(2.0, 0.0, 1.0))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Cauchy(w * x, 1.0), obs=y)
+    observed(x, dist.Cauchy(w * x, 1.0), y)
 
 
 def asked(*_, **__):

@@ -10,7 +10,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference.expected_score import expected_score, mixes_latents
 from private_mcmc.model import read
-from tests.examples_of_models import logistic
+from tests.examples_of_models import logistic, observed
 
 
 def at(reading, centre, *thetas):
@@ -36,8 +36,7 @@ def test_outcomes_of_many_values_are_summed_finely(domain):
     def model(x, y=None):
         b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
         eta = b[0] + b[1] * x
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.Poisson(jnp.exp(1 + eta)) if counts else dist.Normal(eta, 1.0), obs=y)
+        observed(x, dist.Poisson(jnp.exp(1 + eta)) if counts else dist.Normal(eta, 1.0), y)
 
     reading = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=domain), n=100)
     (near,) = at(reading, [0.2, 0.3], [0.25, 0.2])
@@ -50,8 +49,7 @@ def test_of_an_sd_of_groups_and_its_effects_the_product_counts():
     def model(group, y=None):
         sd = numpyro.sample("sd", dist.LogNormal(0, 1))
         z = numpyro.sample("z", dist.Normal(0, 1).expand([3]).to_event(1))
-        with numpyro.plate("rows", group.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=sd * z[group]), obs=y)
+        observed(group, dist.Bernoulli(logits=sd * z[group]), y)
 
     reading, z = (
         read(model, pmc.Rows(group=pmc.Categories(3), y=pmc.Binary()), n=100),
@@ -77,8 +75,7 @@ def test_what_no_public_person_varies_in_is_told_linearly():
             dist.Normal(0, 1).expand([2]).to_event(1), dist.transforms.OrderedTransform()
         )
         cuts = numpyro.sample("cuts", ordered)
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.OrderedLogistic(X @ w, cuts), obs=y)
+        observed(X, dist.OrderedLogistic(X @ w, cuts), y)
 
     reading = read(model, pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Categories(3)), n=100)
     # An intercept of √½, taken off by all cuts.
@@ -92,8 +89,7 @@ def test_what_no_public_person_varies_in_is_told_linearly():
 def test_outcomes_of_two_numbers_are_left_alone():
     def pair(x, y=None):
         b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1), obs=y)
+        observed(x, dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1), y)
 
     domain = pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Box(np.full(2, -9.0), np.full(2, 9.0)))
     assert expected_score(read(pair, domain, n=100), np.zeros(2)) is None
@@ -102,20 +98,17 @@ def test_outcomes_of_two_numbers_are_left_alone():
 def many_zeros(x, y=None):
     b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
     zero = numpyro.sample("zero", dist.Beta(1, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.ZeroInflatedPoisson(zero, jnp.exp(b[0] + b[1] * x)), obs=y)
+    observed(x, dist.ZeroInflatedPoisson(zero, jnp.exp(b[0] + b[1] * x)), y)
 
 
 def two_effects(x, y=None):
     a, b = (numpyro.sample(name, dist.Normal(0, 1)) for name in "ab")
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.exp(a + b * x)), obs=y)
+    observed(x, dist.Poisson(jnp.exp(a + b * x)), y)
 
 
 def scaled_effect(x, y=None):
     sd, z = numpyro.sample("sd", dist.LogNormal(0, 1)), numpyro.sample("z", dist.Normal(0, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.exp(sd * z * x)), obs=y)
+    observed(x, dist.Poisson(jnp.exp(sd * z * x)), y)
 
 
 def by_a_factor(x, y):

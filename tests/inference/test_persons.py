@@ -28,7 +28,7 @@ from private_mcmc.model import read
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.potential.potential import curvature
 from private_mcmc.target import Unit
-from tests.examples_of_models import declared, logistic
+from tests.examples_of_models import declared, logistic, observed
 from tests.schedules import schedule
 from tests.soundness.front_door.setup import seeded
 from tests.soundness.sweep.zoo import ZOO
@@ -50,14 +50,12 @@ def driver(rows=ROWS, kernel=KERNEL, n=20, **changes) -> pmc.PrivateMCMC:
 
 def coin(y=None):
     p = numpyro.sample("p", dist.Beta(2.0, 2.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+    observed(y, dist.Bernoulli(probs=p), y)
 
 
 def wide_mean(y=None):
     mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 3.0), obs=y)
+    observed(y, dist.Normal(mu, 3.0), y)
 
 
 SAME = {
@@ -349,8 +347,7 @@ def intercepts(X, who, y=None):
     w = numpyro.sample("w", dist.Normal(0, 1).expand([X.shape[1]]).to_event(1))
     with numpyro.plate("persons", 20):
         u = numpyro.sample("u", dist.Normal(0, 1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[who]), obs=y)
+    observed(X, dist.Bernoulli(logits=X @ w + u[who]), y)
 
 
 @pytest.mark.long

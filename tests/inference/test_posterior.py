@@ -23,7 +23,7 @@ from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.schedule import Schedule
-from tests.examples_of_models import logistic
+from tests.examples_of_models import logistic, observed
 from tests.inference.test_plan_runs import Fixed, path
 
 N, STEPS = 400, 40
@@ -31,8 +31,7 @@ N, STEPS = 400, 40
 
 def mean_of_people(y=None):
     mu = numpyro.sample("mu", dist.Normal(0.5, 1.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 2.0), obs=y)
+    observed(y, dist.Normal(mu, 2.0), y)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from private_mcmc.domains.columns import HostColumn
 from private_mcmc.inference.columns import Place, checked, placed
 from private_mcmc.kernels import PrivateULA, run_keys
 from private_mcmc.kernels.partitions import Question, summed
-from tests.examples_of_models import declared, logistic
+from tests.examples_of_models import declared, logistic, observed
 
 N = 53
 SEEDED = pmc.Execution(unsafe_seed=True)
@@ -33,8 +33,7 @@ def data():
 
 def mean(y):
     p = numpyro.sample("p", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=p), obs=y)
+    observed(y, dist.Bernoulli(logits=p), y)
 
 
 def draws(columns, kernel=None, seed=4, **changes):

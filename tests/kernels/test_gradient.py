@@ -10,7 +10,7 @@ import pytest
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.kernels.gradient import AffineRows, GeneralRows, clipped_gradient, whitening
 from private_mcmc.model import read
-from tests.examples_of_models import bent, logistic
+from tests.examples_of_models import bent, logistic, observed
 
 N, P, CLIP = 40, 3, 0.7
 
@@ -18,8 +18,7 @@ N, P, CLIP = 40, 3, 0.7
 def shifted(X, y=None):
     """An affine predictor with an offset."""
     w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w + 0.7 * X[:, 0]), obs=y)
+    observed(X, dist.Bernoulli(logits=X @ w + 0.7 * X[:, 0]), y)
 
 
 def beside(X, z, y=None):

@@ -21,6 +21,7 @@ from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.prior import OwnPrior, PriorConstants
 from private_mcmc.release.price import price
 from tests import schedules
+from tests.examples_of_models import observed
 
 N, X = 12, Ball(1.0, 2)
 
@@ -33,15 +34,13 @@ def squares(X, y=None):
     """A design of squares and a product, whose radius is a proposal."""
     w = weights((5,))
     design = jnp.column_stack([X, X**2, X[:, :1] * X[:, 1:]])
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=design @ w), obs=y)
+    observed(X, dist.Bernoulli(logits=design @ w), y)
 
 
 def classes(X, y=None):
     """Three predictors of such a design."""
     w = weights((4, 3))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Categorical(logits=jnp.column_stack([X, X**2]) @ w), obs=y)
+    observed(X, dist.Categorical(logits=jnp.column_stack([X, X**2]) @ w), y)
 
 
 CASES = {
@@ -199,8 +198,7 @@ def test_a_radius_that_is_no_length_is_refused(radius):
 
 def plain(x, y=None):
     w = weights((1,))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Normal(w * x, 1.0), obs=y)
+    observed(x, dist.Normal(w * x, 1.0), y)
 
 
 def test_designs_that_are_longer_by_rounding_are_charged_for_it():
@@ -249,8 +247,7 @@ def test_what_is_proved_of_a_part_is_no_field_of_it(part, name):
 
 def far(o, x, y=None):
     w = numpyro.sample("w", dist.Normal(0, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Normal(x * w + o, 1.0), obs=y)
+    observed(x, dist.Normal(x * w + o, 1.0), y)
 
 
 def of_offsets(most):

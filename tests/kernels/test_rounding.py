@@ -13,7 +13,7 @@ from private_mcmc import accounting
 from private_mcmc.domains import Box, Rows
 from private_mcmc.kernels import PrivateULA, Streams, langevin_program
 from private_mcmc.model import read
-from tests.examples_of_models import normal_mean
+from tests.examples_of_models import normal_mean, observed
 
 ROWS = Rows(y=Box(-5.0, 5.0))
 
@@ -28,8 +28,7 @@ def schedule_of(release, step_size=0.1, clip=1.0):
 def steep(y=None):
     """A prior whose gradient is enormous."""
     mu = numpyro.sample("mu", dist.Normal(0, 1e-9))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+    observed(y, dist.Normal(mu, 1.0), y)
 
 
 def moved(model, schedule, start):

@@ -10,6 +10,7 @@ from numpyro import handlers
 from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
+from tests.examples_of_models import observed
 
 
 @pytest.mark.parametrize("weights", [1, 3])
@@ -32,8 +33,7 @@ def test_a_latent_repeated_for_every_row_leaves_its_prior_free_of_their_number()
         means = jnp.array([-1.0, 1.0])
         halves = dist.Categorical(probs=jnp.array([0.5, 0.5]))
         t = numpyro.sample("t", dist.MixtureSameFamily(halves, dist.Normal(means, 1.0)))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(jnp.broadcast_to(t, y.shape), 1.0), obs=y)
+        observed(y, dist.Normal(jnp.broadcast_to(t, y.shape), 1.0), y)
 
     assert read(model, Rows(y=Box(-1, 1)), n=5).names == ("t",)
 
@@ -57,8 +57,7 @@ def test_what_a_few_rows_refuse_is_never_run_on_all_of_them():
 def slope(predictor):
     def model(x, y):
         b = numpyro.sample("b", dist.Normal(0, 1))
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=predictor(b, x)), obs=y)
+        observed(x, dist.Bernoulli(logits=predictor(b, x)), y)
 
     return model
 

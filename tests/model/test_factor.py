@@ -19,6 +19,7 @@ from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.models import hazards, hazards_rows, survival_rows
+from tests.examples_of_models import observed
 
 ROWS = survival_rows(2)
 
@@ -69,8 +70,7 @@ def test_what_is_affine_in_the_latents_may_read_the_outcome(model, outcome):
 def test_a_likelihood_by_hand_is_planned_as_numpyros_own():
     def own(X, y):
         w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+        observed(X, dist.Bernoulli(logits=X @ w), y)
 
     rows, target = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary()), pmc.Target(1.0, 1e-6)
     errors = [
@@ -195,8 +195,7 @@ def areas(term):
     def model(g, y=None):
         a = numpyro.sample("a", dist.Normal(0, 1).expand([4]).to_event(1))
         term(a, g.shape[0])
-        with numpyro.plate("rows", g.shape[0]):
-            numpyro.sample("y", dist.Normal(a[g], 1.0), obs=y)
+        observed(g, dist.Normal(a[g], 1.0), y)
 
     return model
 
@@ -255,8 +254,7 @@ def test_a_datum_that_the_prior_holds_ends_what_is_known_of_a_conjugate_one():
         p = numpyro.sample("p", dist.Beta(30.0, 30.0))
         if term:
             numpyro.factor("corner", 200 * jnp.log(p))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+        observed(y, dist.Bernoulli(probs=p), y)
 
     rows, target = pmc.Rows(y=pmc.Binary()), pmc.Target(1.0, 1e-3)
     assert "conjugate" in str(pmc.preflight(model, rows, target, n=50).certificates)

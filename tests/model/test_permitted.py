@@ -15,6 +15,7 @@ from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Pers
 from private_mcmc.kernels.gradient import Whitening, general_rows
 from private_mcmc.model import read, reading
 from private_mcmc.potential import rowwise
+from tests.examples_of_models import observed
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 
@@ -29,8 +30,7 @@ def model_of(of_data=unchanged, of_row=unchanged, of_latent=unchanged):
     def model(X, y=None):
         w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
         b = numpyro.sample("b", dist.Normal(of_latent(w[0]), 1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=jnp.tanh(of_row(of_data(X) @ w)) * b), obs=y)
+        observed(X, dist.Bernoulli(logits=jnp.tanh(of_row(of_data(X) @ w)) * b), y)
 
     return model
 
@@ -154,8 +154,7 @@ def test_the_derivative_of_a_persons_own_latent_is_looked_at():
         w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
         with numpyro.plate("persons", persons):
             u = numpyro.sample("u", dist.Normal(with_rule(printing)(w[0]), 1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ w + u[who]), obs=y)
+        observed(X, dist.Bernoulli(logits=X @ w + u[who]), y)
 
     rows = Rows(X=Ball(1.0, dim=2), y=Binary(), who=Person(at_most=2))
     with pytest.raises(DoThisInstead, match="prints or calls back"):

@@ -28,11 +28,30 @@ def answers(logits, y):
         numpyro.sample("y", dist.Bernoulli(logits=logits), obs=y)
 
 
-def centred(X, person, persons, y=None):
-    w, tau = shared()
-    with numpyro.plate("persons", persons):
-        u = numpyro.sample("u", dist.Normal(0.5, tau))
-    answers(X @ w + u[person], y)
+def of_each(prior, eta=lambda eta, u, person: eta + u[person]):
+    """A model with a latent ``u`` of each person, of the law ``prior(number, tau)``."""
+
+    def model(X, person, persons, y=None):
+        w, tau = shared()
+        with numpyro.plate("persons", persons) as number:
+            u = numpyro.sample("u", prior(number, tau))
+        answers(eta(X @ w, u, person), y)
+
+    return model
+
+
+def usual(number, tau):
+    return dist.Normal(0, tau)
+
+
+centred = of_each(lambda number, tau: dist.Normal(0.5, tau))
+someone_elses = of_each(usual, lambda eta, u, person: eta + u[0 * person])
+the_last_ones = of_each(usual, lambda eta, u, person: eta + u[person] + 0.1 * u[-1])
+too_many = of_each(
+    lambda number, tau: dist.Normal(0, tau).expand([3]).to_event(1),
+    lambda eta, u, person: eta + u[person].sum(-1),
+)
+flat = of_each(lambda number, tau: dist.ImproperUniform(dist.constraints.real, (), ()))
 
 
 def slopes(X, person, persons, y=None):
@@ -65,30 +84,9 @@ def test_a_person_without_rows_adds_nothing():
     assert float(jnp.max(jnp.abs(slope))) < 1e-12
 
 
-def someone_elses(X, person, persons, y=None):
-    w, tau = shared()
-    with numpyro.plate("persons", persons):
-        u = numpyro.sample("u", dist.Normal(0, tau))
-    answers(X @ w + u[0 * person], y)
-
-
-def the_last_ones(X, person, persons, y=None):
-    w, tau = shared()
-    with numpyro.plate("persons", persons):
-        u = numpyro.sample("u", dist.Normal(0, tau))
-    answers(X @ w + u[person] + 0.1 * u[-1], y)
-
-
 def without_a_plate(X, person, persons, y=None):
     w, tau = shared()
     answers(X @ w + tau * person, y)
-
-
-def too_many(X, person, persons, y=None):
-    w, tau = shared()
-    with numpyro.plate("persons", persons):
-        u = numpyro.sample("u", dist.Normal(0, tau).expand([3]).to_event(1))
-    answers(X @ w + u[person].sum(-1), y)
 
 
 def upside_down(X, person, persons, y=None):
@@ -98,33 +96,13 @@ def upside_down(X, person, persons, y=None):
     answers(X @ w + u[person], y)
 
 
-def flat(X, person, persons, y=None):
-    w, _ = shared()
-    with numpyro.plate("persons", persons):
-        u = numpyro.sample("u", dist.ImproperUniform(dist.constraints.real, (), ()))
-    answers(X @ w + u[person], y)
-
-
-def numbered(u_of, eta_of):
-    """Persons of whom some are others by their number alone, beyond the first three."""
-
-    def model(X, person, persons, y=None):
-        w, tau = shared()
-        with numpyro.plate("persons", persons) as number:
-            u = numpyro.sample("u", u_of(number, tau))
-        answers(eta_of(X @ w + u[person], person), y)
-
-    return model
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [10, N - 1])
 def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
-    prior = numbered(
-        lambda number, tau: dist.Normal(jnp.where(number < first, 0.0, 3.0), tau), lambda e, _: e
-    )
-    term = numbered(lambda number, tau: dist.Normal(0, tau), lambda e, person: e + (person >= first))
-    kind = numbered(lambda number, tau: dist.Bernoulli(jnp.where(number < first, 0.2, 0.7)), lambda e, _: e)
+    """Of persons some are others by their number alone, beyond the first three."""
+    prior = of_each(lambda number, tau: dist.Normal(jnp.where(number < first, 0.0, 3.0), tau))
+    term = of_each(usual, lambda eta, u, person: eta + u[person] + (person >= first))
+    kind = of_each(lambda number, tau: dist.Bernoulli(jnp.where(number < first, 0.2, 0.7)))
     another = "person with another number"
     for site, model, why in (
         ("u", prior, another),
@@ -179,11 +157,8 @@ def test_numbers_of_a_person_may_be_one_vector():
 
 
 def test_another_persons_class_is_refused():
-    def next_one(X, person, persons, y=None):
-        w, tau = shared()
-        with numpyro.plate("persons", persons):
-            kind = numpyro.sample("kind", dist.Bernoulli(0.4))
-        answers(X @ w + tau * kind[(person + 1) % persons], y)
-
+    next_one = of_each(
+        lambda number, tau: dist.Bernoulli(0.4), lambda eta, u, person: eta + 2 * u[(person + 1) % N]
+    )
     with pytest.raises(DoThisInstead, match=r"own person's latents|differs from that of the whole"):
         reading(next_one)

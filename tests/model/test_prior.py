@@ -11,6 +11,7 @@ from private_mcmc.domains import Box, Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import read
 from private_mcmc.potential.prior import TABLE, OwnPrior, PriorConstants
+from tests.examples_of_models import observed
 
 INF = np.inf
 
@@ -64,8 +65,7 @@ def model(y):
     for name, prior in UNKNOWN.items():
         numpyro.sample(name, prior())
     m = numpyro.sample("m", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+    observed(y, dist.Normal(m, 1.0), y)
 
 
 @pytest.fixture(scope="module")
@@ -117,8 +117,7 @@ def of(prior):
     def single(y):
         prior()
         m = numpyro.sample("m", dist.Normal(0, 1))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(m, 1.0), obs=y)
+        observed(y, dist.Normal(m, 1.0), y)
 
     return read(single, ROWS, n=10).prior
 
@@ -203,5 +202,4 @@ def test_what_is_said_to_be_gaussian_runs_as_that_gaussian():
 
 def model_of_two(y):
     a, b = numpyro.sample("a", dist.Normal(0, 1)), numpyro.sample("b", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(a + b, 1.0), obs=y)
+    observed(y, dist.Normal(a + b, 1.0), y)

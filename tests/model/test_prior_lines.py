@@ -10,6 +10,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.model import read
+from tests.examples_of_models import observed
 
 ROWS = pmc.Rows(y=pmc.Binary())
 
@@ -17,8 +18,7 @@ ROWS = pmc.Rows(y=pmc.Binary())
 def of(prior):
     def model(y):
         s = numpyro.sample("s", prior())
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=s), obs=y)
+        observed(y, dist.Bernoulli(logits=s), y)
 
     return read(model, ROWS, n=10)
 
@@ -99,8 +99,7 @@ def test_gaussian_groups_are_proved_of_their_program(monkeypatch):
     def model(y):
         m = numpyro.sample("m", dist.Normal(0.0, 1.0))
         numpyro.sample("v", dist.Normal(m, 1.0))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=m), obs=y)
+        observed(y, dist.Bernoulli(logits=m), y)
 
     assert read(model, ROWS, n=10).prior.in_metric(None)[0] == pytest.approx((3 - 5**0.5) / 2)
     usual = dist.Normal.log_prob
@@ -113,8 +112,7 @@ def test_a_quadratic_prior_of_the_users_own_is_proved():
     def model(y):
         v = numpyro.sample("v", dist.ImproperUniform(dist.constraints.real_vector, (), (2,)))
         numpyro.sample("m", dist.Normal(v[0] - 2 * v[1], 0.5))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=v[0]), obs=y)
+        observed(y, dist.Bernoulli(logits=v[0]), y)
 
     line = np.array([1.0, -2.0, -1.0])
     np.testing.assert_allclose(read(model, ROWS, n=10).prior.hessian, 4 * np.outer(line, line), atol=1e-12)
@@ -124,8 +122,7 @@ def test_a_mean_whose_slope_is_stopped_proves_nothing():
     def model(y):
         m = numpyro.sample("m", dist.Normal(0.0, 1.0))
         numpyro.sample("v", dist.Normal(jax.lax.stop_gradient(m), 1.0))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=m), obs=y)
+        observed(y, dist.Bernoulli(logits=m), y)
 
     assert read(model, ROWS, n=10).prior.in_metric(None)[0] == 0
 

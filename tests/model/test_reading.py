@@ -12,6 +12,7 @@ from numpyro.infer.reparam import LocScaleReparam
 from private_mcmc.domains import Ball, Binary, Box, Categories, Real, Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model import read
+from tests.examples_of_models import observed
 
 ROWS = Rows(X=Ball(1.0, dim=3), y=Binary())
 GROUPED = Rows(X=Ball(1.0, dim=3), g=Categories(4), y=Binary())
@@ -187,8 +188,7 @@ def public_on_one_row_alone(X, y=None):
 @refusal(DoThisInstead, "'y'", "positive outcome: Box(0.001", rows=Rows(y=Box(0.0, 10.0)))
 def an_outcome_that_is_impossible(y=None):
     rate = numpyro.sample("rate", dist.LogNormal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Gamma(2.0, rate), obs=y)
+    observed(y, dist.Gamma(2.0, rate), y)
 
 
 @refusal(DoThisInstead, "prior of site 'm'", "X")
@@ -315,8 +315,7 @@ def test_public_arguments_reach_the_model():
 
 def cumulated(x, y):
     b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=jnp.cumsum(x, -1) @ b), obs=y)
+    observed(x, dist.Bernoulli(logits=jnp.cumsum(x, -1) @ b), y)
 
 
 def test_a_cumulated_design_is_as_long_as_its_sums():

@@ -1,5 +1,7 @@
 """A refusal's advice fits the habit it meets, and the model that follows it is read."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,29 +13,27 @@ from numpyro.contrib.module import _update_params
 from private_mcmc.domains import Binary, Box, Categories, Counts, Rows
 from private_mcmc.errors import DoThisInstead, UnsupportedModel
 from private_mcmc.model import read
+from tests.examples_of_models import observed, outcomes, outcomes_by
 
 X_Y = Rows(x=Box(-1, 1), y=Binary())
+normal = partial(dist.Normal, 0, 1)
 
 
 def slope():
     return numpyro.sample("b", dist.Normal(0, 1))
 
 
-def observed(x, distribution, y, **options):
-    with numpyro.plate("rows", x.shape[0], **options):
-        numpyro.sample("y", distribution, obs=y)
-
-
-def of_columns(x, y):
-    observed(x, dist.Bernoulli(logits=slope() * x), y)
+of_columns = outcomes_by(normal, lambda b, x: dist.Bernoulli(logits=b * x))
+folded = outcomes(normal, lambda b: dist.FoldedDistribution(dist.StudentT(4.0, b, 1.0)))
+proportion = outcomes_by(normal, lambda b, x: dist.BetaProportion(1 / (1 + jnp.exp(-b * x)), 5.0))
+shifted = outcomes_by(normal, lambda b, x: dist.Bernoulli(logits=b * jnp.concatenate([x[1:], x[:1]])))
+optimised = outcomes_by(normal, lambda b, x: dist.Bernoulli(logits=numpyro.param("a", 0.0) + b * x))
+below_its_end = outcomes(normal, lambda b: dist.TruncatedNormal(b, 1.0, high=1.2))
+logarithms = outcomes(normal, lambda b: dist.LogNormal(b, 1.0))
 
 
 def one_trial(x, trials, y):
     observed(x, dist.Binomial(logits=slope() * x), y)
-
-
-def folded(y):
-    observed(y, dist.FoldedDistribution(dist.StudentT(4.0, slope(), 1.0)), y)
 
 
 def exposures(g, y, exposure, tables):
@@ -80,11 +80,6 @@ def multinomial_of_its_sum(y0, y1, y2):
     observed(y, dist.Multinomial(y.sum(-1), logits=a, total_count_max=15), y)
 
 
-def proportion(x, y):
-    mean = 1 / (1 + jnp.exp(-slope() * x))
-    observed(x, dist.BetaProportion(mean, 5.0), y)
-
-
 def of_a_dict(x, y):
     observed(x["x"], dist.Bernoulli(logits=slope() * x["x"]), y)
 
@@ -111,14 +106,6 @@ def autoregression_of_each(y):
         numpyro.sample("y", dist.Normal(a * y[:, :-1], 1.0).to_event(1), obs=y[:, 1:])
 
 
-def shifted(x, y):
-    observed(x, dist.Bernoulli(logits=slope() * jnp.concatenate([x[1:], x[:1]])), y)
-
-
-def optimised(x, y):
-    observed(x, dist.Bernoulli(logits=numpyro.param("a", 0.0) + slope() * x), y)
-
-
 def answers_in_the_last(y):
     b = slope()
     with numpyro.plate("rows", y.shape[0]):
@@ -139,14 +126,6 @@ def four_classes(y):
     with numpyro.plate("rows", y.shape[0]):
         drawn = sum(numpyro.sample(f"z{k}", dist.Categorical(jnp.ones(8) / 8)) for k in range(4))
         numpyro.sample("y", dist.Normal((b * drawn)[:, None], jnp.ones(2)).to_event(1), obs=y)
-
-
-def below_its_end(y):
-    observed(y, dist.TruncatedNormal(slope(), 1.0, high=1.2), y)
-
-
-def logarithms(y):
-    observed(y, dist.LogNormal(slope(), 1.0), y)
 
 
 def classes_in_another_dimension(y):
@@ -195,7 +174,7 @@ GROUPED = Rows(g=Categories(4), y=Binary())
         (four_classes, SERIES, "the forward algorithm by jax.lax.scan, in a numpyro.factor of the row"),
         (classes_in_another_dimension, SERIES, "Put that plate at dim=-1"),
         (imputed, Rows(y=Binary()), "obs_mask= of their own site"),
-        (numpyro.handlers.block(of_columns, hide=["b"]), X_Y, "Leave the block out"),
+        (numpyro.handlers.block(of_columns, hide=["latent"]), X_Y, "Leave the block out"),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )

@@ -31,7 +31,7 @@ from private_mcmc.planning.planners import Planner
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.release import Contribution, SecondMoments, Sums
-from tests.examples_of_models import logistic
+from tests.examples_of_models import logistic, observed
 from tests.planning.exact import posterior_mode
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
@@ -183,8 +183,7 @@ def fewest(x, cost, y=None):
 
 def overdispersed(x, cost, y=None):
     w = numpyro.sample("w", dist.Normal(0, 10).expand([3]).to_event(1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.exp(jnp.stack([jnp.ones_like(x), x, cost], 1) @ w)), obs=y)
+    observed(x, dist.Poisson(jnp.exp(jnp.stack([jnp.ones_like(x), x, cost], 1) @ w)), y)
 
 
 @pytest.mark.long
@@ -215,8 +214,7 @@ def test_a_plan_keeps_its_own_copy_of_public_arguments():
 
     def model(X, scale, y=None):
         w = numpyro.sample("w", dist.Normal(0, scale).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+        observed(X, dist.Bernoulli(logits=X @ w), y)
 
     scale = np.full(3, 2.0)
     made = without_prediction(model, ROWS, pmc.Target(3.0, 1e-6), 5000, "run", {"scale": scale})

@@ -20,6 +20,7 @@ from private_mcmc.planning.stages import CompletedStage, CountsStage, History, P
 from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from private_mcmc.target import Unit
+from tests.examples_of_models import observed
 
 N, AT_MOST = 4000, 3
 ROWS = pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(60), who=pmc.Person(AT_MOST))
@@ -27,8 +28,7 @@ ROWS = pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Counts(60), who=pmc.Person(AT_MOST
 
 def visits(X, y):
     w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.exp(X @ w)), obs=y)
+    observed(X, dist.Poisson(jnp.exp(X @ w)), y)
 
 
 def facts(n: int = N, rows: pmc.Rows = ROWS) -> Facts:
@@ -146,8 +146,7 @@ def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no
 def test_rows_that_reach_as_far_as_declared_ranges_allow_are_counted_where_most_are_far_shorter():
     def line(X, y):
         w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.sample("y", dist.Normal(X @ w, 0.1), obs=y)
+        observed(X, dist.Normal(X @ w, 0.1), y)
 
     rows = pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Box(-0.35, 0.35))
     made = facts_of(read(line, rows, n=N), N, "replace_one", 0.6)

@@ -20,70 +20,49 @@ from private_mcmc.preflight import preflight
 from private_mcmc.preflight.certificates import constants
 from private_mcmc.preflight.conjugates import conjugate_certificate
 from private_mcmc.target import Target
+from tests.examples_of_models import observed, outcomes, outcomes_by
 
 TARGET, WIDER = Target(0.5, 1e-3), Target(1.0, 1e-3)
 N = 30
 
 
-def coin(y=None, a=2.0, b=3.0):
-    p = numpyro.sample("p", dist.Beta(a, b))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+def dirichlet(*concentration):
+    return dist.Dirichlet(jnp.array(concentration))
 
 
-def turned_coin(y=None):
-    p = numpyro.sample("p", dist.Beta(2.0, 3.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=0.9 * p), obs=y)
+beta, rates = partial(dist.Beta, 2.0, 3.0), partial(dist.Gamma, 4.0, 2.0)
+numbered, thirds = partial(dirichlet, 1.0, 2.0, 3.0), partial(dirichlet, 30.0, 30.0, 30.0)
+normal, flat = partial(dist.Normal, 0, 1), partial(dist.ImproperUniform, dist.constraints.real, (), ())
+
+coin = outcomes(beta, lambda p: dist.Bernoulli(probs=p))
+turned_coin = outcomes(beta, lambda p: dist.Bernoulli(probs=0.9 * p))
+die = outcomes(numbered, lambda p: dist.Categorical(probs=p))
+turned_die = outcomes(numbered, lambda p: dist.Categorical(probs=p[::-1]))
+rate_by_row = outcomes_by(rates, lambda lam, x: dist.Poisson(x * lam))
+mean = outcomes(normal, lambda mu: dist.Normal(2.0 * mu + 1.0, 0.5))
+flat_mean = outcomes(flat, lambda mu: dist.Normal(mu, 0.5))
+regression = outcomes_by(normal, lambda b, x: dist.Normal(b * x, 0.5))
+offset_by_row = outcomes_by(normal, lambda mu, x: dist.Normal(mu + 100 * x, 10.0))
+log_normal = outcomes(normal, lambda mu: dist.LogNormal(mu, 10.0))
+inverse_rate = outcomes(partial(dist.Gamma, 50.0, 1e-9), lambda t: dist.Poisson(1 / t))
+flat_prior = outcomes(flat, lambda t: dist.Bernoulli(probs=0.45 + 0.1 * jax.nn.sigmoid(t)))
 
 
 def weighted_coin(weight, y=None):
-    p = numpyro.sample("p", dist.Beta(2.0, 3.0))
+    p = numpyro.sample("p", beta())
     with numpyro.plate("rows", y.shape[0]), numpyro.handlers.scale(scale=weight):
         numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
 
 
 def two_coins(y=None, z=None):
-    p = numpyro.sample("p", dist.Beta(2.0, 3.0))
+    p = numpyro.sample("p", beta())
     with numpyro.plate("rows", y.shape[0]):
         numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
         numpyro.sample("z", dist.Bernoulli(probs=p), obs=z)
 
 
-def die(y=None):
-    p = numpyro.sample("p", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Categorical(probs=p), obs=y)
-
-
-def turned_die(y=None):
-    p = numpyro.sample("p", dist.Dirichlet(jnp.array([1.0, 2.0, 3.0])))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Categorical(probs=p[::-1]), obs=y)
-
-
 def rate(y=None, exposure=1.0):
-    lam = numpyro.sample("lam", dist.Gamma(4.0, 2.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Poisson(exposure * lam), obs=y)
-
-
-def rate_by_row(t, y=None):
-    lam = numpyro.sample("lam", dist.Gamma(4.0, 2.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Poisson(t * lam), obs=y)
-
-
-def mean(y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(2.0 * mu + 1.0, 0.5), obs=y)
-
-
-def regression(x, y=None):
-    b = numpyro.sample("b", dist.Normal(0, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Normal(b * x, 0.5), obs=y)
+    observed(y, dist.Poisson(exposure * numpyro.sample("lam", rates())), y)
 
 
 def certificates(model, rows, target=TARGET, **args):
@@ -126,19 +105,13 @@ def test_normal_mean_is_gaussian_with_the_precision_of_every_posterior() -> None
         (weighted_coin, Rows(weight=Box(0, 1), y=Binary())),
         (two_coins, Rows(y=Binary(), z=Binary())),
         (turned_die, Rows(y=Categories(3))),
-        (rate_by_row, Rows(t=Box(0.5, 2), y=Counts(4))),
+        (rate_by_row, Rows(x=Box(0.5, 2), y=Counts(4))),
         (regression, Rows(x=Box(-2, 1), y=Box(-1, 3))),
     ],
     ids=["another link", "weights", "two per row", "reordered", "exposures", "slopes"],
 )
 def test_what_only_looks_conjugate_is_not_called_so(model, rows) -> None:
     assert certificates(model, rows) == ()
-
-
-def flat_mean(y=None):
-    mu = numpyro.sample("mu", dist.ImproperUniform(dist.constraints.real, (), ()))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu, 0.5), obs=y)
 
 
 @pytest.mark.slow
@@ -149,40 +122,14 @@ def test_rows_alone_certify_a_normal_mean_under_a_flat_prior() -> None:
     assert certificates(flat_mean, Rows(y=Box(0, 3)), Target(0.5, 1e-3, "zero_out")) == ()
 
 
-def offset_by_row(x, y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Normal(mu + 100 * x, 10.0), obs=y)
-
-
-def log_normal(y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.LogNormal(mu, 10.0), obs=y)
-
-
 def counted_nine_times(y=None):
     p = numpyro.sample("p", dist.Beta(30, 30))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(p).expand([y.shape[0], 9]).to_event(1), obs=y[:, None])
+    observed(y, dist.Bernoulli(p).expand([y.shape[0], 9]).to_event(1), y[:, None])
 
 
 def nine_coins_at_once(y=None):
     p = numpyro.sample("p", dist.Beta(30, 30).expand([9]).to_event(1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(jnp.broadcast_to(p, (y.shape[0], 9))).to_event(1), obs=y[:, None])
-
-
-def inverse_rate(y=None):
-    t = numpyro.sample("t", dist.Gamma(50.0, 1e-9))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Poisson(1 / t), obs=y)
-
-
-def flat_prior(y=None):
-    t = numpyro.sample("t", dist.ImproperUniform(dist.constraints.real, (), ()))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=0.45 + 0.1 * jax.nn.sigmoid(t)), obs=y)
+    observed(y, dist.Bernoulli(jnp.broadcast_to(p, (y.shape[0], 9))).to_event(1), y[:, None])
 
 
 def divergence(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
@@ -237,60 +184,29 @@ def test_a_bounded_likelihood_certifies_nothing_without_a_proper_prior():
     assert report.verdict != "private" and report.certificates == ()
 
 
-def kept_logits(y=None):
-    """A density that reads logits of other probabilities than the distribution shows."""
-    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
-    outcome = dist.Categorical(probs=p)
-    outcome.logits = 8 * jnp.log(p)
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", outcome, obs=y)
+def own_logits(p, logits):
+    """A law whose density reads logits of other probabilities than it shows."""
+    law = dist.Categorical(probs=p)
+    law.logits = logits
+    return law
 
 
-def kept_logits_of_few_rows(x, y=None):
-    """The same, of rows in an interval that no comparison at points meets."""
-    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
-    outcome = dist.Categorical(probs=p)
-    outcome.logits = jnp.where((x > 0.4321) & (x < 0.4322), 200.0, 1.0)[:, None] * jnp.log(p)
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", outcome, obs=y)
+plain = outcomes(thirds, lambda p: dist.Categorical(probs=p))
+kept_logits = outcomes(thirds, lambda p: own_logits(p, 8 * jnp.log(p)))
+# The same, of rows in an interval that no comparison at points meets.
+kept_logits_of_few_rows = outcomes_by(
+    thirds,
+    lambda p, x: own_logits(p, jnp.where((x > 0.4321) & (x < 0.4322), 200.0, 1.0)[:, None] * jnp.log(p)),
+)
 
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize("shape", [(3,), (1, 3)])
 def test_rows_that_hold_logits_of_their_own_are_seen_wherever_they_lie(shape):
-    def plain(x, y=None):
-        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Categorical(probs=jnp.broadcast_to(p, shape)), obs=y)
-
+    of_shape = outcomes_by(thirds, lambda p, x: dist.Categorical(probs=jnp.broadcast_to(p, shape)))
     rows = Rows(x=Box(0, 1), y=Categories(3))
-    assert "conjugate" in str(preflight(plain, rows, WIDER, n=50).certificates)
+    assert "conjugate" in str(preflight(of_shape, rows, WIDER, n=50).certificates)
     assert "conjugate" not in str(preflight(kept_logits_of_few_rows, rows, WIDER, n=50).certificates)
-
-
-def cubed_rate_far_out(y=None):
-    lam = numpyro.sample("lam", dist.Gamma(4.0, 2.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.where(lam > 50, lam**3, lam)), obs=y)
-
-
-def bent_mean_far_out(y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(jnp.where(jnp.abs(mu) > 9, mu**3, mu), 0.5), obs=y)
-
-
-def loaded_die_far_out(y=None):
-    p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Categorical(probs=jnp.where(p[0] > 0.99, p**3 / jnp.sum(p**3), p)), obs=y)
-
-
-def die_of_other_shapes(y=None):
-    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
-    with numpyro.plate("rows", y.shape[0]):
-        outcome = dist.Categorical(probs=jnp.broadcast_to(p, (1, 1, 3)))
-        numpyro.sample("y", outcome.to_event(1), obs=y[:, None])
 
 
 class SteepFarOut(dist.Beta):
@@ -298,22 +214,19 @@ class SteepFarOut(dist.Beta):
         return super().log_prob(value) + 50 * jnp.maximum(value - 0.999, 0)
 
 
-def steep_coin(y=None):
-    p = numpyro.sample("p", SteepFarOut(2.0, 3.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(probs=p), obs=y)
+cubed_rate_far_out = outcomes(rates, lambda lam: dist.Poisson(jnp.where(lam > 50, lam**3, lam)))
+bent_mean_far_out = outcomes(normal, lambda mu: dist.Normal(jnp.where(jnp.abs(mu) > 9, mu**3, mu), 0.5))
+loaded_die_far_out = outcomes(
+    thirds, lambda p: dist.Categorical(probs=jnp.where(p[0] > 0.99, p**3 / jnp.sum(p**3), p))
+)
+steep_coin = outcomes(partial(SteepFarOut, 2.0, 3.0), lambda p: dist.Bernoulli(probs=p))
+cancelled_offset = outcomes_by(normal, lambda mu, x: dist.Normal(mu + 1e3 * ((x + 1e17) - 1e17), 10.0))
+far_offset = outcomes_by(normal, lambda mu, x: dist.Normal(mu + (1e17 + x), 10.0))
 
 
-def cancelled_offset(x, y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu + 1e3 * ((x + 1e17) - 1e17), 10.0), obs=y)
-
-
-def far_offset(x, y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(mu + (1e17 + x), 10.0), obs=y)
+def die_of_other_shapes(y=None):
+    p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
+    observed(y, dist.Categorical(probs=jnp.broadcast_to(p, (1, 1, 3))).to_event(1), y[:, None])
 
 
 @pytest.mark.parametrize("model", [cancelled_offset, far_offset])
@@ -340,11 +253,6 @@ def test_a_family_is_proved_of_the_program_and_not_at_points(model, domain) -> N
 @pytest.mark.some(1)
 @pytest.mark.parametrize("kind", [dist.Dirichlet, dist.CategoricalProbs])
 def test_a_density_that_is_replaced_in_its_class_is_no_conjugate_one(kind, monkeypatch):
-    def plain(y=None):
-        p = numpyro.sample("p", dist.Dirichlet(jnp.full(3, 30.0)))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Categorical(probs=p), obs=y)
-
     rows = Rows(y=Categories(3))
     assert "conjugate" in str(preflight(plain, rows, WIDER, n=50).certificates)
     assert "conjugate" not in str(preflight(kept_logits, rows, WIDER, n=50).certificates)

@@ -16,6 +16,7 @@ from private_mcmc.model import read
 from private_mcmc.preflight import PreflightReport, preflight
 from private_mcmc.preflight.certificates import certificates, constants, posterior_advice, run_advice
 from private_mcmc.target import Target
+from tests.examples_of_models import observed
 
 COUNTS = (1, 2, 10**9)
 TARGETS = ((50.0, 1e-6), (1e-6, 1e-6), (1.0, 0.0), (1.0, 1e-300), (50.0, 0.0), (1e-6, 1e-300))
@@ -23,14 +24,12 @@ TARGETS = ((50.0, 1e-6), (1e-6, 1e-6), (1.0, 0.0), (1.0, 1e-300), (50.0, 0.0), (
 
 def mean(y: Any = None, sd: float = 1.0) -> None:
     theta = numpyro.sample("theta", dist.Normal(0, sd))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(theta, 1.0), obs=y)
+    observed(y, dist.Normal(theta, 1.0), y)
 
 
 def logit(y: Any = None, sd: float = 1.0) -> None:
     theta = numpyro.sample("theta", dist.Normal(0, sd))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=theta), obs=y)
+    observed(y, dist.Bernoulli(logits=theta), y)
 
 
 def answer(model: Any, rows: Rows, target: Target, n: int, sd: float, **said: Any) -> PreflightReport | None:

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,18 +17,9 @@ from scipy.special import expit
 import private_mcmc as pmc
 from private_mcmc.model import read
 from private_mcmc.preflight.estimate import Estimate, estimate
-from tests.examples_of_models import flat_prior, logistic
+from tests.examples_of_models import flat_prior, logistic, observed, outcomes
 
 TARGET = pmc.Target(1.0, 1e-6)
-
-
-def of_one_number(prior: Any, likelihood: Callable[[Any], Any]) -> Callable[..., None]:
-    def model(y=None):
-        latent = numpyro.sample("t", prior)
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", likelihood(latent), obs=y)
-
-    return model
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,7 @@ def law(n: int, quantile: Callable[[Any], Any]) -> Any:
 
 KNOWN = {
     "Beta-Bernoulli": Known(
-        of_one_number(dist.Beta(4.0, 4.0), lambda p: dist.Bernoulli(p)),
+        outcomes(partial(dist.Beta, 4.0, 4.0), dist.Bernoulli),
         pmc.Binary(),
         lambda u: stats.beta(4, 4).logpdf(expit(u)) + np.log(expit(u) * expit(-u)),
         lambda u, y: stats.bernoulli(expit(u)).logpmf(y),
@@ -58,7 +50,7 @@ KNOWN = {
         [0, 1],
     ),
     "mean of a Normal": Known(
-        of_one_number(dist.Normal(0.0, 1.0), lambda mean: dist.Normal(mean, 1.5)),
+        outcomes(partial(dist.Normal, 0.0, 1.0), lambda mean: dist.Normal(mean, 1.5)),
         pmc.Box(-4.0, 4.0),
         stats.norm(0, 1).logpdf,
         lambda u, y: stats.norm(u, 1.5).logpdf(y),
@@ -66,7 +58,7 @@ KNOWN = {
         [-4.0, 0.0, 4.0],
     ),
     "Gamma-Poisson": Known(
-        of_one_number(dist.Gamma(9.0, 3.0), lambda rate: dist.Poisson(rate)),
+        outcomes(partial(dist.Gamma, 9.0, 3.0), dist.Poisson),
         pmc.Counts(10),
         lambda u: stats.gamma(9, scale=1 / 3).logpdf(np.exp(u)) + u,
         lambda u, y: stats.poisson(np.exp(u)).logpmf(y),
@@ -74,7 +66,7 @@ KNOWN = {
         [0, 5, 10],
     ),
     "location of a Student-t": Known(
-        of_one_number(dist.Normal(0.0, 1.0), lambda at: dist.StudentT(4.0, at, 1.0)),
+        outcomes(partial(dist.Normal, 0.0, 1.0), lambda at: dist.StudentT(4.0, at, 1.0)),
         pmc.Box(-9.0, 9.0),
         stats.norm(0, 1).logpdf,
         lambda u, y: stats.t(4, u, 1).logpdf(y),
@@ -132,8 +124,7 @@ def test_is_the_certificate_where_every_data_set_has_the_same_curvature():
 def undecided() -> tuple[Callable[..., None], pmc.Rows]:
     def model(x, y=None):
         a, b = (numpyro.sample(name, dist.Normal(0, 1)) for name in "ab")
-        with numpyro.plate("rows", x.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=a * b + jax.numpy.tanh(b) * x), obs=y)
+        observed(x, dist.Bernoulli(logits=a * b + jax.numpy.tanh(b) * x), y)
 
     return model, pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Binary())
 
