@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpyro
@@ -51,6 +52,22 @@ def fitted(table, ledger, schema=None, **more):
     return pmc.fit(table, schema or schema_of(), "died ~ age", **given | more)
 
 
+def planned_fit(table, schema=None, asked=None):
+    asked = asked or question(schema or schema_of(), "died ~ age")
+    return plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "study"
+
+
+@pytest.fixture
+def go_on(place, table, books):
+    """Resume the fit in ``place``."""
+    return partial(resume, place, table, books, progress_bar=False)
+
+
 def left(ledger):
     return ledger.balance("people").remaining
 
@@ -59,9 +76,7 @@ def cost_of(statements):
     return sum(map(Filter.of(TARGET).cost, statements))
 
 
-def test_a_plan_that_is_stopped_gives_back_what_it_has_not_bought_and_states_its_whole_budget(
-    table, books, tmp_path
-):
+def test_a_plan_that_is_stopped_gives_back_what_it_has_not_bought_and_states_it_all(table, books, place):
     whole, looked = left(books), []
     study = fitted(table, books, stop_if=lambda expected: looked.append(expected.rms) or True)
     (charge,) = books.history("people")
@@ -72,7 +87,7 @@ def test_a_plan_that_is_stopped_gives_back_what_it_has_not_bought_and_states_its
     assert left(books) == whole - cost_of(bought) == whole - charge.spent
     # By itself the study is as private as the budget that it was given.
     assert study.price.gdp == pytest.approx(budget, rel=1e-9)
-    folder = study.save(tmp_path / "study")
+    folder = study.save(place)
     assert verify_dossier(folder, books) and "stopped" in (folder / "dossier.html").read_text()
     assert all(stage["values"] for stage in study.stages)
     books.verify()
@@ -89,14 +104,14 @@ def test_the_sum_of_what_was_bought_is_no_statement_of_a_study_that_was_stopped(
     assert found["the stages' prices"] == found["the charge in the ledger"] == "differs"
 
 
-def test_a_plan_that_runs_to_its_end_keeps_its_whole_charge(table, books, tmp_path):
+def test_a_plan_that_runs_to_its_end_keeps_its_whole_charge(table, books, place):
     whole, looked = left(books), []
     study = fitted(table, books, stop_if=lambda expected: bool(looked.append(expected)))
     (charge,) = books.history("people")
     assert len(looked) == 1 and charge.outcome == "released" and not study.stopped
     assert left(books) == whole - charge.cost
     assert [one for one, _ in charge.stages] == [part.to_dict() for part in study.price.parts]
-    assert verify_dossier(study.save(tmp_path / "study"), books)
+    assert verify_dossier(study.save(place), books)
 
 
 def test_a_stage_that_fails_stays_spent_and_the_rest_is_free_again(table, books, monkeypatch):
@@ -114,9 +129,7 @@ def test_a_stage_that_fails_stays_spent_and_the_rest_is_free_again(table, books,
     assert left(books) == whole - charge.charged
 
 
-def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
-    table, books, monkeypatch, tmp_path
-):
+def test_what_stops_a_run_after_its_last_stage_changes_no_charge(table, books, monkeypatch, place):
     """It was settled as failed, and the dossier that ``report`` made of it was refused.
 
     With as many threads as in a run, by whose number last bits of wide matrices differ.
@@ -130,9 +143,7 @@ def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
         threads.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
         return choose(policy, history)
 
-    asked = question(schema_of(), "died ~ age")
-    planned = plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
-    place = tmp_path / "study"
+    planned = planned_fit(table)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("private_mcmc.inference.execute_plan.outcome_of", interrupted)
         with new_dossier(place) as dossier:
@@ -143,10 +154,11 @@ def test_what_stops_a_run_after_its_last_stage_changes_nothing_of_its_charge(
     with threadpool_limits(2, "blas"):
         study = completed(place, None, books)
     assert threads == {1}
-    assert study.draws and verify_dossier(study.save(tmp_path / "again"), books)
+    assert study.draws and verify_dossier(study.save(place.with_name("again")), books)
 
 
-def killed(monkeypatch, table, books, schema, place, name=None, asked=None, max_error=None):
+@pytest.fixture
+def killed(monkeypatch, table, books, place):
     """A fit that ends, as a process that is killed does, where ``name`` is called: nothing is settled.
 
     Without a name: after its cheap stages.
@@ -161,77 +173,69 @@ def killed(monkeypatch, table, books, schema, place, name=None, asked=None, max_
         shutil.copytree(place, left_behind)
         raise Killed
 
-    asked = asked or question(schema, "died ~ age")
-    planned = plan_fit(table, asked, epsilon=1.0, delta=1e-5, progress_bar=False)
-    planned = replace(planned, max_error=max_error)
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        if name is not None:
-            patch.setattr(name, dies)
-        patch.setattr(pmc.Ledger, "settle", lambda *args: None)
-        with new_dossier(place) as dossier:
-            look = dies if name is None else None
-            planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep, look=look)
-    shutil.rmtree(place, ignore_errors=True)
-    left_behind.rename(place)
+    def kill(name=None, schema=None, asked=None, max_error=None):
+        planned = replace(planned_fit(table, schema, asked), max_error=max_error)
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            if name is not None:
+                patch.setattr(name, dies)
+            patch.setattr(pmc.Ledger, "settle", lambda *args: None)
+            with new_dossier(place) as dossier:
+                look = dies if name is None else None
+                planned.run(ledger=books, dataset="people", progress_bar=False, keep=dossier.keep, look=look)
+        shutil.rmtree(place, ignore_errors=True)
+        left_behind.rename(place)
+
+    return kill
 
 
-def test_bounds_that_were_bought_are_on_disk_before_the_plan_is_made_and_are_not_bought_again(
-    table, books, monkeypatch, tmp_path
-):
+def test_bounds_are_on_disk_before_the_plan_is_made_and_not_bought_again(books, killed, place, go_on):
     """A kill while the plan was made lost them."""
-    place, schema = tmp_path / "study", schema_of(bounds="private")
-    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_asked")
+    schema = schema_of(bounds="private")
+    killed("private_mcmc.inference.fitting.plan_asked", schema)
     raw = json.loads((place / RELEASE).read_text())
     (charge,) = books.history("people")
     assert raw["prediction"] is None and len(charge.stages) == len(raw["before"]) == 1
-    study = resume(place, table, books, progress_bar=False)
+    study = go_on()
     (charge,) = books.history("people")
     assert json.loads(json.dumps(study.schema)) == raw["about"]["schema"] and charge.outcome == "released"
     assert len(study.price.parts) == len(charge.stages)
-    assert verify_dossier(study.save(tmp_path / "again"), books)
+    assert verify_dossier(study.save(place.with_name("again")), books)
 
 
-def test_a_fit_that_was_killed_before_it_bought_its_bounds_is_ended_and_costs_nothing(
-    table, books, monkeypatch, tmp_path
-):
+def test_a_fit_that_was_killed_before_it_bought_bounds_costs_nothing(books, killed, place, go_on):
     """Nothing told of its charge, and the whole budget stayed set aside."""
-    place, whole = tmp_path / "study", left(books)
-    killed(monkeypatch, table, books, schema_of(bounds="private"), place, "private_mcmc.Ledger.stage")
+    whole = left(books)
+    killed("private_mcmc.Ledger.stage", schema_of(bounds="private"))
     with pytest.raises(pmc.DeclarationError, match="before it bought its bounds"):
-        resume(place, table, books, progress_bar=False)
+        go_on()
     assert left(books) < whole and "stopped" in completed(place, None, books).title
     assert left(books) == whole
 
 
 @pytest.mark.parametrize("name", [None, "private_mcmc.release.ledger.Ledger.stage"])
-def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(
-    table, books, monkeypatch, tmp_path, name
-):
+def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(books, name, killed, place, go_on):
     """Before the first of them too: nothing told of its charge, and the whole budget stayed set aside."""
-    place = tmp_path / "study"
-    killed(monkeypatch, table, books, schema_of(), place, name)
+    killed(name)
     before = books.history("people")[0].stages
     raw = json.loads((place / RELEASE).read_text())
     (place / RELEASE).write_text(json.dumps(raw | {"model": "0" * 64}))
     with pytest.raises(pmc.DeclarationError, match="another model"):
-        resume(place, table, books, progress_bar=False)
+        go_on()
     (place / RELEASE).write_text(json.dumps(raw))
-    study = resume(place, table, books, progress_bar=False, look=lambda plan, releases: False)
+    study = go_on(look=lambda plan, releases: False)
     (charge,) = books.history("people")
     assert charge.stages[: len(before)] == before and charge.outcome == "released"
-    assert verify_dossier(study.save(tmp_path / "again"), books)
+    assert verify_dossier(study.save(place.with_name("again")), books)
     with pytest.raises(pmc.LedgerError, match="open"):
-        resume(place, table, books, progress_bar=False)
+        go_on()
 
 
-def test_a_fit_that_was_killed_before_its_first_stage_or_finds_no_room_for_it_costs_nothing(
-    table, books, monkeypatch, tmp_path
-):
-    whole, place = left(books), tmp_path / "study"
-    killed(monkeypatch, table, books, schema_of(), place, "private_mcmc.release.ledger.Ledger.stage")
+def test_a_fit_killed_before_its_first_stage_or_without_room_costs_nothing(table, books, killed, place):
+    whole = left(books)
+    killed("private_mcmc.release.ledger.Ledger.stage")
     assert left(books) < whole and "stopped" in completed(place, None, books).title
     assert left(books) == whole
-    planned = plan_fit(table, question(schema_of(), "died ~ age"), epsilon=1.0, progress_bar=False)
+    planned = planned_fit(table)
 
     def full(release):
         raise OutputError("no room")
@@ -241,16 +245,14 @@ def test_a_fit_that_was_killed_before_its_first_stage_or_finds_no_room_for_it_co
     assert left(books) == whole and not books.history("people")[-1].stages
 
 
-def test_a_ledger_that_cannot_be_written_any_more_leaves_what_ends_its_charge(
-    table, books, monkeypatch, tmp_path
-):
+def test_a_ledger_that_cannot_be_written_leaves_what_ends_its_charge(table, books, monkeypatch, place):
     """The folder went, and the whole budget stayed set aside."""
 
     def full(*args):
         raise pmc.LedgerError("no room")
 
-    whole, place = left(books), tmp_path / "study"
-    planned = plan_fit(table, question(schema_of(), "died ~ age"), epsilon=1.0, progress_bar=False)
+    whole = left(books)
+    planned = planned_fit(table)
     with monkeypatch.context() as patch, pytest.raises(pmc.LedgerError), new_dossier(place) as dossier:
         patch.setattr(pmc.Ledger, "stage", full)
         patch.setattr(pmc.Ledger, "settle", full)
@@ -259,79 +261,64 @@ def test_a_ledger_that_cannot_be_written_any_more_leaves_what_ends_its_charge(
     assert left(books) == whole
 
 
-def test_a_fit_that_is_resumed_stops_at_the_error_at_which_the_first_one_would_have(
-    table, books, monkeypatch, tmp_path
-):
-    place = tmp_path / "study"
-    killed(monkeypatch, table, books, schema_of(), place, max_error=1e-9)
-    assert resume(place, table, books, progress_bar=False).stopped
+def test_a_fit_that_is_resumed_stops_at_the_error_at_which_the_first_one_would_have(killed, go_on):
+    killed(max_error=1e-9)
+    assert go_on().stopped
 
 
 @pytest.mark.parametrize("gone", [1e300, np.nan])
-def test_a_fit_whose_path_diverges_says_so_and_shows_what_it_paid_for_and_no_estimate(
-    table, books, monkeypatch, tmp_path, gone
-):
+def test_a_fit_whose_path_diverges_shows_what_it_paid_for_alone(table, books, monkeypatch, gone, place):
     """Its means were NaN or millions, with a remark on slow chains."""
     path = "private_mcmc.inference.execute_plan.PlannedRun._path"
     monkeypatch.setattr(path, lambda run, stage, *_: np.full((stage.schedule.num_steps, 2), gone))
     study = fitted(table, books)
     assert "The path diverged" in study.warnings[-1] and not study.draws
     assert all(np.all(np.isfinite(one["values"])) for one in study.stages)
-    assert verify_dossier(study.save(tmp_path / "gone"), books)
+    assert verify_dossier(study.save(place), books)
     with pytest.raises(pmc.NotYetSupported, match="diverged"):
         study.answers()
 
 
-def test_what_a_running_fit_has_bought_is_neither_ended_nor_bought_again_meanwhile(
-    table, books, tmp_path, monkeypatch
-):
+def test_what_a_running_fit_has_bought_is_neither_ended_nor_bought_again(books, killed, place, go_on):
     """A second process settled its charge, or charged a stage twice: then neither could buy the last one."""
-    place = tmp_path / "study"
-    killed(monkeypatch, table, books, schema_of(), place)
+    killed()
     with held(place):
-        for go_on in (lambda: completed(place, None, books), lambda: resume(place, table, books)):
+        for more in (lambda: completed(place, None, books), go_on):
             with pytest.raises(OutputError, match="still works on it"):
-                go_on()
+                more()
     assert books.history("people")[0].outcome == "reserved"
 
 
 @pytest.mark.parametrize("another", [held, new_dossier])
-def test_a_folder_is_held_while_its_dossier_is_made(another, tmp_path):
-    place = tmp_path / "study"
+def test_a_folder_is_held_while_its_dossier_is_made(another, place):
     with new_dossier(place), pytest.raises(OutputError, match="still works on it"), another(place):
         pass
 
 
-def test_a_charge_whose_run_was_killed_after_its_last_stage_is_settled_when_its_study_is_made(
-    table, books, monkeypatch, tmp_path
-):
+def test_a_charge_whose_run_was_killed_after_its_last_stage_is_settled_with_its_study(books, killed, place):
     """It stayed open, for more stages."""
-    place = tmp_path / "study"
-    killed(monkeypatch, table, books, schema_of(), place, "private_mcmc.inference.execute_plan.outcome_of")
+    killed("private_mcmc.inference.execute_plan.outcome_of")
     assert books.history("people")[0].outcome == "reserved" and completed(place, None, books).draws
     assert books.history("people")[0].outcome == "released"
 
 
-def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_can_be_had_back(
-    table, books, monkeypatch, tmp_path
-):
-    place, whole = tmp_path / "study", left(books)
+def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_is_free(books, killed, place, go_on):
+    whole = left(books)
     path = "private_mcmc.inference.execute_plan.PlannedRun._path"
-    killed(monkeypatch, table, books, schema_of(), place, path)
+    killed(path)
     with pytest.raises(pmc.DeclarationError, match="nothing is bought twice"):
-        resume(place, table, books, progress_bar=False)
+        go_on()
     (charge,) = books.history("people")
     assert left(books) == whole - charge.cost  # open: all is set aside
     study = completed(place, None, books)
     (charge,) = books.history("people")
     assert left(books) == whole - charge.charged and study.stopped
     assert len(charge.stages) == len(study.stages) + 1
-    assert verify_dossier(study.save(tmp_path / "again"), books)
+    assert verify_dossier(study.save(place.with_name("again")), books)
 
 
-def test_other_rows_do_not_go_on_with_a_fit(table, books, monkeypatch, tmp_path):
-    place = tmp_path / "study"
-    killed(monkeypatch, table, books, schema_of(), place)
+def test_other_rows_do_not_go_on_with_a_fit(table, books, killed, place):
+    killed()
     with pytest.raises(pmc.LedgerError, match="not the data"):
         resume(place, {**table, "age": table["age"][::-1].copy()}, books, progress_bar=False)
 
@@ -346,12 +333,11 @@ def with_scale(scale):
 
 
 @pytest.mark.long
-def test_bounds_that_were_bought_for_one_model_are_not_used_by_another(table, books, monkeypatch, tmp_path):
+def test_bounds_that_were_bought_for_one_model_are_not_used_by_another(killed, go_on):
     """The study would show the first one's text, and what is proved of the second."""
-    place, schema = tmp_path / "study", schema_of(bounds="private")
+    schema = schema_of(bounds="private")
     asked = replace(question(schema, model=with_scale(1.0)), source="one")
-    killed(monkeypatch, table, books, schema, place, "private_mcmc.inference.fitting.plan_asked", asked)
-    more = {"progress_bar": False, "look": lambda plan, releases: True}
+    killed("private_mcmc.inference.fitting.plan_asked", schema, asked)
     with pytest.raises(pmc.DeclarationError, match="another model"):
-        resume(place, table, books, model=with_scale(9.0), source="another", **more)
-    assert resume(place, table, books, model=with_scale(1.0), source="one", **more).model == "one"
+        go_on(model=with_scale(9.0), source="another", look=lambda *_: True)
+    assert go_on(model=with_scale(1.0), source="one", look=lambda *_: True).model == "one"
