@@ -1,5 +1,6 @@
 """Shared test settings; the tiers ``slow``, ``long`` and ``some`` (see pyproject.toml) and slices of them."""
 
+import contextlib
 import gc
 import os
 import re
@@ -154,11 +155,9 @@ def pytest_runtest_setup(item):
         pytest.skip(f"not started: the {budget:g} seconds of this run are over")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    seconds = item.config.getoption("--each")
-    if not seconds:
-        return (yield)
+@contextlib.contextmanager
+def within(seconds):
+    """Fails the test where what is done within takes longer."""
 
     def ended(*_):
         pytest.fail(f"longer than {seconds} seconds")
@@ -166,7 +165,14 @@ def pytest_runtest_call(item):
     before = signal.signal(signal.SIGALRM, ended)
     signal.alarm(seconds)
     try:
-        return (yield)
+        yield
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    seconds = item.config.getoption("--each")
+    with within(seconds) if seconds else contextlib.nullcontext():
+        return (yield)

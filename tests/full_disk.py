@@ -1,6 +1,8 @@
 """A disk without room, for tests of what is written to it."""
 
 import contextlib
+import errno
+import os
 import resource
 
 
@@ -13,3 +15,8 @@ def files_at_most(size):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def full(*_):
+    """In the place of what writes."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -104,9 +104,7 @@ def test_a_file_of_people_in_the_wrong_place_is_never_quoted(folder, monkeypatch
         ("ledger", "verify", "folder"),
     ],
 )
-def test_files_that_cannot_be_written_or_read_are_told_before_any_work(
-    folder, monkeypatch, capsys, arguments
-):
+def test_files_that_cannot_be_written_or_read_are_told_before_work(folder, monkeypatch, capsys, arguments):
     before = sorted(folder.rglob("*"))
     told(monkeypatch, capsys, *arguments)
     assert sorted(folder.rglob("*")) == before

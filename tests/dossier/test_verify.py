@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import errno
 import io
 import json
 import math
-import os
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -33,6 +31,7 @@ from private_mcmc.release.ledger_state import Filter
 from private_mcmc.report import Text
 from private_mcmc.target import Unit
 from tests.dossier.studies import SCHEMA, books_in, path_of, study_of
+from tests.full_disk import full
 from tests.schedules import schedule
 
 
@@ -473,10 +472,6 @@ def test_a_record_that_finds_no_room_anywhere_is_printed(tmp_path, monkeypatch, 
             made.keep({"stages": [1], "before": []})
         made.write(study)
     assert json.loads(capsys.readouterr().out)["fingerprint"] == study.fingerprint
-
-
-def full(*_):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.long

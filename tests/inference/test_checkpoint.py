@@ -1,6 +1,5 @@
 """An interrupted run that goes on is the same run: same numbers, one charge, one release."""
 
-import errno
 import os
 import shutil
 from dataclasses import replace
@@ -20,6 +19,7 @@ from private_mcmc.kernels.chain import ChainState
 from private_mcmc.potential.rowwise import program_mark
 from private_mcmc.release.ledger_file import Transaction
 from tests.examples_of_models import declared, logistic, normal_mean, observed
+from tests.full_disk import full
 
 N = 30
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
@@ -77,9 +77,7 @@ def interrupted(mcmc, ledger, monkeypatch, after, **columns):
     [(KERNEL, "path", {}), (BATCHES, "last", {}), (KERNEL, "path", {"rows_on_device": 7})],
 )
 @pytest.mark.parametrize("unit", [None, "who"])
-def test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
-    data, monkeypatch, tmp_path, kernel, release, where, unit
-):
+def test_a_resumed_run_is_bit_for_bit_a_whole_one(data, monkeypatch, tmp_path, kernel, release, where, unit):
     ledger = pmc.Ledger.create(tmp_path / "ledger")
     ledger.declare("rows", pmc.Target(1e4, 1e-6), unit=unit)
     settings = dict(kernel=kernel, release=release, execution=replace(SEEDED, **where))
@@ -278,10 +276,6 @@ def test_a_checkpoint_that_cannot_be_written_is_found_out_before_the_charge(data
     assert ledger.history() == ()
 
 
-def full(*_):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 @pytest.mark.parametrize("as_errors", [False, True])
 def test_a_disk_that_fills_up_ends_no_run(data, ledger, monkeypatch, tmp_path, capsys, as_errors):
     """Where warnings are errors, too: a paid run is released all the same."""
@@ -299,9 +293,7 @@ def test_a_disk_that_fills_up_ends_no_run(data, ledger, monkeypatch, tmp_path, c
 
 
 @pytest.mark.slow
-def test_a_run_that_the_ledger_cannot_settle_releases_nothing_and_is_resumed(
-    data, ledger, monkeypatch, tmp_path
-):
+def test_a_run_the_ledger_cannot_settle_releases_nothing_and_is_resumed(data, ledger, monkeypatch, tmp_path):
     mcmc, append = driver(tmp_path / "run", ledger), Transaction.append
 
     def refusing(self, kind, **fields):

@@ -10,7 +10,11 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.inference.expected_score import expected_score, mixes_latents
 from private_mcmc.model import read
-from tests.examples_of_models import logistic, observed
+from tests.examples_of_models import logistic, observed, outcomes_by
+
+
+def normals():
+    return dist.Normal(0, 1).expand([2]).to_event(1)
 
 
 def at(reading, centre, *thetas):
@@ -33,12 +37,11 @@ def test_it_is_the_parameter_itself_near_by_and_levels_off_with_outcomes():
 def test_outcomes_of_many_values_are_summed_finely(domain):
     counts = isinstance(domain, pmc.Counts)
 
-    def model(x, y=None):
-        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+    def law(b, x):
         eta = b[0] + b[1] * x
-        observed(x, dist.Poisson(jnp.exp(1 + eta)) if counts else dist.Normal(eta, 1.0), y)
+        return dist.Poisson(jnp.exp(1 + eta)) if counts else dist.Normal(eta, 1.0)
 
-    reading = read(model, pmc.Rows(x=pmc.Box(0.0, 1.0), y=domain), n=100)
+    reading = read(outcomes_by(normals, law), pmc.Rows(x=pmc.Box(0.0, 1.0), y=domain), n=100)
     (near,) = at(reading, [0.2, 0.3], [0.25, 0.2])
     assert near == pytest.approx([0.25, 0.2], abs=0.02)
 
@@ -70,7 +73,7 @@ def test_what_no_public_person_varies_in_is_told_linearly():
     """
 
     def model(X, y=None):
-        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+        w = numpyro.sample("w", normals())
         ordered = dist.TransformedDistribution(
             dist.Normal(0, 1).expand([2]).to_event(1), dist.transforms.OrderedTransform()
         )
@@ -87,16 +90,13 @@ def test_what_no_public_person_varies_in_is_told_linearly():
 
 
 def test_outcomes_of_two_numbers_are_left_alone():
-    def pair(x, y=None):
-        b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
-        observed(x, dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1), y)
-
+    pair = outcomes_by(normals, lambda b, x: dist.Normal(x[:, None] * b, jnp.ones(2)).to_event(1))
     domain = pmc.Rows(x=pmc.Box(0.0, 1.0), y=pmc.Box(np.full(2, -9.0), np.full(2, 9.0)))
     assert expected_score(read(pair, domain, n=100), np.zeros(2)) is None
 
 
 def many_zeros(x, y=None):
-    b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
+    b = numpyro.sample("b", normals())
     zero = numpyro.sample("zero", dist.Beta(1, 1))
     observed(x, dist.ZeroInflatedPoisson(zero, jnp.exp(b[0] + b[1] * x)), y)
 

@@ -133,9 +133,7 @@ def test_nothing_is_charged_as_released_without_its_release_on_disk(here, monkey
 
 
 @pytest.mark.long
-def test_a_query_that_is_killed_anywhere_is_completed_and_verified_once_its_sums_are_on_disk(
-    here, monkeypatch
-):
+def test_a_query_killed_anywhere_is_completed_and_verified_once_its_sums_are_on_disk(here, monkeypatch):
     """Its charge stayed open, and the ledger knew no dossier of it."""
     every = copies(here, monkeypatch, lambda: charged(here, "describe"))
     raw = 0
@@ -156,9 +154,7 @@ def test_a_query_that_is_killed_anywhere_is_completed_and_verified_once_its_sums
     ("failure", "bounds"),
     [(pmc.errors.OutputError("no room"), ", private_mcmc: {bounds: private}"), (MemoryError("no room"), "")],
 )
-def test_a_charge_of_what_is_in_memory_alone_stays_open_and_the_result_is_handed_on(
-    here, monkeypatch, failure, bounds
-):
+def test_a_charge_of_what_is_in_memory_alone_stays_open_and_is_handed_on(here, monkeypatch, failure, bounds):
     def full(_, release):
         if release["stages"] or release["before"]:
             raise failure

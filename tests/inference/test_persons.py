@@ -28,7 +28,7 @@ from private_mcmc.model import read
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.potential.potential import curvature
 from private_mcmc.target import Unit
-from tests.examples_of_models import declared, logistic, observed
+from tests.examples_of_models import declared, logistic, observed, outcomes
 from tests.schedules import schedule
 from tests.soundness.front_door.setup import seeded
 from tests.soundness.sweep.zoo import ZOO
@@ -48,14 +48,8 @@ def driver(rows=ROWS, kernel=KERNEL, n=20, **changes) -> pmc.PrivateMCMC:
     return declared(kernel, rows, n=n, **{"target": ANY, "num_steps": 5} | changes)
 
 
-def coin(y=None):
-    p = numpyro.sample("p", dist.Beta(2.0, 2.0))
-    observed(y, dist.Bernoulli(probs=p), y)
-
-
-def wide_mean(y=None):
-    mu = numpyro.sample("mu", dist.Normal(0, 1))
-    observed(y, dist.Normal(mu, 3.0), y)
+coin = outcomes(lambda: dist.Beta(2.0, 2.0), lambda p: dist.Bernoulli(probs=p))
+wide_mean = outcomes(lambda: dist.Normal(0, 1), lambda mu: dist.Normal(mu, 3.0))
 
 
 SAME = {

@@ -160,9 +160,7 @@ def test_what_was_bought_outlives_a_stage_that_fails(planned, people, books):
 
 
 @pytest.mark.slow
-def test_a_record_says_which_draws_it_has_where_the_posterior_cannot_be_drawn(
-    planned, people, monkeypatch, capsys
-):
+def test_a_record_says_which_draws_it_has_where_no_posterior_is_drawn(planned, people, monkeypatch, capsys):
     """A dossier of 83 states of a path did not say that they were the path's."""
 
     def refused(*_):

@@ -18,6 +18,7 @@ from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.kernels.keys import run_keys
 from tests.cli.test_fit import command
+from tests.conftest import within
 from tests.data import fields
 from tests.examples_of_models import declared, logistic
 from tests.inference.test_folders import AGE, FIELDS, FORMULA, ONE_ROW, PERSONS, SCHEMA
@@ -55,15 +56,8 @@ def session(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def bounded():
     """A cluster that answers no more fails the test."""
-
-    def ended(*_):
-        pytest.fail("longer than ten minutes")
-
-    before = signal.signal(signal.SIGALRM, ended)
-    signal.alarm(600)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    with within(600):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -336,9 +330,7 @@ FITS = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("fit", FITS)
-def test_a_folder_is_fitted_described_and_checked_by_workers_as_it_is_here(
-    tables, without_noise, monkeypatch, fit
-):
+def test_a_folder_is_fitted_described_and_checked_by_workers_as_here(tables, without_noise, monkeypatch, fit):
     """Words, folders' names and empty slots are read by the workers, with equal noise."""
     schema, more = FITS[fit]
     here = same_fit(tables[1], schema, **more)

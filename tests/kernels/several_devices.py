@@ -102,7 +102,7 @@ def resumed(unit: str | None) -> None:
     rng = np.random.default_rng(5)
     data = {"X": rng.uniform(-1, 1, (saved.N, 2)) / 2, "y": rng.integers(0, 2, saved.N)}
     with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as place:
-        saved.test_a_resumed_run_is_bit_for_bit_the_uninterrupted_one(
+        saved.test_a_resumed_run_is_bit_for_bit_a_whole_one(
             data, patched, Path(place), saved.KERNEL, "path", {"devices": 8}, unit
         )
 

@@ -10,7 +10,7 @@ from numpyro import handlers
 from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
-from tests.examples_of_models import observed
+from tests.examples_of_models import observed, outcomes_by
 
 
 @pytest.mark.parametrize("weights", [1, 3])
@@ -55,11 +55,7 @@ def test_what_a_few_rows_refuse_is_never_run_on_all_of_them():
 
 
 def slope(predictor):
-    def model(x, y):
-        b = numpyro.sample("b", dist.Normal(0, 1))
-        observed(x, dist.Bernoulli(logits=predictor(b, x)), y)
-
-    return model
+    return outcomes_by(lambda: dist.Normal(0, 1), lambda b, x: dist.Bernoulli(logits=predictor(b, x)))
 
 
 FLAGS = Rows(x=Binary(), y=Binary())

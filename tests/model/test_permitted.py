@@ -7,7 +7,6 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from jax.custom_batching import custom_vmap
 from jax.experimental import hijax
 
 import private_mcmc as pmc
@@ -16,6 +15,7 @@ from private_mcmc.kernels.gradient import Whitening, general_rows
 from private_mcmc.model import read, reading
 from private_mcmc.potential import rowwise
 from tests.examples_of_models import observed
+from tests.kernels.test_rowwise import called, mixed
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 
@@ -33,16 +33,6 @@ def model_of(of_data=unchanged, of_row=unchanged, of_latent=unchanged):
         observed(X, dist.Bernoulli(logits=jnp.tanh(of_row(of_data(X) @ w)) * b), y)
 
     return model
-
-
-@custom_vmap
-def apart(x):
-    return x
-
-
-@apart.def_vmap
-def _(size, batched, x):
-    return x + 20 * x[:1], True
 
 
 def sensitivity(model, n=40):
@@ -64,13 +54,13 @@ def sensitivity(model, n=40):
 
 def test_a_rule_for_many_rows_that_mixes_them_is_refused_and_would_move_every_row(monkeypatch):
     with pytest.raises(NotYetSupported, match="custom_vmap_call"):
-        read(model_of(apart), ROWS, n=40)
+        read(model_of(mixed), ROWS, n=40)
     assert sensitivity(model_of()) <= 2.0 + 1e-9
     monkeypatch.setattr(rowwise, "_refuse_unknown", lambda closed: None)
     with pytest.raises(DoThisInstead, match="differs from that of the whole model"):
-        read(model_of(apart), ROWS, n=40)
+        read(model_of(mixed), ROWS, n=40)
     monkeypatch.setattr(reading, "refuse_coupled_rows", lambda *given: None)
-    assert sensitivity(model_of(apart)) > 2.5
+    assert sensitivity(model_of(mixed)) > 2.5
 
 
 def operations(function, *given):
@@ -130,12 +120,7 @@ def printing(x):
     return x
 
 
-def calling(x):
-    jax.debug.callback(lambda value: None, x)
-    return x
-
-
-@pytest.mark.parametrize("rule", [printing, calling])
+@pytest.mark.parametrize("rule", [printing, called])
 @pytest.mark.parametrize("where", ["of_row", "of_latent"])
 def test_a_derivative_that_shows_rows_or_states_is_refused(rule, where):
     """The values of the function show nothing: only its derivative, which a run takes, does."""
@@ -146,7 +131,7 @@ def test_a_derivative_that_shows_rows_or_states_is_refused(rule, where):
 
 def test_a_derivative_with_a_rule_for_many_rows_is_refused():
     with pytest.raises(NotYetSupported, match="custom_vmap_call"):
-        read(model_of(of_row=with_rule(apart)), ROWS, n=40)
+        read(model_of(of_row=with_rule(mixed)), ROWS, n=40)
 
 
 def test_the_derivative_of_a_persons_own_latent_is_looked_at():

@@ -10,17 +10,13 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.errors import DoThisInstead
 from private_mcmc.model import read
-from tests.examples_of_models import observed
+from tests.examples_of_models import observed, outcomes
 
 ROWS = pmc.Rows(y=pmc.Binary())
 
 
 def of(prior):
-    def model(y):
-        s = numpyro.sample("s", prior())
-        observed(y, dist.Bernoulli(logits=s), y)
-
-    return read(model, ROWS, n=10)
+    return read(outcomes(prior, lambda s: dist.Bernoulli(logits=s)), ROWS, n=10)
 
 
 class Cubic(dist.Normal):
@@ -57,7 +53,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_prior_that_is_no_longer_that_of_its_class_and_parameters_is_refused(name):
-    with pytest.raises(DoThisInstead, match=r"'s': its log density is not that of"):
+    with pytest.raises(DoThisInstead, match=r"'latent': its log density is not that of"):
         of(CHANGED[name])
 
 

@@ -12,7 +12,7 @@ from numpyro.infer.reparam import LocScaleReparam
 from private_mcmc.domains import Ball, Binary, Box, Categories, Real, Rows
 from private_mcmc.errors import DeclarationError, DoThisInstead, NotYetSupported, UnsupportedModel
 from private_mcmc.model import read
-from tests.examples_of_models import observed
+from tests.examples_of_models import observed, outcomes_by
 
 ROWS = Rows(X=Ball(1.0, dim=3), y=Binary())
 GROUPED = Rows(X=Ball(1.0, dim=3), g=Categories(4), y=Binary())
@@ -28,8 +28,7 @@ def plate(X, **options):
 
 def answers(X, y, shift=None, w=None):
     logits = X @ (weights() if w is None else w)
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=logits if shift is None else logits + shift), obs=y)
+    observed(X, dist.Bernoulli(logits=logits if shift is None else logits + shift), y)
 
 
 def in_a_plate(X, y=None):
@@ -46,21 +45,18 @@ def as_one_event(X, y=None):
 
 def as_a_sum(X, y=None):
     w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=(w * X).sum(-1)), obs=y)
+    observed(X, dist.Bernoulli(logits=(w * X).sum(-1)), y)
 
 
 def as_probabilities(X, y=None):
     w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(probs=jax.nn.sigmoid(jnp.einsum("ij,j->i", X, w))), obs=y)
+    observed(X, dist.Bernoulli(probs=jax.nn.sigmoid(jnp.einsum("ij,j->i", X, w))), y)
 
 
 def with_a_latent_plate(X, y=None):
     with numpyro.plate("columns", 3):
         w = numpyro.sample("w", dist.Normal(0, 2))
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=jnp.dot(X, w)), obs=y)
+    observed(X, dist.Bernoulli(logits=jnp.dot(X, w)), y)
 
 
 def with_a_column_plate(X, y=None):
@@ -127,8 +123,7 @@ def test_constrained_values_and_deterministics_that_read_no_row():
         scale = numpyro.sample("scale", dist.HalfNormal(1.0))
         numpyro.deterministic("odds", jnp.exp(w))
         numpyro.deterministic("fitted", X @ w)
-        with plate(X):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ w * scale), obs=y)
+        observed(X, dist.Bernoulli(logits=X @ w * scale), y)
 
     row_model = read(model, ROWS, n=5)
     with jax.enable_x64(True):
@@ -212,8 +207,7 @@ def prior_on_count(X, y=None):
 @refusal(DoThisInstead, "'y'", "number of rows")
 def loss_on_count(X, y=None):
     w = weights()
-    with plate(X):
-        numpyro.sample("y", dist.Normal(X @ w, 1.0 * X.shape[0]), obs=1.0 * y)
+    observed(X, dist.Normal(X @ w, 1.0 * X.shape[0]), 1.0 * y)
 
 
 @refusal(DoThisInstead, "'k'", "discrete")
@@ -234,8 +228,7 @@ def nothing_observed(X):
 
 @refusal(DoThisInstead, "no latent site")
 def nothing_latent(X, y=None):
-    with plate(X):
-        numpyro.sample("y", dist.Bernoulli(logits=X.sum(-1)), obs=y)
+    observed(X, dist.Bernoulli(logits=X.sum(-1)), y)
 
 
 @refusal(NotYetSupported, "'w'", "scale or mask")
@@ -287,8 +280,7 @@ def test_a_latent_that_condition_fixes_is_a_public_number():
         m = numpyro.sample("m", dist.Normal(0, 1))
         s = numpyro.sample("s", dist.HalfNormal(1.0)) if spread is None else spread
         w = numpyro.sample("w", dist.Normal(m, s).expand([3]).to_event(1))
-        with plate(X):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
+        observed(X, dist.Bernoulli(logits=X @ w), y)
 
     fixed = read(handlers.condition(model, {"s": 0.5}), ROWS, n=5)
     written = read(model, ROWS, n=5, model_args={"spread": 0.5})
@@ -304,8 +296,7 @@ def test_a_latent_that_condition_fixes_is_a_public_number():
 def test_public_arguments_reach_the_model():
     def model(X, prior_sd, features, y=None):
         w = numpyro.sample("w", dist.Normal(0, prior_sd).expand([2]).to_event(1))
-        with plate(X):
-            numpyro.sample("y", dist.Bernoulli(logits=X @ features @ w), obs=y)
+        observed(X, dist.Bernoulli(logits=X @ features @ w), y)
 
     features = np.array([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     row_model = read(model, ROWS, n=5, model_args={"prior_sd": 0.5, "features": features})
@@ -313,11 +304,10 @@ def test_public_arguments_reach_the_model():
     np.testing.assert_allclose(row_model.prior.hessian, [4.0, 4.0])
 
 
-def cumulated(x, y):
-    b = numpyro.sample("b", dist.Normal(0, 1).expand([2]).to_event(1))
-    observed(x, dist.Bernoulli(logits=jnp.cumsum(x, -1) @ b), y)
-
-
 def test_a_cumulated_design_is_as_long_as_its_sums():
+    cumulated = outcomes_by(
+        lambda: dist.Normal(0, 1).expand([2]).to_event(1),
+        lambda b, x: dist.Bernoulli(logits=jnp.cumsum(x, -1) @ b),
+    )
     found = read(cumulated, Rows(x=Box([0.0] * 2, [3.0, 1.0]), y=Binary()), n=50)
     assert found.predictor.radius == pytest.approx(5.0)

@@ -29,6 +29,9 @@ proportion = outcomes_by(normal, lambda b, x: dist.BetaProportion(1 / (1 + jnp.e
 shifted = outcomes_by(normal, lambda b, x: dist.Bernoulli(logits=b * jnp.concatenate([x[1:], x[:1]])))
 optimised = outcomes_by(normal, lambda b, x: dist.Bernoulli(logits=numpyro.param("a", 0.0) + b * x))
 below_its_end = outcomes(normal, lambda b: dist.TruncatedNormal(b, 1.0, high=1.2))
+multinomial = outcomes(
+    lambda: dist.Normal(0, 1).expand([3]).to_event(1), lambda a: dist.Multinomial(5, logits=a)
+)
 logarithms = outcomes(normal, lambda b: dist.LogNormal(b, 1.0))
 
 
@@ -67,11 +70,6 @@ def items_rounded(y):
 
 def items_joined(y0, y1, y2):
     items(jnp.stack([y0, y1, y2], -1))
-
-
-def multinomial(y):
-    a = numpyro.sample("a", dist.Normal(0, 1).expand([3]).to_event(1))
-    observed(y, dist.Multinomial(5, logits=a), y)
 
 
 def multinomial_of_its_sum(y0, y1, y2):

@@ -114,16 +114,22 @@ def test_cells_and_numbers_that_no_row_has_are_mapped_and_never_raised():
     np.testing.assert_array_equal(found, [[1, 1, 2], [0, -1, 1.5], [-1, 1, 0.5]])
 
 
+def check_priced(mechanism, moved, adjacency):
+    """A mechanism of 0.5-GDP, whose sums one unit moves by so much."""
+    statement = mechanism.statement
+    assert statement.gdp == pytest.approx(0.5, rel=1e-9) and statement.gdp <= 0.5 * (1 + 1e-12)
+    assert mechanism.noise.scale == pytest.approx(moved / 0.5, rel=1e-6)
+    assert mechanism.noise.gaussian_scale >= statement.argument.constants["scale"]
+    assert statement.adjacency == adjacency and statement.verify()
+    assert Statement.from_dict(statement.to_dict()) == statement
+
+
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_statement_is_the_declared_price_of_one_gaussian_mechanism(adjacency):
     mechanism = planned(adjacency=adjacency)
     squares = 1 + 0.5**2 * 2 + 1.7**2 * 3
     moved = math.sqrt(squares * (2 if adjacency == "replace_one" else 1))
-    assert mechanism.statement.gdp <= 0.5 * (1 + 1e-12)
-    assert mechanism.statement.gdp == pytest.approx(0.5, rel=1e-9)
-    assert mechanism.noise.scale == pytest.approx(moved / 0.5, rel=1e-6)
-    assert mechanism.noise.gaussian_scale >= mechanism.statement.argument.constants["scale"]
-    assert mechanism.statement.verify()
+    check_priced(mechanism, moved, adjacency)
 
 
 def test_noise_is_gaussian_of_each_familys_own_scale():
@@ -230,13 +236,7 @@ def test_noise_is_symmetric_with_half_the_variance_off_the_diagonal():
 )
 def test_the_statement_is_the_declared_price_and_the_noise_is_what_it_needs(adjacency, dim, factor):
     mechanism = plan(gdp=0.5, radius=2.0, dim=dim, adjacency=adjacency)
-    assert mechanism.statement.gdp == pytest.approx(0.5, rel=1e-9)
-    assert mechanism.statement.gdp <= 0.5 * (1 + 1e-12)
-    assert mechanism.statement.adjacency == adjacency
-    assert mechanism.noise.scale == pytest.approx(factor * 4.0 / 0.5, rel=1e-6)
-    assert mechanism.noise.gaussian_scale >= mechanism.statement.argument.constants["scale"]
-    assert mechanism.statement.verify()
-    assert Statement.from_dict(mechanism.statement.to_dict()) == mechanism.statement
+    check_priced(mechanism, factor * 4.0, adjacency)
 
 
 def test_no_private_value_raises_warns_or_spoils_the_sum():
