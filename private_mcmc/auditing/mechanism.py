@@ -22,7 +22,7 @@ from private_mcmc.domains.columns import PRESENT, holds_person
 from private_mcmc.domains.persons import OWN_ROWS, Columns
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import Execution, PrivateMCMC
-from private_mcmc.inference.execute import Decision
+from private_mcmc.inference.decision import Decision
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.release import Expectations, ReleasedStates

@@ -14,8 +14,9 @@ from private_mcmc.arguments import arguments_checked, check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.declared import Declaration, Execution, stopping
-from private_mcmc.inference.execute import Decision, DeclaredRun
+from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.runs import Runs
 from private_mcmc.kernels import LangevinKernel

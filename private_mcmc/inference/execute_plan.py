@@ -30,6 +30,7 @@ from private_mcmc.inference.columns import (
     placed,
     without_rows,
 )
+from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.declared import (
     Array,
     Execution,
@@ -40,14 +41,7 @@ from private_mcmc.inference.declared import (
     is_look,
     outcome_of,
 )
-from private_mcmc.inference.execute import (
-    Decision,
-    ReadyRun,
-    checked_start,
-    no_value_checks,
-    run_name,
-    runner_of,
-)
+from private_mcmc.inference.execute import ReadyRun, checked_start, no_value_checks, run_name, runner_of
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.gradient import PreparedRows
 from private_mcmc.kernels.partitions import Engine, Partition, Question, summed

@@ -14,7 +14,7 @@ import pytest
 
 import private_mcmc as pmc
 from private_mcmc.accounting import langevin_statement
-from private_mcmc.inference import execute as deciding
+from private_mcmc.inference import decision as deciding
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
 from private_mcmc.release.price import price

@@ -1,0 +1,81 @@
+"""May this run happen? Decided from public declarations only, before any private row is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from private_mcmc.accounting import Statement
+from private_mcmc.errors import DeclarationError, NotPrivate
+from private_mcmc.inference.declared import Declaration
+from private_mcmc.model import RowModel, read
+from private_mcmc.preflight import PreflightReport, examine
+from private_mcmc.preflight.verdict import refusal_of_posterior, refusal_of_run
+from private_mcmc.records import Record
+from private_mcmc.release import Expectations, ExpectationsPlan
+from private_mcmc.release.price import price
+from private_mcmc.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A run that may happen: what runs, its own statement, and how averages, if released, are noised."""
+
+    declared: Declaration
+    reading: RowModel
+    schedule: Schedule
+    statement: Statement
+    expectations: ExpectationsPlan | None
+
+    @cached_property
+    def report(self) -> PreflightReport:
+        """What preflight knows of the posterior; asked when somebody reads it, for no price rests on it."""
+        return examine(
+            self.reading,
+            self.declared.target,
+            n=self.schedule.num_rows,
+            clip=self.schedule.clip,
+            temper=self.schedule.temper,
+            metric=self.schedule.preconditioner,
+            model_name=getattr(self.declared.model, "__name__", "model"),
+        )
+
+
+def decide(declared: Declaration, n: int) -> Decision:
+    """Read the model, compute the run's price; under ``guarantee="posterior"`` ask preflight as well.
+
+    ``n`` is the number of rows, or the public ``n_max`` under ``add_remove``.
+    """
+    reading = read(declared.model, declared.rows, n=n, model_args=declared.model_args)
+    rows, unit = declared.rows, declared.rows.unit
+    if (reading.rows, reading.unit) != (rows if unit is None else rows.persons, unit):
+        raise DeclarationError("the model was read on other rows than those that are declared.")
+    expectations = declared.release if isinstance(declared.release, Expectations) else None
+    release = expectations.average(declared.num_steps) if expectations else declared.release
+    if isinstance(release, Expectations):
+        raise DeclarationError("an expectation's own release is an average over steps.")
+    asked: Record = {
+        "adjacency": declared.target.adjacency,
+        "num_rows": n,
+        "dim": reading.dim,
+        "num_steps": declared.num_steps,
+        "num_chains": declared.num_chains,
+        "release": release,
+        "unit": reading.unit,
+    }
+    schedule = declared.kernel.schedule(**asked)
+    if others := [name for name, value in asked.items() if getattr(schedule, name) != value]:
+        raise DeclarationError(f"kernel: its schedule has another {', '.join(others)} than was asked for.")
+    if schedule.clips is not None and declared.guarantee == "posterior":
+        raise DeclarationError(
+            "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
+            "statement is what holds: guarantee='run'."
+        )
+
+    priced = price(reading, schedule, declared.target, expectations)
+    made = Decision(declared, reading, priced.schedule, priced.statement, priced.expectations)
+    if declared.guarantee == "posterior" and made.report.verdict != "private":
+        raise NotPrivate(refusal_of_posterior(made.report), made.report)
+    if not made.statement.delta(declared.target.epsilon) <= declared.target.delta:
+        raise NotPrivate(refusal_of_run(made.statement, made.schedule, declared.target), made.report)
+    return made
