@@ -16,6 +16,7 @@ from private_mcmc.domains.columns import (
     HostColumn,
     Spool,
     blank,
+    check_unmasked,
     holds_person,
     host_column,
     numeric_column,
@@ -72,10 +73,16 @@ class Place:
                 "devices=: rows are shared by devices, streamed to one, or held by an engine: load the "
                 "columns (np.asarray) for the first."
             )
-        found = {name: host_column(name, one) for name, one in data.items()}
-        # Arrays in memory are copied, since they are read again at every step: their owner may write to them.
-        copies = {name: np.array(one) for name, one in data.items() if not on_host(one)}
-        return {**found, **{name: host_column(name, one) for name, one in copies.items()}}
+        return {name: _held(name, one) for name, one in data.items()}
+
+
+def _held(name: str, column: object) -> HostColumn:
+    """A column that is read again at every step: one in memory, which its owner may change, is copied."""
+    filed = isinstance(column, np.memmap) and column.mode in ("r", "r+", "w+")
+    if filed or not isinstance(column, np.ndarray):
+        return host_column(name, column)
+    check_unmasked(name, column)
+    return host_column(name, np.array(column))  # NumPy's own copy, not that of a subclass
 
 
 def checked(

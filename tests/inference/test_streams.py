@@ -62,11 +62,32 @@ def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     assert all(isinstance(column, HostColumn) for column in columns.values())
 
 
+class Shared(np.ndarray):
+    """An array whose copy is itself."""
+
+    def __copy__(self):
+        return self
+
+
+def read_back(values, folder, mode):
+    np.save(folder / "y.npy", values)
+    return np.load(folder / "y.npy", mmap_mode=mode)
+
+
+MEMORY = {
+    "plain": lambda values, folder: values,
+    "shared": lambda values, folder: values.view(Shared),
+    "copy of a file": lambda values, folder: read_back(values, folder, "r").copy(),
+    "changes in memory": lambda values, folder: read_back(values, folder, "c"),
+}
+
+
+@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("rows_on_device", [None, 8])
-def test_what_a_caller_writes_into_its_columns_later_is_not_what_runs(rows_on_device):
+def test_what_a_caller_writes_into_its_columns_later_is_not_what_runs(rows_on_device, memory, tmp_path):
     """Of an aligned array JAX's on a CPU was the same memory; blocks were read again at every step."""
     X, y = np.zeros((16, 2)), np.zeros(16 + 8, int)
-    y = y[-y.ctypes.data % 64 // 8 :][:16]
+    y = MEMORY[memory](y[-y.ctypes.data % 64 // 8 :][:16], tmp_path)
     run = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)._run.declared
     place = Place.of(pmc.Execution(rows_on_device=rows_on_device))
     columns, n = checked(run, (), {"X": X, "y": y}, None, place)
