@@ -80,7 +80,7 @@ def of_rows(function: Callable[..., Tree], rows: Mapping[str, Tree]) -> Tree:
 def partial_parts(function: Callable[..., Tree]) -> tuple[Callable[..., Tree], tuple[Tree, ...]]:
     """A partial function's parts: what was released is an argument, so that all stages share one program."""
     if isinstance(function, partial) and all(isinstance(one, float | np.ndarray) for one in function.args):
-        return function.func, function.args
+        return (function, ()) if function.keywords else (function.func, function.args)
     return function, ()
 
 

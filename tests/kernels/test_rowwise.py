@@ -1,6 +1,7 @@
 """What kernels, stages of plans, sums and averages are given is looked at where it runs, whoever made it."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -211,3 +212,11 @@ def test_programs_of_whole_numbers_alone_are_of_the_floats_in_force():
         with jax.enable_x64(wide):
             found.append(third(np.int32(1)).dtype)
     assert found == [np.float32, np.float64]
+
+
+def test_keywords_of_a_partial_function_are_kept():
+    def moved(by, row, times=1.0):
+        return times * (row["x"] + by)
+
+    found = of_rows(partial(moved, 1.0, times=3.0), {"x": jnp.arange(2.0)})
+    np.testing.assert_array_equal(found, [3.0, 6.0])
