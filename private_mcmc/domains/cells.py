@@ -152,7 +152,8 @@ def as_text(value: Any) -> str | None:
         if isinstance(value, float | np.floating) and float(value).is_integer() and abs(float(value)) < 1e15:
             return str(int(value))
         if isinstance(value, np.datetime64):
-            return str(value.astype("datetime64[s]"))
+            seconds = value.astype("datetime64[s]")
+            return str(seconds if seconds == value else value)
         if isinstance(value, datetime | date):
             return value.isoformat()
         return text_of_bytes(value) if isinstance(value, bytes) else str(value)
@@ -213,7 +214,7 @@ def _texts(column: Any) -> list[str | None]:
         # One cell that Python has no value for (a date beyond its calendar) is no error of the others.
         return [as_text(scalar) for scalar in column]
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
-        column = column.astype("datetime64[s]")  # finer ones become whole numbers as objects
+        return [as_text(value) for value in column]  # finer than microseconds, objects are whole numbers
     # As an array, whole numbers that are categories of pandas become floats where one cell is missing.
     found = column if hasattr(column, "to_numpy") else np.asarray(column, dtype=object)
     return [as_text(value) for value in found.tolist()]

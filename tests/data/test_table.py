@@ -329,6 +329,16 @@ def test_identifiers_whose_digits_a_type_has_dropped_are_refused(tmp_path, name)
             assert [*read_identifiers(table, persons)] == ["16777216", "16777217"]
 
 
+def test_times_a_nanosecond_apart_are_two_identifiers():
+    persons = schema(
+        {"name": "who", "private_mcmc": {"role": "person"}},
+        private_mcmc={"person": {"field": "who", "at_most": "2"}},
+    )
+    near = np.array(["2020-01-01T00:00:00.000000001", "2020-01-01T00:00:00.000000002", "NaT"], "M8[ns]")
+    first, second, none = read_identifiers({"who": near}, persons)
+    assert first != second and none == ""
+
+
 OF_OBJECTS = partial(polars.DataFrame, schema={"who": polars.Object})
 
 
