@@ -295,7 +295,7 @@ def test_the_law_of_a_chain_of_persons_is_exactly_what_is_claimed():
             program = langevin_program(decision.reading, decision.schedule)
             prepared = program.prepare(columns, jnp.ones(n, bool))
             zero, one = (
-                np.asarray(program.data(jnp.full((1, 1), u), jnp.asarray(0), None, prepared))[0, 0]
+                np.asarray(program.data(jnp.full((1, 1), u), jnp.asarray(0), None, None, prepared))[0, 0]
                 for u in (0.0, 1.0)
             )
         keep, push = 1 - gamma * (1 + one - zero), -gamma * zero
