@@ -300,9 +300,9 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
             drawn = project_rows(facts.reading.rows, people(facts.reading.rows, _PUBLIC_ROWS, 0))
             each = of_rows(partial(facts.likelihood.lengths, *stage.cell.args), drawn)
         lengths, weights = (np.ravel(one) for one in each)
-        tail[_FURTHEST * lengths.max() < MIDDLES] = 0.0
         weights = weights / _PUBLIC_ROWS
         lengths = lengths / math.sqrt(float(weights @ lengths**2))
+        tail[_FURTHEST * lengths.max() < MIDDLES] = 0.0
     return Reach(found, tail, lengths, weights, min(1.0, _ALIGNED / math.sqrt(facts.dim)))
 
 

@@ -257,6 +257,11 @@ class Likelihood:
             index = jnp.clip(index, 0, self._count - 1)
             chosen = {name: values[index] for name, values in self.outcomes.items()}
             weights = jnp.asarray(_WIDTHS)
+        if not self.few and (predictor := self.reading.predictor) is not None:
+            # Of outcomes that a declared range cuts off squared scores say less than curvature does.
+            curvature, eta = jax.hessian(predictor.loss), jnp.ravel(predictor.eta(theta, row))
+            each = jax.vmap(lambda outcome: curvature(eta, row | outcome))(chosen).reshape(-1)
+            return jnp.sqrt(weights * jnp.maximum(each, 0.0))[:, None] * predictor.design(row)
         score = self.reading.row_slope
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)

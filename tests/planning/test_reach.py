@@ -143,26 +143,6 @@ def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no
     )
 
 
-def test_rows_that_reach_as_far_as_declared_ranges_allow_are_counted_where_most_are_far_shorter():
-    def line(X, y):
-        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-        observed(X, dist.Normal(X @ w, 0.1), y)
-
-    rows = pmc.Rows(X=pmc.Ball(1.5, dim=2), y=pmc.Box(-0.35, 0.35))
-    made = facts_of(read(line, rows, n=N), N, "replace_one", 0.6)
-    # Nearly all rows are in one corner: the typical length is a tenth of that of rows that fill the ranges.
-    metric = replace(made.metric, trace=made.metric.trace / 100)
-    stage = counts_reach(made, np.zeros(2), metric)
-    assert stage is not None
-    lengths = np.random.default_rng(0).lognormal(-0.7, 1.3, N)
-    cells = np.searchsorted(np.sqrt(MIDDLES[1:] * MIDDLES[:-1]), lengths)
-    values = np.bincount(cells, minlength=len(MIDDLES)).astype(float)
-    reach = reach_of(made, CompletedStage(stage, Sums(values[None], 0.5)))
-    assert reach is not None
-    far = MIDDLES > 10
-    assert 0.3 < reach.tail[far].sum() / values[far].sum() < 3
-
-
 def test_what_is_assumed_of_persons_is_said():
     many, few = assumed(facts()), assumed(facts(n=100))
     assert "counts how far persons' sums reach" in many[0] and "too few persons" in few[0]
