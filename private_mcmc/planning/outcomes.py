@@ -257,12 +257,17 @@ class Likelihood:
             index = jnp.clip(index, 0, self._count - 1)
             chosen = {name: values[index] for name, values in self.outcomes.items()}
             weights = jnp.asarray(_WIDTHS)
-        if not self.few and (predictor := self.reading.predictor) is not None:
-            # Of outcomes that a declared range cuts off squared scores say less than curvature does.
-            curvature, eta = jax.hessian(predictor.loss), jnp.ravel(predictor.eta(theta, row))
-            each = jax.vmap(lambda outcome: curvature(eta, row | outcome))(chosen).reshape(-1)
-            return jnp.sqrt(weights * jnp.maximum(each, 0.0))[:, None] * predictor.design(row)
         score = self.reading.row_slope
+        if not self.few and self.reading.predictor is not None:
+            # Of outcomes that a declared range cuts off squared scores say less than curvature does.
+            design = self.reading.predictor.design(row)
+
+            def curvature(outcome: Columns) -> jax.Array:
+                _, moved = jax.jvp(lambda at: score(at, row | outcome), (theta,), (design,))
+                return moved @ design / jnp.maximum(design @ design, 1e-300) ** 2
+
+            each = jnp.maximum(jax.vmap(curvature)(chosen), 0.0)
+            return jnp.asarray(jnp.sqrt(weights * each)[:, None] * design)
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
 
