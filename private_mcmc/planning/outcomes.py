@@ -264,7 +264,7 @@ class Likelihood:
 
             def curvature(outcome: Columns) -> jax.Array:
                 _, moved = jax.jvp(lambda at: score(at, row | outcome), (theta,), (design,))
-                return moved @ design / jnp.maximum(design @ design, 1e-300) ** 2
+                return jnp.asarray(moved @ design / jnp.maximum(design @ design, 1e-300) ** 2)
 
             each = jnp.maximum(jax.vmap(curvature)(chosen), 0.0)
             return jnp.asarray(jnp.sqrt(weights * each)[:, None] * design)
