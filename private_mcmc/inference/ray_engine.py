@@ -173,9 +173,12 @@ class _Partition:
                 self._programs[name] = _exported(question, self._shapes, self.size, given)
                 self._worker.learn.remote(name, self._programs[name])
             sent = pickle.dumps([_plain(leaf) for leaf in jax.tree.leaves(given)])
-            return partial(self._awaited, name, sent, self._sent("answer", sent, name))
+            return partial(self._awaited, name, sent, self._asked(name, sent))
 
         return started
+
+    def _asked(self, name: str, sent: bytes) -> Any:
+        return self._sent("answer", sent, name)
 
     def _awaited(self, name: str, sent: bytes, reference: Any) -> Any:
         ray = _ray()
@@ -186,7 +189,7 @@ class _Partition:
             self._read()
             for known, text in self._programs.items():
                 self._worker.learn.remote(known, text)
-            reference = self._sent("answer", sent, name)
+            reference = self._asked(name, sent)
 
         def answer() -> Any:
             number, piece = _found(ray.get(reference))
