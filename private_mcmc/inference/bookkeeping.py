@@ -63,7 +63,7 @@ class Bookkeeping:
 
     def __post_init__(self) -> None:
         if (self.ledger is None) != (self.dataset is None):
-            raise DeclarationError("give a ledger and the dataset= that it knows the rows by, or neither.")
+            raise DeclarationError("give both a ledger and its dataset=, or neither.")
         for name, kind in (("ledger", Ledger), ("checkpoint", Checkpoint)):
             if getattr(self, name) is not None:
                 check_kind(name, getattr(self, name), kind)

@@ -76,12 +76,6 @@ class _Noise(ABC):
     def _measurement(self) -> tuple[Any, float]:
         """OpenDP's own mechanism, and the privacy loss that is charged, in the unit of its map."""
 
-    def _made(self, kind: str, distance: str) -> Any:
-        dp = opendp()
-        vectors = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size)
-        make, exponent = getattr(dp.m, f"make_{kind}"), math.frexp(self.grid)[1] - 1
-        return make(vectors, getattr(dp, distance)(T=float), scale=self.scale, k=exponent)
-
     def confirmed(self) -> Self:
         """This noise, once OpenDP's own privacy map agrees with the level that is charged."""
         # Not while plans are tried out, by the hundred, on synthetic rows: loading OpenDP takes a second.
@@ -122,7 +116,9 @@ class LaplaceNoise(_Noise):
         return math.sqrt(2.0) * self.scale
 
     def _measurement(self) -> tuple[Any, float]:
-        return self._made("laplace", "l1_distance"), self.level
+        dp = opendp()
+        space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l1_distance(T=float)
+        return dp.m.make_laplace(*space, scale=self.scale, k=_exponent(self.grid)), self.level
 
 
 def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceNoise:
@@ -162,7 +158,9 @@ class GaussianNoise(_Noise):
         return self.scale
 
     def _measurement(self) -> tuple[Any, float]:
-        return self._made("gaussian", "l2_distance"), self.level**2 / 2
+        dp = opendp()
+        space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.size), dp.l2_distance(T=float)
+        return dp.m.make_gaussian(*space, scale=self.scale, k=_exponent(self.grid)), self.level**2 / 2
 
 
 def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoise:
@@ -180,6 +178,10 @@ def opendp() -> Any:
 
     dp.enable_features("contrib")
     return dp
+
+
+def _exponent(grid: float) -> int:
+    return math.frexp(grid)[1] - 1
 
 
 _BITS_BELOW_NOISE = 24
