@@ -69,5 +69,4 @@ def test_what_is_released_of_a_real_table_agrees_with_nuts(name):
     exact = Answers(asked.design, {site: np.asarray(each) for site, each in chain.get_samples().items()})
     for one, other in zip(found.summary(), exact.summary(), strict=True):
         assert one.mean == pytest.approx(other.mean, abs=4 * np.hypot(one.sd, other.sd)), one.name
-        # Widths of one plan scatter: of 28 fits three were beyond 4 times these, the largest 6.3.
-        assert one.sd < 8 * other.sd, one.name
+        assert one.sd < 4 * other.sd, one.name
