@@ -27,6 +27,7 @@ from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
+from private_mcmc.planning.facts import prior_of
 from private_mcmc.planning.policy import opening, predict_after
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.preflight.certificates import meets
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 _GIVEN_RELEASES = "of the posterior given what was released"
 # A path that counts for fewer independent draws is told of; one of fewer states does not tell.
 _CONVERGED, _TELLING = 20.0, 8
+# Quantiles of a prior beyond which means are against it, and how many of them are named.
+_UNLIKELY, _NAMED = (0.025, 0.975), 5
 _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz-base", "matplotlib")
 
 
@@ -348,7 +351,8 @@ class LastRun:
         if not isinstance(plan, Plan) or outcome is None or conclusion is None or draws is None:
             raise ReleaseError("posterior: only of plans that were run to their end.")
         if self._known is None:
-            self._known = posterior_of(plan.reading, outcome.history, conclusion)
+            found = posterior_of(plan.reading, outcome.history, conclusion)
+            self._known = found._replace(remarks=(*found.remarks, *against_prior(plan, found.draws)))
         return _drawn(plan, draws, self._known.draws)
 
     def _chain(self, states: ReleasedStates) -> Mapping[str, np.ndarray]:
@@ -401,6 +405,26 @@ def _drawn(plan: Plan, like: ReleasedStates, found: Array) -> ReleasedStates:
         samples=constrained(plan.reading, found),
         steps=tuple(range(1, found.shape[1] + 1)),
         provenance={**like.provenance, "draws": _GIVEN_RELEASES},
+    )
+
+
+def against_prior(plan: Plan, draws: Array) -> tuple[str, ...]:
+    """Which coefficients of draws ``(chains, draws, p)`` have means that the prior hardly allows, in words.
+
+    Intervals of a proper prior hold what it deems likely as often as they say; of what is far outside it, as
+    a slope by which covariates determine the outcome, they hold less, the more the less rows tell.
+    """
+    means = plan.planner.read.of(draws.reshape(-1, draws.shape[-1]))
+    allowed = plan.planner.read.of(prior_of(plan.reading).draws)
+    tails = {name: np.quantile(each, _UNLIKELY) for name, each in allowed.items()}
+    names = [name for name, (low, high) in tails.items() if not low <= np.mean(means[name]) <= high]
+    if not names:
+        return ()
+    said = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return (
+        f"{said}: means beyond the middle 95 % of their priors, which pull them back by what releases hardly "
+        "tell, so that intervals may be on the priors' side of the truth. Where a prior was meant to say "
+        "little, a wider one is the remedy.",
     )
 
 

@@ -176,7 +176,14 @@ def test_a_record_says_which_draws_it_has_where_no_posterior_is_drawn(planned, p
     mcmc = run(planned, people, path())
     mcmc.print_summary()
     assert "Draws: of the posterior given what was released." in capsys.readouterr().out
-    assert not any("Draws" in remark for remark in mcmc.study().warnings)
+    assert not any("Draws" in remark or "priors" in remark for remark in mcmc.study().warnings)
+    # A mean that the prior hardly allows is named, and no other.
+    away = drawn._replace(draws=drawn.draws + np.array([0.0, 1e3, 0.0]))
+    monkeypatch.setattr(last_run, "posterior_of", lambda *_: away)
+    mcmc = run(planned, people, path())
+    mcmc.print_summary()
+    (said,) = [remark for remark in mcmc.study().warnings if "priors" in remark]
+    assert said.startswith("w[1]: means beyond") and said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("memory", "told"), [(0.0, False), (0.99, True)])
