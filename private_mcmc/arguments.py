@@ -7,7 +7,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar, get_args
 
 from private_mcmc.errors import DeclarationError
 
@@ -112,3 +112,19 @@ def remarks_on_delta(delta: float, n: int) -> tuple[str, ...]:
         f"δ = {delta} is not below 1/n, n = {n:,}: publishing one whole row at random would meet such a "
         f"target. Choose δ of at most {small_delta(n)}.",
     )
+
+
+Guarantee = Literal["posterior", "run"]
+
+# The defaults that are not numbers of one function, stated here alone. `PrivateMCMC` and `plan` refuse unless
+# the posterior itself is certified: that is what they are for. `fit` and the commands that read a table take
+# what the run's own noise promises, and say what is known of the posterior.
+OF_PLANS: Guarantee = "posterior"
+OF_FITS: Guarantee = "run"
+
+
+def checked_guarantee(guarantee: str) -> Guarantee:
+    """Return ``guarantee`` if it is one of the two; raise ``DeclarationError`` otherwise."""
+    if guarantee not in get_args(Guarantee):
+        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
+    return guarantee  # type: ignore[return-value]

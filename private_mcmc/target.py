@@ -11,13 +11,6 @@ from private_mcmc.arguments import construction_checked
 from private_mcmc.errors import DeclarationError
 
 Adjacency = Literal["replace_one", "add_remove", "zero_out"]
-Guarantee = Literal["posterior", "run"]
-
-# The defaults that are not numbers of one function, stated here alone. `PrivateMCMC` and `plan` refuse unless
-# the posterior itself is certified: that is what they are for. `fit` and the commands that read a table take
-# what the run's own noise promises, and say what is known of the posterior.
-OF_PLANS: Guarantee = "posterior"
-OF_FITS: Guarantee = "run"
 
 
 def check_adjacency(adjacency: str) -> Adjacency:
@@ -25,13 +18,6 @@ def check_adjacency(adjacency: str) -> Adjacency:
     if adjacency not in get_args(Adjacency):
         raise DeclarationError(f"adjacency={adjacency!r}: choose one of {', '.join(get_args(Adjacency))}.")
     return adjacency  # type: ignore[return-value]
-
-
-def checked_guarantee(guarantee: str) -> Guarantee:
-    """Return ``guarantee`` if it is one of the two; raise ``DeclarationError`` otherwise."""
-    if guarantee not in get_args(Guarantee):
-        raise DeclarationError(f"guarantee={guarantee!r}: 'posterior' or 'run'.")
-    return guarantee  # type: ignore[return-value]
 
 
 def is_number(value: object) -> bool:

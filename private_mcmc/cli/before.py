@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from private_mcmc.arguments import small_delta
+from private_mcmc.arguments import OF_FITS, checked_guarantee, small_delta
 from private_mcmc.cli.common import (
     AdjacencyOption,
     Delta,
@@ -37,7 +37,7 @@ from private_mcmc.cli.common import (
     show,
 )
 from private_mcmc.errors import OutputError
-from private_mcmc.target import OF_FITS, Target, check_adjacency, check_count, checked_guarantee
+from private_mcmc.target import Target, check_adjacency, check_count
 
 _say = partial(echo, err=True)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, cast, get_type_hints
 
 import typer
 
-from private_mcmc.arguments import remarks_on_delta
+from private_mcmc.arguments import OF_FITS, checked_guarantee, remarks_on_delta
 from private_mcmc.cli.common import (
     AdjacencyOption,
     EngineOption,
@@ -35,7 +35,7 @@ from private_mcmc.cli.common import (
 )
 from private_mcmc.cli.study import show_answers, show_release
 from private_mcmc.errors import DeclarationError, clean_errors
-from private_mcmc.target import OF_FITS, Adjacency, Target, check_adjacency, checked_guarantee
+from private_mcmc.target import Adjacency, Target, check_adjacency
 
 if TYPE_CHECKING:
     from private_mcmc.accounting import Statement

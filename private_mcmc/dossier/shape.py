@@ -12,10 +12,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from private_mcmc.arguments import checked_guarantee
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Record
 from private_mcmc.system import RECORDED, read_whole
-from private_mcmc.target import Target, check_adjacency, check_count, checked_guarantee
+from private_mcmc.target import Target, check_adjacency, check_count
 
 RECORD = "study.json"
 # JSON has no infinity.

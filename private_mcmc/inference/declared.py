@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.accounting import Statement
-from private_mcmc.arguments import check_kind, construction_checked
+from private_mcmc.arguments import Guarantee, check_kind, checked_guarantee, construction_checked
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.kernels import LangevinKernel
@@ -29,7 +29,7 @@ from private_mcmc.potential.rowwise import EXACT
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, StateGrid, state_grid
 from private_mcmc.schedule import Release
-from private_mcmc.target import Guarantee, Target, check_count, checked_guarantee
+from private_mcmc.target import Target, check_count
 
 Array = npt.NDArray[np.float64]
 

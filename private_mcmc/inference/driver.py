@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from private_mcmc.arguments import arguments_checked, check_kind
+from private_mcmc.arguments import OF_PLANS, Guarantee, arguments_checked, check_kind
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
@@ -23,7 +23,7 @@ from private_mcmc.kernels import LangevinKernel
 from private_mcmc.planning import DeclaredPlan, Plan, Prediction
 from private_mcmc.release import Expectations
 from private_mcmc.schedule import Release, check_steps
-from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count
+from private_mcmc.target import Target, check_count
 
 
 class PrivateMCMC(Runs):

@@ -13,7 +13,7 @@ import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.analysis import Description
-from private_mcmc.arguments import arguments_checked
+from private_mcmc.arguments import OF_FITS, Guarantee, arguments_checked
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import read_table, refuse_changed
@@ -38,7 +38,7 @@ from private_mcmc.planning.facts import SYNTHETIC_ROWS
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
 from private_mcmc.report.document import announce
-from private_mcmc.target import OF_FITS, Adjacency, Guarantee, Target
+from private_mcmc.target import Adjacency, Target
 
 _OUTER = "That is with the outer ranges; those that are bought are narrower, and usually leave a smaller one."
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from private_mcmc.accounting import Statement
+from private_mcmc.arguments import Guarantee, checked_guarantee
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, checked_record, texts
@@ -33,7 +34,7 @@ from private_mcmc.release import Ledger
 from private_mcmc.release.ledger_state import Outcome as Ending
 from private_mcmc.report import Note, Report, Table, at_most
 from private_mcmc.system import RECORDED, blas_of_one_thread, read_whole
-from private_mcmc.target import Guarantee, Target, checked_guarantee
+from private_mcmc.target import Target
 
 
 def so_far(

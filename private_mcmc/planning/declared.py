@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc.accounting import Curvature, Statement, average_sensitivity
+from private_mcmc.arguments import Guarantee
 from private_mcmc.domains import Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.kernels.langevin import PrivateULA, as_matrix
@@ -35,7 +36,7 @@ from private_mcmc.release.released import Expectations
 from private_mcmc.report import Facts, Report, Table, at_most, number
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import RUN_ONCE
-from private_mcmc.target import Guarantee, Target
+from private_mcmc.target import Target
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,6 +12,7 @@ import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.accounting import Statement
+from private_mcmc.arguments import Guarantee
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel
 from private_mcmc.planning.facts import facts_of
@@ -21,7 +22,7 @@ from private_mcmc.planning.prediction import Coefficients, Named, Prediction, pr
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
 from private_mcmc.report.document import say
-from private_mcmc.target import Adjacency, Guarantee, Target, Unit
+from private_mcmc.target import Adjacency, Target, Unit
 
 # Rows that stages are timed on.
 _TIMED = 64

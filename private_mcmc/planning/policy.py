@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import jax
 
 from private_mcmc.accounting import Statement
-from private_mcmc.arguments import arguments_checked, check_kind, remarks_on_delta
+from private_mcmc.arguments import (
+    OF_PLANS,
+    Guarantee,
+    arguments_checked,
+    check_kind,
+    checked_guarantee,
+    remarks_on_delta,
+)
 from private_mcmc.data.source import is_written
 from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
@@ -44,7 +51,7 @@ from private_mcmc.preflight import known_of_posterior
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import telling
-from private_mcmc.target import OF_PLANS, Guarantee, Target, check_count, check_positive, checked_guarantee
+from private_mcmc.target import Target, check_count, check_positive
 
 if TYPE_CHECKING:
     from rich.console import Console
