@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, foreseen
+from private_mcmc.records import Record
 from private_mcmc.system import check_writable, visible
 
 if TYPE_CHECKING:
@@ -213,10 +214,31 @@ def balances(datasets: Sequence[DataSet]) -> Report:
         budget = f"ε = {at_most(kept.epsilon, 6)} at δ = {at_most(kept.delta, 6)}"
         relation = found.adjacency + ("" if found.unit is None else f", persons by {found.unit!r}")
         charged = f"ε = {at_most(kept.epsilon_of(spent))} ({kept.describe(spent)})"
-        count = f"{len(found.charges)} ({found.open} open)"
+        count = f"{len(found.charges)} ({_open(found)} open)"
         rows.append((found.name, budget, relation, charged, found.what_fits(), count))
     table = Table(("data set", "budget", "adjacency", "spent", "left", "charges"), tuple(rows))
     return Report("What has been spent, and what is left", (table,))
+
+
+def balance_record(found: DataSet) -> Record:
+    """Where a data set stands in plain JSON types, without its fingerprint."""
+    kept, spent = found.filter, found.spent
+    return {
+        "dataset": found.name,
+        "adjacency": found.adjacency,
+        "unit": found.unit,
+        "filter": kept.to_dict(),
+        "spent": kept.describe(spent),
+        "remaining": kept.describe(found.remaining, left=True),
+        "spent_epsilon": kept.epsilon_of(spent),
+        "reservations": len(found.charges),
+        "open": _open(found),
+    }
+
+
+def _open(found: DataSet) -> int:
+    """How many charges are not settled."""
+    return sum(one.outcome == "reserved" for one in found.charges)
 
 
 def charges(state: LedgerState, made: Sequence[Reservation]) -> Report:
@@ -229,3 +251,11 @@ def charges(state: LedgerState, made: Sequence[Reservation]) -> Report:
         # To the minute; the record has the rest.
         rows.append((one.time[:16].replace("T", " "), one.dataset, one.outcome, cost, one.purpose))
     return Report("Charges", (Table(("time (UTC)", "data set", "outcome", "cost", "purpose"), tuple(rows)),))
+
+
+def charge_record(state: LedgerState, charge: Reservation) -> Record:
+    """One charge as plain JSON types."""
+    from private_mcmc.dossier.record import standing
+
+    said = ("outcome", "time", "settled", "model", "dossiers", "statement")
+    return standing(state, charge.identity) | {name: getattr(charge, name) for name in said}

@@ -14,7 +14,9 @@ from private_mcmc.cli.common import (
     HtmlOption,
     JsonOption,
     ProfileOption,
+    balance_record,
     balances,
+    charge_record,
     charges,
     echo,
     load_model,
@@ -353,7 +355,7 @@ def ledger_history(path: FileArgument, dataset: DataSetOption = None, as_json: J
 
     books = Ledger(path)
     state, made = books.state(), books.history(dataset)
-    show(charges(state, made), [state.record(charge) for charge in made], as_json)
+    show(charges(state, made), [charge_record(state, charge) for charge in made], as_json)
 
 
 @ledger.command("verify")
@@ -376,4 +378,4 @@ def _show(books: Ledger, dataset: str | None, as_json: bool) -> None:
     """Where one data set stands, or each of them."""
     state = books.state()
     shown = [*state.datasets.values()] if dataset is None else [state.dataset(dataset)]
-    show(balances(shown), [one.to_dict() for one in shown], as_json)
+    show(balances(shown), [balance_record(one) for one in shown], as_json)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import xarray
 
     from private_mcmc.data.answers import Exported
+    from private_mcmc.release import Ledger
+    from private_mcmc.release.ledger_state import LedgerState
 
 _VERSION = 1
 _SEAL = ("fingerprint", "files")
@@ -296,6 +298,32 @@ def texts(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def standing_in(ledger: Ledger, charge: str) -> Record:
+    """What was spent before a charge and is left after it, in a ledger's file.
+
+    The name of the file without its folder: a path may tell who keeps it.
+    """
+    return {"file": ledger.path.name, **standing(ledger.state(), charge)}
+
+
+def standing(state: LedgerState, identity: str) -> Record:
+    """What was spent when a charge was made, and is left after it, as plain JSON types."""
+    charge = state.reservations[identity]
+    kept, after = state.dataset(charge.dataset).filter, charge.before + charge.spent
+    return {
+        "charge": identity,
+        "dataset": charge.dataset,
+        "purpose": charge.purpose,
+        "epsilon": kept.epsilon,
+        "delta": kept.delta,
+        "budget": kept.describe(kept.limit),
+        "before": kept.describe(charge.before),
+        "cost": kept.describe(charge.spent),
+        "after": kept.describe(after),
+        "left": kept.describe(kept.limit - after, left=True),
+    }
 
 
 _LARGE_EPSILON = 10.0

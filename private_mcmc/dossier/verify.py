@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from private_mcmc.accounting.statement import same
 from private_mcmc.dossier.claims import Check, Skipped, checked, need, recomputed
 from private_mcmc.dossier.folder import FILES, PAGE, Query, Study, contents, digest
-from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record
+from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record, standing
 from private_mcmc.dossier.shape import RECORD, read_raw
 from private_mcmc.errors import DeclarationError, OutputError
 from private_mcmc.records import Fields
@@ -231,7 +231,7 @@ def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
     need(study.fingerprint in charge.dossiers, words)
     cost = state.dataset(charge.dataset).filter.cost(study.price)
     need(cost <= charge.cost * (1 + Fraction(1, 10**9)), "less was charged than the release costs.")
-    again = state.standing(charge.identity) | {"file": books["file"]}
+    again = standing(state, charge.identity) | {"file": books["file"]}
     need(same(books, again), "budget, prices or what is left are not those of the ledger.")
     return f"charged to {charge.dataset!r} at {charge.time}"
 

@@ -10,6 +10,7 @@ from typing import Any
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.statement import NOT_PRIVATE
 from private_mcmc.arguments import check_kind, construction_checked
+from private_mcmc.dossier.record import standing_in
 from private_mcmc.errors import (
     DeclarationError,
     LedgerError,
@@ -229,11 +230,3 @@ def marked(statement: Statement, provenance: Provenance) -> Statement:
         return statement
     argument = statement.argument
     return replace(statement, argument=replace(argument, assumptions=(NOT_PRIVATE, *argument.assumptions)))
-
-
-def standing_in(ledger: Ledger, charge: str) -> Record:
-    """What was spent before a charge and is left after it, in a ledger's file.
-
-    The name of the file without its folder: a path may tell who keeps it.
-    """
-    return {"file": ledger.path.name, **ledger.state().standing(charge)}

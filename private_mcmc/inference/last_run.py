@@ -19,9 +19,9 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import lines, remarks
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
-from private_mcmc.dossier.record import environment_hash, mark_of_claims, warnings_of
+from private_mcmc.dossier.record import environment_hash, mark_of_claims, standing_in, warnings_of
 from private_mcmc.errors import NotYetSupported, ReleaseError
-from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
+from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import DIVERGED, Array, Outcome, constrained, diverged
 from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun

@@ -20,9 +20,9 @@ from private_mcmc.accounting import Statement
 from private_mcmc.arguments import Guarantee, checked_guarantee
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
-from private_mcmc.dossier.record import ReleaseRecord, checked_record, texts
+from private_mcmc.dossier.record import ReleaseRecord, checked_record, standing_in, texts
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference.bookkeeping import Bookkeeping, standing_in
+from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import Outcome, outcome_of
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.last_run import About

@@ -169,11 +169,6 @@ class DataSet:
         """The largest cost that may still be charged."""
         return self.filter.limit - self.spent
 
-    @property
-    def open(self) -> int:
-        """How many charges are not settled."""
-        return sum(one.outcome == "reserved" for one in self.charges)
-
     def cost(self, statement: Statement, unit: str | None) -> Fraction:
         """What a verified statement under this relation costs, whose protected unit is this one.
 
@@ -210,20 +205,6 @@ class DataSet:
         # Of a budget that is whole its own ε; else that of one more release, with what computing it rounds.
         left = at_least(kept.epsilon_of(room) * BELOW) if self.spent else at_least(kept.epsilon, 6)
         return f"ε = {left} ({kept.describe(room, left=True)})"
-
-    def to_dict(self) -> Record:
-        """Where it stands in plain JSON types, without the fingerprint."""
-        return {
-            "dataset": self.name,
-            "adjacency": self.adjacency,
-            "unit": self.unit,
-            "filter": self.filter.to_dict(),
-            "spent": self.filter.describe(self.spent),
-            "remaining": self.filter.describe(self.remaining, left=True),
-            "spent_epsilon": self.filter.epsilon_of(self.spent),
-            "reservations": len(self.charges),
-            "open": self.open,
-        }
 
 
 class LedgerState:
@@ -296,28 +277,6 @@ class LedgerState:
                 f"data set {name!r} is not in this ledger; it holds {sorted(self.datasets) or 'none'}."
             )
         return self.datasets[name]
-
-    def standing(self, identity: str) -> Record:
-        """What was spent when a charge was made, and is left after it, as plain JSON types."""
-        charge = self.reservations[identity]
-        kept, after = self.dataset(charge.dataset).filter, charge.before + charge.spent
-        return {
-            "charge": identity,
-            "dataset": charge.dataset,
-            "purpose": charge.purpose,
-            "epsilon": kept.epsilon,
-            "delta": kept.delta,
-            "budget": kept.describe(kept.limit),
-            "before": kept.describe(charge.before),
-            "cost": kept.describe(charge.spent),
-            "after": kept.describe(after),
-            "left": kept.describe(kept.limit - after, left=True),
-        }
-
-    def record(self, charge: Reservation) -> Record:
-        """One charge as plain JSON types."""
-        said = ("outcome", "time", "settled", "model", "dossiers", "statement")
-        return self.standing(charge.identity) | {name: getattr(charge, name) for name in said}
 
     def recheck(self) -> None:
         """Raise ``LedgerError`` unless charges cover their statements, and budgets their charges."""

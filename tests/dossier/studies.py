@@ -7,7 +7,7 @@ from importlib.metadata import version
 import numpy as np
 
 from private_mcmc import Ledger, Study, Target, accounting
-from private_mcmc.dossier.record import warnings_of
+from private_mcmc.dossier.record import standing_in, warnings_of
 from private_mcmc.inference.question import question
 from private_mcmc.report import json_types
 from tests.data.fields import flag, number, schema
@@ -62,7 +62,7 @@ def study_of(books=None, target=Target(1.0, 1e-6), **changes):  # noqa: B008
     if books is not None:
         with books.charge("people", statement, purpose="a test") as charge:
             pass
-        kept = {"file": books.path.name, **books.state().standing(charge.identity)}
+        kept = standing_in(books, charge.identity)
     rng = np.random.default_rng(0)
     fields = {
         "library": version("private-mcmc"), "versions": {"matplotlib": version("matplotlib")},

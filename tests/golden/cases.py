@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 
 import private_mcmc as pmc
 from private_mcmc import accounting as acc
+from private_mcmc.cli.common import balance_record
 from private_mcmc.records import plain
 from private_mcmc.release import Family, plan_second_moments, plan_sums
 from private_mcmc.schedule import Average
@@ -142,7 +143,7 @@ def ledger() -> Json:
         for number, statement in enumerate((noise, pure)):
             with book.charge("people", statement, purpose=f"release {number}"):
                 pass
-        found["people"] = book.balance("people").to_dict() | {
+        found["people"] = balance_record(book.balance("people")) | {
             "charges": [
                 {"outcome": charge.outcome, "cost": float(charge.cost), "statement": dict(charge.statement)}
                 for charge in book.history("people")

@@ -27,6 +27,7 @@ UNTRUSTED = (
     "private_mcmc/inference/declared.py",
     "private_mcmc/inference/last_run.py",
     "private_mcmc/domains/synthetic.py",
+    "private_mcmc/dossier/",
     "private_mcmc/kernels/langevin.py",
     "private_mcmc/kernels/under_numpyro.py",
     "private_mcmc/model/",
