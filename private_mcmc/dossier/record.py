@@ -26,7 +26,7 @@ from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.shape import check_types, check_values, read_raw
-from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.errors import DeclarationError, LedgerError, NotYetSupported, warn_of_what_was_paid
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.report import Report, at_most
 from private_mcmc.target import Target, check_adjacency
@@ -298,6 +298,17 @@ def texts(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def enter(ledger: Ledger | None, record: ReleaseRecord) -> None:
+    """Tell the ledger, if it can be written, the fingerprint of a record of one of its charges."""
+    if ledger is None or record.ledger is None:
+        return
+    try:
+        ledger.know(str(record.ledger["charge"]), record.fingerprint)
+    except (LedgerError, KeyboardInterrupt) as error:
+        why = str(error) or "interrupted"
+        warn_of_what_was_paid(f"against the ledger this record will not be verified: {why}")
 
 
 def standing_in(ledger: Ledger, charge: str) -> Record:

@@ -13,7 +13,6 @@ from private_mcmc.arguments import check_kind, construction_checked
 from private_mcmc.dossier.record import standing_in
 from private_mcmc.errors import (
     DeclarationError,
-    LedgerError,
     PrivateMCMCError,
     ReleaseError,
     warn_of_what_was_paid,
@@ -136,16 +135,6 @@ class Bookkeeping:
             paid = "" if charge is None else ", and its charge stays open, and spent"
             if not told:
                 warn_of_what_was_paid(f"what was released is in memory and not on disk ({what}){paid}.")
-
-    def know(self, charge: Fields | None, fingerprint: str) -> None:
-        """Tell the ledger, if it can be written, the fingerprint of a record of this charge."""
-        if self.ledger is None or charge is None:
-            return
-        try:
-            self.ledger.know(str(charge["charge"]), fingerprint)
-        except (LedgerError, KeyboardInterrupt) as error:
-            why = str(error) or "interrupted"
-            warn_of_what_was_paid(f"against the ledger this record will not be verified: {why}")
 
     @contextmanager
     def begun(self, bill: Bill, streams: Streams, provenance: Provenance) -> Iterator[Job]:

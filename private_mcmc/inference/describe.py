@@ -24,7 +24,7 @@ from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import refuse_changed
 from private_mcmc.domains.cells import Marks
 from private_mcmc.dossier.folder import Query
-from private_mcmc.dossier.record import StudyRecord, warnings_of
+from private_mcmc.dossier.record import StudyRecord, enter, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.execute_plan import release_sums, row_sums
@@ -108,7 +108,7 @@ class PlannedQuery:
         words = f"{record.subject}, claims {record.claims}"
         found = release_sums(self.mechanism, self.exact, books, words)
         made = replace(record, **found)
-        books.know(made.ledger, made.fingerprint)
+        enter(books.ledger, made)
         return made
 
     @property

@@ -19,7 +19,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.risk import lines, remarks
 from private_mcmc.data.source import shown_source
 from private_mcmc.dossier import Study
-from private_mcmc.dossier.record import environment_hash, mark_of_claims, standing_in, warnings_of
+from private_mcmc.dossier.record import enter, environment_hash, mark_of_claims, standing_in, warnings_of
 from private_mcmc.errors import NotYetSupported, ReleaseError
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import DIVERGED, Array, Outcome, constrained, diverged
@@ -194,6 +194,11 @@ class LastRun:
     _books: Bookkeeping
     _recorded: tuple[About, Study] | None = None
 
+    def recall(self, outcome: Outcome, charge: Fields | None) -> None:
+        """Show what a plan's run has released in another process: public values and their statement."""
+        self._known = self._recorded = None
+        self._n, self._outcome, self._charge = int(self._run.declared.n or 0), outcome, charge
+
     @property
     def statement(self) -> Statement:
         """(ε, δ), the whole curve, and the argument that proves it: of the last run, or of the plan."""
@@ -258,7 +263,9 @@ class LastRun:
 
         The ledger that was charged keeps its fingerprint.
         """
-        return self._entered(self._study(about or About()))
+        found = self._study(about or About())
+        enter(self._books.ledger, found)
+        return found
 
     def _study(self, about: About) -> Study:
         if self._outcome is None:
@@ -287,11 +294,6 @@ class LastRun:
         of_path = () if which == _GIVEN_RELEASES else (f"Draws: {which}.",)
         return (*of_path, *(() if self._known is None else self._known.remarks))
 
-    def _entered(self, study: Study) -> Study:
-        """The record, of which the ledger knows, if it can be written, that it is of its charge."""
-        self._books.know(self._charge, study.fingerprint)
-        return study
-
     def kept(self, about: About | None = None) -> Study:
         """As :meth:`study`, whatever happens after a release that was paid for.
 
@@ -314,7 +316,8 @@ class LastRun:
             found = study_of(self._run, self._n, outcome, samples, self._charge, about)
             said = f"Drawing the posterior given the releases {why}: its draws are those of the path."
             found = replace(found, warnings=(*found.warnings, said))
-        return self._entered(found)
+        enter(self._books.ledger, found)
+        return found
 
     def report(self) -> Report:
         """The dossier of the last run as a page; of a plan that was not run yet, the plan."""

@@ -17,7 +17,6 @@ from private_mcmc.inference.last_run import LastRun, charged_words, opening_of
 from private_mcmc.kernels import run_keys
 from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.planning.policy import make_room
-from private_mcmc.records import Fields
 from private_mcmc.release.ledger import ENDS
 from private_mcmc.report.document import announce
 from private_mcmc.system import blas_of_one_thread
@@ -109,11 +108,6 @@ class Runs(LastRun):
             keep(outcome, self._charge)  # nothing is bought yet: what fails here ends the run
         if outcome.ended and self._charge is not None:
             ENDS[str(self._charge["charge"])] = outcome.ended
-
-    def recall(self, outcome: Outcome, charge: Fields | None) -> None:
-        """Show what a plan's run has released in another process: public values and their statement."""
-        self._begin()
-        self._n, self._outcome, self._charge = int(self._run.declared.n or 0), outcome, charge
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ReleaseError(
