@@ -21,8 +21,8 @@ from private_mcmc.records import Record
 from private_mcmc.system import check_writable, visible
 
 if TYPE_CHECKING:
+    from private_mcmc.inference.declared import Ray
     from private_mcmc.inference.question import Question
-    from private_mcmc.inference.ray_engine import Ray
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release.ledger_state import DataSet, LedgerState, Reservation
     from private_mcmc.report import Report
@@ -131,7 +131,7 @@ def read_question(
 
 def read_engine(given: str | None) -> Ray | None:
     """``ray``, or an address, with how many workers."""
-    from private_mcmc.inference.ray_engine import Ray
+    from private_mcmc.inference.declared import Ray
 
     if given is None:
         return None

@@ -2,11 +2,10 @@
 
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.checkpoint import Checkpoint
-from private_mcmc.inference.declared import Execution
+from private_mcmc.inference.declared import Execution, Ray
 from private_mcmc.inference.describe import check, compare, describe
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.fitting import fit
-from private_mcmc.inference.ray_engine import Ray
 
 __all__ = [
     "Bookkeeping",

@@ -19,9 +19,12 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import Guarantee, check_kind, checked_guarantee, construction_checked
 from private_mcmc.domains import Rows
+from private_mcmc.domains.columns import HostColumn
+from private_mcmc.domains.persons import Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError
+from private_mcmc.inference.ray_engine import partitions_at
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.kernels.partitions import Engine
+from private_mcmc.kernels.partitions import Engine, Partition
 from private_mcmc.planning import Conclusion, History, PathStage, Plan, Prediction, Stage, predict_after
 from private_mcmc.planning.prediction import in_blocks
 from private_mcmc.potential.potential import Potential
@@ -105,6 +108,53 @@ class Execution:
             check_count("rows_on_device", self.rows_on_device)
         if not (self.devices is None or isinstance(self.devices, int | Sequence)):
             raise DeclarationError("devices: a number, or a sequence of jax.devices().")
+
+
+@construction_checked
+@dataclass(frozen=True, kw_only=True)
+class Ray:
+    """Rows in the memory of ``workers`` of a Ray cluster, for ``Execution(engine=…)``.
+
+    Columns are of files that every worker can read under the same paths (:class:`private_mcmc.Parquet`, a
+    folder of them, or :class:`private_mcmc.Arrow`); none passes through the driver to a worker. Workers and
+    the network between them are trusted as the driver is: encrypt it (``RAY_USE_TLS=1``).
+
+    Attributes:
+        workers: among how many the rows are divided, in order; a run on as many is the same bit for bit.
+        address: of a running cluster (``"auto"``, ``"ray://…"``); left out: one on this machine is started,
+            or the one that this process is connected to is used.
+        cpus: of each worker.
+
+    Example:
+        >>> pmc.Ray(workers=4).workers
+        4
+    """
+
+    workers: int = 2
+    # What does not change a bit of a run is no part of its identity.
+    address: str | None = field(default=None, repr=False)
+    cpus: float = field(default=1.0, repr=False)
+
+    def __post_init__(self) -> None:
+        check_count("workers", self.workers)
+
+    def partitions(
+        self, columns: Mapping[str, HostColumn], n: int, slots: Slots | None = None
+    ) -> tuple[Partition, ...]:
+        """Those of the rows, or of ``slots``, at new workers of the cluster, which is started if need be."""
+        try:
+            import ray
+        except ImportError as error:
+            raise DeclarationError("engine=Ray(…) needs Ray: pip install 'private-mcmc[ray]'.") from error
+        if not ray.is_initialized():
+            try:
+                ray.init(address=self.address, log_to_driver=False)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                # It is about the address: no row was read yet.
+                raise DeclarationError(f"engine=Ray(address={self.address!r}): {error}") from None
+        if (held := ray.cluster_resources().get("CPU", 0.0)) < (asked := self.workers * self.cpus):
+            raise DeclarationError(f"engine=Ray(…): needs {asked:g} CPUs, and the cluster has {held:g}.")
+        return partitions_at(ray, self.workers, self.cpus, columns, slots)
 
 
 def devices_of(devices: int | Sequence[jax.Device] | None) -> tuple[jax.Device, ...] | None:

@@ -25,97 +25,51 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.arguments import construction_checked
 from private_mcmc.domains.columns import PRESENT, HostColumn
 from private_mcmc.domains.persons import Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError, ReleaseError
 from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
 from private_mcmc.potential.rowwise import abstract
-from private_mcmc.target import check_count
 
 # Ray passes what is smaller than 100 KiB within a message, and keeps the rest in a store that spills to disk.
 _PIECE = 2**16
 _ATTEMPTS = 3
 
 
-@construction_checked
-@dataclass(frozen=True, kw_only=True)
-class Ray:
-    """Rows in the memory of ``workers`` of a Ray cluster, for ``Execution(engine=…)``.
+def partitions_at(
+    ray: Any, workers: int, cpus: float, columns: Mapping[str, HostColumn], slots: Slots | None
+) -> tuple[Partition, ...]:
+    """The rows of ``columns`` divided among new workers of the module ``ray``, which read them now.
 
-    Columns are of files that every worker can read under the same paths (:class:`private_mcmc.Parquet`, a
-    folder of them, or :class:`private_mcmc.Arrow`); none passes through the driver to a worker. Workers and
-    the network between them are trusted as the driver is: encrypt it (``RAY_USE_TLS=1``).
-
-    Attributes:
-        workers: among how many the rows are divided, in order; a run on as many is the same bit for bit.
-        address: of a running cluster (``"auto"``, ``"ray://…"``); left out: one on this machine is started,
-            or the one that this process is connected to is used.
-        cpus: of each worker.
-
-    Example:
-        >>> pmc.Ray(workers=4).workers
-        4
+    With ``slots`` each reads all files, and keeps the rows that lie in its own.
     """
-
-    workers: int = 2
-    # What does not change a bit of a run is no part of its identity.
-    address: str | None = field(default=None, repr=False)
-    cpus: float = field(default=1.0, repr=False)
-
-    def __post_init__(self) -> None:
-        check_count("workers", self.workers)
-
-    def partitions(
-        self, columns: Mapping[str, HostColumn], n: int, slots: Slots | None = None
-    ) -> tuple[Partition, ...]:
-        """The rows of ``columns`` divided among new workers, which read them now.
-
-        With ``slots`` each reads all files, and keeps the rows that lie in its own.
-        """
-        wrong = sorted(name for name, column in columns.items() if not column.of_files)
-        if wrong:
-            raise DeclarationError(
-                f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
-                "pmc.Parquet or pmc.Arrow."
-            )
-        ray = _ray()
-        if not ray.is_initialized():
-            try:
-                ray.init(address=self.address, log_to_driver=False)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                # It is about the address: no row was read yet.
-                raise DeclarationError(f"engine=Ray(address={self.address!r}): {error}") from None
-        if (held := ray.cluster_resources().get("CPU", 0.0)) < (asked := self.workers * self.cpus):
-            raise DeclarationError(f"engine=Ray(…): needs {asked:g} CPUs, and the cluster has {held:g}.")
-        number = len(next(iter(columns.values())).schema) if slots is None else slots.size
-        size, key = max(1, -(-number // self.workers)), secrets.token_bytes(32)
-        workers = []
-        for first in range(0, max(number, 1), size):
-            own, part = dict(columns), slots and slots.part(first, first + size)
-            if slots is None:
-                own = {name: one.part(first, min(first + size, number)) for name, one in columns.items()}
-            workers.append(_Partition(self, own, size, first, key, part))
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.check()
-        return tuple(workers)
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise DeclarationError("engine=Ray(…) needs Ray: pip install 'private-mcmc[ray]'.") from error
-    return ray
+    wrong = sorted(name for name, column in columns.items() if not column.of_files)
+    if wrong:
+        raise DeclarationError(
+            f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
+            "pmc.Parquet or pmc.Arrow."
+        )
+    number = len(next(iter(columns.values())).schema) if slots is None else slots.size
+    size, key = max(1, -(-number // workers)), secrets.token_bytes(32)
+    found = []
+    for first in range(0, max(number, 1), size):
+        own, part = dict(columns), slots and slots.part(first, first + size)
+        if slots is None:
+            own = {name: one.part(first, min(first + size, number)) for name, one in columns.items()}
+        found.append(_Partition(ray, cpus, own, size, first, key, part))
+    for each in found:
+        each.start()
+    for each in found:
+        each.check()
+    return tuple(found)
 
 
 @dataclass(eq=False)
 class _Partition:
     """One worker's rows, ``size`` slots from the row ``first`` on, and how to have them read again."""
 
-    engine: Ray
+    ray: Any = field(repr=False)
+    cpus: float
     columns: Mapping[str, HostColumn]
     size: int
     first: int
@@ -129,7 +83,7 @@ class _Partition:
 
     def start(self) -> None:
         """Begin to read the rows at a new worker."""
-        actor = _ray().remote(num_cpus=self.engine.cpus, max_restarts=0, max_task_retries=0)(_Worker)
+        actor = self.ray.remote(num_cpus=self.cpus, max_restarts=0, max_task_retries=0)(_Worker)
         self._worker = actor.remote()
         place = pickle.dumps((dict(self.columns), self.size, self.first, self.key, self.slots))
         self._mark = self._sent("load", place)
@@ -146,7 +100,7 @@ class _Partition:
         self._insisted(self._read, self.start)
 
     def _read(self) -> None:
-        digest, self._shapes = _found(_ray().get(self._mark))
+        digest, self._shapes = _found(self.ray.get(self._mark))
         if self._digest and not hmac.compare_digest(self._digest, digest):
             raise ReleaseError(
                 "a worker that took the place of a lost one reads other rows than that had: nothing more is "
@@ -157,7 +111,7 @@ class _Partition:
     def _insisted(self, wait: Callable[[], Any], again: Callable[[], None]) -> Any:
         """What ``wait`` gives; where the worker is lost, after ``again`` at another one."""
         for attempt in range(_ATTEMPTS):
-            with suppress(_ray().exceptions.RayActorError):
+            with suppress(self.ray.exceptions.RayActorError):
                 if attempt:
                     again()
                 return wait()
@@ -181,8 +135,6 @@ class _Partition:
         return self._sent("answer", sent, name)
 
     def _awaited(self, name: str, sent: bytes, reference: Any) -> Any:
-        ray = _ray()
-
         def again() -> None:
             nonlocal reference
             self.start()
@@ -192,8 +144,8 @@ class _Partition:
             reference = self._asked(name, sent)
 
         def answer() -> Any:
-            number, piece = _found(ray.get(reference))
-            more = (_found(ray.get(self._worker.piece.remote(place))) for place in range(1, number))
+            number, piece = _found(self.ray.get(reference))
+            more = (_found(self.ray.get(self._worker.piece.remote(place))) for place in range(1, number))
             found = pickle.loads(b"".join([piece, *more]))
             if not np.isfinite(found).all():
                 # Terms are clipped or counted: of whatever rows, every sum is a number.

@@ -18,6 +18,7 @@ ROOTS = (
     "private_mcmc/inference/bookkeeping.py",
     "private_mcmc/inference/checkpoint.py",
     "private_mcmc/inference/columns.py",
+    "private_mcmc/inference/ray_engine.py",
 )
 # Declarations, which say what runs and is priced as they say it; plans and models as they are read, which are
 # proposals; public random rows; words and numbers for people, and what was released.
