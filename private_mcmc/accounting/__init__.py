@@ -2,6 +2,7 @@
 
 from private_mcmc.accounting import gdp as gdp
 from private_mcmc.accounting.bounds import released_steps as released_steps
+from private_mcmc.accounting.conjugate import posterior_conjugate as posterior_conjugate
 from private_mcmc.accounting.curves import Curve as Curve
 from private_mcmc.accounting.curves import Gaussian as Gaussian
 from private_mcmc.accounting.curves import Points as Points

@@ -12,8 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from private_mcmc.accounting import Statement, posterior_strongly_log_concave
-from private_mcmc.accounting.conjugate import posterior_conjugate
+from private_mcmc.accounting import Statement, posterior_conjugate, posterior_strongly_log_concave
 from private_mcmc.errors import UnsupportedModel
 from private_mcmc.model import RowModel, read
 from private_mcmc.model.bounds import bounds, function_of_rows, is_whole

@@ -4,6 +4,8 @@ import contextlib
 import copy
 import json
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -37,6 +39,12 @@ def test_there_is_an_example_of_every_rule_every_bound_and_every_adjacency():
     said = " ".join(part["argument"]["theorem"] for part in found)
     assert all(bound in said for bound in BOUNDS)
     assert {part["adjacency"] for part in found} == set(RELATION)
+
+
+def test_every_rule_is_known_to_a_process_that_verifies_and_does_nothing_else():
+    code = "import private_mcmc as pmc; pmc.Statement; from private_mcmc.accounting.statement import RULES"
+    found = subprocess.run([sys.executable, "-c", f"{code}; print(*RULES)"], capture_output=True, check=True)
+    assert set(found.stdout.decode().split()) == {record["argument"]["rule"] for record in ALL.values()}
 
 
 def accepted(name: str, every: int = 1) -> list[str]:
