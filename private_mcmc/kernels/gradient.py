@@ -199,9 +199,9 @@ def clipped_gradient(
 
     ``states``: how many states share every sum over all rows; ``None`` where rows are selected for each sum.
     """
-    if model.predictor is None:
+    if model.term.predictor is None:
         return general_rows(model, whitening, clip, states or 1)
-    return affine_rows(model.predictor, whitening, clip, whole=states is not None)
+    return affine_rows(model.term.predictor, whitening, clip, whole=states is not None)
 
 
 class AffineRows(NamedTuple):

@@ -127,9 +127,9 @@ def langevin_program(
 
     ``DeclarationError`` for a preconditioner or noise that makes no sense.
     """
-    if schedule.unit != model.unit:
+    if schedule.unit != model.term.unit:
         raise DeclarationError(
-            f"the schedule protects {schedule.unit or 'a row'}, the model {model.unit or 'a row'}."
+            f"the schedule protects {schedule.unit or 'a row'}, the model {model.term.unit or 'a row'}."
         )
     if numbers is None:
         check_magnitudes(schedule)

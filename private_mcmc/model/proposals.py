@@ -160,7 +160,7 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         def plain(at: jax.Array, row: Row) -> jax.Array:
             return jnp.reshape(program.run([loss], {theta: at, **program.columns(row)})[0], ())
 
-        return RowTerm(plain, rows, missing=_missing(program, observations))
+        return RowTerm(plain, rows)
     bases = tuple(dict.fromkeys(base for base, _, _ in terms)) or (cut,)
     edges = np.cumsum([0, *(program.size(base) for base in bases)])
     places = {base: slice(*ends) for base, *ends in zip(bases, edges, edges[1:], strict=False)}
@@ -192,7 +192,7 @@ def row_term(program: Program, rows: Rows, observations: Sequence[Observation], 
         centred=sure and farthest == 0.0,
         reads=_read_by_slope(predictors.loss, rows) if predictors.size == 1 else frozenset(),
     )
-    return RowTerm(predictors, rows, missing="" if terms else _missing(program, observations))
+    return RowTerm(predictors, rows)
 
 
 def _find_term(
@@ -279,7 +279,7 @@ def _read_by_slope(loss: Callable[[ArrayLike, Row], jax.Array], rows: Rows) -> f
     return program.reads(program.outputs.values())
 
 
-def _missing(program: Program, observations: Sequence[Observation]) -> str:
+def without_lines(program: Program, observations: Sequence[Observation]) -> str:
     """Which observed sites are no likelihoods of the table, in words."""
     levels = affinity(program, "theta")
     found = []
@@ -319,9 +319,7 @@ def read_prior(program: Program, sites: Sequence[Site], terms: Sequence[str] = (
 
     slope = jax.grad(lambda u: potential(jnp.zeros(dim, u.dtype).at[where].set(u)))
     gaussian = _quadratic(slope, len(where)) if rest else None
-    names = ", ".join([*(site.name for site in rest), *terms])
-    missing = f"{names}: no prior with proved curvature (on its own, or jointly Gaussian)"
-    return PriorConstants(sites, own, potential, gaussian, missing, tuple(terms))
+    return PriorConstants(sites, own, potential, gaussian, tuple(terms))
 
 
 def _with_lines(program: Program, sites: Sequence[Site]) -> list[OwnPrior]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +27,7 @@ from private_mcmc.model.integrated import (
     summed_loss,
 )
 from private_mcmc.model.program import Output, Program, trace, work_of
-from private_mcmc.model.proposals import read_prior, row_term
+from private_mcmc.model.proposals import read_prior, row_term, without_lines
 from private_mcmc.model.refusals import (
     COUNT,
     check_arguments,
@@ -56,11 +57,19 @@ from private_mcmc.model.tracing import (
     terms,
     with_indexed_arguments,
 )
-from private_mcmc.potential.potential import SHARE, Potential, RowTerm
+from private_mcmc.potential.families import UNKNOWN
+from private_mcmc.potential.potential import SHARE, Potential, RowConstants, RowLoss, RowTerm
 from private_mcmc.potential.predictor import Predictor
+from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
+
+_INTEGRATED = "nothing is proved of integrated latents; clip each row, or person (clip=…, guarantee='run')"
+_HELD = (
+    ", at which kernels hold longer designs; of the model itself it is not proved: make what is not affine "
+    "in the columns (squares, products, logarithms) columns of their own"
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,9 +104,60 @@ class RowModel(Potential):
         return self.prior.potential
 
     @property
+    def rows(self) -> Rows:
+        """The declaration of what is one row here."""
+        return self.term.rows
+
+    @property
+    def unit(self) -> Unit | None:
+        """Who is protected, where it is not a row."""
+        return self.term.unit
+
+    @property
+    def row_loss(self) -> RowLoss:
+        """``(θ, row) ↦ v``."""
+        return self.term.loss
+
+    @property
     def predictors(self) -> Predictor | None:
         """All affine predictors of the row."""
         return self.term.predictors
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """The row's one affine predictor."""
+        return self.term.predictor
+
+    @property
+    def constants(self) -> RowConstants:
+        """What is proved of a row's term."""
+        return self.term.constants
+
+    @property
+    def argument(self) -> str:
+        """Why that is so, or why nothing is proved, in words."""
+        several = self.term.of
+        if not isinstance(several, Predictor) or several.family.name == UNKNOWN.name:
+            own = self.program.inputs.keys() - {"theta", *(self.each or self).rows.columns}
+            return _INTEGRATED if own else without_lines(self.program, self.observations)
+        family, radius = several.family, several.radius
+        return (
+            ("" if self.unit is None else f"a sum of up to {self.unit.rows} rows, each: ")
+            + "; ".join(dict.fromkeys(term.line.why for term, _ in several.terms))
+            + f"; over the row domain |ψ'| ≤ {family.score_bound:.6g}, |ψ''| ≤ {family.curvature_bound:.6g}, "
+            f"‖∂η/∂θ‖ ≤ {radius:.6g}" + ("" if several.proved or radius == math.inf else _HELD)
+        )
+
+    def proved(self, site: Site) -> tuple[float, float, str]:
+        """``lower ≤ K'' ≤ upper`` on a site's coordinates, infinite where not proved; and the argument."""
+        whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in self.prior.own}
+        rest = [*(one.name for one in self.sites if one.name not in whys), *self.prior.terms]
+        other = f"{', '.join(rest)}: no prior with proved curvature (on its own, or jointly Gaussian)"
+        if self.prior.gaussian is not None:
+            other = "jointly Gaussian: constant Hessian"
+        lower, upper = self.prior.lower[site.slice], self.prior.upper[site.slice]
+        ends = float(lower.min(initial=math.inf)), float(upper.max(initial=-math.inf))
+        return *ends, whys.get(site.name, other)
 
     def trace_slopes(self) -> None:
         """Make the slopes that kernels run, once and for all; raises as ``rowwise``."""

@@ -207,7 +207,7 @@ def refuse_other_densities(found: Potential, program: Program, observed: Sequenc
     moderate, where no density clamps.
     """
     several = found.term.predictors
-    data = rows_at_ends(found.rows, _ROWS)
+    data = rows_at_ends(found.term.rows, _ROWS)
     turns = np.cos(np.outer(0.7 + 0.37 * np.arange(_ROWS), np.arange(1.0, found.dim + 1)))
     reach = several.radius if several is not None and several.radius < math.inf else 1.0
     forms = {part.site.name: part.potential for part in found.prior.own}
@@ -224,7 +224,7 @@ def refuse_other_densities(found: Potential, program: Program, observed: Sequenc
                 out[site.name] = jnp.stack([form(theta[site.slice]), own])
         if several is not None and several.family.name != UNKNOWN.name:
             keys = [program.outputs[Output("row", name)] for name in observed]
-            out[", ".join(observed)] = jnp.stack([found.row_loss(theta, row), sum(program.run(keys, given))])
+            out[", ".join(observed)] = jnp.stack([found.term.loss(theta, row), sum(program.run(keys, given))])
         return out
 
     every = jax.jit(jax.vmap(jax.vmap(at, (0, None))), compiler_options=RUN_ONCE)

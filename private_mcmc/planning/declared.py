@@ -143,7 +143,7 @@ def plan_declared(
     if found is None:
         raise NotPrivate(
             f"{'Expectations(…)' if release != 'last' else 'the last state'}: of this model's hidden states "
-            f"nothing is proved that meets the target ({reading.constants.why or 'rows without a bound'}). "
+            f"nothing is proved that meets the target ({reading.argument}). "
             "A path needs no such proof: release='path'."
         )
     return found

@@ -62,7 +62,6 @@ class LikelihoodFamily:
         score_bound: ``‖ψ'‖ ≤ score_bound``.
         curvature_bound: ``‖ψ''‖ ≤ curvature_bound``.
         growth: ``(a, b)`` with ``ψ'' ≤ a + b|ψ'|``, for a convex ``ψ``.
-        why: the proof in a line.
     """
 
     name: str = "unknown"
@@ -70,7 +69,6 @@ class LikelihoodFamily:
     score_bound: float = math.inf
     curvature_bound: float = math.inf
     growth: tuple[float, float] = (math.inf, math.inf)
-    why: str = "the likelihood is none of the table of likelihoods with proved constants"
 
     def clipped_curvature(self, radius: float, clip: float) -> float:
         """Bound on the curvature ``‖x‖²ψ''`` that one row adds, ``‖x‖ ≤ radius``, clipped at ``clip``.
@@ -109,7 +107,6 @@ def together(families: Sequence[LikelihoodFamily], apart: bool) -> LikelihoodFam
         convex=all(family.convex for family in families),
         score_bound=up(math.hypot(*scores) if apart else math.fsum(scores)),
         curvature_bound=up(max(bends, default=0.0) if apart else math.fsum(bends)),
-        why="; ".join(dict.fromkeys(family.why for family in families)),
     )
 
 
@@ -160,7 +157,7 @@ class Line:
             return None
         if any(math.isnan(bound) for bound in (score, curvature, a, b)):
             return None
-        return LikelihoodFamily(self.name, self.convex, score, curvature, (a, b), self.why)
+        return LikelihoodFamily(self.name, self.convex, score, curvature, (a, b))
 
 
 def _trials(others: Domains) -> Interval:

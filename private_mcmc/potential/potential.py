@@ -42,23 +42,17 @@ class RowConstants:
         convex: ``v`` is convex in ``θ``.
         gradient_bound: ``‖∇v‖ ≤ gradient_bound``.
         curvature_bound: ``‖∇²v‖ ≤ curvature_bound``.
-        why: the argument.
         proved: kernels change no row of the domain, so that it holds of the model itself.
     """
 
     convex: bool = False
     gradient_bound: float = math.inf
     curvature_bound: float = math.inf
-    why: str = "nothing is proved of integrated latents; clip each row, or person (clip=…, guarantee='run')"
     proved: bool = False
 
 
 # The column in which kernels give a row's term the weight ``share(row)``.
 SHARE = " share"
-_HELD = (
-    ", at which kernels hold longer designs; of the model itself it is not proved: make what is not affine "
-    "in the columns (squares, products, logarithms) columns of their own"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +66,16 @@ class RowTerm:
             ``row`` mapping column names to values of the domains' event shapes.
         rows: the domain into which rows are mapped.
         unit: where a person with several rows is one row: who that is.
-        missing: why nothing is proved, where that is so.
     """
 
     of: RowLoss | Predictor = field(repr=False)
     rows: Rows
     unit: Unit | None = None
-    missing: str = RowConstants.why
 
     def of_persons(self, rows: Rows) -> RowTerm:
         """``V = Σ_j v(θ, row_j)`` over the rows that a person has; columns are ``(k, …)``."""
         of = self.of if isinstance(self.of, Predictor) else _summed(self.of)
-        return RowTerm(of, rows.persons, rows.unit, self.missing)
+        return RowTerm(of, rows.persons, rows.unit)
 
     @property
     def written_out(self) -> RowTerm:
@@ -138,17 +130,13 @@ class RowTerm:
         """
         several = self.of
         if not isinstance(several, Predictor) or several.family.name == UNKNOWN.name:
-            return RowConstants(why=self.missing)
+            return RowConstants()
         family, radius = several.family, several.radius
         count = 1 if self._persons is None else self._persons * (1 + 2.0**-50)
         return RowConstants(
             convex=family.convex,
             gradient_bound=count * product_up(radius, family.score_bound),
             curvature_bound=count * product_up(product_up(radius, radius), family.curvature_bound),
-            why=("" if self._persons is None else f"a sum of up to {self._persons} rows, each: ")
-            + f"{family.why}; over the row domain |ψ'| ≤ {family.score_bound:.6g}, "
-            f"|ψ''| ≤ {family.curvature_bound:.6g}, ‖∂η/∂θ‖ ≤ {radius:.6g}"
-            + ("" if several.proved or radius == math.inf else _HELD),
             proved=several.proved,
         )
 
@@ -190,25 +178,10 @@ class Potential:
         """``p``, the length of ``θ``."""
         return len(self.prior.lower)
 
-    @property
-    def rows(self) -> Rows:
-        """The declaration of what is one row here."""
-        return self.term.rows
-
-    @property
-    def unit(self) -> Unit | None:
-        """Who is protected, where it is not a row."""
-        return self.term.unit
-
-    @property
-    def row_loss(self) -> RowLoss:
-        """``(θ, row) ↦ v``."""
-        return self.term.loss
-
     @cached_property
     def row_slope(self) -> RowLoss:
         """``(θ, row) ↦ ∇v``, one program from its first use on: nobody's own derivative is asked again."""
-        return rowwise(jax.grad(rowwise(self.row_loss)))
+        return rowwise(jax.grad(rowwise(self.term.loss)))
 
     @cached_property
     def prior_slope(self) -> Callable[[jax.Array], jax.Array]:
@@ -219,17 +192,7 @@ class Potential:
     def types(self) -> tuple[jax.ShapeDtypeStruct, dict[str, jax.ShapeDtypeStruct]]:
         """Shapes and types of ``θ`` and of a row."""
         with jax.enable_x64(True):
-            return abstract((self.dim,), np.float64), row_shapes(self.rows)
-
-    @property
-    def predictor(self) -> Predictor | None:
-        """The row's one affine predictor."""
-        return self.term.predictor
-
-    @property
-    def constants(self) -> RowConstants:
-        """What is proved of a row's term."""
-        return self.term.constants
+            return abstract((self.dim,), np.float64), row_shapes(self.term.rows)
 
 
 # A clip at the proved bound itself is idle: the rounding of the bound is not part of it. Kernels scale no
@@ -252,7 +215,8 @@ def largest_eigenvalue(preconditioner: Matrix | None) -> float:
 
 def never_clips(free: float, clip: float, row_model: Potential) -> bool:
     """Whether a row's gradients, of norm at most ``free``, pass a kernel's clip as they are."""
-    entries = row_model.dim * (1 if row_model.unit is None else row_model.unit.rows)
+    unit = row_model.term.unit
+    entries = row_model.dim * (1 if unit is None else unit.rows)
     return free <= clip * (1 + _BOUND_ROUNDING) and entries <= _LARGEST_DIM
 
 
@@ -275,7 +239,7 @@ def curvature(row_model: Potential, schedule: Schedule) -> Curvature:
     if schedule.clips is not None or not prior_mu > 0:
         # Clipped coordinate by coordinate, the rows' terms are no gradients and need not be monotone.
         return Curvature(prior_smoothness=prior_smooth)
-    rows, single = row_model.constants, row_model.predictor
+    rows, single = row_model.term.constants, row_model.term.predictor
     widest = largest_eigenvalue(schedule.preconditioner)
     longest = math.sqrt(widest) * UP_LONG
     gradient = product_up(longest, rows.gradient_bound)
@@ -334,25 +298,26 @@ def rounding_of_slopes(row_model: Potential, schedule: Schedule, half: float, st
     product with ``p`` terms a coordinate at most. *Change of variables.* By a matrix, ``θ`` is off by
     ``pu√p‖M^{1/2}‖‖u‖``, and so is what is pulled back.
     """
-    several, dim = row_model.term.of, row_model.dim
+    term, dim = row_model.term, row_model.dim
+    several = term.of
     if not isinstance(several, Predictor):
         return math.inf
     family, clip, apart = several.family, schedule.clip, math.sqrt(several.size)
     # Of one predictor kernels whiten the design, once a run.
-    single, turned = row_model.predictor is not None, np.ndim(schedule.preconditioner or 0.0) == 2
+    single, turned = term.predictor is not None, np.ndim(schedule.preconditioner or 0.0) == 2
     longest = math.sqrt(largest_eigenvalue(schedule.preconditioner)) * UP_LONG
     sums = (dim + several.size) * (1.0 if single or not turned else 2 * math.sqrt(dim)) + _ROUNDINGS
     radius = product_up(longest, several.radius)
     bend = product_up(radius, family.curvature_bound)
     if single:
         bend = min(bend, product_up(family.growth[0], radius) + product_up(family.growth[1], clip))
-    logs = 1.0 + _LARGEST_LOG * any(term.line.scaled for term, _ in several.terms)
+    logs = 1.0 + _LARGEST_LOG * any(one.line.scaled for one, _ in several.terms)
     reach = math.sqrt(dim) * half
     score = product_up(radius, family.score_bound)
     slope = max(clip, score if score < math.inf else 0.0)
     row = product_up(sums * bend, apart * (product_up(radius, reach) + several.farthest + logs))
     row += slope * (_ROUNDINGS if single else sums * apart)
-    many = 1 if row_model.unit is None else row_model.unit.rows
+    many = 1 if term.unit is None else term.unit.rows
     rows = schedule.temper * schedule.num_rows * batch_factor(schedule) * many * row
     prior = row_model.prior
     if turned or prior.gaussian is not None:
@@ -366,4 +331,4 @@ def model_marks(model: Potential) -> list[str]:
     """Of the prior and of a row's loss, with their slopes: a function may come with its own derivative."""
     types = model.types
     prior = program_mark(lambda theta: (model.prior.potential(theta), model.prior_slope(theta)), types[0])
-    return [prior, program_mark(lambda *at: (model.row_loss(*at), model.row_slope(*at)), *types)]
+    return [prior, program_mark(lambda *at: (model.term.loss(*at), model.row_slope(*at)), *types)]

@@ -178,7 +178,6 @@ class PriorConstants:
         own: those with lines, each independent of all others.
         rest: ``θ ↦`` the others' part of ``K``.
         gaussian: ``(g, H)``: in place of ``rest``, ``g·u + ½uᵀHu`` runs, ``u`` the others' values.
-        missing: what is said of the others where there is none.
         terms: observed sites that read latents alone; they are in ``rest``.
         lower: ``(p,)``; ``−inf`` where nothing is proved.
         upper: ``(p,)``; ``inf`` where nothing is proved.
@@ -192,7 +191,6 @@ class PriorConstants:
     own: Sequence[OwnPrior]
     rest: Function = field(repr=False)
     gaussian: tuple[np.ndarray, np.ndarray] | None = None
-    missing: str = ""
     terms: tuple[str, ...] = ()
     lower: np.ndarray = field(init=False)
     upper: np.ndarray = field(init=False)
@@ -226,14 +224,6 @@ class PriorConstants:
     def factorised(self) -> bool:
         """The unconstrained sites are independent."""
         return not self.terms and len(self.latents) - len(self.own) <= 1
-
-    def proved(self, site: Site) -> tuple[float, float, str]:
-        """``lower ≤ K'' ≤ upper`` on a site's coordinates, infinite where not proved; and the argument."""
-        whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in self.own}
-        other = self.missing if self.gaussian is None else "jointly Gaussian: constant Hessian"
-        lower, upper = self.lower[site.slice], self.upper[site.slice]
-        ends = float(lower.min(initial=math.inf)), float(upper.max(initial=-math.inf))
-        return *ends, whys.get(site.name, other)
 
     def potential(self, theta: jax.Array) -> jax.Array:
         """``K``, log-Jacobian of the transforms included, up to a constant."""

@@ -215,7 +215,7 @@ def largest_temper(certify: Certify, temper: float, target: Target) -> float | N
 
 def _weak_sites(row_model: RowModel, needed: float) -> str:
     real = {site.name for site in row_model.sites if site.support == "real"}
-    weak = [site.name for site in row_model.sites if not row_model.prior.proved(site)[0] >= needed]
+    weak = [site.name for site in row_model.sites if not row_model.proved(site)[0] >= needed]
     weakest = [name if name in real else f"the unconstrained value of {name}" for name in weak]
     sd = number(rounded_down(needed**-0.5, _DIGITS)) if 1e-290 < needed < 1e290 else "0"
     return f" on {', '.join(weakest)}: Normal with sd ≤ {sd}" if weakest else ""

@@ -36,12 +36,12 @@ def structure(row_model: RowModel, known: Constants) -> Record:
         "rows": rows.to_dict(),
         "latents": [
             {"name": site.name, "family": site.family, "shape": list(site.shape)}
-            | dict(zip(("lower", "upper", "why"), row_model.prior.proved(site), strict=True))
+            | dict(zip(("lower", "upper", "why"), row_model.proved(site), strict=True))
             for site in row_model.sites
         ],
         "observed": [{"name": site.name, "family": _family(site)} for site in row_model.observations],
         "predictors": 0 if predictors is None else predictors.size,
-        "likelihood": row_model.constants.why,
+        "likelihood": row_model.argument,
         "prior_strong_convexity": known.strong_convexity,
         "row_gradient": known.gradient,
         "unbounded_columns": _unbounded(rows),
@@ -209,7 +209,7 @@ def _missing(row_model: RowModel, known: Constants) -> str:
     if row_model.improper:
         missing.append(f"the prior of {', '.join(row_model.improper)} is improper")
     elif not known.strong_convexity > 0:
-        weak = [site.name for site in row_model.sites if not row_model.prior.proved(site)[0] > 0]
+        weak = [site.name for site in row_model.sites if not row_model.proved(site)[0] > 0]
         missing.append(f"the prior of {', '.join(weak)} is not strongly log-concave")
     if not math.isfinite(known.gradient):
         if unbounded:

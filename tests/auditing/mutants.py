@@ -90,7 +90,7 @@ STEP_DOUBLED = Change(
     langevin, "gamma = jnp.asarray(numbers.step_size)", "gamma = 2.0 * jnp.asarray(numbers.step_size)"
 )
 PRIOR_INSIDE_THE_CLIP = (
-    Change(gradient, "if model.predictor is None:", "if True:"),
+    Change(gradient, "if model.term.predictor is None:", "if True:"),
     Change(
         gradient,
         "jax.vmap(model.row_slope, in_axes=(None, 0))",

@@ -106,7 +106,7 @@ def test_the_curvature_stays_within_its_bounds_and_approaches_them(name, row_mod
 def test_what_is_not_recognised_is_not_claimed(row_model):
     for site in row_model.sites:
         if site.name in UNKNOWN:
-            assert row_model.prior.proved(site)[:2] == (-INF, INF)
+            assert row_model.proved(site)[:2] == (-INF, INF)
             assert site.name not in [part.site.name for part in row_model.prior.own]
     assert row_model.prior.hessian is None
     assert row_model.prior.in_metric(None) == (0.0, INF)

@@ -206,7 +206,7 @@ def test_what_follows_the_advice_is_read(model, rows):
 
 
 def test_rows_with_latents_of_their_own_are_not_called_persons():
-    assert "clip each row" in read(classes_in_the_last, SERIES, n=50).constants.why
+    assert "clip each row" in read(classes_in_the_last, SERIES, n=50).argument
 
 
 def closed_over(y):

@@ -68,7 +68,7 @@ def followed(entry: Entry, row_model: RowModel, advice: Advice, share: float) ->
         return replace(entry, temper=value)
     if advice.change == "clip":
         return replace(entry, clip=value)
-    weak = [site.name for site in row_model.sites if not row_model.prior.proved(site)[0] >= advice.value]
+    weak = [site.name for site in row_model.sites if not row_model.proved(site)[0] >= advice.value]
     normal = NormalPriors(entry.model, value, frozenset(weak))
     real = [site.name for site in row_model.sites if site.support == "real"]
     written = {name: TransformReparam() for name in weak if name not in real}
