@@ -92,18 +92,24 @@ def checked(
     present: object,
     place: Place,
 ) -> tuple[Columns | HostColumns, int]:
-    """The columns at their place (all on the host, or none), checked, and their public number."""
-    rows, target = declared.rows, declared.target
-    data = bind_columns(declared.model, args, named, rows)
+    """The caller's columns as :func:`checked_at`, bound to the model's arguments."""
+    data = bind_columns(declared.model, args, named, declared.rows)
     if isinstance(declared, Declaration):
         _refuse_private_arguments(declared.kernel.model_args, data)
-    if rows.unit is not None:
-        return _persons(rows, data, declared.n, present is not None, place)
     if present is not None:
         # The flags of the slots lie with the other columns.
         data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
+    return checked_at(place, data, declared.rows, declared.target, declared.n)
+
+
+def checked_at(
+    place: Place, data: Mapping[str, object], rows: Rows, target: Target, n: int | None
+) -> tuple[Columns | HostColumns, int]:
+    """The columns at their place (all on the host, or none), checked, and their public number."""
+    if rows.unit is not None:
+        return _persons(rows, data, n, place)
     data = place.put(data)
-    n = number_of_rows(rows, shapes := without_rows(data), target, declared.n)
+    n = number_of_rows(rows, shapes := without_rows(data), target, n)
     columns = checked_columns(rows, shapes, target, n)
     return (on_the_host(data) or columns), n
 
@@ -120,7 +126,7 @@ def _refuse_private_arguments(public: PublicArguments, data: Mapping[str, object
 
 
 def _persons(
-    rows: Rows, data: Mapping[str, object], n: int | None, flags: bool, place: Place
+    rows: Rows, data: Mapping[str, object], n: int | None, place: Place
 ) -> tuple[Columns | HostColumns, int]:
     """Rows of ``n`` persons, whose numbers lie under ``unit``; of how many, the data do not tell.
 
@@ -128,7 +134,7 @@ def _persons(
     """
     if n is None:
         raise DeclarationError("persons with several rows: give PrivateMCMC their number, public, n=….")
-    if flags:
+    if PRESENT in data:
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
     unit = "" if rows.unit is None else rows.unit.name
     ours = place.put({name: column for name, column in data.items() if name != unit})
@@ -249,13 +255,13 @@ def partitions_of(
 
 
 def placed(
-    columns: Fields, n: int, place: Place, declared: Declaration | Plan, streams: Streams
+    columns: Fields, n: int, place: Place, rows: Rows, adjacency: Adjacency, streams: Streams
 ) -> tuple[Partition, ...]:
     """The partitions of a run, whose rows lie in slots drawn at random where that must be: see ``moves``."""
     order = None
-    if streams.slots is not None and moves(declared.target.adjacency, declared.rows, on_the_host(columns)):
+    if streams.slots is not None and moves(adjacency, rows, on_the_host(columns)):
         order = np.asarray(jax.random.permutation(streams.slots, n))
-    return partitions_of(columns, n, place, declared.rows.unit, order)
+    return partitions_of(columns, n, place, rows.unit, order)
 
 
 def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:

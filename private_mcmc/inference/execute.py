@@ -158,7 +158,8 @@ class DeclaredRun:
         decision = self.decide(n)
         reading, schedule = decision.reading, decision.schedule
         start = checked_start(self.execution.init_params, schedule)
-        partitions = placed(columns, n, Place.of(self.execution), self.declared, streams)
+        place = Place.of(self.execution)
+        partitions = placed(columns, n, place, self.declared.rows, schedule.adjacency, streams)
         runner = runner_of(reading.rows, reading, schedule, partitions, decision.expectations)
         with jax.enable_x64(True):
             rows = runner.prepare(partitions)

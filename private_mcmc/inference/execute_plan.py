@@ -17,19 +17,10 @@ import numpy as np
 from private_mcmc.accounting import Statement, langevin_statement
 from private_mcmc.arguments import check_kind
 from private_mcmc.domains import Rows
-from private_mcmc.domains.columns import host_column
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping, Job, marked
-from private_mcmc.inference.columns import (
-    BLOCK,
-    Place,
-    checked_columns,
-    moves,
-    partitions_of,
-    placed,
-    without_rows,
-)
+from private_mcmc.inference.columns import BLOCK, Place, checked_at, placed
 from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.declared import (
     Array,
@@ -130,7 +121,8 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        partitions = placed(columns, n, Place.of(self.execution, whole=True), plan, streams)
+        place = Place.of(self.execution, whole=True)
+        partitions = placed(columns, n, place, plan.rows, plan.target.adjacency, streams)
         if isinstance(first, PathStage):
             runner, start, rows = _runner(plan, first, partitions)
             runner.try_out(start, rows, streams.of_stage(0))
@@ -250,18 +242,10 @@ def row_sums(
     rounding follows from who else is there. With ``random`` each row has a uniform number of its own, by a
     key from the operating system.
     """
-    n, shapes = mechanism.num_rows, without_rows(columns)
-    if rows.unit is None:
-        slots, given = rows, dict(columns)
-        checked_columns(rows, shapes, target, n)
-    else:
-        slots = rows.persons
-        given = dict(columns) | {rows.unit.name: rows.numbered(shapes, n)[1]}
-    held = {name: host_column(name, one) for name, one in given.items()}
-    order = np.random.default_rng().permutation(n) if moves(target.adjacency, rows, held) else None
-    place = Place(rows_on_device=max(1, BLOCK // mechanism.rows), engine=engine)
-    partitions = partitions_of(held, n, place, rows.unit, order)
-    keys, _ = run_keys()
+    place, (keys, _) = Place(rows_on_device=max(1, BLOCK // mechanism.rows), engine=engine), run_keys()
+    held, n = checked_at(place, columns, rows, target, mechanism.num_rows)
+    partitions = placed(held, n, place, rows, target.adjacency, keys)
+    slots = rows if rows.unit is None else rows.persons
     with no_value_checks():
         return summed(_asked(of_row, slots, mechanism, random), partitions, keys.batches)
 

@@ -19,6 +19,7 @@ from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.dossier import load_record, new_dossier, verify_dossier
 from private_mcmc.dossier.folder import finish
+from private_mcmc.inference import columns as placing
 from private_mcmc.inference import execute_plan as sums
 from private_mcmc.inference.describe import Books, description, plan_query
 from private_mcmc.inference.fitting import plan_fit
@@ -301,8 +302,8 @@ def test_a_row_that_counts_for_nothing_is_in_no_cell():
 
 
 def test_rows_under_a_hidden_number_lie_in_slots_drawn_at_random(table, monkeypatch):
-    seen, before = [], sums.partitions_of
-    monkeypatch.setattr(sums, "partitions_of", lambda *given: seen.append(given[-1]) or before(*given))
+    seen, before = [], placing.partitions_of
+    monkeypatch.setattr(placing, "partitions_of", lambda *given: seen.append(given[-1]) or before(*given))
     for _ in range(2):
         plan_query(table, description(SCHEMA), Books(1.0), "add_remove", 600)
     assert all(sorted(order) == list(range(600)) for order in seen)

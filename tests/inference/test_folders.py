@@ -1,7 +1,6 @@
 """A folder of Parquet is fitted, described, checked and compared in blocks, as one file of its rows is."""
 
 import functools
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -100,7 +99,7 @@ def test_a_folder_is_described_checked_and_compared_as_one_file_is(tables, witho
     other = pmc.fit(tables[0], SCHEMA, "died ~ 1", epsilon=2.0, progress_bar=False)
     monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3))
     # In slots drawn at random rows of the folder would have other uniform numbers.
-    monkeypatch.setattr(execute_plan, "moves", lambda *_: False)
+    monkeypatch.setattr(columns, "moves", lambda *_: False)
     for ask in (
         lambda table: pmc.describe(table, SCHEMA, by=["region"], epsilon=1.0),
         lambda table: pmc.check(study, table, by=["region"], epsilon=1.0),
@@ -150,11 +149,10 @@ def test_rows_of_folders_that_cells_name_lie_in_slots_drawn_at_random(tables, pl
     given = Place(whole=True).put({"age": ages})
     assert isinstance(given["age"], HostColumn) == drawn
     rows, held = pmc.Rows(age=pmc.Real()), {"age": host_column("age", given["age"])}
-    declared = SimpleNamespace(target=pmc.Target(1.0, 1e-6), rows=rows, n=N)
     orders = []
     for seed in range(2):
         key = jax.random.key(seed)
-        (blocks,) = placed(held, N, Place(), declared, Streams(key, key, key))
+        (blocks,) = placed(held, N, Place(), rows, "replace_one", Streams(key, key, key))
         orders.append(np.concatenate([rows["age"] for _, rows, _ in blocks])[:N])
         np.testing.assert_array_equal(np.sort(orders[-1]), np.sort(ages.loaded()))
         assert np.array_equal(orders[-1], ages.loaded()) != drawn

@@ -1,7 +1,6 @@
 """Under zero_out a row may be absent, a hole in its own slot: it adds nothing, and no other row moves."""
 
 import functools
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -189,9 +188,8 @@ def test_every_row_is_in_every_slot_as_often():
 
 def placed(column, key, rows_on_device=None):
     """A column in slots of a run under add_remove, and which of them there are."""
-    told = SimpleNamespace(target=pmc.Target(1.0, 1e-6, "add_remove"), rows=pmc.Rows(i=pmc.Binary()))
-    where, n = Place(rows_on_device=rows_on_device), 7
-    (found,) = placing.placed({"i": column}, n, where, told, Streams(key, key, key))
+    rows, where, n = pmc.Rows(i=pmc.Binary()), Place(rows_on_device=rows_on_device), 7
+    (found,) = placing.placed({"i": column}, n, where, rows, "add_remove", Streams(key, key, key))
     if rows_on_device is None:
         return np.asarray(found.columns["i"]), np.asarray(found.present)
     blocks = [(rows["i"], present) for _, rows, present in found]

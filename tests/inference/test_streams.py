@@ -91,7 +91,7 @@ def test_what_a_caller_writes_into_its_columns_later_is_not_what_runs(rows_on_de
     run = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)._run.declared
     place = Place.of(pmc.Execution(rows_on_device=rows_on_device))
     columns, n = checked(run, (), {"X": X, "y": y}, None, place)
-    (partition,) = placed(columns, n, place, run, run_keys()[0])
+    (partition,) = placed(columns, n, place, ROWS, "replace_one", run_keys()[0])
     y[:] = 1
     asked = Question(lambda columns, present: columns["y"], lambda kept, first: kept.sum())
     assert summed(asked, [partition]) == 0
