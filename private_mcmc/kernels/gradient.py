@@ -39,8 +39,6 @@ Clip = float | jax.Array
 Gradients = Float[Array, "rows p"]
 Flags = Bool[Array, " rows"]
 Vector = Float[Array, " p"]
-# Of synthetic rows.
-Weights = Float[Array, " rows"] | None
 
 # Squares of smaller entries underflow: added to a norm, this keeps it an upper bound of the true one.
 UNDERFLOW = 1e-140
@@ -132,20 +130,15 @@ def held(value: jax.Array, cap: jax.Array | float) -> jax.Array:
     return jnp.where(value < cap, jnp.where(value > -cap, value, -cap), cap)
 
 
-def clipped_sum(gradients: Gradients, present: Flags, clip: Clip, weights: Weights = None) -> Vector:
-    """``Σ_i w_i min(1, C/‖g_i‖) g_i`` over the rows that are present and whose gradient is finite."""
+def clipped_sum(gradients: Gradients, present: Flags, clip: Clip) -> Vector:
+    """``Σ_i min(1, C/‖g_i‖) g_i`` over the rows that are present and whose gradient is finite."""
     norm = jnp.linalg.norm(gradients, axis=-1)
     usable = present & jnp.isfinite(norm)
     # Wider by the slack that every price includes: a row whose proved bound is the clip itself is not scaled.
     # Scaled rows are no gradients, and their sum need not be that of a convex potential.
     limit = inside(clip * (1.0 + CLIP_SLACK), gradients.shape[-1])
     factors = jnp.where(usable, jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-300)), 0.0)
-    return times(factors, weights) @ jnp.where(usable[:, None], gradients, 0.0)
-
-
-def times(factors: jax.Array, weights: jax.Array | None) -> jax.Array:
-    """``factors``, multiplied by the weights of synthetic rows where there are any."""
-    return factors if weights is None else weights * factors
+    return factors @ jnp.where(usable[:, None], gradients, 0.0)
 
 
 @cache
@@ -167,8 +160,8 @@ def check_arithmetic() -> None:
         )
 
 
-# ``(gradients, present, weights) ↦ Σ_i w_i clip(g_i)`` of a block of rows.
-BlockSum = Callable[..., jax.Array]
+# ``(gradients, present) ↦ Σ_i clip(g_i)`` of a block of rows.
+BlockSum = Callable[[Gradients, Flags], Vector]
 
 # Elements of what a block of rows needs in between: on a CPU it should stay in cache.
 _BLOCK_ELEMENTS = {"cpu": 2**18}
@@ -209,7 +202,6 @@ class AffineRows(NamedTuple):
 
     ``design``: whitened, zero where a row cannot be used; ``(rows, p)`` of rows to select from, and by
     columns, ``(p, rows)``, where all are in each sum, which takes half the time. ``cap``: of the slope.
-    ``weights``: of synthetic rows.
     """
 
     design: jax.Array
@@ -217,7 +209,6 @@ class AffineRows(NamedTuple):
     offset: Float[Array, " rows"] | None
     columns: Columns
     present: Flags
-    weights: Weights = None
 
 
 def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: bool) -> ClippedGradient:
@@ -245,18 +236,17 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: b
     def total(u: Vector, rows: AffineRows) -> Vector:
         eta = u @ rows.design if whole else rows.design @ u
         slope = score(eta if rows.offset is None else eta + rows.offset, rows.columns)
-        slope = times(held(slope, jnp.where(rows.present, rows.cap, 0.0)), rows.weights)
+        slope = held(slope, jnp.where(rows.present, rows.cap, 0.0))
         return rows.design @ slope if whole else slope @ rows.design
 
     return ClippedGradient(prepare, total)
 
 
 class GeneralRows(NamedTuple):
-    """The rows as they came, which of them are present, and the weights of synthetic ones."""
+    """The rows as they came, and which of them are present."""
 
     columns: Columns
     present: Flags
-    weights: Weights = None
 
 
 def general_rows(model: Potential, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
@@ -273,11 +263,10 @@ def boxed_gradient(
     not finite, or that is not present, contributes exactly zero.
     """
 
-    def of_block(gradients: Gradients, present: Flags, weights: Weights) -> Vector:
+    def of_block(gradients: Gradients, present: Flags) -> Vector:
         caps = whitening.pull_back(jnp.asarray(clips) * _INSIDE)
         usable = present & jnp.all(jnp.isfinite(gradients), axis=-1)
-        kept = jnp.where(usable[:, None], jnp.clip(gradients, -caps, caps), 0.0)
-        return kept.sum(axis=0) if weights is None else weights @ kept
+        return jnp.where(usable[:, None], jnp.clip(gradients, -caps, caps), 0.0).sum(axis=0)
 
     return _by_blocks(model, whitening, of_block, states)
 
@@ -291,7 +280,7 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
     def total(u: Vector, rows: GeneralRows) -> Vector:
         def of(block: GeneralRows, own: jax.Array | bool = True) -> jax.Array:
             gradients = whitening.pull_back(per_row(whitening.to_parameter(u), widened(block.columns)))
-            return of_block(gradients, present=block.present & own, weights=block.weights)
+            return of_block(gradients, block.present & own)
 
         count = rows.present.shape[0]
         size = min(count, fitting)

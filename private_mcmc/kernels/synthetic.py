@@ -59,14 +59,19 @@ def synthetic_path(
 
 def _program(model: Followed, shared: Schedule, numbers: StepNumbers) -> LangevinProgram:
     read = model(jnp.asarray(numbers.root), jnp.asarray(numbers.clip))
-    clipped = clipped_gradient(read, Whitening(numbers.root), numbers.clip, states=1)
+    clipped = clipped_gradient(read, Whitening(numbers.root), numbers.clip)
 
     def prepare(columns: Columns, weights: jax.Array) -> Any:
-        # What a row adds after it was clipped is bounded by its weight times the clip only.
-        return clipped.prepare(columns, jnp.ones(len(weights), dtype=bool))._replace(weights=weights)
+        rows = clipped.prepare(columns, jnp.ones(len(weights), dtype=bool))
+        return weights, jax.tree.map(lambda leaf: leaf[:, None], rows)
 
-    every_row = BatchSum(prepare, lambda u, rows, draw, first=None: clipped.total(u, rows))
-    return step_program(read, shared, every_row, numbers)
+    def total(u: jax.Array, rows: Any, draw: None, first: None = None) -> jax.Array:
+        weights, each = rows
+        # The clipped sum of every row by itself: what it adds is bounded by its weight times the clip only.
+        found: jax.Array = weights @ jax.vmap(clipped.total, (None, 0))(u, each)
+        return found
+
+    return step_program(read, shared, BatchSum(prepare, total), numbers)
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)
