@@ -22,19 +22,10 @@ from scipy.stats import truncnorm
 
 from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array
-from private_mcmc.release import SecondMoments, SecondMomentsPlan, plan_second_moments
+from private_mcmc.release import SecondMoments
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import RUN_ONCE
-from private_mcmc.target import Adjacency
 
-# Balls leave the noise, in spectral norm, a quarter of a typical eigenvalue; they are no smaller than this
-# multiple of the rows' root mean square norm, since too tight a ball loses rare directions. Noise widens an
-# sd by its square, a ball that is too tight by what it loses: chosen on synthetic rows with rare indicators.
-NOISE = 0.25
-LEAST_MULTIPLE, USUAL_MULTIPLE, LARGEST_MULTIPLE = 1.5, 2.5, 4.0
-# A query takes what leaves this noise at the usual multiple, between these shares of the squared budget.
-_AFFORDED_NOISE = 0.3
-_LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 _MOST_UNEQUAL = 1e-12
 # No direction of a metric has less than this of the noise's norm, or of a typical curvature.
 _FLOOR_OF_NOISE, _FLOOR_OF_LEVEL = 0.5, 0.4
@@ -163,34 +154,6 @@ def positive_normal(mean: float, sd: float, count: int) -> Array:
     """Quantiles of ``N(mean, sd²)`` given that it is positive, evenly spaced in probability."""
     at = (np.arange(count) + 0.5) / count
     return np.asarray(truncnorm.ppf(at, -mean / max(sd, 1e-300), np.inf, loc=mean, scale=sd))
-
-
-def query_share(
-    budget: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float, multiple: float
-) -> float:
-    """Of the squared budget, for a query: enough for little noise where that costs little."""
-    whole = _factor(dim, adjacency) * multiple**2 * trace * math.sqrt(2.0 * dim) / (num_rows * budget)
-    return min(max((whole / _AFFORDED_NOISE) ** 2, _LEAST_SHARE), _MOST_SHARE)
-
-
-def query(
-    gdp: float, *, dim: int, num_rows: int, adjacency: Adjacency, trace: float | None = None, vectors: int = 1
-) -> SecondMomentsPlan:
-    """Moments in a metric in which rows have mean square norm ``trace/n``, ``p/n`` if left out.
-
-    ``vectors`` is how many one row adds at most; the ball holds them together.
-    """
-    trace = float(dim) if trace is None else trace
-    factor = _factor(dim, adjacency)
-    multiple = math.sqrt(NOISE * gdp * num_rows / (factor * trace * math.sqrt(2.0 * dim)))
-    radius = min(max(multiple, LEAST_MULTIPLE), LARGEST_MULTIPLE) * math.sqrt(trace / num_rows)
-    return plan_second_moments(
-        gdp, radius=radius, dim=dim, num_rows=num_rows, adjacency=adjacency, vectors=vectors
-    )
-
-
-def _factor(dim: int, adjacency: Adjacency) -> float:
-    return math.sqrt(2.0) if adjacency == "replace_one" and dim >= 2 else 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +17,14 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import prior_draws, scale_of
 from private_mcmc.planning.estimates import (
-    USUAL_MULTIPLE,
     prior_curvature,
-    query,
-    query_share,
     root_of,
     spectral_norm,
 )
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.rowwise import of_rows
-from private_mcmc.release import SecondMomentsPlan
+from private_mcmc.release import SecondMomentsPlan, plan_second_moments
 from private_mcmc.system import blas_of_one_thread
 from private_mcmc.target import Adjacency
 
@@ -112,18 +108,13 @@ def mixed(metric: Metric, other: Metric, prior: Prior, share: float) -> Metric:
     return replace(made, trace=max(float(np.trace(inside.T @ own @ inside)), 0.05 * len(own)))
 
 
-# By model: its public arguments are those that it was read with.
-_PRIORS: WeakKeyDictionary[RowModel, Prior] = WeakKeyDictionary()
-
-
+@functools.lru_cache(maxsize=8)
 def prior_of(reading: RowModel) -> Prior:
     """Draws from the prior by running the model, made once for each.
 
     Raises:
         NotYetSupported: for a prior that cannot be drawn from.
     """
-    if reading in _PRIORS:
-        return _PRIORS[reading]
     if reading.improper:
         raise NotYetSupported(
             f"plans draw synthetic data from the prior, and that of {', '.join(reading.improper)} is "
@@ -135,30 +126,24 @@ def prior_of(reading: RowModel) -> Prior:
         each = [np.asarray(prior_curvature(reading, theta)) for theta in draws[:_HESSIANS]]
     hessians = np.nan_to_num(np.stack(each))
     curvatures = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
-    _PRIORS[reading] = Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
-    return _PRIORS[reading]
+    return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
 
 
-@dataclass(frozen=True, eq=False)
-class Plausible:
-    """Draws of ``prior`` that leave the outcomes of public ``rows`` within their declared range."""
+def plausible(prior: Prior, likelihood: Likelihood, rows: Columns, index: int, share: float) -> Array:
+    """A draw of ``prior``, pulled towards the centre to ``share`` of its distance.
 
-    prior: Prior
-    likelihood: Likelihood
-    rows: Columns
-
-    def drawn(self, index: int, share: float) -> Array:
-        """A draw, pulled towards the centre to ``share`` of its distance, or half of it until it fits."""
-        each = self.likelihood.each if isinstance(self.likelihood, PersonLikelihood) else self.likelihood
-        if type(each) is not Likelihood or each.times is not None or each.few:
-            return self.prior.shrunk(index, share)
-        rows = {name: jnp.asarray(column)[:_ROWS] for name, column in self.rows.items() if name != OWN_ROWS}
-        if each is not self.likelihood:
-            rows = {name: column[:, 0] for name, column in rows.items()}
-        tried = np.stack([self.prior.shrunk(index, share * 0.5**k) for k in range(_HALVINGS)])
-        with jax.enable_x64(True):
-            fits = np.asarray(_cut_off(each, jnp.asarray(tried), rows)) <= _CUT_OFF
-        return np.asarray(tried[np.argmax(fits) if fits.any() else -1])
+    Halfway again until it leaves the outcomes of public ``rows`` within their declared range.
+    """
+    each = likelihood.each if isinstance(likelihood, PersonLikelihood) else likelihood
+    if type(each) is not Likelihood or each.times is not None or each.few:
+        return prior.shrunk(index, share)
+    rows = {name: jnp.asarray(column)[:_ROWS] for name, column in rows.items() if name != OWN_ROWS}
+    if each is not likelihood:
+        rows = {name: column[:, 0] for name, column in rows.items()}
+    tried = np.stack([prior.shrunk(index, share * 0.5**k) for k in range(_HALVINGS)])
+    with jax.enable_x64(True):
+        fits = np.asarray(_cut_off(each, jnp.asarray(tried), rows)) <= _CUT_OFF
+    return np.asarray(tried[np.argmax(fits) if fits.any() else -1])
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -176,6 +161,14 @@ def _cut_off(likelihood: Likelihood, thetas: jax.Array, rows: Columns) -> jax.Ar
     return jnp.asarray(jax.lax.map(at, thetas))
 
 
+# Balls leave the noise, in spectral norm, a quarter of a typical eigenvalue; they are no smaller than this
+# multiple of the rows' root mean square norm, since too tight a ball loses rare directions. Noise widens an
+# sd by its square, a ball that is too tight by what it loses: chosen on synthetic rows with rare indicators.
+_NOISE = 0.25
+_LEAST_MULTIPLE, USUAL_MULTIPLE, LARGEST_MULTIPLE = 1.5, 2.5, 4.0
+# A query takes what leaves this noise at the usual multiple, between these shares of the squared budget.
+_AFFORDED_NOISE = 0.3
+_LEAST_SHARE, _MOST_SHARE = 0.01, 0.05
 # Its noise may be as large as the information that the metric is made for, twice over: what it says of
 # directions that have more is worth it, most for intervals, which without a matrix are the path's alone.
 _MOST_NOISE = 2.0
@@ -193,9 +186,10 @@ class Facts:
         reading: the model as it was read.
         num_rows: ``n`` or its public bound.
         budget: of all stages together, in GDP.
-        plausible: draws of the prior, and of it where outcomes are as declared.
+        prior: draws of it.
         likelihood: losses at possible outcomes.
-        references: parameters that stage one asks about, shape ``(k, p)``.
+        references: parameters that stage one asks about, shape ``(REFERENCES, p)``.
+        vectors: how many a row adds to the information at that many parameters.
         metric: a guess from synthetic rows of the declared domain.
         temper: weight of the likelihood.
     """
@@ -204,9 +198,10 @@ class Facts:
     num_rows: int
     adjacency: Adjacency
     budget: float
-    plausible: Plausible
+    prior: Prior
     likelihood: Likelihood
     references: Array
+    vectors: int
     metric: Metric
     temper: float
 
@@ -216,30 +211,32 @@ class Facts:
         return self.reading.dim
 
     @property
-    def prior(self) -> Prior:
-        """Draws of the prior."""
-        return self.plausible.prior
+    def _factor(self) -> float:
+        """Of a query's sensitivity over the square of its ball's radius."""
+        return math.sqrt(2.0) if self.adjacency == "replace_one" and self.dim >= 2 else 1.0
 
     def information_share(self, metric: Metric, multiple: float = USUAL_MULTIPLE) -> float:
-        """Of the squared budget, for a query in ``metric``."""
-        dim, n, adjacency = self.dim, self.num_rows, self.adjacency
-        return query_share(
-            self.budget, dim=dim, num_rows=n, adjacency=adjacency, trace=metric.trace, multiple=multiple
-        )
+        """Of the squared budget, for a query: enough for little noise where that costs little."""
+        noise = spectral_norm(self._factor * multiple**2 * metric.trace, self.dim)
+        share = (noise / (self.num_rows * self.budget) / _AFFORDED_NOISE) ** 2
+        return min(max(share, _LEAST_SHARE), _MOST_SHARE)
 
-    def query(
-        self, metric: Metric, references: int, multiple: float = USUAL_MULTIPLE
-    ) -> SecondMomentsPlan | None:
-        """The information of all rows in ``metric``, or ``None`` where its noise would hide it."""
+    def query(self, metric: Metric, multiple: float = USUAL_MULTIPLE) -> SecondMomentsPlan | None:
+        """The information of all rows in ``metric``, or ``None`` where its noise would hide it.
+
+        Rows have the mean square norm ``trace/n`` there; the ball holds all vectors of one together.
+        """
         if self.dim > _WIDEST:
             return None
-        mechanism = query(
-            self.budget * math.sqrt(self.information_share(metric, multiple)),
+        gdp, n = self.budget * math.sqrt(self.information_share(metric, multiple)), self.num_rows
+        even = math.sqrt(_NOISE * gdp * n / spectral_norm(self._factor * metric.trace, self.dim))
+        mechanism = plan_second_moments(
+            gdp,
+            radius=min(max(even, _LEAST_MULTIPLE), LARGEST_MULTIPLE) * math.sqrt(metric.trace / n),
             dim=self.dim,
-            num_rows=self.num_rows,
+            num_rows=n,
             adjacency=self.adjacency,
-            trace=metric.trace,
-            vectors=references * self.likelihood.vectors,
+            vectors=self.vectors,
         )
         stated = accounting.of_unit(mechanism.statement, self.reading.unit)
         useful = spectral_norm(mechanism.noise.sd, self.dim) < _MOST_NOISE
@@ -261,9 +258,9 @@ def facts_of(
     with blas_of_one_thread(), jax.enable_x64(True):
         rows = reading.rows.synthetic(3, SYNTHETIC_ROWS)
         rows = rows if people is None else project_rows(reading.rows, {**rows, **people})
-        plausible = Plausible(prior, likelihood, rows)
-        references = np.stack([plausible.drawn(index, 0.5) for index in range(REFERENCES)])
+        references = np.stack([plausible(prior, likelihood, rows, k, 0.5) for k in range(REFERENCES)])
         vectors = of_rows(functools.partial(likelihood.information, references, root), rows)
         information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / SYNTHETIC_ROWS)
         metric = next_metric(prior, root, information)
-    return Facts(reading, n, adjacency, budget, plausible, likelihood, references, metric, temper)
+    most = vectors.shape[1]
+    return Facts(reading, n, adjacency, budget, prior, likelihood, references, most, metric, temper)

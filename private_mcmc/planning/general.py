@@ -26,14 +26,21 @@ from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import (
-    LARGEST_MULTIPLE,
     allowed_by_noise,
     inverse_of,
     shrunk,
     spectral_norm,
     too_noisy,
 )
-from private_mcmc.planning.facts import REFERENCES, Facts, Metric, flattened, mixed, next_metric
+from private_mcmc.planning.facts import (
+    LARGEST_MULTIPLE,
+    REFERENCES,
+    Facts,
+    Metric,
+    flattened,
+    mixed,
+    next_metric,
+)
 from private_mcmc.planning.influence import (
     CLIPS,
     REACH,
@@ -139,18 +146,18 @@ class Policy:
         facts, warm_ups, rounds = self.facts, named(history, WARM_UP), named(history, SECOND)
         own, metric = self._metrics(history)
         if not warm_ups:
-            first, known = facts.query(metric, len(facts.references)), named(history, FIRST)
+            first, known = facts.query(metric), named(history, FIRST)
             again = not known or (len(known) < _MOST_ROUNDS and too_noisy(known[-1].moments))
             if first is not None and again:
                 return self._query(FIRST, first, facts.references, metric)
             return self._warm_up(metric, facts.prior.shrunk(0, 0.1))
-        last = facts.query(own, REFERENCES, LARGEST_MULTIPLE)
+        last = facts.query(own, LARGEST_MULTIPLE)
         if run := named(history, RUN):
             if last is None or named(history, AFTERWARDS):
                 return None
             return self._query(AFTERWARDS, last, late_states(run[0], facts.prior.centre), own)
         late = late_states(warm_ups[-1], facts.prior.centre)
-        second = facts.query(metric, REFERENCES, LARGEST_MULTIPLE)
+        second = facts.query(metric, LARGEST_MULTIPLE)
         if len(rounds) < len(warm_ups) and second is not None:
             return self._query(SECOND, second, late, metric)
         start = settled(warm_ups[-1], late[-1])

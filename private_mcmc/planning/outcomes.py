@@ -155,18 +155,11 @@ class Likelihood:
         return type(self) is Likelihood and self.times is None and self._count <= FEW_OUTCOMES
 
     @property
-    def vectors(self) -> int:
-        """How many gradients stand for one row and parameter."""
-        if self.times is not None:
-            return 1
-        return self._count if self.few else len(_QUANTILES)
-
-    @property
     def _count(self) -> int:
         return int(next(iter(self.outcomes.values())).shape[0])
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
-        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas`` ``(k, p)``; shape ``(k·vectors, p)``.
+        """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas``, ``(states, p)``; ``(vectors, p)``.
 
         The expectation is over outcomes of the model given the row's covariates: the row's own outcome is
         not used. ``root`` is ``A``.
@@ -285,11 +278,6 @@ class FactorLikelihood(Likelihood):
     Information is curvature, which needs no outcome; of an event and the time until it, see ``EventTimes``.
     """
 
-    @property
-    def vectors(self) -> int:
-        """A root of the curvature has as many rows as there are parameters."""
-        return self.reading.dim if self.times is None else super().vectors
-
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """``V`` with ``VᵀV = w Aᵀ mean_j [∇²v(θ_j)]₊ A``, the row's own outcome included."""
         if self.times is not None:
@@ -303,15 +291,9 @@ class FactorLikelihood(Likelihood):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PersonLikelihood(Likelihood):
-    """Of persons with up to ``count`` rows: what ``each``, of one row, says of each of them."""
+    """Of persons: what ``each``, of one row, says of each of theirs."""
 
-    count: int
     each: Likelihood
-
-    @property
-    def vectors(self) -> int:
-        """How many gradients stand for one person and parameter."""
-        return self.count * self.each.vectors
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """The rows' own, one after the other: what a person says is the sum of it."""
@@ -332,11 +314,6 @@ class OwnLatentsLikelihood(FactorLikelihood):
 
     own: OwnLatents
     columns: tuple[str, ...]
-
-    @property
-    def vectors(self) -> int:
-        """How many gradients stand for one person and parameter."""
-        return _DRAWS
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇V ∇Vᵀ] A``, by outcomes drawn from the model with fixed keys.
@@ -395,4 +372,4 @@ def likelihood_of(reading: RowModel, temper: float) -> Likelihood:
     each = (FactorLikelihood if of_factors else Likelihood)(single, outcomes, temper, times)
     if reading.unit is None:
         return each
-    return PersonLikelihood(single, outcomes, temper, count=reading.unit.rows, each=each)
+    return PersonLikelihood(single, outcomes, temper, each=each)

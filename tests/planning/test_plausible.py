@@ -12,7 +12,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import people
-from private_mcmc.planning.facts import facts_of
+from private_mcmc.planning.facts import facts_of, plausible
 from private_mcmc.planning.general import RUN, WARM_UP, Policy, burn_in
 from private_mcmc.planning.simulate import simulate
 
@@ -42,14 +42,14 @@ def test_synthetic_rows_of_a_centred_ball_lie_on_both_sides_of_zero():
 @pytest.mark.long
 def test_no_truth_of_a_plan_puts_outcomes_out_of_their_range():
     rows = facts().reading.rows.project(people(facts().reading.rows, 256, 0))
-    predicted = np.abs(
-        np.asarray(rows["X"]) @ np.stack([facts().plausible.drawn(k, 1.0) for k in range(9)]).T
-    )
+    with jax.enable_x64(True):
+        public = facts().reading.rows.project(facts().reading.rows.synthetic(3, 512))
+    drawn = [plausible(facts().prior, facts().likelihood, public, k, 1.0) for k in range(9)]
+    predicted = np.abs(np.asarray(rows["X"]) @ np.stack(drawn).T)
     usual = np.abs(np.asarray(rows["X"]) @ np.stack([facts().prior.shrunk(k, 1.0) for k in range(9)]).T)
     assert np.mean(predicted > 1) < 0.1 < 0.2 < np.mean(usual > 1)
     # Known: Σ xxᵀ/σ², whatever the parameter; at the prior's own draws it was twenty times as much.
-    with jax.enable_x64(True):
-        x = np.asarray(facts().reading.rows.project(facts().reading.rows.synthetic(3, 512))["X"])
+    x = np.asarray(public["X"])
     exact = np.linalg.inv(600 * x.T @ x / 512 / 0.01 + np.eye(3) / 4)
     metric = facts().metric.root @ facts().metric.root.T
     assert 0.3 < np.trace(metric) / np.trace(exact) < 2
