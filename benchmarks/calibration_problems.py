@@ -24,8 +24,9 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning import Policy
-from private_mcmc.planning.planners import Planner, certified_temper
+from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.simulate import simulate
+from private_mcmc.planning.targets import certified_temper
 from private_mcmc.target import Adjacency, Target
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -67,17 +68,13 @@ class Problem:
         """The model as the library reads it."""
         return read(self.model, self.rows, n=self.n)
 
-    @cached_property
-    def _planner(self) -> Planner:
-        return Planner(self.reading, self.adjacency)
-
     def _policy(self, epsilon: float) -> Policy:
         """That of the plan that users get."""
         budget, temper = gdp.budget(epsilon, DELTA), 1.0
         if self.guarantee == "posterior":
             target = Target(epsilon, DELTA, self.adjacency)
             temper = certified_temper(self.reading, target, self.n, "posterior")[0]
-        return self._planner.policy(budget, self.n, temper)
+        return Policy(facts_of(self.reading, self.n, self.adjacency, budget, temper))
 
     def outcomes(self, seed: int) -> tuple[Columns, Array]:
         """People, and the parameter on the unconstrained space that intervals should hold.

@@ -29,7 +29,7 @@ from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
-from private_mcmc.inference.raw_release import RawRelease, limit_of_passes, so_far
+from private_mcmc.inference.raw_release import RawRelease, so_far
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.kernels.partitions import Engine
@@ -131,7 +131,7 @@ class Planned:
         if keep is not None:  # planning takes long
             first = replace(books, keep=lambda made, _: keep(released(made, asked)))
             first.hand_on(whole, books.standing)
-        again: dict[str, Any] = {"max_passes": limit_of_passes(whole), "progress_bar": progress_bar}
+        again: dict[str, Any] = {"max_passes": whole.max_passes, "progress_bar": progress_bar}
         made = plan_asked(asked, bounds.rest, whole.n, whole.guarantee, **again)
         ready = replace(self, asked=asked, bounds=None, rest=bounds.rest, stages=made)
         ready = replace(ready, plan=bounds.beside(made), columns=ready.read(asked.schema))

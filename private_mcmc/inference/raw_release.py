@@ -8,7 +8,6 @@ plan and from what the earlier ones released.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -65,7 +64,7 @@ def so_far(
         "rest": None if rest is None else asdict(rest),
         "n": plan.n,
         "guarantee": plan.guarantee,
-        "max_passes": limit_of_passes(plan),
+        "max_passes": plan.max_passes,
         "max_error": max_error,
         "before": [one.to_dict() for one in plan.before],
         "about": asdict(about),
@@ -77,12 +76,6 @@ def so_far(
             for one in outcome.history
         ],
     }
-
-
-def limit_of_passes(plan: Plan) -> int | None:
-    """The most passes that a plan may take, if they are limited."""
-    most = plan.planner.max_passes
-    return int(most) if math.isfinite(most) else None
 
 
 _LISTS = ("priors", "warnings")

@@ -28,6 +28,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import (
     allowed_by_noise,
     inverse_of,
+    metric_of,
     shrunk,
     spectral_norm,
     too_noisy,
@@ -54,7 +55,7 @@ from private_mcmc.planning.influence import (
     weighted_slopes,
 )
 from private_mcmc.planning.outcomes import CENTRE, Likelihood
-from private_mcmc.planning.prediction import Conclusion, Known, Prediction, noise_of, remaining
+from private_mcmc.planning.prediction import Conclusion, Known, Prediction, remaining
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -223,8 +224,11 @@ class Policy:
         else:
             curvatures = facts.temper * curvatures
         share = 1.0 if reach is None else reach.share(self._clip(history, run))
-        bias, noise = self._expected(history, run).bias, noise_of(run, facts.temper)
-        return Known(run.start, precision, curvatures, share, bias, noise)
+        expected, weight = self._expected(history, run), run.schedule.temper / facts.temper
+        # ``2M^{-1}/(Tw²)``: of the mean score over a path of time ``T`` at weight ``w`` in the metric ``M``.
+        noise = inverse_of(metric_of(run.schedule)) * (2 / (run.schedule.total_time * weight**2))
+        step = expected.discretisation
+        return Known(run.start, precision, curvatures, share, expected.bias, noise, step)
 
     def followed(self, stage: PathStage) -> Followed:
         """The model, or that of weighted or centred gradients."""

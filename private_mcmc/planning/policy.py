@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import jax
+import numpy as np
 
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import (
@@ -28,29 +29,27 @@ from private_mcmc.domains import Ball, Rows
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.model import RowModel, read
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
+from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
-from private_mcmc.planning.planners import (
-    Planner,
-    certified_temper,
-    gdp_budget,
-    policy_statement,
-)
 from private_mcmc.planning.prediction import (
     KNOWN,
     OF_SYNTHETIC,
     RUN,
+    Coefficients,
     Named,
     Prediction,
     coefficient_table,
     prediction_of,
 )
+from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import History, PathStage, named
+from private_mcmc.planning.targets import certified_temper, gdp_budget, policy_statement
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, at_most, number
-from private_mcmc.report.document import telling
+from private_mcmc.report.document import say, telling
 from private_mcmc.target import Target, check_count, check_positive
 
 if TYPE_CHECKING:
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
 _OF_A_BALL = " (of a Ball an intercept and numbers above 0; of centred ones: Ball(…, centred=True))"
 # More rows, or a larger ε, than seem enough; beyond so many times as much neither would do.
 _MARGIN, _LARGEST = 1.2, 1e3
+# Rows that stages are timed on.
+_TIMED = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,9 @@ class Plan:
         policy: names the stages.
         certificate: of one exact draw of that posterior, under ``guarantee="posterior"``.
         prediction: the error to expect, from synthetic rows of the declared domain.
-        planner: makes the policies of this model.
+        coefficients: what users read of the draws.
+        max_passes: the most passes over the rows of all stages, if they are limited.
+        people: public columns of ``SYNTHETIC_ROWS`` rows that predictions are for; others are synthetic.
         before: statements of what was released before the stages, within the same target.
         seconds: what a run takes on this machine, about, as measured while the plan was made; 0 if unknown.
 
@@ -100,7 +103,9 @@ class Plan:
     policy: Policy = field(repr=False)
     certificate: Statement | None = field(repr=False)
     prediction: Prediction
-    planner: Planner = field(repr=False)
+    coefficients: Named | None = None
+    max_passes: int | None = None
+    people: Columns | None = field(default=None, repr=False)
     before: tuple[Statement, ...] = ()
     seconds: float = 0.0
 
@@ -139,9 +144,34 @@ class Plan:
 
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
-        target = replace(self.target, epsilon=epsilon)
-        temper = certified_temper(self.reading, target, n, self.guarantee)[0]
-        return self.planner.predict(gdp_budget(target), n, temper)
+        target, temper = replace(self.target, epsilon=epsilon), self.temper
+        if (target, n) != (self.target, self.n):
+            temper = certified_temper(self.reading, target, n, self.guarantee)[0]
+        policy = self._of_people(gdp_budget(target), n, temper)
+        with jax.enable_x64(True):
+            return prediction_of(self.read, policy.known((), policy.first_run()))
+
+    def pace(self) -> float:
+        """How many seconds a row takes, of synthetic rows, twice."""
+        policy, paces = self._of_people(self.budget, self.n, self.temper), []
+        with jax.enable_x64(True):
+            rows = self.reading.rows.synthetic(3, _TIMED)
+        for seed in range(2):
+            say("planning: the stages are timed on synthetic rows")
+            began = time.perf_counter()
+            simulate(policy, rows, np.full(_TIMED, self.n / _TIMED), seed)
+            paces.append((time.perf_counter() - began) / _TIMED)
+        return min(paces)
+
+    def _of_people(self, budget: float, n: int, temper: float) -> Policy:
+        """What is bought rests on no ``people``: errors were larger so."""
+        facts = facts_of(self.reading, n, self.target.adjacency, budget, temper, self.people)
+        return Policy(facts, self.policy.most_passes)
+
+    @cached_property
+    def read(self) -> Coefficients:
+        """What is read of the draws."""
+        return Coefficients(self.reading, self.coefficients)
 
     @property
     def mark(self) -> str:
@@ -177,7 +207,7 @@ class Plan:
             words += "times those of the model's own, and errors are in its sds."
             notes = (*notes, Note(words))
         ball = any(isinstance(domain, Ball) and not domain.centred for _, domain in self.reading.rows.items)
-        of = OF_SYNTHETIC + _OF_A_BALL * ball if self.planner.people is None else "on people as described"
+        of = OF_SYNTHETIC + _OF_A_BALL * ball if self.people is None else "on people as described"
         each = (coefficient_table(expected, units or {}, of),) if expected.coefficients else ()
         return Report("A plan", (Facts(tuple(items)), *each, *notes))
 
@@ -287,15 +317,14 @@ def plan(
         temper, _ = certified_temper(reading, target, n, guarantee)
         return plan_declared(reading, rows, target, n, release, guarantee, temper)
     made = without_prediction(model, rows, target, n, guarantee, model_args or {}, coefficients, max_passes)
-    made = replace(made, planner=replace(made.planner, people=people))
+    made = replace(made, people=people)
     if max_passes is not None and max_passes < made.policy.least_passes:
         least = f"a plan of this model takes {made.policy.least_passes:,} passes over the rows, or more"
         raise DeclarationError(f"{max_passes=}: {least}.")
     with telling(progress_bar):
         # All that is compiled is compiled again for the rows; each takes what a synthetic one took.
         began = time.perf_counter()
-        prediction = made.planner.predict(made.budget, n, made.temper)
-        of_row = made.planner.pace(made.budget, n, made.temper)
+        prediction, of_row = made.predict(target.epsilon, n), made.pace()
         seconds = time.perf_counter() - began + n * of_row
     if max_error is not None and not prediction.rms <= max_error:
         raise NotPrivate(_too_little(made, prediction.rms, max_error))
@@ -317,8 +346,7 @@ def without_prediction(
     public, budget = copy.deepcopy(dict(model_args)), gdp_budget(target)
     reading = _reading(model, rows, n, public)
     temper, certificate = certified_temper(reading, target, n, guarantee)
-    most = math.inf if max_passes is None else max_passes
-    makes = Planner(reading, target.adjacency, coefficients, most)
+    facts = facts_of(reading, n, target.adjacency, budget, temper)
     return Plan(
         model=model,
         reading=reading,
@@ -328,10 +356,11 @@ def without_prediction(
         model_args=public,
         guarantee=guarantee,
         temper=temper,
-        policy=makes.policy(budget, n, temper),
+        policy=Policy(facts, math.inf if max_passes is None else max_passes),
         certificate=certificate,
         prediction=Prediction(math.nan, math.nan, math.nan, math.nan),
-        planner=makes,
+        coefficients=coefficients,
+        max_passes=max_passes,
     )
 
 
@@ -360,7 +389,7 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
         return plan.prediction
     known = plan.policy.known(before, run)
     with jax.enable_x64(True):
-        return prediction_of(plan.planner.read, [(known, run)], KNOWN)
+        return prediction_of(plan.read, known, KNOWN)
 
 
 def _too_little(made: Plan, error: float, max_error: float) -> str:

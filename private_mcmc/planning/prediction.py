@@ -7,7 +7,7 @@ releases into draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import inverse_of, metric_of
-from private_mcmc.planning.stages import Array, History, PathStage
+from private_mcmc.planning.estimates import inverse_of
+from private_mcmc.planning.stages import Array, History
 from private_mcmc.potential.rowwise import Tree
 from private_mcmc.records import Record
 from private_mcmc.report import Table, number
@@ -125,6 +125,7 @@ class Known(NamedTuple):
         share: of the curvature that the bound on influence leaves.
         bias: error of the bound, in posterior sds.
         noise: covariance of the score's mean: of privacy's noise, and of what the clip takes, ``(p, p)``.
+        discretisation: bound on the share of a posterior sd that the finite step size adds.
     """
 
     centre: Array
@@ -133,6 +134,7 @@ class Known(NamedTuple):
     share: float
     bias: float
     noise: Array
+    discretisation: float
 
     def of_each(self) -> Iterator[tuple[Array, Array]]:
         """For each curvature the posterior's covariance, and that of the draws' mean around its mean."""
@@ -142,12 +144,6 @@ class Known(NamedTuple):
             told = self.share**2 * one @ information @ one
             both = inverse_of(inverse_of(told) + inverse_of(one))
             yield exact, inverse_of(self.precision + both) - exact + self.bias**2 * exact
-
-
-def noise_of(run: PathStage, temper: float) -> Array:
-    """``2M^{-1}/(Tw²)``: of the mean score over a path of time ``T`` at weight ``w`` in the metric ``M``."""
-    weight = run.schedule.temper / temper
-    return inverse_of(metric_of(run.schedule)) * (2 / (run.schedule.total_time * weight**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,35 +224,24 @@ def coefficient_table(prediction: Prediction, units: Mapping[str, str], of: str 
     return Table(tuple(columns), tuple(rows), title=f"Of each coefficient, {of}")
 
 
-def prediction_of(
-    read: Coefficients, runs: Sequence[tuple[Known, PathStage]], within: tuple[float, float] = GUESS
-) -> Prediction:
-    """The typical error of runs: root mean squares over allowed curvatures, geometric means over runs.
+def prediction_of(read: Coefficients, known: Known, within: tuple[float, float] = GUESS) -> Prediction:
+    """The error of a run: root mean squares over allowed curvatures, over the geometric means of sds.
 
     Nine in ten tables are ``within`` these factors of it.
     """
-    errors, sds, biases = [], [], []
-    for known, _ in runs:
-        each = [[_sds(read, known.centre, one) for one in pair] for pair in known.of_each()]
-        sd, off = np.moveaxis(np.maximum(each, 1e-300), 1, 0)
-        sds.append(_typical(sd))
-        # The posterior given releases is a mixture over curvatures: flat ones count by their squares.
-        errors.append(np.sqrt(np.mean(np.square(off), axis=0)) / sds[-1])
-        biases.append(known.bias)
-    error, sd = _typical(errors), _typical(sds)
+    each = [[_sds(read, known.centre, one) for one in pair] for pair in known.of_each()]
+    sds, off = np.moveaxis(np.maximum(each, 1e-300), 1, 0)
+    sd = np.exp(np.mean(np.log(sds), axis=0))
+    # The posterior given releases is a mixture over curvatures: flat ones count by their squares.
+    error = np.sqrt(np.mean(np.square(off), axis=0)) / sd
     rms, (low, high) = math.sqrt(float(np.mean(error**2))), within
-    bias = min(float(np.mean(biases)), rms)
+    bias = min(known.bias, rms)
     coefficients = tuple(
-        Expected(name, float(off * width), float(width))
-        for name, off, width in zip(read.names, error, sd, strict=False)
+        Expected(name, float(share * width), float(width))
+        for name, share, width in zip(read.names, error, sd, strict=False)
     )
-    noise, step = math.sqrt(rms**2 - bias**2), max(runs[-1][1].schedule.step_sizes) / 4
+    noise, step = math.sqrt(rms**2 - bias**2), known.discretisation
     return Prediction(rms, bias, noise, step, low=low * rms, high=high * rms, coefficients=coefficients)
-
-
-def _typical(values: Sequence[Array] | Array) -> Array:
-    """The geometric mean over the first axis."""
-    return np.asarray(np.exp(np.mean(np.log(np.maximum(values, 1e-300)), axis=0)))
 
 
 def _sds(read: Coefficients, centre: Array, covariance: Array) -> Array:

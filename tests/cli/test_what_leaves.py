@@ -19,8 +19,7 @@ from private_mcmc.cli import main
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference import execute_plan, fitting, last_run
 from private_mcmc.kernels.partitions import Resident
-from private_mcmc.planning import Prediction
-from private_mcmc.planning.planners import Planner
+from private_mcmc.planning import Plan, Prediction
 from private_mcmc.release import Contribution, SumsPlan, ledger, ledger_file, noise
 
 SCHEMA = """fields:
@@ -150,8 +149,8 @@ def test_only_mechanisms_tell_who_is_in_a_table(tmp_path, fixed, capfd, recwarn,
     (tmp_path / "schema.yaml").write_text(schema, encoding="utf-8")
     asked = ("--epsilon", "2", *about, "--n", str(size))
     # It is given no rows, and takes most of the time.
-    monkeypatch.setattr(Planner, "predict", lambda *_: Prediction(0.5, 0.3, 0.4, 0.1))
-    monkeypatch.setattr(Planner, "pace", lambda *_: 0.0)
+    monkeypatch.setattr(Plan, "predict", lambda *_: Prediction(0.5, 0.3, 0.4, 0.1))
+    monkeypatch.setattr(Plan, "pace", lambda *_: 0.0)
 
     def seen(name, rows):
         recwarn.clear()

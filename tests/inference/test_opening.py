@@ -12,8 +12,7 @@ from private_mcmc.accounting.risk import lines
 from private_mcmc.dossier.page import page
 from private_mcmc.model import read
 from private_mcmc.models import logistic, logistic_rows
-from private_mcmc.planning import Prediction
-from private_mcmc.planning.planners import Planner
+from private_mcmc.planning import Plan, Prediction
 from private_mcmc.planning.policy import in_minutes
 from private_mcmc.preflight import known_of_posterior
 from tests.examples_of_models import declared
@@ -69,8 +68,8 @@ def test_what_is_said_of_the_posterior_is_what_preflight_certifies(epsilon, sd):
 
 
 def test_expected_time_is_what_was_tried_and_the_quickest_synthetic_row_for_every_row(monkeypatch):
-    monkeypatch.setattr(Planner, "predict", lambda *_: Prediction(0.1, 0.1, 0.0, 0.0))
-    monkeypatch.setattr(Planner, "pace", lambda *_: 0.25)
+    monkeypatch.setattr(Plan, "predict", lambda *_: Prediction(0.1, 0.1, 0.0, 0.0))
+    monkeypatch.setattr(Plan, "pace", lambda *_: 0.25)
     made = [pmc.plan(logistic, ROWS, pmc.Target(1.0, 1e-6), n=n, guarantee="run") for n in (1000, 2000)]
     assert made[1].seconds - made[0].seconds == pytest.approx(250.0, abs=20.0)
     assert [in_minutes(seconds) for seconds in (59.0, 61.0, 3700.0)] == [

@@ -14,7 +14,8 @@ from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
 from private_mcmc.model import read
-from private_mcmc.planning.planners import Planner
+from private_mcmc.planning.facts import facts_of
+from private_mcmc.planning.general import Policy
 from private_mcmc.planning.simulate import simulate
 from tests.data import fields
 from tests.examples_of_models import logistic
@@ -26,7 +27,7 @@ N, DIM, RUNS = 4000, 4, 4
 @functools.cache
 def policy():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=DIM), y=pmc.Binary())
-    return Planner(read(logistic, rows, n=N), "replace_one").policy(gdp.budget(3.0, 1e-6), N, 1.0)
+    return Policy(facts_of(read(logistic, rows, n=N), N, "replace_one", gdp.budget(3.0, 1e-6)))
 
 
 def draws_of(made, rows, weights, seed):
@@ -94,7 +95,7 @@ def as_formula():
     schema = fields.schema(fields.levels("level", *"abc"), fields.number("number", -1, 1), fields.flag("y"))
     asked = question(schema, "y ~ level + number")
     columns = read_columns(table.astype({"y": bool}), schema, asked, "replace_one")
-    made = Planner(read(asked.model, asked.rows, n=N), "replace_one").policy(gdp.budget(3.0, 1e-6), N, 1.0)
+    made = Policy(facts_of(read(asked.model, asked.rows, n=N), N, "replace_one", gdp.budget(3.0, 1e-6)))
     return made, {name: jnp.asarray(column) for name, column in columns.items()}
 
 

@@ -18,6 +18,8 @@ from private_mcmc.inference.posterior import Chains, posterior_of
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
 from private_mcmc.planning.estimates import score_average, settled_average
+from private_mcmc.planning.facts import facts_of
+from private_mcmc.planning.general import Policy
 from private_mcmc.planning.influence import (
     CELLS,
     InfluenceCounts,
@@ -27,7 +29,6 @@ from private_mcmc.planning.influence import (
     weighted_slopes,
 )
 from private_mcmc.planning.outcomes import likelihood_of
-from private_mcmc.planning.planners import Planner
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.release import Contribution, SecondMoments, Sums
@@ -61,7 +62,7 @@ def synthetic(stage, random, scale):
     budget=st.floats(0.01, 3.0),
 )
 def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
-    chosen = Planner(reading(), adjacency).policy(budget, 5000, 1.0)
+    chosen = Policy(facts_of(reading(), 5000, adjacency, budget))
     random, history = np.random.default_rng(seed), ()
     while (stage := chosen.next(history)) is not None:
         history = (*history, CompletedStage(stage, synthetic(stage, random, scale)))
@@ -197,9 +198,8 @@ def test_intervals_of_counts_hold_and_are_no_narrower_than_without_privacy(model
     means = np.exp(1.0 + 0.3 * x - 0.2 * cost)
     y = np.minimum(random.poisson(means * random.gamma(0.8, 1 / 0.8, size=n)), most)
     rows = pmc.Rows(x=pmc.Box(-1.0, 1.0), cost=pmc.Box(-1.0, 1.0), y=pmc.Counts(most))
-    policy = Planner(read(model, rows, n=n), "replace_one").policy(
-        accounting.gdp.budget(epsilon, 1e-6), n, 1.0
-    )
+    made = read(model, rows, n=n)
+    policy = Policy(facts_of(made, n, "replace_one", accounting.gdp.budget(epsilon, 1e-6)))
     columns = {"x": jnp.asarray(x), "cost": jnp.asarray(cost), "y": jnp.asarray(y)}
     mode, covariance = posterior_mode(policy.facts.reading, columns, np.ones(n))
     history = simulate(policy, columns, np.ones(n), 0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -61,7 +60,6 @@ def stages_of(clips: tuple[float, ...], budget: float) -> Plan:
         policy=Fixed(tuple(map(path_stage, clips))),
         certificate=None,
         prediction=Prediction(1.0, 0.0, 1.0, 0.0),
-        planner=SimpleNamespace(people=None),
     )
 
 
