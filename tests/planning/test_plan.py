@@ -48,7 +48,7 @@ def test_errors_of_coefficients_are_the_plans_error_in_their_own_units(planned):
     read = {"coefficients": lambda sites: {"per cent": 100 * sites["w"][:, 1]}}
     other = pmc.plan(logistic, ROWS, TARGET, n=N, guarantee="run", **read).prediction
     (one,) = other.coefficients
-    assert one.name == "per cent" and other.rms == pytest.approx(found.rms, rel=1e-6)
+    assert one.name == "per cent" and other.rms == pytest.approx(in_sds[1], rel=1e-6)
     assert one.error == pytest.approx(100 * found.coefficients[1].error, rel=1e-6)
     assert pmc.Prediction.from_record(found.to_record()) == found and found.low < found.rms < found.high
     assert "of centred ones: Ball" in planned._repr_html_()
