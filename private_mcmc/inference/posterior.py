@@ -31,15 +31,13 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
 from private_mcmc.planning.estimates import (
     ALLOWED,
-    ScoreAverage,
     metric_of,
     prior_curvature,
     prior_slopes,
-    score_average,
-    settled_average,
 )
 from private_mcmc.planning.prediction import in_blocks
 from private_mcmc.records import Fields
+from private_mcmc.schedule import Schedule
 from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -66,6 +64,8 @@ _GRID = np.geomspace(1e-4, 4.0, 200)
 _DRAWS = 256
 # Of the share of the curvature that a bound on influence leaves, before the path: mean, sd, least.
 _SHARE, _SD_OF_SHARE, _LEAST_SHARE = 0.8, 0.25, 0.2
+# Of a path that started far away; stretches agree where they differ by two sds in every direction.
+_BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
 # Public rows, and parameters, at which it is seen what rows read.
 _ROWS, _PLACES = 64, 4
 
@@ -151,20 +151,19 @@ def _given(
 ) -> GivenReleases:
     path = _last_path(history)
     prior, schedule = in_blocks(partial(prior_slopes, reading), path.states), path.path.schedule
-    steps = Steps.of(path.path, path.states, prior[:-1])
+    steps = Steps.of(schedule, path.states, prior)
     at = path.states[len(path.states) // 2 :].mean(axis=0)
     read, released = in_rows(reading, at), conclusion.curvatures
     if released is None:
-        curvatures = steps.curvatures(read)
-        said = Said(score_average(path.states, schedule, 1.0, prior), np.ones(len(curvatures)), 0.0)
+        curvatures, bias = steps.curvatures(read), 0.0
+        shares = np.ones(len(curvatures))
     else:
-        curvatures, shares = released, steps.shares(released.mean(axis=0))
-        met = np.mean(shares[:, None, None] * curvatures, axis=0)
-        average = settled_average(path.states, schedule, 1.0, prior, met)
-        said = Said(average, shares, conclusion.prediction.bias)
-    found, prior_root = likelihoods(said, curvatures, read), _prior_root(reading, at)
+        curvatures, bias = released, conclusion.prediction.bias
+        shares = steps.shares(released.mean(axis=0))
+        steps = steps.settled(np.mean(shares[:, None, None] * curvatures, axis=0))
+    found, prior_root = likelihoods(steps, shares, bias, curvatures, read), _prior_root(reading, at)
     precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
-    expected = expected_score(reading, said.average.centre) if mixes_latents(reading) else None
+    expected = expected_score(reading, steps.centre) if mixes_latents(reading) else None
     slope = np.asarray(prior_slopes(reading, at[None]))[0]
     mean, root, evidence = _about(found, precision, at - prior_root @ (prior_root.T @ slope))
     if released is not None:
@@ -254,6 +253,8 @@ def _chains(
 class Steps(NamedTuple):
     """A path step by step: ``said`` of ``G`` has noise ``N(0, M^{-1}/precisions)``.
 
+    As ``θ_{k+1} − θ_k = −γM(∇K + wΣ∇v) + N(0, 2γM)``, whatever the start and the prior.
+
     Attributes:
         states: where steps were taken, ``(steps, p)``.
         said: ``(steps, p)``.
@@ -269,14 +270,46 @@ class Steps(NamedTuple):
     weight: float
 
     @classmethod
-    def of(cls, stage: PathStage, states: Array, prior_scores: Array) -> Steps:
-        """``states`` are ``(steps + 1, p)``, the start first; ``prior_scores`` ``∇K`` at all but the last."""
-        schedule = stage.schedule
+    def of(cls, schedule: Schedule, states: Array, prior_scores: Array) -> Steps:
+        """``states`` are ``(steps + 1, p)``, the start first; ``prior_scores`` ``∇K`` there."""
         metric, sizes = metric_of(schedule), np.asarray(schedule.step_sizes)
         sizes = np.broadcast_to(sizes, len(states) - 1)
         moved = -np.diff(states, axis=0) / sizes[:, None] @ np.linalg.inv(metric)
-        said = (moved - prior_scores) / schedule.temper
+        said = (moved - prior_scores[:-1]) / schedule.temper
         return cls(states[:-1], said, sizes * schedule.temper**2 / 2, metric, schedule.temper)
+
+    def between(self, first: int, last: int) -> Steps:
+        """Some of them."""
+        states, said, precisions = (each[first:last] for each in self[:3])
+        return Steps(states, said, precisions, self.metric, self.weight)
+
+    @property
+    def centre(self) -> Array:
+        """Mean of the states, ``(p,)``."""
+        return np.asarray(self.states.mean(axis=0))
+
+    @property
+    def score(self) -> Array:
+        """Mean of ``G`` there, ``(p,)``."""
+        return np.asarray(self.said.mean(axis=0))
+
+    @property
+    def precision(self) -> Array:
+        """Of the noise of that mean, ``(p, p)``."""
+        return np.asarray(self.precisions.sum() * self.metric)
+
+    def settled(self, curvature: Array) -> Steps:
+        """Those from where two stretches, one after the other, imply the same mode up to their noise."""
+        count = len(self.states)
+        for share in _BURN_INS:
+            first = int(share * count)
+            middle = first + (count - first) // 2
+            early, late = self.between(first, middle), self.between(middle, count)
+            off = late.score - early.score - curvature @ (late.centre - early.centre)
+            noise = 1 / early.precisions.sum() + 1 / late.precisions.sum()
+            if off @ self.metric @ off <= _SAME * noise * len(off):
+                break
+        return self.between(first, count)
 
     def centred(self, each: Array) -> Array:
         """Less its mean over the steps, weighted by precision, ``(steps, k)``."""
@@ -318,20 +351,6 @@ class Steps(NamedTuple):
         return np.asarray(np.einsum("ij,jk,lj->kil", back, np.stack(drawn) * factors, back))
 
 
-class Said(NamedTuple):
-    """What a run says.
-
-    Attributes:
-        average: its mean score.
-        shares: draws of ``s``, ``(draws,)``.
-        bias: ``b``, the clip's error in posterior sds.
-    """
-
-    average: ScoreAverage
-    shares: Array
-    bias: float
-
-
 class Likelihoods(NamedTuple):
     """For every draw of ``H`` the law ``N(−Hθ, (1 + b²)H + N)`` of what a run says of the parameter.
 
@@ -358,14 +377,18 @@ def log_density(
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
-def likelihoods(run: Said, curvatures: Array, read: Flags) -> Likelihoods:
-    """The likelihood of ``θ`` given the run; ``curvatures`` are draws of ``H``, ``(draws, p, p)``."""
+def likelihoods(run: Steps, shares: Array, bias: float, curvatures: Array, read: Flags) -> Likelihoods:
+    """The likelihood of ``θ`` given the run's mean score.
+
+    ``shares`` and ``curvatures`` are draws of ``s``, ``(draws,)``, and of ``H``, ``(draws, p, p)``; ``bias``
+    is ``b``, the clip's error in posterior sds.
+    """
     hessian = curvatures[:, read]
-    seen = seen_alone(run.average.score, run.average.precision, read) / run.shares[:, None]
-    noise = np.linalg.inv(run.average.precision[np.ix_(read, read)]) / run.shares[:, None, None] ** 2
-    factor = np.linalg.cholesky((1 + run.bias**2) * hessian[:, :, read] + noise)
+    seen = seen_alone(run.score, run.precision, read) / shares[:, None]
+    noise = np.linalg.inv(run.precision[np.ix_(read, read)]) / shares[:, None, None] ** 2
+    factor = np.linalg.cholesky((1 + bias**2) * hessian[:, :, read] + noise)
     sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-    parts = seen - hessian @ run.average.centre, hessian, np.linalg.inv(factor), sizes
+    parts = seen - hessian @ run.centre, hessian, np.linalg.inv(factor), sizes
     return Likelihoods(*(jnp.asarray(part) for part in parts))
 
 

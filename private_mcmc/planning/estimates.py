@@ -10,7 +10,6 @@ Singhal, Ullman 2019; Biswas, Dong, Kamath, Ullman 2020).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -32,9 +31,6 @@ _FLOOR_OF_NOISE, _FLOOR_OF_LEVEL = 0.5, 0.4
 # Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one; of
 # hidden ones the degrees of freedom over the dimension.
 ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
-_DRAWS = 4000
-# Of a path that started far away; stretches agree where they differ by two sds in every direction.
-_BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
@@ -156,74 +152,7 @@ def positive_normal(mean: float, sd: float, count: int) -> Array:
     return np.asarray(truncnorm.ppf(at, -mean / max(sd, 1e-300), np.inf, loc=mean, scale=sd))
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreAverage:
-    """Mean over a path of the rows' score ``w_0Σ∇v`` near ``centre``, with Gaussian noise.
-
-    Summing ``θ_{k+1} − θ_k = −γM(∇K + wΣ∇v) + N(0, 2γM)`` over ``T`` steps leaves the mean score, whatever
-    the start and the prior, with noise of covariance ``2(w_0/w)²M^{-1}/(γT)``.
-
-    Attributes:
-        centre: mean of the states at which scores were taken, shape ``(p,)``.
-        score: shape ``(p,)``.
-        precision: of the noise, shape ``(p, p)``.
-    """
-
-    centre: Array
-    score: Array
-    precision: Array
-
-    def information(self, curvature: Array) -> Array:
-        """``J N^{-1} J``: of where the score vanishes, for noise of covariance ``N``."""
-        return np.asarray(curvature @ self.precision @ curvature)
-
-    def root(self, curvature: Array) -> Array:
-        """Newton's step from ``centre``: where the score vanishes, without a prior."""
-        return np.asarray(self.centre - inverse_of(curvature) @ self.score)
-
-
 def metric_of(schedule: Schedule) -> Array:
     """``M``, ``(p, p)``."""
     metric = np.eye(schedule.dim) if schedule.preconditioner is None else np.asarray(schedule.preconditioner)
     return np.diag(metric) if metric.ndim == 1 else metric
-
-
-def score_average(states: Array, schedule: Schedule, temper: float, prior_scores: Array) -> ScoreAverage:
-    """From the states ``θ_0 … θ_T``, ``(T + 1, p)``, and ``∇K`` there; ``temper`` is ``w_0``."""
-    metric, steps = metric_of(schedule), len(states) - 1
-    time = max(schedule.step_sizes) * steps
-    weight = schedule.temper / temper
-    centre = states[:-1].mean(axis=0)
-    score = -(inverse_of(metric) @ (states[-1] - states[0]) / time + prior_scores[:-1].mean(axis=0)) / weight
-    return ScoreAverage(centre, score, metric * (time * weight**2 / 2))
-
-
-def halves(
-    states: Array, schedule: Schedule, temper: float, prior_scores: Array
-) -> tuple[ScoreAverage, ScoreAverage]:
-    """As :func:`score_average`, of the first and of the second half of a path."""
-    middle = (len(states) - 1) // 2
-    early, late = (
-        score_average(states[part], schedule, temper, prior_scores[part])
-        for part in (slice(middle + 1), slice(middle, None))
-    )
-    return early, late
-
-
-def same_mode(early: ScoreAverage, late: ScoreAverage, curvature: Array) -> bool:
-    """Whether both imply one mode, up to their noise."""
-    moved = late.root(curvature) - early.root(curvature)
-    both = inverse_of(early.information(curvature)) + inverse_of(late.information(curvature))
-    return bool(moved @ inverse_of(both) @ moved <= _SAME * len(moved))
-
-
-def settled_average(
-    states: Array, schedule: Schedule, temper: float, prior_scores: Array, curvature: Array
-) -> ScoreAverage:
-    """Of the path once two stretches of it, one after the other, imply the same mode up to their noise."""
-    for share in _BURN_INS:
-        first = int(share * (len(states) - 1))
-        rest = states[first:], schedule, temper, prior_scores[first:]
-        if same_mode(*halves(*rest), curvature):
-            break
-    return score_average(*rest)

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import private_mcmc as pmc
 from private_mcmc import accounting
-from private_mcmc.inference.posterior import Chains, posterior_of
+from private_mcmc.inference.posterior import Chains, Steps, posterior_of
 from private_mcmc.model import read
 from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
-from private_mcmc.planning.estimates import score_average, settled_average
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.influence import (
@@ -74,6 +73,11 @@ def test_no_history_costs_more_than_the_budget(seed, scale, adjacency, budget):
     assert np.all(np.isfinite(chosen.conclude(history).draws))
 
 
+def root(steps, curvature):
+    """Newton's step to where the score vanishes, without a prior."""
+    return steps.centre - np.linalg.solve(curvature, steps.score)
+
+
 @pytest.mark.parametrize("weight", [0.05, 1.0, 7.0])
 def test_the_mean_score_of_a_path_tells_the_mode_of_a_quadratic_whatever_the_start_and_the_prior(weight):
     """Steps without noise; the prior is as strong as the rows and centred elsewhere."""
@@ -92,9 +96,9 @@ def test_the_mean_score_of_a_path_tells_the_mode_of_a_quadratic_whatever_the_sta
         theta = theta - schedule.step_size * metric @ score
         states.append(theta)
     at = np.array(states)
-    average = score_average(at, schedule, 1.0, (at - centre) @ precision)
-    np.testing.assert_allclose(average.root(curvature), mode, atol=1e-9)
-    assert np.abs(average.centre - mode).max() > 3
+    steps = Steps.of(schedule, at, (at - centre) @ precision)
+    np.testing.assert_allclose(root(steps, curvature), mode, atol=1e-9)
+    assert np.abs(steps.centre - mode).max() > 3
 
 
 def test_the_mean_score_of_a_path_has_the_noise_that_it_says():
@@ -108,7 +112,7 @@ def test_the_mean_score_of_a_path_has_the_noise_that_it_says():
     for _ in range(400):
         moves = np.sqrt(2 * 0.2) * random.normal(size=(10, 2)) @ np.sqrt(metric)
         states = np.vstack([np.zeros(2), np.cumsum(moves, axis=0)])
-        scores.append(score_average(states, schedule, 1.0, np.zeros_like(states)))
+        scores.append(Steps.of(schedule, states, np.zeros_like(states)))
     covariance = np.cov(np.array([each.score for each in scores]).T)
     np.testing.assert_allclose(covariance @ scores[0].precision, np.eye(2), atol=0.25)
 
@@ -125,8 +129,8 @@ def test_what_a_path_shows_to_be_burn_in_is_left_out():
         # The score saturates, as a clipped one does: no straight line from the start leads to the mode.
         score = 5 * np.tanh(states[-1] / 5)
         states.append(states[-1] - 0.5 * score + random.standard_normal(1))
-    given = np.array(states), schedule, 1.0, np.zeros((len(states), 1))
-    settled, every = settled_average(*given, np.eye(1)).root(np.eye(1)), score_average(*given).root(np.eye(1))
+    steps = Steps.of(schedule, np.array(states), np.zeros((len(states), 1)))
+    settled, every = root(steps.settled(np.eye(1)), np.eye(1)), root(steps, np.eye(1))
     assert abs(float(settled[0])) < 0.4 < abs(float(every[0]))
 
 
