@@ -417,8 +417,8 @@ def against_prior(plan: Plan, draws: Array) -> tuple[str, ...]:
     Intervals of a proper prior hold what it deems likely as often as they say; of what is far outside it, as
     a slope by which covariates determine the outcome, they hold less, the more the less rows tell.
     """
-    means = plan.planner.read.of(draws.reshape(-1, draws.shape[-1]))
-    allowed = plan.planner.read.of(prior_of(plan.reading).draws)
+    means = plan.read.of(draws.reshape(-1, draws.shape[-1]))
+    allowed = plan.read.of(prior_of(plan.reading).draws)
     tails = {name: np.quantile(each, _UNLIKELY) for name, each in allowed.items()}
     names = [name for name, (low, high) in tails.items() if not low <= np.mean(means[name]) <= high]
     if not names:
