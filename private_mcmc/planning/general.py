@@ -55,7 +55,7 @@ from private_mcmc.planning.influence import (
     weighted_slopes,
 )
 from private_mcmc.planning.outcomes import CENTRE, Likelihood
-from private_mcmc.planning.prediction import Conclusion, Known, Prediction, remaining
+from private_mcmc.planning.prediction import Conclusion, Known, Prediction, remaining, widened
 from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
@@ -110,7 +110,6 @@ _SHORTEST = 10.0
 _FEWEST_STEPS, MOST_STEPS = 40, 800
 # Where passes are limited a warm-up has a quarter of them, at least so many, of steps of this size at most.
 _LEAST_WARM_UP, _LONGEST_STEP = 6, 0.7
-_BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,10 +230,10 @@ class Policy:
         return Known(run.start, precision, curvatures, share, expected.bias, noise, step)
 
     def followed(self, stage: PathStage) -> Followed:
-        """The model, or that of weighted or centred gradients."""
-        if stage.derived is not None and stage.reading is not None:
-            return _constant(stage.reading)
-        return _followed(self.facts.reading, self.facts.likelihood)
+        """The model, or that of weighted or centred gradients: the same for all paths, as programs are."""
+        if self.facts.likelihood.few and not self._affine:
+            return _weighted(self.facts.likelihood)
+        return _constant(stage.reading or self.facts.reading)
 
     def first_run(self) -> PathStage:
         """The run, were public facts alone right."""
@@ -363,7 +362,7 @@ class Policy:
         # What sums round off adds no step.
         num_steps = min(max(math.ceil(time / step * (1 - 1e-9)), _FEWEST_STEPS), most)
         path = replace(schedule, step_size=time / num_steps, num_steps=num_steps, clip=clip)
-        if facts.likelihood.few and facts.reading.predictor is not None:
+        if self._affine:
             reading, cap = weighted_slopes(facts.likelihood)
             return PathStage(name, path, start, reading, partial(cap, metric.root, float(clip)))
         if facts.likelihood.few:
@@ -410,43 +409,8 @@ def _constant(reading: Potential) -> Followed:
 
 
 @lru_cache(maxsize=8)
-def _followed(reading: RowModel, likelihood: Likelihood) -> Followed:
-    def followed(root: jax.Array, clip: jax.Array) -> RowModel:
-        if likelihood.few:
-            return weighted_model(reading, likelihood.outcomes, root, clip)
-        return reading
-
-    return followed
-
-
-def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:
-    """The run's states after its burn-in, ``√(1 + rms²)`` as wide around their mean.
-
-    In whatever unit ``rms`` is: a run whose rows' losses are off by sds has parameters that are. The sds are
-    those of the metric where the states' own are smaller: a path that is too short to leave its start says
-    nothing of its width. Those of a flattened likelihood are made narrower as its weight says, and no draws
-    are wider than the prior's are around their mean.
-    """
-    schedule, states = run.path.schedule, np.asarray(run.value)[burn_in(run.path) :]
-    prior, centre = facts.prior, states.mean(axis=0)
-    own = np.maximum(states.std(axis=0), 1e-300)
-    of_metric = np.sqrt(np.diag(np.asarray(schedule.preconditioner)))
-    sds = math.sqrt(schedule.temper / facts.temper) * np.maximum(own, of_metric)
-    half = len(states) // 2
-    moved = float(np.sqrt(np.mean(((states[half:].mean(axis=0) - states[:half].mean(axis=0)) / sds) ** 2)))
-    # A path that is still on its way shows how far it may be from where it goes.
-    if moved > 1:
-        states, rms = states + (states[half:].mean(axis=0) - centre), math.hypot(rms, moved)
-        centre = states.mean(axis=0)
-    most = np.maximum(np.hypot(prior.scale, centre - prior.centre), np.minimum(own, sds))
-    return np.asarray(centre + np.minimum(math.hypot(1.0, rms) * sds, most) / own * (states - centre))
-
-
-def burn_in(stage: PathStage) -> int:
-    """How many states of a path are left out of its draws."""
-    schedule = stage.schedule
-    share = min(_BURN_IN_SHARE, _BURN_IN_TIME / schedule.total_time)
-    return round(share * schedule.num_steps)
+def _weighted(likelihood: Likelihood) -> Followed:
+    return partial(weighted_model, likelihood.reading, likelihood.outcomes)
 
 
 def _affordable(one_step: Schedule, budget: float) -> float:

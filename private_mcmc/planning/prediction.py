@@ -18,7 +18,8 @@ import numpy as np
 
 from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import inverse_of
-from private_mcmc.planning.stages import Array, History
+from private_mcmc.planning.facts import Facts
+from private_mcmc.planning.stages import Array, CompletedStage, History, PathStage
 from private_mcmc.potential.rowwise import Tree
 from private_mcmc.records import Record
 from private_mcmc.report import Table, number
@@ -32,6 +33,8 @@ GUESS = (0.4, 4.0)
 # The middle nine in ten of 28 hard tables at ε = 1 were within these factors of one from releases; at ε = 10
 # errors up to 8 times as large were seen.
 KNOWN = (0.4, 2.5)
+# Of a path's draws its first states are left out: so much of its time, or such a share of it if less.
+_BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
 # More than these are no table that anybody reads.
 _MOST = 100
 OF_SYNTHETIC = "on synthetic people whose values fill the declared ranges"
@@ -162,6 +165,36 @@ class Conclusion:
     prediction: Prediction
     beyond: bool = False
     curvatures: Array | None = None
+
+
+def widened(run: CompletedStage, facts: Facts, rms: float) -> Array:
+    """The run's states after its burn-in, ``√(1 + rms²)`` as wide around their mean.
+
+    In whatever unit ``rms`` is: a run whose rows' losses are off by sds has parameters that are. The sds are
+    those of the metric where the states' own are smaller: a path that is too short to leave its start says
+    nothing of its width. Those of a flattened likelihood are made narrower as its weight says, and no draws
+    are wider than the prior's are around their mean.
+    """
+    schedule, states = run.path.schedule, np.asarray(run.value)[burn_in(run.path) :]
+    prior, centre = facts.prior, states.mean(axis=0)
+    own = np.maximum(states.std(axis=0), 1e-300)
+    of_metric = np.sqrt(np.diag(np.asarray(schedule.preconditioner)))
+    sds = math.sqrt(schedule.temper / facts.temper) * np.maximum(own, of_metric)
+    half = len(states) // 2
+    moved = float(np.sqrt(np.mean(((states[half:].mean(axis=0) - states[:half].mean(axis=0)) / sds) ** 2)))
+    # A path that is still on its way shows how far it may be from where it goes.
+    if moved > 1:
+        states, rms = states + (states[half:].mean(axis=0) - centre), math.hypot(rms, moved)
+        centre = states.mean(axis=0)
+    most = np.maximum(np.hypot(prior.scale, centre - prior.centre), np.minimum(own, sds))
+    return np.asarray(centre + np.minimum(math.hypot(1.0, rms) * sds, most) / own * (states - centre))
+
+
+def burn_in(stage: PathStage) -> int:
+    """How many states of a path are left out of its draws."""
+    schedule = stage.schedule
+    share = min(_BURN_IN_SHARE, _BURN_IN_TIME / schedule.total_time)
+    return round(share * schedule.num_steps)
 
 
 def remaining(budget: float, history: History) -> float:

@@ -15,10 +15,11 @@ from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
 from private_mcmc.planning import general
 from private_mcmc.planning.facts import facts_of
-from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, Policy, burn_in, widened
+from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, Policy
 from private_mcmc.planning.influence import _cell_of, weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
 from private_mcmc.planning.policy import Plan, without_prediction
+from private_mcmc.planning.prediction import burn_in, widened
 from private_mcmc.planning.stages import CompletedStage, PathStage
 from private_mcmc.schedule import Schedule
 from tests.examples_of_models import bent

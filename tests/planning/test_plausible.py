@@ -13,7 +13,8 @@ from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import facts_of, plausible
-from private_mcmc.planning.general import RUN, WARM_UP, Policy, burn_in
+from private_mcmc.planning.general import RUN, WARM_UP, Policy
+from private_mcmc.planning.prediction import burn_in
 from private_mcmc.planning.simulate import simulate
 
 
