@@ -14,7 +14,7 @@ import functools
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,7 @@ from numpyro.distributions import biject_to
 
 import private_mcmc as pmc
 from private_mcmc.model import read
-from private_mcmc.model.integrated import OwnLatents, integrated_loss
-from private_mcmc.model.row_latents import RowLatent
+from private_mcmc.model.integrated import integrated_loss
 
 PERSONS, DELTA, DIM = 5_000, 1e-6, 3
 WARM_UP, DRAWS = 300, 500
@@ -127,20 +126,6 @@ CASES: Mapping[str, Callable[[np.random.Generator], Case]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Finer(OwnLatents):
-    """The same latents over a grid so fine and so wide that its sum is the integral."""
-
-    def _lines(self, latent: RowLatent, theta: jax.Array, row: Mapping[str, jax.Array]) -> list[jax.Array]:
-        return [_refined(line) for line in super()._lines(latent, theta, row)]
-
-
-def _refined(line: jax.Array) -> jax.Array:
-    """Four times as dense, over one and a half times the length."""
-    middle, half = (line[0] + line[-1]) / 2, 0.75 * (line[-1] - line[0])
-    return middle + half * jnp.linspace(-1.0, 1.0, 6 * len(line) + 1)
-
-
 def grid(case: Case) -> dict[str, object]:
     """How far the sum over the grid moves posterior means from the integral's, in posterior sds: the most.
 
@@ -161,7 +146,7 @@ def grid(case: Case) -> dict[str, object]:
                 np.asarray(jax.jit(lambda rows: jax.lax.map(of_person, rows, batch_size=250))(people)), axis=0
             )
 
-        finer = Finer(**{each.name: getattr(own, each.name) for each in fields(own)})
+        finer = replace(own, finer=3)
         at = jnp.asarray(theta)
         slopes = [
             summed(lambda row, each=each: jax.grad(functools.partial(integrated_loss, each))(at, row))

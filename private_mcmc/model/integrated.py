@@ -33,11 +33,19 @@ _OF_TERMS = 4
 # misses a Gaussian integrand of sd s by about exp(−2π²s²/h²) of it.
 _SPAN = 5.0
 # The first one is dense around 0, and reaches rows that a latent's distribution is not meant for.
-_FAR, _DENSE, _FIRST_POINTS = 40.0, 4.0, {1: 25, 2: 17}
+_FAR, _DENSE, _FIRST_POINTS, _LAST_POINTS = 40.0, 4.0, {1: 25, 2: 17}, 25
 # Of other families: the ends on the unconstrained line.
 _END = 8.0
 # So often a grid is laid anew over what is left of the last one: where terms are above e^{−18} of the most.
 _ZOOMS, _DROP = 3, 18.0
+# Newton's steps up a ridge, the parts of one that are tried, the least curvature, and how many sds of the
+# curvature at the top the next grid spans on either side.
+_NEWTON, _PARTS, _FLAT, _RIDGE = 8, (1.0, 0.3, 0.1, 0.02, 0.0), 0.1, 9.0
+# What a row adds, given its latents.
+Term = Callable[[jax.Array, Row], jax.Array]
+# A box, by its middle and half of its edges as columns, and places in it with how far their neighbours are.
+Frame = tuple[jax.Array, jax.Array]
+Grid = tuple[Frame, jax.Array, jax.Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,58 +74,73 @@ class Summed:
 
     def atoms(self, theta: jax.Array, row: Row) -> tuple[Row, jax.Array]:
         """What the latents may be, as columns ``(points, …)``, and the logs of the probabilities."""
-        points = self._points(self._axes(first=False), theta, row)
+        points = self._points(_mesh(self._axes(first=False)), theta, row)
         return points, jax.nn.log_softmax(jax.vmap(functools.partial(self._weight, theta, row))(points))
 
-    def total(self, theta: jax.Array, row: Row, term: Callable[[Row], jax.Array]) -> jax.Array:
-        """``−log Σ_q ω_q exp(term(u_q))`` over points that follow the row."""
+    def total(self, theta: jax.Array, row: Row, term: Term) -> jax.Array:
+        """``−log Σ_q ω_q exp(term(θ, u_q))`` over points that follow the row."""
         atoms = self.near(theta, row, term)
-        return -log_total(lambda atoms: jax.vmap(lambda at, weight: weight + term(at))(*atoms), atoms)
+        return -log_total(lambda atoms: jax.vmap(lambda at, own: own + term(theta, at))(*atoms), atoms)
 
-    def near(self, theta: jax.Array, row: Row, term: Callable[[Row], jax.Array]) -> tuple[Row, jax.Array]:
+    def near(self, theta: jax.Array, row: Row, term: Term) -> tuple[Row, jax.Array]:
         """Points where ``e^{term}`` times the density of the latents is not negligible, and log weights.
 
-        A fixed number of grids, each over what is left of the last one; they follow ``θ`` and this row alone.
-        That the points move with ``θ`` is no part of the slopes, which are sums over them as well.
+        A fixed number of grids, each along the axes of what is left of the last one; they follow ``θ`` and
+        this row alone. Between the points of the first grid over two numbers a ridge may pass: from the best
+        of them Newton's steps go to its top. That the points move with ``θ`` is no part of the slopes, which
+        are sums over them as well.
         """
+        axes, here = self._axes(first=True), jax.lax.stop_gradient(theta)
         weight = functools.partial(self._weight, theta, row)
-        axes = self._axes(first=True)
-        free = [not each.values for each in self.latents for _ in range(each.numbers or 1)]
+        if not axes:
+            points = self._points(_mesh(axes), theta, row)
+            return points, jax.vmap(weight)(points)
 
-        def nearer(_: int, axes: list[jax.Array]) -> list[jax.Array]:
-            found = jax.vmap(lambda at: weight(at) + term(at))(self._points(axes, theta, row))
-            found = jax.lax.stop_gradient(found)
-            found = jnp.where(jnp.isfinite(found), found, -jnp.inf).reshape([len(axis) for axis in axes])
-            keep = jnp.moveaxis(found > jnp.max(found) - _DROP, 0, -1)
-            windows = []
-            for axis, one in zip(axes, free, strict=True):
-                places = jnp.any(keep, axis=tuple(range(keep.ndim - 1)))
-                windows.append(_window(axis, places) if one else axis)
-                keep = jnp.moveaxis(keep, 0, -1)
-            return windows
+        def heights(places: jax.Array) -> jax.Array:
+            at = self._points(places, here, row)
+            found = jax.vmap(lambda at: self._weight(here, row, at) + term(here, at))(at)
+            found = jnp.where(jnp.isfinite(found), found, -jnp.inf)
+            return jax.nn.logsumexp(found.reshape(len(places), -1), axis=1)
 
-        if any(free):
-            axes = jax.lax.fori_loop(0, _ZOOMS + self.finer, nearer, axes)
-        widths = [jnp.log(axis[1] - axis[0]) for axis, one in zip(axes, free, strict=True) if one]
-        points = self._points(axes, theta, row)
-        return points, jax.vmap(weight)(points) + sum(widths, jnp.zeros(()))
+        unit = _mesh([jnp.linspace(-1.0, 1.0, len(axis)) for axis in axes])
+        cell = jnp.array([2.0 / (len(axis) - 1) for axis in axes])
+
+        def nearer(_: int, grid: Grid) -> Grid:
+            return _around(grid, heights(_placed(*grid[:2]))), unit, cells
+
+        unit = _mesh([jnp.linspace(-1.0, 1.0, len(axis)) for axis in axes])
+        cell = jnp.array([2.0 / (len(axis) - 1) for axis in axes])
+        cells, whole = jnp.broadcast_to(cell, unit.shape), (jnp.zeros(len(axes)), jnp.eye(len(axes)))
+        gaps = [jnp.diff(axis, prepend=2 * axis[0] - axis[1]) for axis in axes]
+        grid = whole, _mesh(axes), _mesh([jnp.maximum(gap, gap[::-1]) for gap in gaps])
+        if len(axes) > 1:
+            ridge = _on_ridge(heights, grid[1][jnp.argmax(heights(grid[1]))])
+            found = jnp.all(jnp.isfinite(ridge[1]))
+            grid = jax.tree.map(functools.partial(jnp.where, found), (ridge, unit, cells), grid)
+        frame, *_ = jax.lax.stop_gradient(jax.lax.fori_loop(0, _ZOOMS + self.finer, nearer, grid))
+        # What is differentiated is a sum over more of them.
+        counts = [max(len(axis), _LAST_POINTS * (1 + self.finer)) for axis in axes]
+        last = _mesh([jnp.linspace(-1.0, 1.0, count) for count in counts])
+        points = self._points(_placed(frame, last), theta, row)
+        size = jnp.linalg.slogdet(frame[1] * (2.0 / (jnp.array(counts) - 1)))[1]
+        return points, jax.vmap(weight)(points) + size
 
     def _weight(self, theta: jax.Array, row: Row, at: Row) -> jax.Array:
-        """The log density of the latents, of numbers in those of the axes.
+        """The log density of the latents, of numbers in units of the axes.
 
-        Under the mask of an obs_mask nothing reads a latent: there all its values have the same weight.
+        Under the mask of an obs_mask nothing reads a latent: there any density does.
         """
         total = jnp.zeros(())
         for each in self.latents:
             keys = [Output("row", each.site), Output("weight", each.site, "mask0")]
             found = self.run([key for key in keys if key in self.program.outputs], theta, {**row, **at})
-            own, even = jnp.sum(found[0]), -math.log(max(each.values, 1))
+            own, other = jnp.sum(found[0]), jnp.array(-math.log(max(each.values, 1)))
             if each.numbers:
-                x, (end, count) = at[each.column], self._grid(each, first=True)
+                x, (centre, sd) = at[each.column], self._scale(each, theta, row)
                 own += jnp.sum(each.transform.log_abs_det_jacobian(x, each.transform(x)))
-                own += jnp.sum(jnp.log(self._scale(each, theta, row)[1]))
-                even = -each.numbers * math.log(2 * end * count / (count - 1))
-            total += own if len(found) == 1 else jnp.where(jnp.all(found[1]), own, even)
+                own += jnp.sum(jnp.log(sd))
+                other = jnp.sum(jax.scipy.stats.norm.logpdf((x - centre) / sd))
+            total += own if len(found) == 1 else jnp.where(jnp.all(found[1]), own, other)
         return total
 
     def _grid(self, latent: RowLatent, first: bool) -> tuple[float, int]:
@@ -128,13 +151,15 @@ class Summed:
         return (_FAR, _FIRST_POINTS[numbers] * (1 + self.finer)) if first else (_SPAN, POINTS[numbers])
 
     def _axes(self, first: bool) -> list[jax.Array]:
+        """Of each number."""
         axes = []
         for each in self.latents:
-            end, count = self._grid(each, first) if each.numbers else (0.0, 0)
-            axis = jnp.linspace(-end, end, count) if count else jnp.arange(each.values)
-            if end == _FAR:
-                axis = _FAR * jnp.sinh(_DENSE * axis / _FAR) / math.sinh(_DENSE)
-            axes += [axis] * (each.numbers or 1)
+            if each.numbers:
+                end, count = self._grid(each, first)
+                axis = jnp.linspace(-end, end, count)
+                if end == _FAR:
+                    axis = _FAR * jnp.sinh(_DENSE * axis / _FAR) / math.sinh(_DENSE)
+                axes += [axis] * each.numbers
         return axes
 
     def _scale(self, latent: RowLatent, theta: jax.Array, row: Row) -> tuple[jax.Array, jax.Array]:
@@ -147,31 +172,73 @@ class Summed:
         centres, sds = (jnp.broadcast_to(jnp.ravel(end), (latent.numbers,)) for end in ends)
         return centres, sds
 
-    def _points(self, axes: Sequence[jax.Array], theta: jax.Array, row: Row) -> Row:
-        """Columns ``(points, …)`` of every combination of the values on the axes."""
-        grid = [part.ravel() for part in jnp.meshgrid(*axes, indexing="ij")]
-        found = {}
+    def _points(self, places: jax.Array, theta: jax.Array, row: Row) -> Row:
+        """Columns ``(points, …)``: numbers at ``places`` ``(p, numbers)``, each with all discrete values."""
+        classes = [each.values for each in self.latents if each.values]
+        each_of = jnp.meshgrid(jnp.arange(len(places)), *map(jnp.arange, classes), indexing="ij")
+        place, *values = (one.ravel() for one in each_of)
+        numbers, found = iter(places[place].T), {}
         for latent in self.latents:
-            own, grid = grid[: latent.numbers or 1], grid[latent.numbers or 1 :]
-            if latent.line:
-                own = [c + sd * x for c, sd, x in zip(*self._scale(latent, theta, row), own, strict=True)]
-            found[latent.column] = jnp.stack(own, axis=-1) if latent.dim is not None else own[0]
-        return {each.column: found[each.column].astype(each.domain.dtype) for each in self.latents}
+            if latent.values:
+                own = values.pop(0)
+            else:
+                scales = zip(*self._scale(latent, theta, row), strict=True)
+                own = jnp.stack([centre + sd * next(numbers) for centre, sd in scales], axis=-1)
+                own = own if latent.dim is not None else own[:, 0]
+            found[latent.column] = own.astype(latent.domain.dtype)
+        return found
 
 
-def _window(axis: jax.Array, keep: jax.Array) -> jax.Array:
-    """As many points between the neighbours of those that are kept; all of them where none is."""
-    places, last = jnp.arange(len(axis)), len(axis) - 1
-    keep = keep | ~jnp.any(keep)
-    low = jnp.maximum(jnp.min(jnp.where(keep, places, last)) - 1, 0)
-    high = jnp.minimum(jnp.max(jnp.where(keep, places, 0)) + 1, last)
-    return axis[low] + (axis[high] - axis[low]) * jnp.linspace(0.0, 1.0, len(axis))
+def _mesh(axes: Sequence[jax.Array]) -> jax.Array:
+    """All places ``(p, axes)``; of no axis a single one."""
+    parts = [part.ravel() for part in jnp.meshgrid(*axes, indexing="ij")]
+    return jnp.stack(parts, axis=-1) if parts else jnp.zeros((1, 0))
+
+
+def _placed(frame: Frame, places: jax.Array) -> jax.Array:
+    return frame[0] + places @ frame[1].T
+
+
+def _around(grid: Grid, heights: jax.Array) -> Frame:
+    """The box along the scatter of those places of a grid that are high enough, and their neighbours."""
+    frame, places, gaps = grid
+    keep = heights > jnp.max(heights) - _DROP
+    keep |= ~jnp.any(keep)
+    share = keep / jnp.sum(keep)
+    middle = share @ places
+    apart = places - middle
+    scatter = apart.T @ (share[:, None] * apart) + jnp.diag((share @ gaps) ** 2) / 12
+    squares, axes = jnp.linalg.eigh(scatter)
+    inverse, axes = axes / jnp.sqrt(squares), axes * jnp.sqrt(squares)
+    along, reach = apart @ inverse, gaps @ jnp.abs(inverse)
+    low = jnp.min(jnp.where(keep[:, None], along - reach, jnp.inf), axis=0)
+    high = jnp.max(jnp.where(keep[:, None], along + reach, -jnp.inf), axis=0)
+    return _placed(frame, middle + axes @ (low + high) / 2), frame[1] @ (axes * (high - low) / 2)
+
+
+def _on_ridge(heights: Callable[[jax.Array], jax.Array], start: jax.Array) -> Frame:
+    """A box by the curvature near the top that Newton's steps from ``start`` come to."""
+
+    def slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = jax.grad(lambda x: heights(x[None])[0])(x)
+        return found, found
+
+    def step(_: int, frame: Frame) -> Frame:
+        curvature, uphill = jax.jacfwd(slope, has_aux=True)(frame[0])
+        sizes, axes = jnp.linalg.eigh(-curvature)
+        sizes = jnp.maximum(jnp.abs(sizes), _FLAT)
+        move = axes @ ((uphill @ axes) / sizes)
+        tried = frame[0] + jnp.array(_PARTS)[:, None] * jnp.where(jnp.isfinite(move), move, 0.0)
+        return tried[jnp.argmax(heights(tried))], axes * (_RIDGE / jnp.sqrt(sizes))
+
+    top, box = jax.lax.fori_loop(0, _NEWTON, step, (start, jnp.eye(len(start))))
+    return top, box
 
 
 def summed_loss(summed: Summed, row_loss: RowLoss, theta: jax.Array, row: Row) -> jax.Array:
     """``v``: over all values of the row's latents; ``row_loss`` is that of the row with them as columns."""
 
-    def term(values: Row) -> jax.Array:
+    def term(theta: jax.Array, values: Row) -> jax.Array:
         return -row_loss(theta, {**row, **values})
 
     return summed.total(theta, row, term)
@@ -215,7 +282,8 @@ class OwnLatents(Summed):
 
     def elements(self, rows: int) -> int:
         """How many numbers are alive while the gradient of a person with so many rows is formed."""
-        return _OF_TERMS * math.prod(map(len, self._axes(first=False))) * rows
+        classes = math.prod(each.values or 1 for each in self.latents)
+        return _OF_TERMS * classes * math.prod(map(len, self._axes(first=False))) * rows
 
     def term(self, theta: jax.Array, own: Row, row: Row) -> jax.Array:
         """A row's term, given the person's own latents."""
@@ -240,7 +308,7 @@ def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array
 
     rows = {name: placed(column) for name, column in person.items() if name != OWN_ROWS}
 
-    def term(columns: Row) -> jax.Array:
+    def term(theta: jax.Array, columns: Row) -> jax.Array:
         losses = jax.vmap(lambda row: own.term(theta, columns, row))(rows)
         return -jnp.sum(jnp.where(there, losses, 0.0))
 

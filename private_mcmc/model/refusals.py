@@ -389,6 +389,6 @@ def refuse_coarse_sums(
             f"latents {list(sites)} of each {whose}: the sum over their values is off by {worst:.2g} of a "
             f"log likelihood at ends of the declared domain (at most {_ACCURATE} is taken): it is too narrow "
             "there, or has several peaks. Narrow the domain (of a standard error, of numbers of trials), "
-            "centre the column of a slope (from -1 to 1, not 0 to 2), or integrate them out by hand, as a "
-            "numpyro.factor in the plate of the rows."
+            "measure the column of a slope in larger units (from 0 to 2, not to 100), or integrate them out "
+            "by hand, as a numpyro.factor in the plate of the rows."
         )

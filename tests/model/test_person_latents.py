@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from scipy import stats
 
 from private_mcmc.domains import Ball, Binary, Box, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
@@ -154,6 +155,31 @@ def test_numbers_of_a_person_may_be_one_vector():
     person, theta = {name: column[0] for name, column in some(ROWS).items()}, jnp.array([0.3, -1.4, -0.2])
     ours, theirs = (jax.jit(reading(model).row_loss)(theta, person) for model in (vector, slopes))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("log_sd", [0.0, -3.0])
+def test_intercepts_and_slopes_over_weeks_that_are_not_centred_are_summed_exactly(log_sd):
+    """Given six weeks from 100 on, a person's two numbers lie on a ridge that no box of few points meets."""
+
+    def growth(week, person, persons, y=None):
+        a_mean, b_mean = (numpyro.sample(f"{one} mean", dist.Normal(0, 1)) for one in "ab")
+        sd = numpyro.sample("sd", dist.HalfNormal(1))
+        with numpyro.plate("persons", persons):
+            a, b = (
+                numpyro.sample("a", dist.Normal(a_mean, 1.0)),
+                numpyro.sample("b", dist.Normal(b_mean, 1.0)),
+            )
+        with numpyro.plate("rows", week.shape[0]):
+            numpyro.sample("y", dist.Normal(a[person] + b[person] * week, sd), obs=y)
+
+    rows = Rows(week=Box(-5, 133), y=Box(-9, 9), person=Person(at_most=6))
+    week, y = np.array([100.0, 101, 102, 104, 130, 133]), np.array([1.0, 0.7, 1.2, 0.9, 1.1, -0.3])
+    design = np.stack([np.ones(6), week], axis=1)
+    law = stats.multivariate_normal(design @ [0.3, -0.2], design @ design.T + np.exp(2 * log_sd) * np.eye(6))
+    person = {"week": week, "y": y, "rows of the person": np.ones(6, int)}
+    found = jax.jit(reading(growth, rows).row_loss)(jnp.array([0.3, -0.2, log_sd]), person)
+    assert float(found) == pytest.approx(-law.logpdf(y), rel=1e-8)
 
 
 def test_another_persons_class_is_refused():
