@@ -82,6 +82,8 @@ class RowModel(Potential):
             that of one of their rows.
         each: the reading of one of a person's rows by itself.
         own: a person's own latents, which are integrated out.
+        summed: the latents of a row, or of its person, that are summed out.
+        given: the reading of a row with these as columns.
         model: the model as it is run on rows; of persons with latents, on those of one person.
         public: the public arguments that it was read with.
     """
@@ -91,6 +93,8 @@ class RowModel(Potential):
     model: Model = field(repr=False)
     each: RowModel | None = field(default=None, repr=False)
     own: OwnLatents | None = field(default=None, repr=False)
+    summed: Summed | None = field(default=None, repr=False)
+    given: RowModel | None = field(default=None, repr=False)
     public: PublicArguments = field(default_factory=dict, repr=False)
 
     @property
@@ -233,13 +237,13 @@ def _of_rows(
             "out of the likelihood, or filled with a public number."
         )
     found = _of_columns(with_columns(model, latents), columns_of(rows, latents), n, public, latents)
+    summed = Summed(latents, found.program)
     losses = [
-        functools.partial(summed_loss, Summed(latents, found.program, finer=finer), found.row_loss)
-        for finer in (0, 2)
+        functools.partial(summed_loss, one, found.row_loss) for one in (summed, replace(summed, finer=2))
     ]
     if any(latent.numbers for latent in latents):
         refuse_coarse_sums([one.site for one in latents], "row", rows, found.dim, *losses)
-    return replace(found, term=RowTerm(losses[0], rows), model=model)
+    return replace(found, term=RowTerm(losses[0], rows), model=model, summed=summed, given=found)
 
 
 def _of_columns(
@@ -338,9 +342,8 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     if any(latent.numbers for latent in latents):
         finer = functools.partial(integrated_loss, replace(own, finer=2))
         refuse_coarse_sums(own.names, "person", rows.persons, one.dim, loss, finer)
-    each = replace(
-        one, term=RowTerm(functools.partial(of_one_row, loss), rows.single), model=persons.of(1, plate)
-    )
+    term = RowTerm(functools.partial(of_one_row, loss), rows.single)
+    each = replace(one, term=term, model=persons.of(1, plate), summed=own, given=one)
     with jax.enable_x64(True):
         elements = max(one.dim, own.elements(unit.rows))
     return replace(each, term=RowTerm(loss, rows.persons, unit), elements=elements, each=each, own=own)

@@ -24,6 +24,7 @@ from private_mcmc.accounting import gdp
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.domains.rows import project_rows
 from private_mcmc.model import RowModel
+from private_mcmc.model.integrated import Summed
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.model.synthetic import (
     Array,
@@ -165,7 +166,9 @@ def _found(
     draws = prior_draws(row_model, _PRIOR_DRAWS)
     centre, scale = scale_of(draws)
     each = max(1, numbers // _PLAIN)
-    work = each * (row_model.dim + len(_places(row_model)) * _CELLS)
+    plain = row_model.each or row_model
+    drawn = max(1, (plain.given or plain).work // _PLAIN) * len(_places(row_model)) * _CELLS
+    work = each * row_model.dim + drawn
     rows_each = 1 if row_model.unit is None else row_model.unit.rows
     fewest = max(_FEWEST // each, _FEWEST // 4)
     batch = max(fewest, min(_ROWS, _MOST_EVALUATIONS // work) // rows_each)
@@ -294,11 +297,11 @@ def _places(row_model: RowModel) -> list[tuple[str, tuple[int, ...], bool]]:
 def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Generator], Columns]:
     """Rows with outcomes drawn from the model at ``θ`` in place of their own, one number after another.
 
-    Each number's law given the rest is ``∝ exp(−v)`` over its domain. Where there is no outcome, or too many
-    numbers of it, rows stay.
+    Each number's law given the rest is ``∝ exp(−v)`` over its domain; latents of rows and persons are drawn
+    first. Where there is no outcome, or too many numbers of it, rows stay.
     """
     reading, places = row_model.each or row_model, _places(row_model)
-    names = {name for name, _, _ in places}
+    names, given = {name for name, _, _ in places}, reading.given or reading
 
     def drawn(theta: Array, rows: Columns, random: np.random.Generator) -> Columns:
         rows = {name: np.asarray(column) for name, column in project_rows(row_model.rows, rows).items()}
@@ -306,6 +309,10 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
         axes = 1 if row_model.each is None else 2
         own = {name: rows[name].reshape(-1, *rows[name].shape[axes:]) for name in reading.rows.columns}
         rest = {name: column for name, column in own.items() if name not in names}
+        if reading.summed is not None:
+            latents = _latents(reading.summed, theta, rows, jax.random.key(int(random.integers(2**31))))
+            times = len(next(iter(own.values()))) // len(next(iter(rows.values())))
+            rest |= {name: np.repeat(np.asarray(column), times, axis=0) for name, column in latents.items()}
         start: Array = np.zeros(0)
         width: Array = np.zeros(0)
         for name, index, again in places:
@@ -321,7 +328,7 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
             values = (np.floor(cells) if whole else cells) if bounded else np.sinh(cells)
             at: Any = (slice(None), slice(None), *index)
             tried[name][at] = values
-            score = -np.asarray(_losses(reading, theta, tried, rest)) + (
+            score = -np.asarray(_losses(given, theta, tried, rest)) + (
                 0.0 if bounded else np.log(np.cosh(cells))
             )
             score = np.where(np.isfinite(score) & (cells < most), score, -1e30)
@@ -332,6 +339,19 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
         return rows | {name: own[name].reshape(rows[name].shape) for name in names}
 
     return drawn
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _latents(summed: Summed, theta: jax.Array, rows: Record, key: jax.Array) -> Record:
+    """A draw of the latents of every row, or person, given its covariates."""
+    count = len(next(iter(rows.values())))
+
+    def of_row(row: Record, key: jax.Array) -> Record:
+        values, weights = summed.atoms(theta, row)
+        chosen = jax.random.categorical(key, weights)
+        return {name: column[chosen] for name, column in values.items()}
+
+    return jax.vmap(of_row)(rows, jax.random.split(key, count))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 import private_mcmc as pmc
 from private_mcmc.model import read
-from private_mcmc.preflight.estimate import Estimate, estimate
+from private_mcmc.preflight.estimate import Estimate, estimate, outcomes_of
 from tests.examples_of_models import flat_prior, logistic, observed, outcomes
 
 TARGET = pmc.Target(1.0, 1e-6)
@@ -176,6 +176,28 @@ def test_an_improper_prior_or_one_that_overflows_is_drawn_from_as_chains_start()
 def test_says_why_there_is_none():
     rows = pmc.Rows(X=pmc.Ball(1.0, dim=2), y=pmc.Binary())
     assert "no finite ε" in of(logistic, rows, 100, pmc.Target(1.0, 0.0))
+
+
+@pytest.mark.slow
+def test_synthetic_outcomes_of_one_person_share_what_is_the_persons_own():
+    """Two outcomes of a person have the covariance 4, the intercepts' variance, and 0.04 of their own."""
+
+    def model(y, person):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        with numpyro.plate("persons", 400):
+            a = numpyro.sample("a", dist.Normal(mu, 2.0))
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(a[person], 0.2), obs=y)
+
+    rows = pmc.Rows(y=pmc.Box(-9, 9), person=pmc.Person(at_most=2))
+    with jax.enable_x64(True):
+        reading = read(model, rows, n=400)
+        people = {"y": np.zeros((400, 2)), "rows of the person": np.ones((400, 2), int)}
+        drawn = outcomes_of(reading)(np.array([0.5]), people, np.random.default_rng(0))["y"]
+    # Each is more than 4.5 sds of such an estimate away with probability 3e-5.
+    covariance = np.cov(drawn.T)
+    assert abs(covariance[0, 1] - 4) < 1.3 and abs(drawn.mean() - 0.5) < 0.45
+    assert np.var(drawn[:, 0] - drawn[:, 1]) == pytest.approx(0.08, rel=0.35)
 
 
 def test_is_the_same_whenever_it_is_asked():
