@@ -198,6 +198,8 @@ def _plot(plot: Plot) -> RichText:
 
 _HERE = resources.files("private_mcmc.report")
 STYLE = "\n" + _HERE.joinpath("report.css").read_text("utf-8")
+# A short word with a hyphen after a digit, or after ε.
+_WHOLE = re.compile(r"(?<![\w.-])(?=[\w.-]{3,24}(?![\w.-]))[\w.]*[\dε]-[\w.-]*\w")
 # A chart that has no more places is small on paper.
 _SHORT = 12
 
@@ -209,8 +211,9 @@ def _template() -> Any:
     from markupsafe import Markup, escape
 
     def inline(text: str) -> Markup:
-        """Text between backticks in a fixed-width face."""
-        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(visible(text)))))
+        """Text between backticks in a fixed-width face; ``2030-12-31`` and ``0.2-GDP`` stay on one line."""
+        words = _WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(visible(text))))
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", words))
 
     def drawn(plot: Plot) -> Markup:
         words = escape(visible(plot.description or plot.title))

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -101,6 +102,15 @@ def test_a_long_name_is_not_broken_where_eighty_letters_are_enough() -> None:
     rows = row, ("thresholds[very good|excellent]", *row[1:])
     report.Report("x", (report.Table(names, rows),)).show(Console(file=shown, width=80))
     assert row[0] in shown.getvalue() and max(map(len, shown.getvalue().splitlines())) <= 80
+
+
+def test_dates_and_prices_are_not_broken_at_a_hyphen_in_a_browser() -> None:
+    """A column of dates, 2026- on a line and 11-28 on the next, stood beside one of 0.265- and GDP."""
+    said = "made 2026-11-28, `0.2049-GDP`, ε-DP of 1985-1989; a well-known path /a/b-c and one-" + 30 * "x-1-"
+    page = report.Report("", (report.Text(said),))._repr_html_()
+    whole = re.findall(r'<span class="whole">(.*?)</span>', page)
+    assert whole == ["2026-11-28", "0.2049-GDP", "ε-DP", "1985-1989"] and ".whole{white-space:nowrap}" in page
+    assert " ".join(re.sub(r"<[^>]+>", "", page).split()).endswith(said.replace("`", ""))
 
 
 def test_svg_is_well_formed_and_follows_the_theme() -> None:
