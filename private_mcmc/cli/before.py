@@ -101,7 +101,7 @@ def init(
     absent = sorted(set(declared) - set(header))
     if absent:
         _say(f"The codebook also declares {absent}, which are not in the header and are left out.")
-    if unknown := [name for name in header if name not in declared]:
+    if unknown := [field.name for field in fields if field.role == "ignored"]:
         _say(f"Ignored until they are declared, as the schema's first lines show: {unknown}.")
     numbers = [] if person else [name for name in unknown if _PERSON.fullmatch(name.replace(" ", "_"))]
     if numbers:

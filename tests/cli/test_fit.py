@@ -216,8 +216,12 @@ def test_persons_of_a_codebook_stay_persons(tmp_path, monkeypatch, capsys):
 
 def test_columns_that_are_declared_nowhere_are_ignored(tmp_path, monkeypatch, capsys):
     (tmp_path / "t.csv").write_text("age,patient_id\n1,2\n")
-    assert call(monkeypatch, tmp_path, "init", "t.csv", "--output", "s.yaml") == 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert "Ignored until they are declared" in said and "['patient_id'] may tell persons" in said
+    # Named by a codebook, without levels or a range, they are declared as little.
+    (tmp_path / "book.csv").write_text("name,label,type,max\nage,Age,string,\npatient_id,,string,9\n")
+    for book in ((), ("--codebook", "book.csv")):
+        assert call(monkeypatch, tmp_path, "init", "t.csv", "--output", "s.yaml", *book) == 0
+        said = " ".join(capsys.readouterr().err.split())
+        assert "declared, as the schema's first lines show: ['age', 'patient_id']" in said
+        assert "['patient_id'] may tell persons" in said
     with pytest.raises(pmc.DeclarationError, match="role 'ignored'"):
         pmc.Schema.load(tmp_path / "s.yaml").rows(["age"])
