@@ -374,8 +374,8 @@ def _event(text: str, left: str, schema: Schema) -> tuple[str, str, tuple[float,
         )
     time, event = (field_of(match[place].strip(), schema) for place in (1, 2))
     field, numbers = schema[event], tuple(map(float, cuts))
-    two = field.type == "integer" and field.range == (0, 1)
-    levels = len(field.all_levels) if field.is_category else 2 * two
+    category = field.is_category
+    levels = len(field.all_levels) if category else 2 * (field.type == "integer" and field.range == (0, 1))
     if levels != 2 or time == event:
         raise DeclarationError(
             f"formula {text!r}: the event {event!r} needs two levels, of which the second is that it was "

@@ -331,6 +331,13 @@ def test_an_sd_of_times_that_may_be_cut_off_is_stated():
     assert design(formula, SCHEMA, family("lognormal")).unsaid == ("sigma",)
 
 
+def test_an_event_may_be_an_integer_with_two_levels():
+    """Its range was asked for, which levels have none of."""
+    words = [{"value": 0, "label": "alive"}, {"value": 1, "label": "dead"}]
+    declared = schema(number("days", 1, 90), {"name": "dead", "type": "integer", "categories": words})
+    assert read_formula("surv(days, dead) ~ 1", declared).event == "dead"
+
+
 @pytest.mark.parametrize("name", ["exponential cut off", "weibull cut off", "lognormal cut off", "cox"])
 def test_survival_is_one_less_the_density_added_up_and_a_half_at_the_median(name):
     shown = made(name)
