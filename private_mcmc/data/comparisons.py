@@ -197,7 +197,8 @@ class Comparisons:
         Raises:
             DeclarationError: for what is no comparison of coefficients and numbers.
         """
-        found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|<|>)\s*(.+?)\s*", statement)
+        # The sign is none of a level's, as in agecl[>40].
+        found = re.fullmatch(r"\s*((?:\[[^]]*]|[^<>])+?)\s*(<=|>=|<|>)\s*(.+?)\s*", statement)
         names = self.by_name
         if found is None:
             raise DeclarationError(f"probability {statement!r}: a coefficient and a number, as in 'age > 0'.")

@@ -154,6 +154,12 @@ def test_the_probability_of_a_statement_is_its_share_of_draws():
     assert answers.probability("age > 0") == 0.75
     assert answers.probability("age >= 2") == 0.5
     assert answers.probability("sex[m] < age") == 0.75
+    by_name = {**answers.by_name, "age[>40]:sex[<=m]": np.array([-1.0, 1, 1, 1])}
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(type(answers), "by_name", by_name)
+        assert (
+            answers.probability("age[>40]:sex[<=m] > 0") == answers.probability("0<age[>40]:sex[<=m]") == 0.75
+        )
     with pytest.raises(pmc.DeclarationError, match="none of"):
         answers.probability("height > 0")
     with pytest.raises(pmc.DeclarationError, match="a coefficient and a number"):
