@@ -212,7 +212,7 @@ class Study(StudyRecord):
         >>> pmc.Study.load("nowhere")
         Traceback (most recent call last):
             ...
-        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit wrote.
+        private_mcmc.errors.DeclarationError: nowhere: no dossier; name a folder that private-mcmc wrote.
     """
 
     def report(self, prob: float = 0.9) -> Report:
@@ -244,7 +244,7 @@ class Query(ReleaseRecord):
         >>> pmc.Query.load("nowhere")
         Traceback (most recent call last):
             ...
-        private_mcmc.errors.DeclarationError: nowhere: no dossier; name the folder that fit wrote.
+        private_mcmc.errors.DeclarationError: nowhere: no dossier; name a folder that private-mcmc wrote.
     """
 
     kind: str

@@ -61,7 +61,7 @@ def read_raw(path: str | Path) -> Record:
             raise DeclarationError("holds too many lists to be a record.")
         record: object = json.loads(content.decode(), object_pairs_hook=_once)
     except (FileNotFoundError, NotADirectoryError):
-        raise DeclarationError(f"{path}: no dossier; name the folder that fit wrote.") from None
+        raise DeclarationError(f"{path}: no dossier; name a folder that private-mcmc wrote.") from None
     except OSError as error:
         raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
     except DeclarationError as error:

@@ -111,7 +111,7 @@ def verify_dossier(
     place = Path(folder)
     place = place.parent if place.name == RECORD else place
     if not (place / RECORD).is_file():
-        raise DeclarationError(f"{folder}: no dossier; name the folder that fit wrote.")
+        raise DeclarationError(f"{folder}: no dossier; name a folder that private-mcmc wrote.")
     try:
         raw = read_raw(place)
         kind: type[ReleaseRecord] = Query if "kind" in raw else Study
