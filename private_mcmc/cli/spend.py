@@ -89,10 +89,13 @@ class ChargedOptions:
 
     def confirm(self, target: Target, price: Statement, ledger: Ledger | None, unit: str) -> None:
         """Say what is left and what this spends; go on only if that is confirmed."""
+        from private_mcmc.release.ledger import affordable
         from private_mcmc.report import at_most
 
         if ledger is not None and self.dataset is not None:
-            echo(f"The ledger has {ledger.room_for(self.dataset, price, unit or None)} left.", err=True)
+            kept = ledger.balance(self.dataset)
+            affordable(kept, price, unit or None)
+            echo(f"The ledger has {kept.what_fits()} left.", err=True)
         if self.yes:
             return
         echo(f"This spends ε = {at_most(target.epsilon, 6)} at δ = {at_most(target.delta, 6)}.", err=True)

@@ -24,8 +24,8 @@ from private_mcmc.errors import (
     warn_of_what_was_paid,
 )
 from private_mcmc.release.ledger_file import Head, LedgerFile, Transaction
-from private_mcmc.release.ledger_state import BELOW, DataSet, Filter, LedgerState, Outcome, Reservation
-from private_mcmc.report import at_least, at_most
+from private_mcmc.release.ledger_state import DataSet, Filter, LedgerState, Outcome, Reservation
+from private_mcmc.release.released import too_little_left
 from private_mcmc.target import Target
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
@@ -144,7 +144,7 @@ class Ledger:
             LedgerError: for another adjacency or unit, other data than before, or any trouble with the file.
         """
         with self._file.opened(writing=True) as transaction:
-            cost = _affordable(transaction.state.dataset(dataset), statement, unit)
+            cost = affordable(transaction.state.dataset(dataset), statement, unit)
             _recognise(transaction, dataset, data)
             said = {"purpose": purpose, "model": model, "staged": staged, "unit": unit}
             paid = {"identity": uuid.uuid4().hex, "dataset": dataset, "cost": str(cost)}
@@ -185,16 +185,6 @@ class Ledger:
         """
         with self._file.opened(writing=True) as transaction:
             _recognise(transaction, dataset, data)
-
-    def room_for(self, dataset: str, statement: Statement, unit: str | None = None) -> str:
-        """What is left for a data set, in words, if a release of this price would be charged now.
-
-        Raises:
-            BudgetExceeded, LedgerError: as :meth:`reserve` would.
-        """
-        kept = self.balance(dataset)
-        _affordable(kept, statement, unit)
-        return kept.what_fits()
 
     def settle(self, reservation: Reservation, outcome: Outcome = "released") -> None:
         """Record how a reserved release ended; what was charged stays spent either way.
@@ -297,22 +287,12 @@ class Ledger:
             return transaction.head
 
 
-def _affordable(dataset: DataSet, statement: Statement, unit: str | None) -> Fraction:
+def affordable(dataset: DataSet, statement: Statement, unit: str | None) -> Fraction:
     """What a statement costs a data set; raises ``BudgetExceeded`` where that does not fit any more."""
     cost = dataset.cost(statement, unit)
-    room, kept = dataset.remaining, dataset.filter
-    if cost <= room:
-        return cost
-    offer = "Nothing more fits."
-    if room > 0:
-        whole, share = (at_least(float(room / one) * BELOW) for one in (kept.limit, cost))
-        offer = f"What would fit: {dataset.what_fits()}, a share of {whole} of the whole squared budget; "
-        offer += f"of a path {share} of its Langevin time."
-    raise BudgetExceeded(
-        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
-        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
-        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. {offer}"
-    )
+    if not cost <= dataset.remaining:
+        raise BudgetExceeded(too_little_left(dataset, cost))
+    return cost
 
 
 def _recognise(transaction: Transaction, name: str, data: Columns | None) -> None:

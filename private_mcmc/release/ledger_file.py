@@ -30,8 +30,8 @@ from private_mcmc.errors import LedgerError
 from private_mcmc.records import Record, sync_folder
 from private_mcmc.release.ledger_state import LedgerState
 
-_FORMAT = "private_mcmc ledger 1"
 MAGIC = b'{"format": "private_mcmc ledger'
+_FIRST = MAGIC + b' 1", "key": "%s"}'
 # Of the mark's number of entries, and of a digest.
 _DIGITS, _HEX = 15, 64
 _MARK_BYTES = _DIGITS + 1 + _HEX + 1
@@ -57,7 +57,7 @@ class LedgerFile:
 
     def create(self) -> None:
         """Make a new empty file, which is refused until it is whole. ``LedgerError`` if one is there."""
-        first = json.dumps({"format": _FORMAT, "key": secrets.token_bytes(32).hex()}).encode()
+        first = _FIRST % secrets.token_bytes(32).hex().encode()
         with self._errors():
             try:
                 descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
@@ -118,15 +118,11 @@ class Transaction:
         first, _, rest = content.partition(b"\n")
         if not first.startswith(MAGIC):
             raise LedgerError(f"{path}: not a ledger of this library, or damaged at its beginning.")
-        try:
-            record = json.loads(first)
-            self.key = bytes.fromhex(record["key"])
-            sound = record == {"format": _FORMAT, "key": self.key.hex()} and len(self.key) == 32
-        except (ValueError, KeyError, TypeError, RecursionError):
-            sound = False
+        known = re.fullmatch(re.escape(_FIRST) % b"([0-9a-f]{64})", first)
         marked = _head_in(rest[:_MARK_BYTES])
-        if not sound or marked is None:
+        if known is None or marked is None:
             raise _damaged(path, "it does not begin as this version writes it")
+        self.key = bytes.fromhex(known[1].decode())
         self._start, self._added = len(first) + 1, b""
         self._digests, entries, end = [_digest(b"", first)], [], _MARK_BYTES
         *lines, _ = rest[_MARK_BYTES:].split(b"\n")

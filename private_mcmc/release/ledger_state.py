@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -210,8 +210,8 @@ class DataSet:
 class LedgerState:
     """All data sets and reservations of a ledger, in the order they were entered.
 
-    What an entry of a kind holds are the arguments of the method that takes it: a field that a later version
-    writes may change what the others mean, and is refused.
+    What an entry of a kind holds are the arguments of the method ``_of_…`` that takes it: a field that a
+    later version writes may change what the others mean, and is refused.
     """
 
     def __init__(self, entries: Iterable[Fields]) -> None:
@@ -227,27 +227,19 @@ class LedgerState:
                 ) from error
 
     def _enter(self, *, kind: str, time: str, **fields: Any) -> None:
-        take: dict[str, Callable[..., None]] = {
-            "dataset": self._declared,
-            "fingerprint": self._seen,
-            "reserve": self._reserved,
-            "stage": self._charged,
-            "dossier": self._known,
-            "settle": self._settled,
-        }
-        take[kind](time, **fields)
+        getattr(self, f"_of_{kind}")(time, **fields)
 
-    def _declared(self, _: str, *, name: str, adjacency: str, filter: Fields, unit: str | None) -> None:
+    def _of_dataset(self, _: str, *, name: str, adjacency: str, filter: Fields, unit: str | None) -> None:
         if name in self.datasets or not isinstance(unit or "", str):
             raise ValueError("declared twice, or of no unit")
         numbers = {one: float(filter[one]) for one in ("epsilon", "delta")}
         budget = Filter(**{**filter, **numbers, "limit": Fraction(filter["limit"])})
         self.datasets[str(name)] = DataSet(str(name), check_adjacency(adjacency), budget, unit)
 
-    def _seen(self, _: str, *, dataset: str, fingerprint: str) -> None:
+    def _of_fingerprint(self, _: str, *, dataset: str, fingerprint: str) -> None:
         self.datasets[dataset].fingerprint = str(fingerprint)
 
-    def _reserved(self, time: str, *, dataset: str, cost: str, **said: Any) -> None:
+    def _of_reserve(self, time: str, *, dataset: str, cost: str, **said: Any) -> None:
         kept = self.datasets[dataset]
         made = Reservation(dataset=dataset, cost=Fraction(cost), time=time, before=kept.spent, **said)
         if not 0 <= made.cost <= kept.filter.limit or made.identity in self.reservations:
@@ -255,16 +247,16 @@ class LedgerState:
         self.reservations[made.identity] = made
         kept.charges.append(made)
 
-    def _charged(self, _: str, *, identity: str, cost: str, statement: Fields) -> None:
+    def _of_stage(self, _: str, *, identity: str, cost: str, statement: Fields) -> None:
         found, amount = self.reservations[identity], Fraction(cost)
         if not (found.staged and found.outcome == "reserved" and 0 <= amount <= found.cost - found.charged):
             raise ValueError("a stage that cannot be")
         found.stages.append((dict(statement), amount))
 
-    def _known(self, _: str, *, identity: str, fingerprint: str) -> None:
+    def _of_dossier(self, _: str, *, identity: str, fingerprint: str) -> None:
         self.reservations[identity].dossiers.append(str(fingerprint))
 
-    def _settled(self, time: str, *, identity: str, outcome: Outcome) -> None:
+    def _of_settle(self, time: str, *, identity: str, outcome: Outcome) -> None:
         found = self.reservations[identity]
         if outcome not in get_args(Outcome)[1:] or found.outcome != "reserved":
             raise ValueError("an outcome that cannot be")

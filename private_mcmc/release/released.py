@@ -1,4 +1,4 @@
-"""Posterior expectations, declared before a run, and what left the curator's side, free to use in any way."""
+"""Expectations declared before a run; what left the curator's side, free to use; what a budget has left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,7 +17,9 @@ from jax.typing import ArrayLike
 from private_mcmc.accounting import Statement
 from private_mcmc.data.answers import draws_tree, for_arviz
 from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.release.ledger_state import BELOW, DataSet
 from private_mcmc.release.noise import FloatArray
+from private_mcmc.report import at_least, at_most
 from private_mcmc.schedule import Average
 
 Bounds = tuple[float, float]
@@ -127,6 +130,21 @@ def _check_bounds(name: str, pair: Bounds) -> None:
         raise DeclarationError(f"bounds of {name!r}: a pair of numbers (a, b) is needed.") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise DeclarationError(f"bounds of {name!r} are ({low}, {high}): need finite a < b.")
+
+
+def too_little_left(dataset: DataSet, cost: Fraction) -> str:
+    """Why a release of this cost is refused, and what a data set has room for, in a ledger's words."""
+    room, kept = dataset.remaining, dataset.filter
+    offer = "Nothing more fits."
+    if room > 0:
+        whole, share = (at_least(float(room / one) * BELOW) for one in (kept.limit, cost))
+        offer = f"What would fit: {dataset.what_fits()}, a share of {whole} of the whole squared budget; "
+        offer += f"of a path {share} of its Langevin time."
+    return (
+        f"the budget of {dataset.name!r} (ε = {at_most(kept.epsilon)}, δ = {at_most(kept.delta)}) has "
+        f"{kept.describe(room, left=True)} left; this release costs {kept.describe(cost)} "
+        f"(ε = {at_most(kept.epsilon_of(cost))}). Nothing was run. {offer}"
+    )
 
 
 Array = npt.NDArray[np.float64]

@@ -17,6 +17,7 @@ from private_mcmc.accounting import Gaussian, gaussian, gdp, of_unit
 from private_mcmc.cli.common import balance_record, charge_record
 from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, PrivateMCMCError, ReleaseError
 from private_mcmc.release import Ledger
+from private_mcmc.release.ledger import affordable
 from private_mcmc.release.ledger_file import MAGIC, LedgerFile
 from private_mcmc.release.ledger_state import Filter
 from private_mcmc.target import Target, Unit
@@ -123,7 +124,7 @@ def test_one_adjacency_for_one_data_set(ledger):
     with pytest.raises(LedgerError, match="never composes"):
         ledger.reserve("people", normal(0.1, "zero_out"), purpose="x")
     with pytest.raises(LedgerError, match="never composes"):
-        ledger.room_for("people", normal(0.1, "zero_out"))
+        affordable(ledger.balance("people"), normal(0.1, "zero_out"), None)
 
 
 @pytest.mark.parametrize("at_most", [None, 1, 3])
@@ -136,7 +137,7 @@ def test_rows_and_persons_are_never_added_up(ledger, at_most):
         with pytest.raises(LedgerError, match="never composes"):
             ledger.reserve(name, charged, purpose="x", unit=unit)
         with pytest.raises(LedgerError, match="never composes"):  # before anything is planned further
-            ledger.room_for(name, charged, unit)
+            affordable(ledger.balance(name), charged, unit)
         with pytest.raises(LedgerError, match="never composes"):
             ledger.reserve(name, of_unit(rows, Unit("town", 1)), purpose="x")
     charge = ledger.reserve("patients", of_persons, purpose="x", unit="patient", staged=True)
