@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import jax
@@ -56,7 +56,7 @@ def partitions_at(
         own, part = dict(columns), slots and slots.part(first, first + size)
         if slots is None:
             own = {name: one.part(first, min(first + size, number)) for name, one in columns.items()}
-        found.append(_Partition(ray, cpus, own, size, first, key, part))
+        found.append(_Partition(ray, cpus, size, first, pickle.dumps((own, size, first, key, part))))
     for each in found:
         each.start()
     for each in found:
@@ -66,15 +66,13 @@ def partitions_at(
 
 @dataclass(eq=False)
 class _Partition:
-    """One worker's rows, ``size`` slots from the row ``first`` on, and how to have them read again."""
+    """One worker's rows, ``size`` slots from the row ``first`` on, and the ``place`` to read them from."""
 
     ray: Any = field(repr=False)
     cpus: float
-    columns: Mapping[str, HostColumn]
     size: int
     first: int
-    key: bytes = field(repr=False)
-    slots: Slots | None = field(default=None, repr=False)
+    place: bytes = field(repr=False)
     _worker: Any = None
     _mark: Any = None
     _digest: bytes = field(default=b"", repr=False)
@@ -85,8 +83,7 @@ class _Partition:
         """Begin to read the rows at a new worker."""
         actor = self.ray.remote(num_cpus=self.cpus, max_restarts=0, max_task_retries=0)(_Worker)
         self._worker = actor.remote()
-        place = pickle.dumps((dict(self.columns), self.size, self.first, self.key, self.slots))
-        self._mark = self._sent("load", place)
+        self._mark = self._sent("load", self.place)
 
     def _sent(self, what: str, content: bytes, *beside: str) -> Any:
         """Have a worker do something with what is sent in pieces; it does what it is told in order."""
@@ -207,6 +204,22 @@ def _exported(
     return pickle.dumps((*programs, question.reduce))
 
 
+def _guarded(action: Callable[..., Any]) -> Callable[..., tuple[bool, Any]]:
+    """What an action gives, or the kind of its error: a message may quote rows, and Ray keeps messages."""
+
+    @wraps(action)
+    def guarded(*given: Any) -> tuple[bool, Any]:
+        try:
+            return True, action(*given)
+        except DataSchemaError as error:
+            # Of tables: it names files and fields, and no cell.
+            return False, str(error)
+        except Exception as error:
+            return False, type(error).__name__
+
+    return guarded
+
+
 class _Worker:
     """What a worker does: it holds rows and answers; every error leaves by its kind alone."""
 
@@ -214,10 +227,6 @@ class _Worker:
         self._known: dict[str, Any] = {}
         self._sent: list[bytes] = []
         self._pieces: list[bytes] = []
-
-    def load(self, last: bytes) -> tuple[bool, Any]:
-        """Read the rows; a keyed hash of them, and the columns' shapes and types."""
-        return _guarded(self._load, self._joined(last))
 
     def learn(self, name: str, program: bytes) -> None:
         """Keep a question under a name."""
@@ -227,20 +236,14 @@ class _Worker:
         """A part of what it is told next."""
         self._sent.append(piece)
 
-    def answer(self, last: bytes, name: str) -> tuple[bool, Any]:
-        """Compute an answer: in how many pieces it is there, and the first."""
-        return _guarded(self._answer, name, self._joined(last))
-
-    def piece(self, place: int) -> tuple[bool, Any]:
-        """Another one of them."""
-        return _guarded(lambda: self._pieces[place])
-
     def _joined(self, last: bytes) -> bytes:
         sent, self._sent = b"".join([*self._sent, last]), []
         return sent
 
-    def _load(self, place: bytes) -> tuple[bytes, dict[str, tuple[tuple[int, ...], np.dtype]]]:
-        columns, size, self._first, key, slots = pickle.loads(place)
+    @_guarded
+    def load(self, last: bytes) -> tuple[bytes, dict[str, tuple[tuple[int, ...], np.dtype]]]:
+        """Read the rows; a keyed hash of them, and the columns' shapes and types."""
+        columns, size, self._first, key, slots = pickle.loads(self._joined(last))
         self._known = {}
         # To their end, where files are checked again, and cells without a fate are refused.
         if slots is None:
@@ -255,7 +258,10 @@ class _Worker:
             self._columns = {name: jnp.asarray(column) for name, column in read.items()}
         return mark.digest(), {name: (column.shape, column.dtype) for name, column in read.items()}
 
-    def _answer(self, name: str, sent: bytes) -> tuple[int, bytes]:
+    @_guarded
+    def answer(self, last: bytes, name: str) -> tuple[int, bytes]:
+        """Compute an answer: in how many pieces it is there, and the first."""
+        sent = self._joined(last)
         with jax.enable_x64(True):
             if isinstance(self._known[name], bytes):
                 prepare, answer, reduce = pickle.loads(self._known[name])
@@ -266,13 +272,7 @@ class _Worker:
         self._pieces = _cut(pickle.dumps(found if reduce is None else reduce(found, self._present)))
         return len(self._pieces), self._pieces[0]
 
-
-def _guarded(action: Callable[..., Any], *given: Any) -> tuple[bool, Any]:
-    """What an action gives, or the kind of its error: a message may quote rows, and Ray keeps messages."""
-    try:
-        return True, action(*given)
-    except DataSchemaError as error:
-        # Of tables: it names files and fields, and no cell.
-        return False, str(error)
-    except Exception as error:
-        return False, type(error).__name__
+    @_guarded
+    def piece(self, place: int) -> bytes:
+        """Another one of them."""
+        return self._pieces[place]

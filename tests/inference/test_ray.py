@@ -404,9 +404,9 @@ def test_what_fails_at_a_worker_is_told_by_its_kind_alone():
     def quotes(_):
         raise ValueError("a row: 3.14")
 
-    assert ray_engine._guarded(quotes, 1) == (False, "ValueError")
+    assert ray_engine._guarded(quotes)(1) == (False, "ValueError")
     with pytest.raises(pmc.ReleaseError, match=r"could not answer \(ValueError\)\.$"):
-        ray_engine._found(ray_engine._guarded(quotes, 1))
+        ray_engine._found(ray_engine._guarded(quotes)(1))
 
 
 def test_columns_in_memory_are_not_sent_to_workers():
