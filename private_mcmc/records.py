@@ -18,9 +18,7 @@ PublicArguments = Mapping[str, object]
 # What JSON can hold, by name: made, and read.
 Record = dict[str, Any]
 Fields = Mapping[str, Any]
-# What a constant of a statement may be.
-Constant = None | bool | int | float | str | tuple["Constant", ...] | Mapping[str, "Constant"]
-Constants = Fields
+Constants = Fields  # of a statement
 
 
 def plain(value: object) -> Any:

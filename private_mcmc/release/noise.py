@@ -43,12 +43,6 @@ def _finite(values: npt.ArrayLike, size: int) -> FloatArray:
     return np.clip(finite, -_LARGEST, _LARGEST)
 
 
-def _check(size: int, **numbers: float) -> None:
-    check_count("size", size)
-    for name, number in numbers.items():
-        check_positive(name, number)
-
-
 @dataclass(frozen=True)
 class _Noise(ABC):
     """What both kinds share: OpenDP draws the noise, once its own privacy map agrees with what is charged.
@@ -106,11 +100,6 @@ class LaplaceNoise(_Noise):
     """
 
     @property
-    def charged_sensitivity(self) -> float:
-        """``Δ_1 + h·d``."""
-        return (self.sensitivity + self.grid * self.size) * UP_LONG
-
-    @property
     def sd(self) -> float:
         """``√2·b``."""
         return math.sqrt(2.0) * self.scale
@@ -123,7 +112,9 @@ class LaplaceNoise(_Noise):
 
 def laplace_noise(epsilon: float, sensitivity: float, size: int = 1) -> LaplaceNoise:
     """The smallest Laplace noise that makes ``size`` values of L1 sensitivity ``sensitivity`` ε-DP."""
-    _check(size, sensitivity=sensitivity, epsilon=epsilon)
+    check_count("size", size)
+    check_positive("sensitivity", sensitivity)
+    check_positive("epsilon", epsilon)
     grid = math.ldexp(power_of_two_below(sensitivity / epsilon), -_GRID_BITS)
     scale = (sensitivity + grid * size) * UP_LONG / epsilon * UP_LONG
     return LaplaceNoise(epsilon, sensitivity, size, scale, grid)
@@ -165,7 +156,9 @@ class GaussianNoise(_Noise):
 
 def gaussian_noise(gdp: float, sensitivity: float, size: int = 1) -> GaussianNoise:
     """The smallest Gaussian noise that makes ``size`` values of L2 sensitivity ``sensitivity`` ``m``-GDP."""
-    _check(size, sensitivity=sensitivity, gdp=gdp)
+    check_count("size", size)
+    check_positive("sensitivity", sensitivity)
+    check_positive("gdp", gdp)
     grid = math.ldexp(power_of_two_below(sensitivity / gdp), -_GRID_BITS)
     continuous = (sensitivity + grid * math.sqrt(size)) * UP_LONG / gdp
     scale = math.hypot(continuous, _SMOOTHING_STEPS * grid) * UP_LONG**3

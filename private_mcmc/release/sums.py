@@ -117,7 +117,8 @@ class SumsPlan:
 
     def noised(self, exact: FloatArray) -> FloatArray:
         """All numbers with noise, drawn once; weights are divided out."""
-        weights = self._weights
+        sizes = [one.cells * (1 + one.moments) for one in self.families]
+        weights: FloatArray = np.repeat([one.weight for one in self.families], sizes)
         return self.noise.release(exact * weights) / weights
 
     def released(self, values: FloatArray) -> tuple[Sums, ...]:
@@ -128,10 +129,6 @@ class SumsPlan:
             Sums(part.reshape(1 + one.moments, one.cells), self.noise.sd / one.weight)
             for one, part in zip(self.families, parts, strict=True)
         )
-
-    @property
-    def _weights(self) -> FloatArray:
-        return np.concatenate([np.full(one.cells * (1 + one.moments), one.weight) for one in self.families])
 
 
 def plan_sums(

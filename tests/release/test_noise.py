@@ -54,7 +54,7 @@ def test_on_a_coarse_grid_the_frequencies_are_the_exact_discrete_ones(noise, log
 def test_opendp_certifies_what_is_charged(level, sensitivity, size):
     laplace = laplace_noise(level, sensitivity, size)
     assert laplace._measurement()[0].map(sensitivity) <= level
-    assert laplace.charged_sensitivity <= laplace.scale * level
+    assert sensitivity + laplace.grid * size <= laplace.scale * level
     assert laplace.scale <= sensitivity / level * (1 + 1e-6)
     gaussian = gaussian_noise(level, sensitivity, size)
     assert gaussian._measurement()[0].map(sensitivity) <= level**2 / 2
