@@ -107,10 +107,17 @@ def checked_at(
 ) -> tuple[Columns | HostColumns, int]:
     """The columns at their place (all on the host, or none), checked, and their public number."""
     if rows.unit is not None:
-        return _persons(rows, data, n, place)
+        return _persons(rows, rows.unit.name, data, n, place)
+    if n is None and target.adjacency != "replace_one":
+        which = "slots, empty ones included" if target.adjacency == "zero_out" else "rows, or a bound of it"
+        raise DeclarationError(
+            f"adjacency={target.adjacency!r} hides how many rows there are: give PrivateMCMC the public "
+            f"number of {which}, n=…."
+        )
     data = place.put(data)
-    n = number_of_rows(rows, shapes := without_rows(data), target, n)
-    columns = checked_columns(rows, shapes, target, n)
+    shapes = without_rows(data)
+    n = len(next(iter(rows.validate(shapes, None).values()))) if n is None else n
+    columns = checked_columns(rows, shapes, target.adjacency, n)
     return (on_the_host(data) or columns), n
 
 
@@ -126,7 +133,7 @@ def _refuse_private_arguments(public: PublicArguments, data: Mapping[str, object
 
 
 def _persons(
-    rows: Rows, data: Mapping[str, object], n: int | None, place: Place
+    rows: Rows, unit: str, data: Mapping[str, object], n: int | None, place: Place
 ) -> tuple[Columns | HostColumns, int]:
     """Rows of ``n`` persons, whose numbers lie under ``unit``; of how many, the data do not tell.
 
@@ -136,7 +143,6 @@ def _persons(
         raise DeclarationError("persons with several rows: give PrivateMCMC their number, public, n=….")
     if PRESENT in data:
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
-    unit = "" if rows.unit is None else rows.unit.name
     ours = place.put({name: column for name, column in data.items() if name != unit})
     given = {unit: data[unit]} if unit in data else {}
     columns, who = rows.numbered({**without_rows(ours), **given}, n)
@@ -154,28 +160,11 @@ def on_the_host(columns: Mapping[str, object]) -> HostColumns:
     return {name: column for name, column in columns.items() if isinstance(column, HostColumn)}
 
 
-def number_of_rows(rows: Rows, data: Mapping[str, object], target: Target, declared: int | None) -> int:
-    """The public number of rows: the data's own under ``replace_one``, the declared one otherwise."""
-    if declared is not None:
-        return declared
-    if target.adjacency == "zero_out":
-        raise DeclarationError(
-            "adjacency='zero_out': give PrivateMCMC the public number of slots, empty ones included, n=…."
-        )
-    if target.adjacency != "replace_one":
-        raise DeclarationError(
-            f"adjacency={target.adjacency!r} hides how many rows there are: give PrivateMCMC a public "
-            "n=... that no data set of yours exceeds."
-        )
-    return len(next(iter(rows.validate(data, None).values())))
-
-
-def checked_columns(rows: Rows, data: Mapping[str, object], target: Target, n: int) -> Columns:
+def checked_columns(rows: Rows, data: Mapping[str, object], adjacency: Adjacency, n: int) -> Columns:
     """The columns after every check of their schema; no value is looked at.
 
     ``data`` may hold a column of presence, which is checked and kept.
     """
-    adjacency = target.adjacency
     given = {name: column for name, column in data.items() if name != PRESENT}
     if PRESENT in data and adjacency != "zero_out":
         instead = "no row is absent" if adjacency == "replace_one" else "pass the rows there are"
@@ -236,9 +225,7 @@ def partitions_of(
     if unit is not None:
         who = arrays.pop(unit.name)
         arrays = grouped(arrays, who, n, unit.rows)
-    flags = arrays.pop(PRESENT, None)
-    if flags is None:
-        flags = np.ones(len(next(iter(arrays.values()))), dtype=bool)
+    flags = arrays.pop(PRESENT, np.ones(len(next(iter(arrays.values()))), dtype=bool))
     arrays = {name: padded(blank(value, flags), n) for name, value in arrays.items()}
     present = padded(holds_person(flags), n)
     if order is not None:

@@ -63,7 +63,7 @@ def read_for(
                 f"n={n}: the table has {here} rows, which replace_one makes public: leave n (--n) out."
             )
         # Before minutes of planning.
-        checked_columns(asked.rows, without_rows(columns), target, n)
+        checked_columns(asked.rows, without_rows(columns), target.adjacency, n)
     if delta is None:
         target = replace(target, delta=small_delta(rows))
     return columns, marks, rows, target
