@@ -11,12 +11,7 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.statement import NOT_PRIVATE
 from private_mcmc.arguments import check_kind, construction_checked
 from private_mcmc.dossier.record import standing_in
-from private_mcmc.errors import (
-    DeclarationError,
-    PrivateMCMCError,
-    ReleaseError,
-    warn_of_what_was_paid,
-)
+from private_mcmc.errors import DeclarationError, PrivateMCMCError, ReleaseError, warn_of_what_was_paid
 from private_mcmc.inference.checkpoint import Checkpoint, SavedRun
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.records import Fields, Record
@@ -206,11 +201,6 @@ class Job:
         """
         if self.saved is not None and self.books.ledger is not None and self.books.reserved is not None:
             self.books.ledger.settle(self.books.reserved)
-
-    def forget(self) -> None:
-        """Remove the checkpoint of a run whose release is out."""
-        if self.saved is not None:
-            self.saved.checkpoint.remove()
 
 
 def marked(statement: Statement, provenance: Provenance) -> Statement:

@@ -7,9 +7,9 @@ from functools import cached_property
 
 from private_mcmc.accounting import Statement
 from private_mcmc.errors import DeclarationError, NotPrivate
-from private_mcmc.inference.declared import Declaration
+from private_mcmc.inference.declared import Declaration, examined
 from private_mcmc.model import RowModel, read
-from private_mcmc.preflight import PreflightReport, examine
+from private_mcmc.preflight import PreflightReport
 from private_mcmc.preflight.verdict import refusal_of_posterior, refusal_of_run
 from private_mcmc.records import Record
 from private_mcmc.release import Expectations, ExpectationsPlan
@@ -30,15 +30,7 @@ class Decision:
     @cached_property
     def report(self) -> PreflightReport:
         """What preflight knows of the posterior; asked when somebody reads it, for no price rests on it."""
-        return examine(
-            self.reading,
-            self.declared.target,
-            n=self.schedule.num_rows,
-            clip=self.schedule.clip,
-            temper=self.schedule.temper,
-            metric=self.schedule.preconditioner,
-            model_name=getattr(self.declared.model, "__name__", "model"),
-        )
+        return examined(self.declared, self.reading, self.schedule)
 
 
 def decide(declared: Declaration, n: int) -> Decision:
@@ -50,10 +42,9 @@ def decide(declared: Declaration, n: int) -> Decision:
     rows, unit = declared.rows, declared.rows.unit
     if (reading.rows, reading.unit) != (rows if unit is None else rows.persons, unit):
         raise DeclarationError("the model was read on other rows than those that are declared.")
-    expectations = declared.release if isinstance(declared.release, Expectations) else None
-    release = expectations.average(declared.num_steps) if expectations else declared.release
+    expectations, release = None, declared.release
     if isinstance(release, Expectations):
-        raise DeclarationError("an expectation's own release is an average over steps.")
+        expectations, release = release, release.average(declared.num_steps)
     asked: Record = {
         "adjacency": declared.target.adjacency,
         "num_rows": n,

@@ -25,13 +25,15 @@ from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.inference.ray_engine import partitions_at
 from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.partitions import Engine, Partition
+from private_mcmc.model import RowModel
 from private_mcmc.planning import Conclusion, History, PathStage, Plan, Prediction, Stage, predict_after
 from private_mcmc.planning.prediction import in_blocks
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import EXACT
+from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, StateGrid, state_grid
-from private_mcmc.schedule import Release
+from private_mcmc.schedule import Release, Schedule
 from private_mcmc.target import Target, check_count
 
 Array = npt.NDArray[np.float64]
@@ -74,6 +76,19 @@ class Declaration:
     def temper(self) -> float:
         """Weight of the likelihood."""
         return self.kernel.temper
+
+
+def examined(declared: Declaration, reading: RowModel, schedule: Schedule) -> PreflightReport:
+    """What preflight knows of the posterior of a declared run."""
+    return examine(
+        reading,
+        declared.target,
+        n=schedule.num_rows,
+        clip=schedule.clip,
+        temper=schedule.temper,
+        metric=schedule.preconditioner,
+        model_name=getattr(declared.model, "__name__", "model"),
+    )
 
 
 @construction_checked

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc import accounting
-from private_mcmc.accounting import Statement
 from private_mcmc.domains import Rows
 from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, ReleaseError
@@ -139,12 +138,6 @@ class DeclaredRun:
             self._decided[rows] = decide(self.declared, rows)
         return self._decided[rows]
 
-    def price(self, n: int | None = None) -> Statement:
-        """The run's own statement."""
-        if n is None:
-            raise ReleaseError("nothing was run yet; decide(n).statement tells the price beforehand.")
-        return self.decide(n).statement
-
     def mark(self, n: int) -> str:
         """A hash of what must be the same for the same run: schedule, domains, model, start, averages."""
         decision = self.decide(n)
@@ -188,4 +181,5 @@ class DeclaredRun:
         # Only now: a run that fails before can be taken up again. After it no copy of it can.
         job.finish()
         keep(Outcome(statement, released, provenance=provenance, ended="released"))
-        job.forget()
+        if job.saved is not None:
+            job.saved.checkpoint.remove()

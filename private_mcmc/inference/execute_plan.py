@@ -108,10 +108,6 @@ class PlannedRun:
         """Refuse: nothing is left to decide."""
         raise DeclarationError("a plan was decided when it was made: see plan.statement.")
 
-    def price(self, n: int | None = None) -> Statement:
-        """What all stages together cost at most."""
-        return self.declared.statement
-
     def ready(self, columns: Fields, n: int, streams: Streams) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged."""
         plan = self.declared
@@ -143,18 +139,16 @@ class PlannedRun:
         plan = self.declared
         parts, history = self.bought[0] or plan.before, self.bought[1]
         stage: Stage | None = first
-        source = job.provenance.to_dict()
+        source, statement = job.provenance.to_dict(), marked(plan.statement_of(parts), job.provenance)
+        reached = Outcome(statement, None, history=history, provenance=source)
         # Before the first stage is bought: a charge whose release finds no room, or whose run is killed while
         # it buys, is known by its folder.
-        bought = marked(plan.statement_of(parts), job.provenance)
-        keep(Outcome(bought, None, history=history, provenance=source))
+        keep(reached)
         while stage is not None:
             if self.look is not None and is_look(plan, history, stage) and self.look(plan, history):
-                statement = marked(plan.statement_of(parts), job.provenance)
-                keep(Outcome(statement, None, history=history, provenance=source, ended="stopped"))
+                keep(replace(reached, ended="stopped"))
                 return
             parts, statement = _admitted(plan, parts, stage)
-            statement = marked(statement, job.provenance)
             job.books.pay(parts[-1])
             if isinstance(stage, PathStage):
                 states = self._path(stage, partitions, job.streams.of_stage(len(history)))
@@ -162,11 +156,11 @@ class PlannedRun:
             else:
                 done = query(stage, plan, partitions)
             history = (*history, done)
-            reached = Outcome(statement, None, history=history, provenance=source)
+            reached = replace(reached, statement=marked(statement, job.provenance), history=history)
             keep(reached)
             stage = plan.policy.next(history)
         keep(replace(reached, ended="released"))
-        keep(outcome_of(plan, history, statement, source))
+        keep(outcome_of(plan, history, reached.statement, source))
 
     def _path(self, stage: PathStage, partitions: Sequence[Partition], streams: Streams) -> Array:
         """The states of one path before rounding, shape ``(steps, p)``."""
@@ -203,10 +197,6 @@ def _runner(
         return runner, start, runner.prepare(partitions)
 
 
-# A cell and a number in [−1, 1] of one row for every family, as of ``Contribution``.
-OfRow = Callable[[Fields], Any]
-
-
 def release_sums(mechanism: SumsPlan, exact: FloatArray, books: Bookkeeping, words: str) -> Record:
     """Charge, add noise once, and hand that on before the charge is settled.
 
@@ -227,7 +217,7 @@ def release_sums(mechanism: SumsPlan, exact: FloatArray, books: Bookkeeping, wor
 
 
 def row_sums(
-    of_row: OfRow,
+    of_row: Callable[[Fields], Any],
     rows: Rows,
     mechanism: SumsPlan,
     columns: Fields,
@@ -237,6 +227,7 @@ def row_sums(
 ) -> FloatArray:
     """What all rows add to every family, exact: curator-side; nothing is spent.
 
+    ``of_row`` gives a cell and a number in ``[−1, 1]`` for every family, as of ``Contribution``.
     Rows are mapped into their domains and asked one by one, some of them at a time, or at an engine. Where
     the number of rows, or who has some, is hidden they lie in slots drawn at random, so that no row's own
     rounding follows from who else is there. With ``random`` each row has a uniform number of its own, by a
@@ -250,7 +241,7 @@ def row_sums(
         return summed(_asked(of_row, slots, mechanism, random), partitions, keys.batches)
 
 
-def _asked(function: OfRow, slots: Rows, mechanism: SumsPlan, random: bool) -> Question:
+def _asked(function: Callable[[Fields], Any], slots: Rows, mechanism: SumsPlan, random: bool) -> Question:
     """The function of every row by itself; persons' rows one after the other.
 
     The answer has which rows count, then each family's cells and ``t``: ``(1 + 2 families, n)`` or

@@ -202,7 +202,11 @@ class LastRun:
     @property
     def statement(self) -> Statement:
         """(ε, δ), the whole curve, and the argument that proves it: of the last run, or of the plan."""
-        return self._run.price() if self._outcome is None else self._outcome.statement
+        if self._outcome is not None:
+            return self._outcome.statement
+        if isinstance(self._run, DeclaredRun):
+            raise ReleaseError("nothing was run yet; decide(n).statement tells the price beforehand.")
+        return self._run.declared.statement
 
     @property
     def released(self) -> ReleasedStates | ReleasedExpectations:

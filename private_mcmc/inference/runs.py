@@ -93,7 +93,9 @@ class Runs(LastRun):
         run, place = self._run, Place.of(self._execution, whole=isinstance(self._run, PlannedRun))
         columns, self._n = checked(run.declared, args, named, present, place)
         check_arithmetic()
-        bill = Bill(run.price(self._n), charged_words(run, self._n), columns, isinstance(run, PlannedRun))
+        # Of a plan what all of its stages cost at most.
+        price = run.declared.statement if isinstance(run, PlannedRun) else run.decide(self._n).statement
+        bill = Bill(price, charged_words(run, self._n), columns, isinstance(run, PlannedRun))
         if self._books.checkpoint is None or not isinstance(run, DeclaredRun):
             return bill
         return replace(bill, run=run.mark(self._n))

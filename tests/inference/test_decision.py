@@ -97,14 +97,14 @@ def cauchy_driver(guarantee, release="path"):
 
 @pytest.mark.parametrize("release", ["path", "last"])
 def test_a_run_whose_noise_alone_is_the_guarantee_asks_no_preflight(release, monkeypatch):
-    monkeypatch.setattr(deciding, "examine", asked)
+    monkeypatch.setattr(deciding, "examined", asked)
     mcmc = cauchy_driver("run", release)
     mcmc.run(x=np.zeros(100), y=np.zeros(100))
     assert mcmc.statement.epsilon(1e-6) <= 3.0
 
 
 def test_a_guarantee_of_the_posterior_asks_it(monkeypatch):
-    monkeypatch.setattr(deciding, "examine", asked)
+    monkeypatch.setattr(deciding, "examined", asked)
     with pytest.raises(AssertionError, match="preflight was asked"):
         cauchy_driver("posterior").decide()
 
