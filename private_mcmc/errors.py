@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-import sys
 import traceback
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -142,14 +140,3 @@ def clean_errors(function: Callable[Arguments, Result]) -> Callable[Arguments, R
         raise clean.with_traceback(None)
 
     return entry
-
-
-def warn_of_what_was_paid(words: str) -> None:
-    """``warnings.warn`` after a charge: where warnings are errors, the words go to standard error alone.
-
-    Raised, they would take a result with them that was paid for.
-    """
-    try:
-        warnings.warn(words, stacklevel=3)
-    except UserWarning as error:
-        print(f"UserWarning: {error}", file=sys.stderr)

@@ -8,7 +8,9 @@ import os
 import re
 import secrets
 import stat
+import sys
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from importlib.metadata import version
@@ -60,6 +62,17 @@ def _escaped(found: re.Match[str]) -> str:
         return sign
     units = sign.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def warn_of_what_was_paid(words: str) -> None:
+    """``warnings.warn`` after a charge: where warnings are errors, the words go to standard error alone.
+
+    Raised, they would take a result with them that was paid for.
+    """
+    try:
+        warnings.warn(words, stacklevel=3)
+    except UserWarning as error:
+        print(f"UserWarning: {error}", file=sys.stderr)
 
 
 PathLike = str | os.PathLike[str]

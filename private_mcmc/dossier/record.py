@@ -26,9 +26,10 @@ from private_mcmc.data.families import family
 from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.shape import check_types, check_values, read_raw
-from private_mcmc.errors import DeclarationError, LedgerError, NotYetSupported, warn_of_what_was_paid
+from private_mcmc.errors import DeclarationError, LedgerError, NotYetSupported
 from private_mcmc.records import Fields, PublicArguments, Record
 from private_mcmc.report import Report, at_most
+from private_mcmc.system import warn_of_what_was_paid
 from private_mcmc.target import Target, check_adjacency
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ from private_mcmc.accounting import Statement
 from private_mcmc.accounting.statement import NOT_PRIVATE
 from private_mcmc.arguments import check_kind, construction_checked
 from private_mcmc.dossier.record import standing_in
-from private_mcmc.errors import DeclarationError, PrivateMCMCError, ReleaseError, warn_of_what_was_paid
+from private_mcmc.errors import DeclarationError, PrivateMCMCError, ReleaseError
 from private_mcmc.inference.checkpoint import Checkpoint, SavedRun
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Ledger, Reservation
 from private_mcmc.release.ledger import UNSAVED, take
+from private_mcmc.system import warn_of_what_was_paid
 
 
 @construction_checked

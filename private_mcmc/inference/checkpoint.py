@@ -23,11 +23,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.errors import DeclarationError, ReleaseError, warn_of_what_was_paid
+from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
 from private_mcmc.kernels.keys import implementation
 from private_mcmc.records import sync_folder
+from private_mcmc.system import warn_of_what_was_paid
 
 _CODE_BYTES = hashlib.sha256().digest_size
 

@@ -21,7 +21,7 @@ from private_mcmc.domains.cells import Marks
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, warnings_of
-from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors, warn_of_what_was_paid
+from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
 from private_mcmc.inference.columns import BLOCK, Place, checked, on_the_host
 from private_mcmc.inference.declared import Execution, Look, Outcome, stopping
@@ -38,6 +38,7 @@ from private_mcmc.planning.facts import SYNTHETIC_ROWS
 from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
 from private_mcmc.report.document import announce
+from private_mcmc.system import warn_of_what_was_paid
 from private_mcmc.target import Adjacency, Target
 
 _OUTER = "That is with the outer ranges; those that are bought are narrower, and usually leave a smaller one."

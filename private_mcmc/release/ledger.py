@@ -15,17 +15,11 @@ from typing import Any
 
 from private_mcmc.accounting import Statement
 from private_mcmc.domains.columns import Columns, data_mark
-from private_mcmc.errors import (
-    BudgetExceeded,
-    DeclarationError,
-    LedgerError,
-    ReleaseError,
-    clean_errors,
-    warn_of_what_was_paid,
-)
+from private_mcmc.errors import BudgetExceeded, DeclarationError, LedgerError, ReleaseError, clean_errors
 from private_mcmc.release.ledger_file import Head, LedgerFile, Transaction
 from private_mcmc.release.ledger_state import DataSet, Filter, LedgerState, Outcome, Reservation
 from private_mcmc.release.released import too_little_left
+from private_mcmc.system import warn_of_what_was_paid
 from private_mcmc.target import Target
 
 # Charges made in this process that have paid for no run yet. A child process has a copy, and other numbers.
