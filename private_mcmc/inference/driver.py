@@ -163,6 +163,8 @@ class PrivateMCMC(Runs):
 
     def decide(self, n: int | None = None) -> Decision:
         """Preflight and the run's own statement, without any data; raises ``NotPrivate`` as ``run`` would."""
+        if isinstance(self._run, PlannedRun):
+            raise DeclarationError("a plan was decided when it was made: see plan.statement.")
         return self._run.decide(n)
 
 

@@ -21,7 +21,6 @@ from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping, Job, marked
 from private_mcmc.inference.columns import BLOCK, Place, checked_at, placed
-from private_mcmc.inference.decision import Decision
 from private_mcmc.inference.declared import (
     Array,
     Execution,
@@ -103,10 +102,6 @@ class PlannedRun:
         check_kind("plan", self.declared, Plan)
         if self.execution.init_params is not None:
             raise DeclarationError("init_params=: a plan chooses where its paths start.")
-
-    def decide(self, n: int | None = None) -> Decision:
-        """Refuse: nothing is left to decide."""
-        raise DeclarationError("a plan was decided when it was made: see plan.statement.")
 
     def ready(self, columns: Fields, n: int, streams: Streams) -> ReadyRun:
         """Bring the rows to the device and compile the first stage, before anything is charged."""

@@ -136,9 +136,9 @@ def charged_words(run: DeclaredRun | PlannedRun, n: int) -> str:
 
 def opening_of(run: DeclaredRun | PlannedRun, n: int) -> str:
     """What is said before a run: its target, and what is known of the posterior."""
+    if isinstance(run, PlannedRun):
+        return run.declared.opening
     declared = run.declared
-    if isinstance(declared, Plan):
-        return declared.opening
     known = "certified at this target"  # refused otherwise
     if declared.guarantee == "run":
         known = known_of_posterior(run.decide(n).reading, declared.target, n, declared.temper)
@@ -165,9 +165,9 @@ def _stages(outcome: Outcome, stopped: bool) -> tuple[Record, ...]:
 
 def _certificate(run: DeclaredRun | PlannedRun, n: int) -> Statement | None:
     """That of the posterior, where the guarantee speaks of it."""
+    if isinstance(run, PlannedRun):
+        return run.declared.certificate
     declared = run.declared
-    if isinstance(declared, Plan):
-        return declared.certificate
     if declared.guarantee == "run":
         return None
     found = run.decide(n).report.certificates

@@ -223,12 +223,8 @@ class SecondMomentsPlan:
     statement: Statement
     vectors: int = 1
 
-    def release(self, rows: npt.ArrayLike) -> SecondMoments:
-        """Sum, add noise, return. ``rows`` has shape ``(n, p)`` or ``(n, k, p)`` and is curator-side."""
-        return self.released(self.noised(self.sums(rows)))
-
     def sums(self, rows: npt.ArrayLike) -> FloatArray:
-        """``Σ VᵀV`` of the rows of one partition or block, or of all: curator-side.
+        """``Σ VᵀV`` of rows, ``(n, p)`` or ``(n, k, p)``, of a partition, a block, or all: curator-side.
 
         The sums of blocks, and then of partitions, are added with a rounding each, for which the noise has
         room.

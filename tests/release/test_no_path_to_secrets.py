@@ -103,7 +103,7 @@ def test_no_released_object_leads_to_a_row_or_a_key(release, keys):
 
 def test_released_second_moments_lead_to_no_row(keys):
     plan = plan_second_moments(0.5, radius=1.0, dim=2, num_rows=N, adjacency="replace_one")
-    assert not secrets_in((plan.release(MARKS.copy()), plan), keys)
+    assert not secrets_in((plan.released(plan.noised(plan.sums(MARKS.copy()))), plan), keys)
 
 
 def test_the_walk_finds_what_is_there(keys):

@@ -164,7 +164,7 @@ def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
     good = np.ones(2)
     table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
     for release, columns in (
-        (moments.release, (table,)),
+        (moments.sums, (table,)),
         (lambda given: counts.release((Contribution(given),), good), (column,)),
         (lambda given: counts.release((Contribution(np.ones(2, int)),), given), (column,)),
         (lambda given: data_mark(b"key", {"y": given}), (column,)),
@@ -222,7 +222,7 @@ def test_the_rounding_allowance_covers_sums_of_many_rows():
 
 def test_noise_is_symmetric_with_half_the_variance_off_the_diagonal():
     mechanism = plan(gdp=0.3, dim=60, num_rows=10)
-    noise = mechanism.release(np.zeros((10, 60))).matrix
+    noise = mechanism.noised(mechanism.sums(np.zeros((10, 60))))
     np.testing.assert_array_equal(noise, noise.T)
     scale = mechanism.noise.scale
     assert stats.kstest(np.diag(noise), stats.norm(scale=scale).cdf).pvalue > 1e-6
@@ -245,16 +245,16 @@ def test_no_private_value_raises_warns_or_spoils_the_sum():
     mechanism = plan(gdp=1e3, num_rows=10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        released = mechanism.release(rows)
+        released = mechanism.noised(mechanism.sums(rows))
     clean = rows[4:] / math.sqrt(3)
-    np.testing.assert_allclose(released.matrix, clean.T @ clean, atol=0.1)
+    np.testing.assert_allclose(released, clean.T @ clean, atol=0.1)
 
 
 def test_schema_errors_are_about_shapes_only():
     with pytest.raises(DataSchemaError, match=r"\(n, 3\)"):
-        plan().release(np.zeros((10, 2)))
+        plan().sums(np.zeros((10, 2)))
     with pytest.raises(DataSchemaError, match="more rows"):
-        plan(num_rows=5).release(np.zeros((6, 3)))
+        plan(num_rows=5).sums(np.zeros((6, 3)))
     with pytest.raises(DeclarationError, match="rows"):
         plan(num_rows=0)
     with pytest.raises(DeclarationError, match="no useful bound"):

@@ -77,7 +77,7 @@ def second_moments(adjacency: Adjacency) -> PairedMechanism:
     plan = plan_second_moments(_GDP, radius=1.0, dim=2, num_rows=ROWS, adjacency=adjacency)
 
     def once(data: DataSet) -> npt.ArrayLike:
-        return plan.release(data["X"]).matrix[np.triu_indices(2)]
+        return plan.noised(plan.sums(data["X"]))[np.triu_indices(2)]
 
     return of_rows("second moments", plan.statement, one_by_one(once), _AXES, {"X": np.zeros(2)})
 
