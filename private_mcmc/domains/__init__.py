@@ -9,4 +9,3 @@ from private_mcmc.domains.domain import Domain as Domain
 from private_mcmc.domains.domain import Real as Real
 from private_mcmc.domains.persons import Person as Person
 from private_mcmc.domains.rows import Rows as Rows
-from private_mcmc.domains.rows import domain_from_dict as domain_from_dict

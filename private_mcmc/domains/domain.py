@@ -61,7 +61,7 @@ class Domain:
         raise DeclarationError(f"{type(self).__name__} is not a row domain.")
 
     def to_dict(self) -> Record:
-        """``{"ball": {"radius": 1.0, "dim": 9}}``; the inverse of ``domain_from_dict``."""
+        """``{"ball": {"radius": 1.0, "dim": 9}}``."""
         return {type(self).__name__.lower(): {k: v for k, v in asdict(self).items() if v is not None}}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +21,6 @@ from private_mcmc.records import Fields, Record
 from private_mcmc.target import Unit
 
 _DOMAINS = (Ball, Box, Binary, Categories, Counts, Real)
-_COLUMNS: Mapping[str, type[Domain | Person]] = {kind.__name__.lower(): kind for kind in (*_DOMAINS, Person)}
 # Arguments of a run that are no columns.
 _RESERVED = {PRESENT: "tells which slots hold a person", "rng_key": "gives the randomness"}
 
@@ -86,11 +84,6 @@ class Rows:
     def columns(self) -> dict[str, Domain]:
         """Column names and their domains, by name."""
         return dict(self.items)
-
-    @property
-    def single(self) -> Rows:
-        """The declaration of one row by itself."""
-        return Rows(**self.columns)
 
     @property
     def persons(self) -> Rows:
@@ -192,14 +185,9 @@ class Rows:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> Record:
-        """Column names to domains, as ``domain_from_dict`` reads them."""
+        """Column names to domains, for records."""
         unit = {} if self.unit is None else {self.unit.name: {"person": {"at_most": self.unit.rows}}}
         return {name: domain.to_dict() for name, domain in self.items} | unit
-
-    @classmethod
-    def from_dict(cls, record: Fields) -> Rows:
-        """Inverse of ``to_dict``."""
-        return cls(**{name: domain_from_dict(record[name]) for name in record})
 
 
 @partial(jax.jit, static_argnums=0)
@@ -207,18 +195,3 @@ def project_rows(rows: Rows, data: Record) -> dict[str, jax.Array]:
     """``rows.project(data)`` by one program, which is compiled once for columns of equal shapes."""
     found: dict[str, jax.Array] = rows.project(data)
     return found
-
-
-def domain_from_dict(record: object) -> Domain | Person:
-    """A column as records have it: ``{"ball": {"radius": 1.0, "dim": 9}}``, ``{"person": {"at_most": 4}}``.
-
-    A bare name where there are no arguments. ``DeclarationError`` for an unknown name or wrong arguments.
-    """
-    entry = {record: {}} if isinstance(record, str) else record
-    one = list(entry.items()) if isinstance(entry, Mapping) else []
-    if len(one) != 1 or one[0][0] not in _COLUMNS or not isinstance(one[0][1], Mapping):
-        raise DeclarationError(f"row domain {record!r}: one of {', '.join(_COLUMNS)} with its arguments.")
-    try:
-        return _COLUMNS[one[0][0]](**one[0][1])
-    except TypeError as error:
-        raise DeclarationError(f"row domain {one[0][0]!r}: {error}.") from error

@@ -14,8 +14,8 @@ from private_mcmc.accounting import Statement, gdp
 from private_mcmc.accounting.risk import curve, details
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
-from private_mcmc.domains import Rows
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected, texts
+from private_mcmc.dossier.shape import declared_rows
 from private_mcmc.errors import LedgerError
 from private_mcmc.planning.prediction import elements
 from private_mcmc.records import Fields
@@ -210,7 +210,7 @@ def _columns(study: StudyRecord) -> Table:
     if not study.schema:
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (name, shorten(repr(domain), 90, placeholder=" …"))
-            for name, domain in Rows.from_dict(study.rows).items
+            for name, domain in declared_rows(study.rows).items
         )
         return Table(("column", "what a row may hold (enforced)"), rows)
     schema = Schema.from_dict(texts(study.schema))

@@ -16,9 +16,9 @@ from private_mcmc.accounting.risk import details, in_words, risk
 from private_mcmc.accounting.rounding import norm_up
 from private_mcmc.data.fields import KEY
 from private_mcmc.data.schema import read_declaration
-from private_mcmc.domains.rows import domain_from_dict
 from private_mcmc.dossier.folder import Query
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, not_protected
+from private_mcmc.dossier.shape import declared_column
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.report import Block, Heading, Note, Report, Table, Text, Verdict, at_most
@@ -117,7 +117,7 @@ def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
         "dp_variant": {
             "variant_name": "Approximate DP" if study.delta else "Pure DP",
             "data_domain": f"Tables of {study.n:,} {'rows' if unit is None else 'persons'}: "
-            + "; ".join(f"{column}: {domain_from_dict(domain)}" for column, domain in study.rows.items()),
+            + "; ".join(f"{column}: {declared_column(domain)}" for column, domain in study.rows.items()),
             "unprotected_quantities": unprotected,
         },
         "privacy_loss": {

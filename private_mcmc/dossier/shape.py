@@ -13,8 +13,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from private_mcmc.arguments import checked_guarantee
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Person, Real, Rows
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Record
+from private_mcmc.records import Fields, Record
 from private_mcmc.system import RECORDED, read_whole
 from private_mcmc.target import Target, check_adjacency, check_count
 
@@ -153,3 +154,28 @@ def _numbers(what: str, values: object, empty: bool = False) -> Any:
     if made.dtype.kind not in "iuf" and not (empty and all(one is None for one in made.flat)):
         raise DeclarationError(f"{what}: numbers in equal lists are needed.")
     return made
+
+
+_COLUMNS: Mapping[str, type[Domain | Person]] = {
+    kind.__name__.lower(): kind for kind in (Ball, Box, Binary, Categories, Counts, Real, Person)
+}
+
+
+def declared_column(record: object) -> Domain | Person:
+    """A column as ``Rows.to_dict`` writes it: ``{"ball": {"radius": 1.0, "dim": 9}}``.
+
+    A bare name where there are no arguments. ``DeclarationError`` for an unknown name or wrong arguments.
+    """
+    entry = {record: {}} if isinstance(record, str) else record
+    one = list(entry.items()) if isinstance(entry, Mapping) else []
+    if len(one) != 1 or one[0][0] not in _COLUMNS or not isinstance(one[0][1], Mapping):
+        raise DeclarationError(f"row domain {record!r}: one of {', '.join(_COLUMNS)} with its arguments.")
+    try:
+        return _COLUMNS[one[0][0]](**one[0][1])
+    except TypeError as error:
+        raise DeclarationError(f"row domain {one[0][0]!r}: {error}.") from error
+
+
+def declared_rows(record: Fields) -> Rows:
+    """Inverse of ``Rows.to_dict``."""
+    return Rows(**{name: declared_column(record[name]) for name in record})

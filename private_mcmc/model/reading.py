@@ -213,7 +213,7 @@ def read(model: Model, rows: Rows, *, n: int, model_args: PublicArguments | None
     elif rows.unit.name in inspect.signature(model).parameters:
         found = _with_own_latents(model, rows, rows.unit, n, public)
     else:
-        each = read(model, rows.single, n=n * rows.unit.rows, model_args=public)
+        each = read(model, _single(rows), n=n * rows.unit.rows, model_args=public)
         found = replace(each, term=each.term.of_persons(rows), each=each)
     found = replace(found, public=public)
     with ONE_AT_A_TIME, jax.enable_x64(True), _differentiable():
@@ -323,18 +323,18 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     """The reading of persons whose own latents are integrated out."""
     persons = PersonsModel(model, unit.name, rows.items[0][0], n)
     with ONE_AT_A_TIME, jax.enable_x64(True):
-        row = _abstract(rows.single, 1)
+        row = _abstract(_single(rows), 1)
         latents, plate = persons_latents(persons.of(n), row, public, unit.name, n)
     # Every row is read as that of a person with latents of its own.
     of_one = with_columns(persons.of(1, plate, None), latents)
-    one = _of_rows(of_one, columns_of(rows.single, latents), n * unit.rows, public, latents)
+    one = _of_rows(of_one, columns_of(_single(rows), latents), n * unit.rows, public, latents)
     with ONE_AT_A_TIME, jax.enable_x64(True):
         own = own_latents(latents, one.program, one.row_loss)
         refuse_other_persons(
             own,
             one,
             [site.name for site in one.observations],
-            rows.single,
+            _single(rows),
             n,
             lambda who, data, values: log_densities(persons.of(n, plate, who), {**data, **public}, values),
         )
@@ -342,7 +342,7 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
     if any(latent.numbers for latent in latents):
         finer = functools.partial(integrated_loss, replace(own, finer=2))
         refuse_coarse_sums(own.names, "person", rows.persons, one.dim, loss, finer)
-    term = RowTerm(functools.partial(of_one_row, loss), rows.single)
+    term = RowTerm(functools.partial(of_one_row, loss), _single(rows))
     each = replace(one, term=term, model=persons.of(1, plate), summed=own, given=one)
     with jax.enable_x64(True):
         elements = max(one.dim, own.elements(unit.rows))
@@ -376,6 +376,11 @@ def _differentiable() -> Iterator[None]:
 def _constrain(program: Program, free: tuple[Output, ...], theta: jax.Array) -> dict[str, jax.Array]:
     values = program.run([program.outputs[key] for key in free], {program.inputs["theta"]: theta})
     return {key.site: value for key, value in zip(free, values, strict=True)}
+
+
+def _single(rows: Rows) -> Rows:
+    """The declaration of one row by itself."""
+    return Rows(**rows.columns)
 
 
 def _abstract(rows: Rows, count: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from private_mcmc.cli.common import load_model
-from private_mcmc.domains import domain_from_dict
+from private_mcmc.dossier.shape import declared_column
 from private_mcmc.errors import PrivateMCMCError
 
 JSON = st.recursive(
@@ -24,7 +24,7 @@ JSON = st.recursive(
 )
 def test_random_domain_records(record):
     try:
-        domain = domain_from_dict(record)
+        domain = declared_column(record)
     except PrivateMCMCError:
         return
     assert domain.norm_bound >= 0

@@ -254,7 +254,7 @@ def test_what_refutes_the_posterior_of_rows_refutes_that_of_persons():
 
 def test_one_person_costs_what_one_row_costs():
     person = driver(num_steps=50).decide(20).statement
-    row = driver(ROWS.single, num_steps=50).decide(20).statement
+    row = driver(pmc.Rows(**ROWS.columns), num_steps=50).decide(20).statement
     assert person.gdp == pytest.approx(row.gdp, rel=1e-9)
     assert "of one person, with all of up to 3 rows" in person.summary().splitlines()[0]
     assert pmc.Statement.from_dict(person.to_dict()) == person and person.verify()
@@ -268,7 +268,7 @@ def test_rounding_is_charged_for_all_rows_of_all_persons():
 
 
 def test_statements_of_rows_and_of_persons_never_compose():
-    person, row = driver().decide(20).statement, driver(ROWS.single).decide(20).statement
+    person, row = driver().decide(20).statement, driver(pmc.Rows(**ROWS.columns)).decide(20).statement
     household = driver(pmc.Rows(**ROWS.columns, house=pmc.Person(9))).decide(20).statement
     for other in (row, household):
         with pytest.raises(pmc.DeclarationError, match="do not compose"):
@@ -315,7 +315,7 @@ def test_declarations_that_do_not_go_with_persons_are_refused():
         pmc.Rows(who=pmc.Person(2))
     with pytest.raises(pmc.DeclarationError):
         pmc.Person(0)
-    schedule = driver(ROWS.single).decide(20).schedule
+    schedule = driver(pmc.Rows(**ROWS.columns)).decide(20).schedule
     with pytest.raises(pmc.DeclarationError, match="protects a row"):
         langevin_program(read(logistic, ROWS, n=20), schedule)
 

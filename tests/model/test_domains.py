@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows, domain_from_dict
+from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Real, Rows
 from private_mcmc.domains.synthetic import synthetic_values
+from private_mcmc.dossier.shape import declared_column
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model.synthetic import extreme_rows
 
@@ -118,8 +119,8 @@ def test_synthetic_rows_are_inside_and_reach_the_extremes(domain):
 
 @pytest.mark.parametrize("domain", [*DOMAINS, Real()], ids=str)
 def test_a_domain_survives_its_dictionary(domain):
-    assert domain_from_dict(domain.to_dict()) == domain
-    assert hash(domain_from_dict(domain.to_dict())) == hash(domain)
+    assert declared_column(domain.to_dict()) == domain
+    assert hash(declared_column(domain.to_dict())) == hash(domain)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +129,8 @@ def test_a_domain_survives_its_dictionary(domain):
         *((Ball, one) for one in ((0.0, 3), (np.nan, 3), (np.inf, 3), (1.0, 0), (1.0, 2.5), ("a", 2))),
         *((Box, one) for one in ((1, 0), (0, np.inf), (np.nan, 1), ([0, 0], [1, 1, 1]), ([], []))),
         *((Box, (0, 1, 0)), (Box, ([0, 0], 1, 3)), (Categories, (1,)), (Counts, (0,)), (Counts, (2**40,))),
-        *((Real, (0,)), (domain_from_dict, ("sphere",)), (domain_from_dict, ({"ball": {"radius": 1.0}},))),
-        (domain_from_dict, ({"ball": {}, "box": {}},)),
+        *((Real, (0,)), (declared_column, ("sphere",)), (declared_column, ({"ball": {"radius": 1.0}},))),
+        (declared_column, ({"ball": {}, "box": {}},)),
     ],
 )
 def test_a_declaration_that_makes_no_sense_is_refused(declare, given):
@@ -152,7 +153,7 @@ def test_a_box_holds_its_ends_in_every_mode_of_jax():
 
 
 def test_a_box_of_a_length_is_that_of_as_many_ends():
-    assert Box(-1, 2, dim=3) == Box([-1.0] * 3, [2.0] * 3) == domain_from_dict(Box(-1, 2, dim=3).to_dict())
+    assert Box(-1, 2, dim=3) == Box([-1.0] * 3, [2.0] * 3) == declared_column(Box(-1, 2, dim=3).to_dict())
 
 
 @pytest.mark.some(2)

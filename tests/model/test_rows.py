@@ -7,6 +7,7 @@ import pyarrow
 import pytest
 
 from private_mcmc.domains import Ball, Binary, Box, Rows
+from private_mcmc.dossier.shape import declared_rows
 from private_mcmc.errors import DataSchemaError, DeclarationError
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
@@ -96,7 +97,7 @@ def test_pandas_columns_with_missing_values_are_numbers():
 def test_the_fingerprint_is_of_the_declaration():
     assert Rows(y=Binary(), X=Ball(1.0, dim=2)).fingerprint == ROWS.fingerprint
     assert Rows(X=Ball(1.5, dim=2), y=Binary()).fingerprint != ROWS.fingerprint
-    assert Rows.from_dict(ROWS.to_dict()) == ROWS
+    assert declared_rows(ROWS.to_dict()) == ROWS
 
 
 def test_only_domains_are_columns():
