@@ -156,7 +156,14 @@ def lines(statement: Any, delta: float) -> list[str]:
 def remarks(statement: Any, delta: float) -> tuple[str, ...]:
     """What has to be said of ``delta``."""
     pure = math.isfinite(statement.epsilon(0.0))
-    return () if pure else remarks_on_delta(delta, max(statement.counts, default=0))
+    return () if pure else remarks_on_delta(delta, max(row_counts(statement), default=0))
+
+
+def row_counts(statement: Any) -> tuple[int, ...]:
+    """The numbers of rows that the runs of a ``Statement`` were for."""
+    known = statement.argument.constants
+    own = tuple(known[name] for name in ("num_rows", "n") if isinstance(known.get(name), int))
+    return own + tuple(count for part in statement.parts for count in row_counts(part))
 
 
 def report(statement: Any) -> Report:
@@ -176,8 +183,13 @@ def report(statement: Any) -> Report:
     return Report("Privacy statement", blocks)
 
 
-class Shown:
+class Shown(Bounded):
     """What a statement says, in words."""
+
+    @property
+    def advantage(self) -> float:
+        """Upper bound on the membership advantage, ``δ(0)`` (total variation)."""
+        return self.delta(0.0)
 
     def summary(self, delta: float = 1e-6) -> str:
         """A few readable lines: numbers at ``delta``, theorem, assumptions and constants."""

@@ -121,11 +121,6 @@ class Statement(Shown):
         return min(values) if values else None
 
     @property
-    def advantage(self) -> float:
-        """Upper bound on the membership advantage, ``δ(0)`` (total variation)."""
-        return self.delta(0.0)
-
-    @property
     def mechanisms(self) -> tuple[str, ...]:
         """Identities of every run this statement speaks of."""
         own = () if self.mechanism is None else (self.mechanism,)
@@ -169,13 +164,6 @@ class Statement(Shown):
         except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
             raise DeclarationError(f"this is not the record of a statement: {error}") from error
         return made
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The numbers of rows that its runs were for."""
-        known = self.argument.constants
-        own = tuple(known[name] for name in ("num_rows", "n") if isinstance(known.get(name), int))
-        return own + tuple(count for part in self.parts for count in part.counts)
 
 
 def common_unit(statements: Iterable[Statement]) -> Unit | None:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from private_mcmc.accounting import Statement, gdp
 from private_mcmc.accounting import verify as verify_statement
+from private_mcmc.accounting.risk import row_counts
 from private_mcmc.accounting.statement import same
 from private_mcmc.data.fields import count_of, identifier
 from private_mcmc.data.schema import Schema
@@ -118,7 +119,7 @@ def _units(study: ReleaseRecord) -> list[Unit]:
 
 def _is_for(study: ReleaseRecord, made: Statement, what: str) -> None:
     """Raise ``DeclarationError`` unless a statement is for the record's number of rows."""
-    counts = set(made.counts)
+    counts = set(row_counts(made))
     # Each of them is quoted where the number is private.
     said = counts == {study.n} or (not counts and study.adjacency != "add_remove")
     need(said, f"{what} is for {sorted(counts)} rows, not for {study.n}.")
