@@ -35,7 +35,7 @@ def curves(schedule: Schedule, known: Curvature) -> dict[str, Curve]:
     found = {} if schedule.rate is None else {"sampled path": sampled_curve(schedule, schedule.rate)}
     if schedule.clips is not None:
         return found | {"box path": path_curve(schedule)}
-    sizes = schedule.step_sizes[: last_released(schedule)]
+    sizes = paid_steps(schedule)
     hidden = schedule.release != "path" and noise_ratio(schedule)[1] and known.strong_convexity > 0
     if hidden and all(known.gap(size) >= 0 for size in set(sizes)):
         return found | {"hidden": hidden_curve(schedule, known)}
@@ -43,8 +43,14 @@ def curves(schedule: Schedule, known: Curvature) -> dict[str, Curve]:
 
 
 def released_steps(schedule: Schedule) -> tuple[int, ...]:
-    """The steps whose states leave the curator's side, in order; an average is refused."""
-    check_states(schedule)
+    """The steps whose states leave the curator's side, in order.
+
+    ``DeclarationError`` for an average, which is a release of its own.
+    """
+    if isinstance(schedule.release, Average):
+        raise DeclarationError(
+            "an average of hidden states is private only with noise: use average_sensitivity and laplace."
+        )
     if isinstance(schedule.release, tuple):
         return schedule.release
     if schedule.release == "last":
@@ -52,17 +58,9 @@ def released_steps(schedule: Schedule) -> tuple[int, ...]:
     return tuple(range(1, schedule.num_steps + 1))
 
 
-def check_states(schedule: Schedule) -> None:
-    """Raise ``DeclarationError`` for an average, which is a release of its own."""
-    if isinstance(schedule.release, Average):
-        raise DeclarationError(
-            "an average of hidden states is private only with noise: use average_sensitivity and laplace."
-        )
-
-
-def last_released(schedule: Schedule) -> int:
-    """The last step that is released."""
-    return schedule.release[-1] if isinstance(schedule.release, tuple) else schedule.num_steps
+def paid_steps(schedule: Schedule) -> tuple[float, ...]:
+    """The sizes of all steps up to the last one that is released."""
+    return schedule.step_sizes[: released_steps(schedule)[-1]]
 
 
 def for_chains(square: float, schedule: Schedule) -> Gaussian:
@@ -79,7 +77,7 @@ def path_curve(schedule: Schedule) -> Gaussian:
     """
     # The sum, rounded up: correctly rounded sums are at most half a unit below.
     try:
-        time = math.nextafter(math.fsum(schedule.step_sizes[: last_released(schedule)]), math.inf)
+        time = math.nextafter(math.fsum(paid_steps(schedule)), math.inf)
     except OverflowError:
         raise DeclarationError("step_size: the sum of all steps overflows; take smaller ones.") from None
     if schedule.clips is None:
@@ -94,7 +92,7 @@ def path_curve(schedule: Schedule) -> Gaussian:
 def sampled_curve(schedule: Schedule, rate: float) -> Curve:
     """All states up to the last released one, with amplification by the sampling of batches."""
     counts: Counter[float] = Counter()
-    for size, count in Counter(schedule.step_sizes[: last_released(schedule)]).items():
+    for size, count in Counter(paid_steps(schedule)).items():
         counts[row_ratio(schedule, size)] += count
     # Under Poisson batches ``zero_out`` has the pair of ``add_remove``.
     pair = "replace_one" if schedule.adjacency == "replace_one" else "add_remove"

@@ -29,7 +29,6 @@ def langevin_statement(schedule: Schedule, curvature: Curvature | None = None) -
 
     **Guarantee**: every curve, under ``schedule.adjacency``. **Assumptions**: quoted in its argument.
     """
-    bounds.check_states(schedule)
     # The states of a path are released: nothing about the potential enters.
     known = Curvature() if curvature is None or schedule.release == "path" else curvature
     _check(schedule, known)
