@@ -18,13 +18,13 @@ def dense(matrix: Matrix | None, dim: int, name: str) -> npt.NDArray[np.float64]
     """``matrix`` as ``(dim, dim)`` array (``None``: identity); symmetric, positive definite, or refused."""
     if matrix is None:
         return np.eye(dim)
-    array = np.asarray(matrix, dtype=np.float64)
-    array = np.diag(array) if array.ndim == 1 else array
-    if array.shape != (dim, dim):
-        raise DeclarationError(f"{name}: expected {dim} diagonal entries or a {dim}×{dim} matrix.")
+    given = np.asarray(matrix, dtype=np.float64)
+    array = np.diag(given) if given.ndim == 1 else given
+    if array.shape != (dim, dim) or not np.isfinite(array).all():
+        raise DeclarationError(f"{name}: expected {dim} finite diagonal entries or a {dim}×{dim} matrix.")
     if not np.array_equal(array, array.T):
         raise DeclarationError(f"{name}: must be symmetric.")
-    if not np.linalg.eigvalsh(array)[0] > 0:
+    if not (given.min() if given.ndim == 1 else np.linalg.eigvalsh(array)[0]) > 0:
         raise DeclarationError(f"{name}: must be positive definite.")
     return array
 

@@ -130,13 +130,11 @@ class ChainRunner:
 
     def first_state(self, theta: npt.ArrayLike) -> ChainState:
         """All chains at ``theta``, whitened."""
-        start, root = np.asarray(theta, dtype=np.float64), self.whitening.root
-        if root is not None:
-            start = np.asarray(start / root if root.ndim == 1 else np.linalg.solve(root, start))
+        start = self.whitening.from_parameter(jnp.asarray(theta, np.float64))
         observable, chains, dim = self.observable, self.schedule.num_chains, self.schedule.dim
         # Through a lambda: JAX describes what it traces, and a callable object by the text of all its fields.
         shape = jax.eval_shape(lambda u: observable(u), jnp.zeros(dim)).shape if observable else (0,)
-        u = np.broadcast_to(start, (chains, dim))
+        u = np.broadcast_to(np.asarray(start), (chains, dim))
         return ChainState(0, u, np.zeros((chains, *shape)), np.zeros((0, chains, dim)))
 
 

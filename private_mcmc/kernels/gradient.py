@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Bool, Float
 
-from private_mcmc.accounting.steps import CLIP_SLACK
+from private_mcmc.accounting.steps import CLIP_SLACK, dense
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.potential.potential import SHARE, Potential
 from private_mcmc.potential.predictor import Predictor
@@ -78,15 +78,10 @@ def whitening(preconditioner: Matrix | None, dim: int) -> Whitening:
     """Factor the schedule's ``M``: ``None``, diagonal or full, positive definite."""
     if preconditioner is None:
         return Whitening(None)
+    dense(preconditioner, dim, "preconditioner")  # refused unless it is one
     matrix = np.asarray(preconditioner, dtype=np.float64)
-    if matrix.shape not in ((dim,), (dim, dim)):
-        raise DeclarationError(f"preconditioner has shape {matrix.shape}: use ({dim},) or ({dim}, {dim}).")
     if matrix.ndim == 1:
-        if not (np.all(matrix > 0) and np.all(np.isfinite(matrix))):
-            raise DeclarationError("preconditioner: every diagonal entry must be positive and finite.")
         return Whitening(np.sqrt(matrix))
-    if not np.array_equal(matrix, matrix.T):
-        raise DeclarationError("preconditioner: the matrix must be exactly symmetric.")
     try:
         return Whitening(np.asarray(np.linalg.cholesky(matrix), dtype=np.float64))
     except np.linalg.LinAlgError as error:
@@ -105,15 +100,6 @@ class ClippedGradient:
 
     prepare: Callable[[Columns, jax.Array], PreparedRows]
     total: Callable[[jax.Array, PreparedRows], jax.Array]
-
-
-def widened(columns: Columns) -> dict[str, jax.Array]:
-    """Real columns in the widest float in force; whole numbers as they are."""
-    wide = jax.dtypes.canonicalize_dtype(jnp.float64)
-    return {
-        name: column.astype(wide) if jnp.issubdtype(column.dtype, jnp.floating) else column
-        for name, column in columns.items()
-    }
 
 
 def inside(clip: Clip, entries: int) -> Clip:
@@ -279,7 +265,7 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
 
     def total(u: Vector, rows: GeneralRows) -> Vector:
         def of(block: GeneralRows, own: jax.Array | bool = True) -> jax.Array:
-            gradients = whitening.pull_back(per_row(whitening.to_parameter(u), widened(block.columns)))
+            gradients = whitening.pull_back(per_row(whitening.to_parameter(u), block.columns))
             return of_block(gradients, block.present & own)
 
         count = rows.present.shape[0]
@@ -299,7 +285,7 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
         """Rows with the weights of their terms, on which constants of hidden states rest."""
         if model.term.share is not None:
             share = rowwise(model.term.share)
-            columns = {**columns, SHARE: jax.lax.map(share, widened(columns), batch_size=fitting)}
+            columns = {**columns, SHARE: jax.lax.map(share, dict(columns), batch_size=fitting)}
         return GeneralRows(columns, present)
 
     return ClippedGradient(prepare, total)

@@ -34,11 +34,11 @@ def test_norms_are_the_primal_and_dual_norms_of_the_metric(name, rng):
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [
-        ((1.0, 2.0), "shape"),
+        ((1.0, 2.0), "expected 3"),
         ((1.0, -1.0, 1.0), "positive"),
         (((1.0, 0.1, 0.0), (0.2, 1.0, 0.0), (0.0, 0.0, 1.0)), "symmetric"),
         (((1.0, 2.0, 0.0), (2.0, 1.0, 0.0), (0.0, 0.0, 1.0)), "positive definite"),
-        ((1.0, float("nan"), 1.0), "positive"),
+        ((1.0, float("nan"), 1.0), "finite"),
     ],
 )
 def test_what_is_not_a_metric_is_refused(matrix, words):
