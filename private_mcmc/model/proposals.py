@@ -37,7 +37,7 @@ from private_mcmc.model.program import (
     same,
     trace,
 )
-from private_mcmc.model.sites import Observation
+from private_mcmc.model.sites import Latent, Observation
 from private_mcmc.potential.families import TABLE, Interval, Line
 from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.predictor import (
@@ -48,7 +48,7 @@ from private_mcmc.potential.predictor import (
     Row,
     Term,
 )
-from private_mcmc.potential.prior import OF_ANY_SIGN, OwnPrior, PriorConstants, Site
+from private_mcmc.potential.prior import OF_ANY_SIGN, OwnPrior, PriorConstants
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.rowwise import abstract, row_shapes
 
@@ -303,7 +303,7 @@ def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
         return False
 
 
-def read_prior(program: Program, sites: Sequence[Site], terms: Sequence[str] = ()) -> PriorConstants:
+def read_prior(program: Program, sites: Sequence[Latent], terms: Sequence[str] = ()) -> PriorConstants:
     """The prior of a program of one row. With ``terms`` of latents alone no site is independent of others."""
     own = [] if terms else _with_lines(program, sites)
     named = {part.site.name for part in own}
@@ -322,7 +322,7 @@ def read_prior(program: Program, sites: Sequence[Site], terms: Sequence[str] = (
     return PriorConstants(sites, own, potential, gaussian, tuple(terms))
 
 
-def _with_lines(program: Program, sites: Sequence[Site]) -> list[OwnPrior]:
+def _with_lines(program: Program, sites: Sequence[Latent]) -> list[OwnPrior]:
     """The sites with a line of the table that depend on no other, whose parameters are public."""
     uses = {site.name: program.uses(program.outputs[key] for key in _densities([site])) for site in sites}
     values = {site.name: program.outputs[Output("value", site.name)] for site in sites}
@@ -353,7 +353,7 @@ def _with_lines(program: Program, sites: Sequence[Site]) -> list[OwnPrior]:
     return found
 
 
-def _densities(sites: Sequence[Site]) -> list[Output]:
+def _densities(sites: Sequence[Latent]) -> list[Output]:
     return [Output(kind, site.name) for kind in ("prior", "jacobian") for site in sites]
 
 

@@ -47,7 +47,7 @@ from private_mcmc.model.row_latents import (
     row_latents,
     with_columns,
 )
-from private_mcmc.model.sites import ModelSites, Observation
+from private_mcmc.model.sites import Latent, ModelSites, Observation
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
     PersonsModel,
@@ -60,7 +60,6 @@ from private_mcmc.model.tracing import (
 from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.potential import SHARE, Potential, RowConstants, RowLoss, RowTerm
 from private_mcmc.potential.predictor import Predictor
-from private_mcmc.potential.prior import Site
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
@@ -88,6 +87,7 @@ class RowModel(Potential):
         public: the public arguments that it was read with.
     """
 
+    sites: tuple[Latent, ...]
     observations: tuple[Observation, ...]
     program: Program = field(repr=False)
     model: Model = field(repr=False)
@@ -152,16 +152,16 @@ class RowModel(Potential):
             f"‖∂η/∂θ‖ ≤ {radius:.6g}" + ("" if several.proved or radius == math.inf else _HELD)
         )
 
-    def proved(self, site: Site) -> tuple[float, float, str]:
+    def proved(self, site: Latent) -> tuple[float, float, str]:
         """``lower ≤ K'' ≤ upper`` on a site's coordinates, infinite where not proved; and the argument."""
-        whys = {part.site.name: f"{part.site.family}: {part.line.why}" for part in self.prior.own}
+        whys = {part.site.name: part.line.why for part in self.prior.own}
         rest = [*(one.name for one in self.sites if one.name not in whys), *self.prior.terms]
         other = f"{', '.join(rest)}: no prior with proved curvature (on its own, or jointly Gaussian)"
         if self.prior.gaussian is not None:
             other = "jointly Gaussian: constant Hessian"
         lower, upper = self.prior.lower[site.slice], self.prior.upper[site.slice]
         ends = float(lower.min(initial=math.inf)), float(upper.max(initial=-math.inf))
-        return *ends, whys.get(site.name, other)
+        return *ends, f"{site.family}: {whys[site.name]}" if site.name in whys else other
 
     def trace_slopes(self) -> None:
         """Make the slopes that kernels run, once and for all; raises as ``rowwise``."""

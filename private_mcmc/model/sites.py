@@ -35,6 +35,31 @@ _FROM_ZERO = (dist.Exponential, dist.FoldedDistribution, dist.HalfCauchy, dist.H
 
 
 @dataclass(frozen=True)
+class Latent(Site):
+    """A latent site, as it was written.
+
+    Attributes:
+        shape: shape of its value.
+        support: name of the support, for example ``real``, ``positive``, ``simplex``.
+        family: name of the distribution class, without wrappers.
+        plates: names of the plates around it.
+        improper: its density is known not to integrate.
+    """
+
+    shape: tuple[int, ...]
+    support: str
+    family: str
+    plates: tuple[str, ...]
+    improper: bool
+
+    @property
+    def coordinates(self) -> list[str]:
+        """A name for every unconstrained coordinate, as ``w[2]``."""
+        places = np.ndindex(self.unconstrained_shape)
+        return [f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places]
+
+
+@dataclass(frozen=True)
 class Observation:
     """An observed site.
 
@@ -57,7 +82,7 @@ class Observation:
 class ModelSites:
     """What one run of the model was made of."""
 
-    latents: list[Site] = field(default_factory=list)
+    latents: list[Latent] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     deterministics: list[str] = field(default_factory=list)
     plates: dict[str, int] = field(default_factory=dict)
@@ -193,7 +218,7 @@ def _refuse_missing_values(name: str, messages: Mapping[str, Message]) -> None:
         )
 
 
-def _latent(name: str, message: Message, start: int) -> Site:
+def _latent(name: str, message: Message, start: int) -> Latent:
     fn = message["fn"]
     if fn.support is None or fn.support.is_discrete:
         raise DoThisInstead(
@@ -214,7 +239,7 @@ def _latent(name: str, message: Message, start: int) -> Site:
         ) from error
     shape = tuple(jnp.shape(message["value"]))
     free = tuple(transform.inverse_shape(shape))
-    return Site(
+    return Latent(
         name=name,
         shape=shape,
         unconstrained_shape=free,

@@ -238,7 +238,7 @@ def discover(
 
 
 def terms(
-    model: Model, model_args: PublicArguments, sites: list[Site], latents: Collection[str] = ()
+    model: Model, model_args: PublicArguments, sites: Sequence[Site], latents: Collection[str] = ()
 ) -> Callable[..., dict[str | Output, jax.Array]]:
     """The model as ``f(theta, **rows)``: every term by kind and name.
 

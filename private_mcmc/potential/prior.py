@@ -25,31 +25,15 @@ class Site:
 
     Attributes:
         name: its name in the model.
-        shape: shape of its value.
         unconstrained_shape: shape on the unconstrained space.
         slice: where it lies in the flat unconstrained vector.
-        support: name of the support, for example ``real``, ``positive``, ``simplex``.
         constraint: NumPyro's object of the support, if its bounds are known numbers, else ``None``.
-        family: name of the distribution class, without wrappers.
-        plates: names of the plates around it.
-        improper: its density is known not to integrate.
     """
 
     name: str
-    shape: tuple[int, ...]
     unconstrained_shape: tuple[int, ...]
     slice: slice
-    support: str
     constraint: constraints.Constraint | None
-    family: str
-    plates: tuple[str, ...]
-    improper: bool
-
-    @property
-    def coordinates(self) -> list[str]:
-        """A name for every unconstrained coordinate, as ``w[2]``."""
-        places = np.ndindex(self.unconstrained_shape)
-        return [f"{self.name}[{','.join(map(str, place))}]" if place else self.name for place in places]
 
 
 Form: TypeAlias = Callable[..., jax.Array]
