@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import InitVar, asdict, dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,15 +27,13 @@ LARGEST_COUNT = 2**31 - 1
 class Domain:
     """Base of the row domains; see the module."""
 
+    # Of the column after ``project``.
+    dtype: ClassVar[np.dtype] = np.dtype(np.int64)
+
     @property
     def event_shape(self) -> tuple[int, ...]:
         """Shape of one row's value."""
         return self.interval()[0].shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the column after ``project``: float64 for reals, int64 for whole numbers."""
-        return np.dtype(np.int64)
 
     @property
     def norm_bound(self) -> float:
@@ -165,10 +163,7 @@ _HUGE = 1e32
 class _Reals(Domain):
     """Base of the domains of real numbers."""
 
-    @property
-    def dtype(self) -> np.dtype:
-        """float64."""
-        return np.dtype(np.float64)
+    dtype: ClassVar[np.dtype] = np.dtype(np.float64)
 
 
 @construction_checked

@@ -66,7 +66,7 @@ class Several(Domain):
         return (self.count, *self.each.event_shape)
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype:  # type: ignore[override]
         """That of one value."""
         return self.each.dtype
 

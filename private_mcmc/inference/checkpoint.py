@@ -26,7 +26,7 @@ import numpy as np
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.kernels import Provenance, Streams
 from private_mcmc.kernels.chain import ChainState
-from private_mcmc.kernels.keys import implementation
+from private_mcmc.kernels.keys import CHACHA20
 from private_mcmc.records import sync_folder
 from private_mcmc.system import warn_of_what_was_paid
 
@@ -93,7 +93,7 @@ class Checkpoint:
             arrays = {name: file[name] for name in file.files}
         record = json.loads(arrays.pop("record").tobytes())
         provenance = Provenance(**record["provenance"])
-        kind = implementation(provenance.generator)
+        kind = CHACHA20 if provenance.generator == "chacha20" else provenance.generator
         streams = Streams(
             *(jax.random.wrap_key_data(jnp.asarray(arrays[name]), impl=kind) for name in Streams._fields)
         )

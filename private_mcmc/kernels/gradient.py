@@ -206,7 +206,7 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: b
     score = jax.vmap(predictor.slope)
 
     def prepare(columns: Columns, present: Flags) -> AffineRows:
-        plain = jax.vmap(rowwise(predictor.design))(columns)
+        plain = jax.vmap(rowwise(predictor.designs))(columns)[:, 0]
         length = jnp.linalg.norm(plain, axis=-1, keepdims=True)
         shorter = plain * (predictor.radius / length)
         design = whitening.pull_back(jnp.where(length > predictor.radius, shorter, plain))
@@ -214,7 +214,7 @@ def affine_rows(predictor: Predictor, whitening: Whitening, clip: Clip, whole: b
         design = jnp.where(usable[:, None], design, 0.0)
         norm = jnp.linalg.norm(design, axis=-1) + UNDERFLOW
         cap = jnp.where(usable, inside(clip, design.shape[1]) / norm, 0.0)
-        offset = None if predictor.centred else jax.vmap(rowwise(predictor.offset))(columns)
+        offset = None if predictor.centred else jax.vmap(rowwise(predictor.offsets))(columns)[:, 0]
         # The design, as a rule the widest, is seldom one of them.
         read = {name: column for name, column in columns.items() if name in predictor.reads}
         return AffineRows(design.T if whole else design, cap, offset, read, present & usable)

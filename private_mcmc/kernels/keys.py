@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -207,11 +207,6 @@ def run_keys(rng_key: int | jax.Array | None = None) -> tuple[Streams, Provenanc
         "operating system" if rng_key is None else "caller", "chacha20" if kind == CHACHA20 else str(kind)
     )
     return Streams(**{name: fold_in(root, number) for name, number in _STREAM_NUMBER.items()}), provenance
-
-
-def implementation(generator: str) -> Any:
-    """What JAX knows a generator by."""
-    return CHACHA20 if generator == "chacha20" else generator
 
 
 def _one_key(rng_key: object) -> jax.Array:

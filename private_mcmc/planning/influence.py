@@ -184,7 +184,7 @@ def weighted_slopes(likelihood: Likelihood) -> tuple[RowModel, Callable[..., dic
         return jnp.asarray(jax.lax.stop_gradient(weight * slope(eta, own)) * eta)
 
     def cap(root: ArrayLike, clip: ArrayLike, row: Row) -> dict[str, jax.Array]:
-        norm = jnp.linalg.norm(predictor.design(row) @ jnp.asarray(root))
+        norm = jnp.linalg.norm(predictor.designs(row)[0] @ jnp.asarray(root))
         return {SLOPE_CAP: jnp.asarray(clip / jnp.maximum(norm, 1e-300))}
 
     weighted = replace(predictor, unknown=loss, reads=predictor.reads | {SLOPE_CAP})

@@ -253,7 +253,7 @@ class Likelihood:
         score = self.reading.row_slope
         if not self.few and self.reading.predictor is not None:
             # Of outcomes that a declared range cuts off squared scores say less than curvature does.
-            design = self.reading.predictor.design(row)
+            design = self.reading.predictor.designs(row)[0]
 
             def curvature(outcome: Columns) -> jax.Array:
                 _, moved = jax.jvp(lambda at: score(at, row | outcome), (theta,), (design,))

@@ -146,20 +146,12 @@ class Predictor:
         return together(each, apart) if families else UNKNOWN
 
     def designs(self, row: Row) -> jax.Array:
-        """``A``, shape ``(k, p)``."""
+        """``A``, shape ``(k, p)``; of one predictor, ``η = x·θ + o``, ``x``: ``∇v = ψ'(η)·x``."""
         return jnp.asarray(jax.jacrev(self.eta)(jnp.zeros(self.dim), row))
 
     def offsets(self, row: Row) -> jax.Array:
         """``o``, shape ``(k,)``."""
         return jnp.clip(self.eta(jnp.zeros(self.dim), row), -self.farthest, self.farthest)
-
-    def design(self, row: Row) -> jax.Array:
-        """``x``, shape ``(p,)``, of one predictor, ``η = x·θ + o``: then ``∇v = ψ'(η)·x``."""
-        return self.designs(row)[0]
-
-    def offset(self, row: Row) -> jax.Array:
-        """``o``, a number, of one predictor."""
-        return self.offsets(row)[0]
 
     def row_loss(self, theta: jax.Array, row: Row) -> jax.Array:
         """``v``: a derivative is linear in its direction, whatever ``eta`` does elsewhere."""

@@ -55,7 +55,11 @@ def conjugate(row_model: RowModel) -> Conjugate | None:
     # The family is that of what runs, in place of which no other function does.
     if several.family.name == UNKNOWN.name or not several.proved or row_model.dim != 1:
         return None
-    term, slope, offset = several.terms[0][0], _row_free(row_model, "design"), _row_free(row_model, "offset")
+    term, slope, offset = (
+        several.terms[0][0],
+        _row_free(row_model, "designs"),
+        _row_free(row_model, "offsets"),
+    )
     # An offset that changes with the row changes the residual, whatever the bounds of the outcome are.
     if WEIGHT in term.ends or math.isnan(offset) or not 0 < abs(slope) < math.inf:
         return None

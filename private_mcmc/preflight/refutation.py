@@ -231,7 +231,8 @@ def lines(row_model: RowModel) -> Iterator[Line]:
         return
     with jax.enable_x64(True):
         both = jax.jit(
-            jax.vmap(lambda row: (predictor.design(row), predictor.offset(row))), compiler_options=RUN_ONCE
+            jax.vmap(lambda row: (predictor.designs(row)[0], predictor.offsets(row)[0])),
+            compiler_options=RUN_ONCE,
         )
         designs, offsets = map(np.asarray, both(columns))
     ranked: list[tuple[tuple[float, int], Array, np.ndarray, Curve]] = []

@@ -107,7 +107,7 @@ TEMPER_FORGOTTEN = Change(langevin, "numbers.temper * total", "total")
 CLIP_IN_THE_WRONG_NORM = Change(
     gradient,
     "norm = jnp.linalg.norm(design, axis=-1)",
-    "norm = jnp.linalg.norm(jax.vmap(predictor.design)(columns), axis=-1)",
+    "norm = jnp.linalg.norm(jax.vmap(predictor.designs)(columns)[:, 0], axis=-1)",
 )
 BATCH_FIXED = Change(batches, "jax.random.fold_in(self.stream, self.k)", "self.stream")
 DIVIDED_BY_THE_REALISED_SIZE = Change(

@@ -99,7 +99,7 @@ def test_the_same_model_written_differently_gives_the_same_reading(model):
     with jax.enable_x64(True):
         theta, row = jnp.array([0.4, -1.0, 2.0]), {"X": jnp.array([0.1, 0.2, -0.3]), "y": 1}
         np.testing.assert_allclose(found.row_loss(theta, row), plain.row_loss(theta, row), rtol=1e-12)
-        np.testing.assert_allclose(found.predictor.design(row), plain.predictor.design(row), rtol=1e-12)
+        np.testing.assert_allclose(found.predictor.designs(row), plain.predictor.designs(row), rtol=1e-12)
         np.testing.assert_allclose(found.neg_log_prior(theta), plain.neg_log_prior(theta), rtol=1e-12)
 
 

@@ -103,7 +103,7 @@ def predicted(made, rows):
     """Means and sds of every row's predictor, of a simulated run."""
     draws = draws_of(made, rows, np.ones(N), 0)
     with jax.enable_x64(True):
-        design = np.asarray(jax.vmap(made.facts.reading.predictor.design)(rows))[:50]
+        design = np.asarray(jax.vmap(made.facts.reading.predictor.designs)(rows))[:50, 0]
     return (draws @ design.T).mean(axis=0), (draws @ design.T).std(axis=0)
 
 
