@@ -93,7 +93,7 @@ def walk(name: str, epsilons: list[float], folder: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     table = write(name, folder)
-    command(folder, "init", table.name, "--codebook", "codebook.yaml", "--output", "schema.yaml")
+    command(folder, "init", table.name, "--codebook", "codebook.yaml", "--out", "schema.yaml")
     found: dict[str, Any] = {"n": 0, "epsilon": {}}
     for epsilon in epsilons:
         out = f"study-{epsilon:g}"

@@ -68,9 +68,7 @@ def init(
         Path | None,
         typer.Option(help="Table Schema (JSON, YAML), or a dictionary with a line for every variable (CSV)"),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="write the schema here, in place of printing it")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="write the schema here, in place of printing it")] = None,
     encoding: Annotated[str, typer.Option(help="of a CSV file that is not in UTF-8, such as cp1252")] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -111,18 +109,18 @@ def init(
         )
     text = _HEAD * bool(unknown) + schema.to_yaml()
     text += "".join(_PERSONS.format(name) for name in numbers[:1])
-    if output is not None:
-        write_whole(output, text)
-        _say(f"Wrote {output}.")
+    if out is not None:
+        write_whole(out, text)
+        _say(f"Wrote {out}.")
     if as_json:
         found = {
             "schema": schema.to_dict(),
             "ignored": unknown,
             "left_out": absent,
-            "output": None if output is None else str(output),
+            "output": None if out is None else str(out),
         }
         echo(json.dumps(found, ensure_ascii=False))
-    elif output is None:
+    elif out is None:
         echo(text, nl=False)
 
 
@@ -216,7 +214,7 @@ _BOOKS = "--ledger ledger.db --dataset adult --yes"
 STORY = (
     (
         "A schema from the codebook; of the table only the header is read",
-        "init people.csv --codebook codebook.json --output schema.yaml",
+        "init people.csv --codebook codebook.json --out schema.yaml",
     ),
     (
         "A ledger: all that may ever be told about these people",
@@ -246,36 +244,36 @@ STORY = (
 
 def demo(
     epsilon: Annotated[float, typer.Option(help="ε of the fit")] = 1.0,
-    output: Annotated[
-        Path, typer.Option(help="folder for everything; a free name beside it if taken")
-    ] = Path("demo-study"),
+    out: Annotated[Path, typer.Option(help="folder for everything; a free name beside it if taken")] = Path(
+        "demo-study"
+    ),
     as_json: JsonOption = False,
 ) -> None:
     """From a codebook to a dossier: UCI Adult's 48,842 people, commands that you can type yourself."""
     from private_mcmc.cli import app
 
     Target(epsilon, 1e-6)
-    names = (output, *(output.with_name(f"{output.name}-{k}") for k in range(2, 1000)))
-    output = next((name for name in names if not name.is_dir()), output)
+    names = (out, *(out.with_name(f"{out.name}-{k}") for k in range(2, 1000)))
+    out = next((name for name in names if not name.is_dir()), out)
     packed = resources.files("private_mcmc.data")
     try:
-        output.mkdir(parents=True)
-        (output / "people.csv").write_bytes(gzip.decompress(packed.joinpath("adult.csv.gz").read_bytes()))
-        (output / "codebook.json").write_bytes(packed.joinpath("adult.codebook.json").read_bytes())
+        out.mkdir(parents=True)
+        (out / "people.csv").write_bytes(gzip.decompress(packed.joinpath("adult.csv.gz").read_bytes()))
+        (out / "codebook.json").write_bytes(packed.joinpath("adult.codebook.json").read_bytes())
     except OSError as error:
-        raise OutputError(f"{output}: cannot be written ({error.strerror}).") from None
+        raise OutputError(f"{out}: cannot be written ({error.strerror}).") from None
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         echo(
-            f"UCI Adult, an extract of the 1994 US census: 48,842 people. In {output}/ there are people.csv, "
+            f"UCI Adult, an extract of the 1994 US census: 48,842 people. In {out}/ there are people.csv, "
             "as private as any table here, and codebook.json, which is public."
         )
-        with contextlib.chdir(output):
+        with contextlib.chdir(out):
             for number, (what, command) in enumerate(STORY, start=1):
                 line = command.format(epsilon=epsilon, whole=3 * epsilon)
                 echo(f"\n── {number}. {what}\n\n$ private-mcmc {line}")
                 app(shlex.split(line), standalone_mode=False, prog_name="private-mcmc")
                 sys.stdout.flush()
-        echo(f"\n{output / 'study' / 'dossier.html'}: the page to read, print and sign.")
+        echo(f"\n{out / 'study' / 'dossier.html'}: the page to read, print and sign.")
     if as_json:
-        files = {path.name: str(path) for path in sorted(output.iterdir())}
-        echo(json.dumps({"folder": str(output), "files": files}))
+        files = {path.name: str(path) for path in sorted(out.iterdir())}
+        echo(json.dumps({"folder": str(out), "files": files}))

@@ -164,7 +164,7 @@ def fit(
 
     if schema is None:
         raise DeclarationError(
-            f"--schema: what cells may be is declared first: private-mcmc init {table} --output schema.yaml "
+            f"--schema: what cells may be is declared first: private-mcmc init {table} --out schema.yaml "
             "writes what a person then checks, and --schema schema.yaml names it."
         )
     asked = read_question(schema, formula, model, family, prior or [])

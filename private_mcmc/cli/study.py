@@ -313,19 +313,19 @@ ledger = typer.Typer(
     add_completion=False,
 )
 
-FileArgument = Annotated[Path, typer.Argument(help="The ledger file.", show_default=False)]
-DataSetOption = Annotated[str | None, typer.Option(help="Only this data set.", show_default=False)]
+FileArgument = Annotated[Path, typer.Argument(help="ledger file", show_default=False)]
+DataSetOption = Annotated[str | None, typer.Option(help="only this data set", show_default=False)]
 
 
 @ledger.command("init")
 def ledger_init(
     path: FileArgument,
-    dataset: Annotated[str, typer.Option(help="The owner's name for the data set.", show_default=False)],
-    epsilon: Annotated[float, typer.Option(help="Total ε of everything ever released on it.")],
-    delta: Annotated[float, typer.Option(help="Total δ.")],
-    adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out.")] = "replace_one",
+    dataset: Annotated[str, typer.Option(help="the ledger's name for the table", show_default=False)],
+    epsilon: Annotated[float, typer.Option(help="total ε of everything ever released on it")],
+    delta: Annotated[float, typer.Option(help="total δ")],
+    adjacency: Annotated[str, typer.Option(help="replace_one, add_remove or zero_out")] = "replace_one",
     unit: Annotated[
-        str | None, typer.Option(help="Column of identifiers, where persons with several rows are protected.")
+        str | None, typer.Option(help="column of identifiers, where persons with several rows are protected")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -361,7 +361,7 @@ def ledger_history(path: FileArgument, dataset: DataSetOption = None, as_json: J
 @ledger.command("verify")
 def ledger_verify(
     path: FileArgument,
-    head: Annotated[str | None, typer.Option(help="An earlier head, kept elsewhere.")] = None,
+    head: Annotated[str | None, typer.Option(help="an earlier head, kept elsewhere")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the whole file and every charge against its statement; prints the head to keep elsewhere."""

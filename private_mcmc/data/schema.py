@@ -231,7 +231,7 @@ class Schema:
         record = read_declaration(path)
         if not isinstance(record, Mapping) or "fields" not in record:
             raise DeclarationError(
-                f"{path}: no schema (a Table Schema has a list `fields`). private-mcmc init TABLE --output "
+                f"{path}: no schema (a Table Schema has a list `fields`). private-mcmc init TABLE --out "
                 "schema.yaml writes one."
             )
         return cls.from_dict(record)

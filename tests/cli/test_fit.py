@@ -57,7 +57,7 @@ def command(folder, *arguments, told="", code=0):
 
 @pytest.fixture(scope="module")
 def schema(folder):
-    command(folder, "init", "people.csv", "--codebook", "codebook.json", "--output", "schema.yaml")
+    command(folder, "init", "people.csv", "--codebook", "codebook.json", "--out", "schema.yaml")
     return pmc.Schema.load(folder / "schema.yaml")
 
 
@@ -219,7 +219,7 @@ def test_columns_that_are_declared_nowhere_are_ignored(tmp_path, monkeypatch, ca
     # Named by a codebook, without levels or a range, they are declared as little.
     (tmp_path / "book.csv").write_text("name,label,type,max\nage,Age,string,\npatient_id,,string,9\n")
     for book in ((), ("--codebook", "book.csv")):
-        assert call(monkeypatch, tmp_path, "init", "t.csv", "--output", "s.yaml", *book) == 0
+        assert call(monkeypatch, tmp_path, "init", "t.csv", "--out", "s.yaml", *book) == 0
         said = " ".join(capsys.readouterr().err.split())
         assert "declared, as the schema's first lines show: ['age', 'patient_id']" in said
         assert "['patient_id'] may tell persons" in said

@@ -74,7 +74,7 @@ def test_what_summary_shows_goes_to_standard_output_as_csv(folder, monkeypatch, 
 @pytest.mark.slow
 def test_init_tells_as_json_what_a_person_has_to_declare(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    arguments = ("people.csv", "--codebook", "schema.yaml", "--output", "made.yaml")
+    arguments = ("people.csv", "--codebook", "schema.yaml", "--out", "made.yaml")
     assert call(monkeypatch, "init", *arguments, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["ignored"] == ["remarks"] and told["output"] == "made.yaml"

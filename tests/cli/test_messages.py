@@ -97,7 +97,7 @@ def test_a_file_of_people_in_the_wrong_place_is_never_quoted(folder, monkeypatch
     "arguments",
     [
         ("preflight", *COMMON, "--n", "60", "--html", "nowhere/page.html"),
-        ("demo", "--output", "model.py"),
+        ("demo", "--out", "model.py"),
         ("ledger", "show", "n" * 300),
         ("ledger", "init", "nowhere/l.db", "--dataset", "people", *TARGET),
         ("ledger", "init", "n" * 300, "--dataset", "people", *TARGET),
@@ -164,7 +164,7 @@ def test_every_command_speaks_through_the_one_filter():
 
 def test_a_name_of_a_column_is_filtered(folder, monkeypatch, capsys):
     (folder / "t.csv").write_text("a\x1b[2Jb,c\u202ed\n1,2\n")
-    call(monkeypatch, "init", "t.csv", "--output", "s.yaml")
+    call(monkeypatch, "init", "t.csv", "--out", "s.yaml")
     said = capsys.readouterr()
     assert said.err and "\x1b" not in said.out + said.err and "\u202e" not in said.out + said.err
 

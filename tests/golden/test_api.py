@@ -18,6 +18,17 @@ def test_every_option_of_every_command_is_on_the_page_of_the_commands():
     assert "- `--max-error`: " in commands.shown() and "**`ledger init" in commands.shown()
 
 
+def test_options_of_all_commands_have_one_name_for_what_is_written_and_one_way_of_helping():
+    options = [each for command in commands.leaves().values() for each in command.params]
+    assert sum("--out" in each.opts for each in options) == 6
+    assert {"--output", "-o", "--folder"}.isdisjoint(name for each in options for name in each.opts)
+    own = [each for each in options if "--help" not in each.opts and each.help]
+    assert [each.help for each in own if each.help[:1].isupper() and each.help[1:2].islower()] == [
+        each.help for each in own if each.help.startswith(("Ray", "OpenDP", "Table Schema"))
+    ]
+    assert not [each.help for each in own if each.help.endswith(".")]
+
+
 def test_an_argument_that_is_renamed_is_seen():
     def plan(model, rows, *, n, epsilon=1.0): ...
 
