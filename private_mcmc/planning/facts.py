@@ -98,16 +98,6 @@ def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
     return metric if weight == 1 else next_metric(prior, metric.root, weight * informed(metric, prior))
 
 
-def mixed(metric: Metric, other: Metric, prior: Prior, share: float) -> Metric:
-    """Of the information that it was made for and ``share`` times as much of the kind of ``other``."""
-    own, there = informed(metric, prior), np.linalg.solve(other.root, metric.root)
-    far = there.T @ informed(other, prior) @ there
-    far *= share * np.trace(own) / max(float(np.trace(far)), 1e-300)
-    made = next_metric(prior, metric.root, (own + far) / (1 + share))
-    inside = np.linalg.solve(metric.root, made.root)
-    return replace(made, trace=max(float(np.trace(inside.T @ own @ inside)), 0.05 * len(own)))
-
-
 @functools.lru_cache(maxsize=8)
 def prior_of(reading: RowModel) -> Prior:
     """Draws from the prior by running the model, made once for each.

@@ -39,7 +39,6 @@ from private_mcmc.planning.facts import (
     Facts,
     Metric,
     flattened,
-    mixed,
     next_metric,
 )
 from private_mcmc.planning.influence import (
@@ -79,8 +78,6 @@ WARM_UP_SHARE, _MOST_WARM_UPS, _QUERIES = 0.1, 2, 8
 _SAME_LEVEL = (0.4, 2.5)
 # Rounds of information at one place, while the metric was wrong or less noise than this hides a direction.
 _MOST_ROUNDS, _LITTLE_NOISE = 3, 0.7
-# Of public people's information in metrics, over that of what was found.
-_PUBLIC = 0.3
 # Clips over the root mean square of rows' gradients, where no counts say how far these reach, and what such
 # a clip adds to errors, in posterior sds. Steps where curvature is 1 inflate an sd by a quarter of them.
 _MULTIPLE, _UNSEEN, _STEP = 2.0, 0.2, 0.25
@@ -126,7 +123,7 @@ class Policy:
 
     @property
     def _affine(self) -> bool:
-        # With public people's share and a short warm-up a network's draws were 4 sds off.
+        # With a short warm-up a network's draws were 4 sds off.
         return self.facts.likelihood.few and self.facts.reading.predictor is not None
 
     @property
@@ -144,52 +141,48 @@ class Policy:
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query that its noise would hide is left out."""
         facts, warm_ups, rounds = self.facts, named(history, WARM_UP), named(history, SECOND)
-        own, metric = self._metrics(history)
+        metric = self._metric(history)
         if not warm_ups:
             first, known = facts.query(metric), named(history, FIRST)
             again = not known or (len(known) < _MOST_ROUNDS and too_noisy(known[-1].moments))
             if first is not None and again:
                 return self._query(FIRST, first, facts.references, metric)
             return self._warm_up(metric, facts.prior.shrunk(0, 0.1))
-        last = facts.query(own, LARGEST_MULTIPLE)
+        query = facts.query(metric, LARGEST_MULTIPLE)
         if run := named(history, RUN):
-            if last is None or named(history, AFTERWARDS):
+            if query is None or named(history, AFTERWARDS):
                 return None
-            return self._query(AFTERWARDS, last, late_states(run[0], facts.prior.centre), own)
+            return self._query(AFTERWARDS, query, late_states(run[0], facts.prior.centre), metric)
         late = late_states(warm_ups[-1], facts.prior.centre)
-        second = facts.query(metric, LARGEST_MULTIPLE)
-        if len(rounds) < len(warm_ups) and second is not None:
-            return self._query(SECOND, second, late, metric)
+        if len(rounds) < len(warm_ups) and query is not None:
+            return self._query(SECOND, query, late, metric)
         start = settled(warm_ups[-1], late[-1])
         if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[len(warm_ups) - 1], history):
             return self._warm_up(metric, start)
-        if second is not None and len(rounds) < _MOST_ROUNDS and self._hidden(rounds[-1], history):
-            return self._query(SECOND, second, late, metric)
+        if query is not None and len(rounds) < _MOST_ROUNDS and self._hidden(rounds[-1], history):
+            return self._query(SECOND, query, late, metric)
         reach = counts_reach(facts, start, metric)
         if not named(history, REACH) and reach is not None:
             return reach
         left = remaining(facts.budget, history) ** 2
-        left -= 0.0 if last is None else (last.statement.gdp or 0.0) ** 2
+        left -= 0.0 if query is None else (query.statement.gdp or 0.0) ** 2
         return self._run(metric, start, history, math.sqrt(max(left, 0.0)) * (1 - 1e-9))
 
     def _right(self, found: CompletedStage, history: History) -> bool:
         """Whether curvature was found to be about what the metric that it was bought in was made for."""
-        (values, _), (least, most) = self._levels(found, shrunk(found.moments), history), _SAME_LEVEL
+        values, (least, most) = self._levels(found, shrunk(found.moments), history), _SAME_LEVEL
         return bool(least <= values[0] and values[-1] <= most)
 
     def _hidden(self, found: CompletedStage, history: History) -> bool:
         """Whether noise hides a direction that another round, in a metric of more room for it, may show."""
-        values, noise = self._levels(found, found.moments.matrix, history)
-        return bool(values[0] < noise[0] < _LITTLE_NOISE)
-
-    def _levels(self, found: CompletedStage, matrix: Array, history: History) -> tuple[Array, Array]:
-        """Of what was found, with the prior's curvature, over what was known, and the noise of each."""
-        own, metric = self._metrics(history[: history.index(found)])
-        prior, there = self.facts.prior.precision, np.linalg.solve(metric.root, own.root)
-        together = there.T @ matrix @ there + own.root.T @ (own.root * prior[:, None])
-        values, vectors = np.linalg.eigh(together)
         noise = spectral_norm(found.moments.noise_sd, self.facts.dim)
-        return values, noise * np.sum(np.square(there @ vectors), axis=0)
+        values = self._levels(found, found.moments.matrix, history)
+        return bool(values[0] < noise < _LITTLE_NOISE)
+
+    def _levels(self, found: CompletedStage, matrix: Array, history: History) -> Array:
+        """Of what was found, with the prior's curvature, over what was known."""
+        root = self._metric(history[: history.index(found)]).root
+        return np.asarray(np.linalg.eigvalsh(matrix + root.T @ (root * self.facts.prior.precision[:, None])))
 
     def conclude(self, history: History) -> Conclusion:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
@@ -209,8 +202,7 @@ class Policy:
         if not rounds:
             return None
         last = rounds[-1]
-        own, metric = self._metrics(history[: history.index(last)])
-        back = np.linalg.inv((own if last.stage.name == AFTERWARDS else metric).root)
+        back = np.linalg.inv(self._metric(history[: history.index(last)]).root)
         allowed = allowed_by_noise(last.moments)
         return np.stack([back.T @ one @ back for one in allowed]) / self.facts.temper
 
@@ -309,24 +301,12 @@ class Policy:
         return reach_of(self.facts, counted[0]) if counted else None
 
     def _metric(self, history: History) -> Metric:
-        """Of paths and queries after these stages."""
-        return self._metrics(history)[1]
-
-    def _metrics(self, history: History) -> tuple[Metric, Metric]:
-        """Of what queries found, each in the metric of those before; and with public people's.
-
-        Few rows, as those of a rare level, are long in a metric that is made for few: the ball of a query
-        cuts them, so that the next one is made for fewer still, and they alone set a path's clip. Public
-        people, who are even over the declared domain, keep them shorter, for little noise along them.
-        """
-        own, metric, prior = self.facts.metric, self.facts.metric, self.facts.prior
-        # Of clipped numbers with long tails, whose gradients are not bounded so, an sd was 4 sds off with it.
-        public = _PUBLIC if self._affine else 0.0
+        """Of paths and queries after these stages: what queries found, each in the metric before."""
+        metric = self.facts.metric
         for one in history:
             if one.stage.name in (FIRST, SECOND):
-                own = next_metric(prior, metric.root, shrunk(one.moments))
-                metric = mixed(own, self.facts.metric, prior, public)
-        return own, metric
+                metric = next_metric(self.facts.prior, metric.root, shrunk(one.moments))
+        return metric
 
     def _query(self, name: str, mechanism: SecondMomentsPlan, at: Array, metric: Metric) -> MomentsStage:
         return MomentsStage(name, mechanism, partial(self.facts.likelihood.information, at, metric.root))
