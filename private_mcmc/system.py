@@ -43,6 +43,26 @@ def blas_of_one_thread() -> AbstractContextManager[Any]:
     return limits
 
 
+# XLA maps each program into memory, a fit some two hundred of them; Linux allows a process 65,530 mappings.
+_MOST_MAPPINGS = 16_000
+_MAPS = Path("/proc/self/maps")
+
+
+def make_room() -> None:
+    """Forget compiled programs where there are many, which bounds what a process of many fits holds.
+
+    Called before anything is charged: a compiler that finds no room ends the process.
+    """
+    import jax  # here: commands need none of it for their help
+
+    if not _MAPS.exists():
+        return
+    with _MAPS.open("rb") as lines:
+        many = sum(1 for _ in lines) > _MOST_MAPPINGS
+    if many:
+        jax.clear_caches()  # type: ignore[no-untyped-call]
+
+
 # Controls of terminals, marks that turn the direction of writing, and what nobody sees.
 _STEERING = re.compile("[^\\n\\t -~\u00a1-\u00ac\u00ae-\u05ff]")
 _JOINERS = "\u00ad\u200c\u200d"  # which words of some languages need

@@ -16,10 +16,9 @@ from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import LastRun, charged_words, opening_of
 from private_mcmc.kernels import run_keys
 from private_mcmc.kernels.gradient import check_arithmetic
-from private_mcmc.planning.policy import make_room
 from private_mcmc.release.ledger import ENDS
 from private_mcmc.report.document import announce
-from private_mcmc.system import blas_of_one_thread
+from private_mcmc.system import blas_of_one_thread, make_room
 
 
 class Runs(LastRun):

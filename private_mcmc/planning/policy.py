@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import jax
@@ -50,6 +49,7 @@ from private_mcmc.preflight import known_of_posterior
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import say, telling
+from private_mcmc.system import make_room
 from private_mcmc.target import Target, check_count, check_positive
 
 if TYPE_CHECKING:
@@ -420,21 +420,3 @@ def in_minutes(seconds: float) -> str:
         return "less than a minute"
     hours, minutes = divmod(math.ceil(seconds / 60), 60)
     return f"about {hours} h {minutes} min" if hours else f"about {minutes} min"
-
-
-# XLA maps each program into memory, a fit some two hundred of them; Linux allows a process 65,530 mappings.
-_MOST_MAPPINGS = 16_000
-_MAPS = Path("/proc/self/maps")
-
-
-def make_room() -> None:
-    """Forget compiled programs where there are many, which bounds what a process of many fits holds.
-
-    Called before anything is charged: a compiler that finds no room ends the process.
-    """
-    if not _MAPS.exists():
-        return
-    with _MAPS.open("rb") as lines:
-        many = sum(1 for _ in lines) > _MOST_MAPPINGS
-    if many:
-        jax.clear_caches()  # type: ignore[no-untyped-call]

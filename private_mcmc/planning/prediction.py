@@ -44,7 +44,7 @@ Named: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 
 
 # Rows of a block, and the most numbers in it.
-_BLOCK, _MOST = 512, 2**20
+_BLOCK, _NUMBERS = 512, 2**20
 
 
 def in_blocks(function: Callable[..., Tree], *arrays: np.ndarray) -> Tree:
@@ -53,7 +53,7 @@ def in_blocks(function: Callable[..., Tree], *arrays: np.ndarray) -> Tree:
     Its one compiled program serves any number of rows, such as that of states, which may be released.
     """
     count, width = len(arrays[0]), max(np.size(one) // max(len(one), 1) for one in arrays)
-    size = max(1, min(_BLOCK, _MOST // max(width, 1)))
+    size = max(1, min(_BLOCK, _NUMBERS // max(width, 1)))
     missing = -count % size
     arrays = tuple(np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) for one in arrays)
     blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))

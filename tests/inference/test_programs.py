@@ -8,8 +8,8 @@ import pytest
 
 import private_mcmc as pmc
 from benchmarks.programs import compiled
+from private_mcmc import system
 from private_mcmc.cli import keep_programs
-from private_mcmc.planning import policy
 from tests.data.fields import flag, levels, number, schema
 
 SCHEMA = schema(number("age", 0, 120), flag("died"), levels("region", "n", "s", "e"))
@@ -36,11 +36,11 @@ def test_a_fit_compiles_few_programs_and_another_of_its_shape_none_whatever_its_
 
 def test_programs_are_forgotten_where_there_are_many(monkeypatch, tmp_path):
     cleared, maps = [], tmp_path / "maps"
-    monkeypatch.setattr(policy, "_MAPS", maps)
+    monkeypatch.setattr(system, "_MAPS", maps)
     monkeypatch.setattr("jax.clear_caches", lambda: cleared.append(True))
     for lines, times in ((10, 0), (20_000, 1)):
         maps.write_text("\n" * lines)
-        policy.make_room()
+        system.make_room()
         assert len(cleared) == times
 
 
