@@ -63,6 +63,27 @@ def make_room() -> None:
         jax.clear_caches()  # type: ignore[no-untyped-call]
 
 
+# Rows of a block, and the most numbers in it.
+_BLOCK, _NUMBERS = 512, 2**20
+
+
+def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
+    """``function`` of arrays of equally many rows, which goes row by row, in blocks of one public shape.
+
+    Its one compiled program serves any number of rows, such as that of states, which may be released.
+    """
+    import jax  # here: as above
+    import numpy as np
+
+    count, width = len(arrays[0]), max(np.size(one) // max(len(one), 1) for one in arrays)
+    size = max(1, min(_BLOCK, _NUMBERS // max(width, 1)))
+    missing = -count % size
+    arrays = tuple(np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) for one in arrays)
+    blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))
+    parts = [jax.tree.map(np.asarray, function(*block)) for block in blocks]
+    return jax.tree.map(lambda *each: np.concatenate(each)[:count], *parts)
+
+
 # Controls of terminals, marks that turn the direction of writing, and what nobody sees.
 _STEERING = re.compile("[^\\n\\t -~\u00a1-\u00ac\u00ae-\u05ff]")
 _JOINERS = "\u00ad\u200c\u200d"  # which words of some languages need

@@ -16,11 +16,7 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import prior_draws, scale_of
-from private_mcmc.planning.estimates import (
-    prior_curvature,
-    root_of,
-    spectral_norm,
-)
+from private_mcmc.planning.estimates import prior_curvature, root_of, spectral_norm
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.rowwise import of_rows

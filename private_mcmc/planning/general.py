@@ -33,14 +33,7 @@ from private_mcmc.planning.estimates import (
     spectral_norm,
     too_noisy,
 )
-from private_mcmc.planning.facts import (
-    LARGEST_MULTIPLE,
-    REFERENCES,
-    Facts,
-    Metric,
-    flattened,
-    next_metric,
-)
+from private_mcmc.planning.facts import LARGEST_MULTIPLE, REFERENCES, Facts, Metric, flattened, next_metric
 from private_mcmc.planning.influence import (
     CLIPS,
     REACH,

@@ -20,10 +20,9 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import inverse_of
 from private_mcmc.planning.facts import Facts
 from private_mcmc.planning.stages import Array, CompletedStage, History, PathStage
-from private_mcmc.potential.rowwise import Tree
 from private_mcmc.records import Record
 from private_mcmc.report import Table, number
-from private_mcmc.system import RUN_ONCE
+from private_mcmc.system import RUN_ONCE, in_blocks
 
 OF_PARAMETERS = "posterior sds"
 RUN = "run"
@@ -41,24 +40,6 @@ OF_SYNTHETIC = "on synthetic people whose values fill the declared ranges"
 
 # From draws of the sites, ``(draws, …)`` by name, to draws of what is read of them, ``(draws,)`` by name.
 Named: TypeAlias = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-
-
-# Rows of a block, and the most numbers in it.
-_BLOCK, _NUMBERS = 512, 2**20
-
-
-def in_blocks(function: Callable[..., Tree], *arrays: np.ndarray) -> Tree:
-    """``function`` of arrays of equally many rows, which goes row by row, in blocks of one public shape.
-
-    Its one compiled program serves any number of rows, such as that of states, which may be released.
-    """
-    count, width = len(arrays[0]), max(np.size(one) // max(len(one), 1) for one in arrays)
-    size = max(1, min(_BLOCK, _NUMBERS // max(width, 1)))
-    missing = -count % size
-    arrays = tuple(np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) for one in arrays)
-    blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))
-    parts = [jax.tree.map(np.asarray, function(*block)) for block in blocks]
-    return jax.tree.map(lambda *each: np.concatenate(each)[:count], *parts)
 
 
 class Expected(NamedTuple):

@@ -16,13 +16,7 @@ import numpy as np
 from private_mcmc.kernels.synthetic import synthetic_path
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
-from private_mcmc.planning.stages import (
-    Array,
-    CompletedStage,
-    CountsStage,
-    History,
-    MomentsStage,
-)
+from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, History, MomentsStage
 from private_mcmc.potential.rowwise import of_rows, partial_parts
 from private_mcmc.release import SecondMoments, Sums
 from private_mcmc.system import blas_of_one_thread
