@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -178,14 +179,16 @@ def _dirichlet(row_model: RowModel) -> Conjugate | None:
     if not 0 <= ends[0].lowest <= ends[0].highest < len(alphas) == site.shape[-1]:
         return None
 
-    def law(**row: jax.Array) -> None:
-        p = numpyro.sample(site.name, dist.Dirichlet(jnp.asarray(program.run([alpha], {})[0])))
+    def law(array: Callable[[Any], Any], **row: jax.Array) -> None:
+        p = numpyro.sample(site.name, dist.Dirichlet(array(program.run([alpha], {})[0])))
         y = row[min(column)]
         with numpyro.plate(f"rows of {site.name} and {observed.name}", y.shape[0]):
             numpyro.sample(observed.name, dist.CategoricalProbs(jnp.broadcast_to(p, shape)), obs=y)
 
     try:
-        same = model_marks(read(law, row_model.rows, n=1)) == model_marks(row_model)
+        # What NumPyro computes of NumPy's arrays is computed when a model is traced, and no operation.
+        laws = (read(partial(law, array), row_model.rows, n=1) for array in (jnp.asarray, np.asarray))
+        same = model_marks(row_model) in map(model_marks, laws)
     except UnsupportedModel:
         return None  # Of other shapes: one that runs, and no such law.
     if not (same and _has_law(row_model, alphas)):

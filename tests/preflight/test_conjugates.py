@@ -37,6 +37,7 @@ normal, flat = partial(dist.Normal, 0, 1), partial(dist.ImproperUniform, dist.co
 coin = outcomes(beta, lambda p: dist.Bernoulli(probs=p))
 turned_coin = outcomes(beta, lambda p: dist.Bernoulli(probs=0.9 * p))
 die = outcomes(numbered, lambda p: dist.Categorical(probs=p))
+die_of_numpy = outcomes(lambda: dist.Dirichlet(np.arange(1, 4)), lambda p: dist.Categorical(probs=p))
 turned_die = outcomes(numbered, lambda p: dist.Categorical(probs=p[::-1]))
 rate_by_row = outcomes_by(rates, lambda lam, x: dist.Poisson(x * lam))
 mean = outcomes(normal, lambda mu: dist.Normal(2.0 * mu + 1.0, 0.5))
@@ -79,10 +80,11 @@ def certificates(model, rows, target=TARGET, **args):
     [
         (coin, Binary(), {}, partial(conjugate.beta_binomial, 2.0, 3.0, n=N)),
         (die, Categories(3), {}, partial(conjugate.dirichlet_categorical, (1.0, 2.0, 3.0), n=N)),
+        (die_of_numpy, Categories(3), {}, partial(conjugate.dirichlet_categorical, (1.0, 2.0, 3.0), n=N)),
         (rate, Counts(4), {}, partial(conjugate.gamma_poisson, 4.0, largest=4)),
         (rate, Counts(4), {"exposure": 3.0}, partial(conjugate.gamma_poisson, 4.0, largest=4)),
     ],
-    ids=["Beta-Bernoulli", "Dirichlet-categorical", "Gamma-Poisson", "a common exposure"],
+    ids=["Beta-Bernoulli", "Dirichlet-categorical", "of NumPy", "Gamma-Poisson", "a common exposure"],
 )
 def test_a_conjugate_posterior_gets_its_exact_divergence(model, domain, args, exact) -> None:
     (found,) = certificates(model, Rows(y=domain), **args)
