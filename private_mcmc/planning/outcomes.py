@@ -251,16 +251,16 @@ class Likelihood:
             chosen = {name: values[index] for name, values in self.outcomes.items()}
             weights = jnp.asarray(_WIDTHS)
         score = self.reading.row_slope
-        if not self.few and self.reading.predictor is not None:
-            # Of outcomes that a declared range cuts off squared scores say less than curvature does.
+        if self.reading.predictor is not None:
+            # Of outcomes that a declared range cuts off squared scores say less than curvature does, or more.
             design = self.reading.predictor.designs(row)[0]
 
             def curvature(outcome: Columns) -> jax.Array:
                 _, moved = jax.jvp(lambda at: score(at, row | outcome), (theta,), (design,))
                 return jnp.asarray(moved @ design / jnp.maximum(design @ design, 1e-300) ** 2)
 
-            each = jnp.maximum(jax.vmap(curvature)(chosen), 0.0)
-            return jnp.asarray(jnp.sqrt(weights * each)[:, None] * design)
+            mean = jnp.maximum(weights @ jax.vmap(curvature)(chosen), 0.0)
+            return jnp.asarray(jnp.sqrt(weights * mean)[:, None] * design)
         gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
 
