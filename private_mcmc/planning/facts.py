@@ -245,8 +245,10 @@ def facts_of(
         rows = reading.rows.synthetic(3, SYNTHETIC_ROWS)
         rows = rows if people is None else project_rows(reading.rows, {**rows, **people})
         references = np.stack([plausible(prior, likelihood, rows, k, 0.5) for k in range(REFERENCES)])
-        vectors = of_rows(functools.partial(likelihood.information, references, root), rows)
-        information = np.asarray(jnp.einsum("nki,nkj->ij", vectors, vectors)) * (n / SYNTHETIC_ROWS)
+        asked = likelihood.synthetic(references, rows)
+        each = [of_rows(functools.partial(likelihood.information, at, root), given) for at, given in asked]
+        information = sum(np.asarray(jnp.einsum("nki,nkj->ij", one, one)) for one in each)
+        information = np.asarray(information) * (n / (SYNTHETIC_ROWS * len(asked)))
         metric = next_metric(prior, root, information)
-    most = vectors.shape[1]
+    most = sum(one.shape[1] for one in each)
     return Facts(reading, n, adjacency, budget, prior, likelihood, references, most, metric, temper)

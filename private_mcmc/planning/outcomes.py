@@ -9,6 +9,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -75,6 +76,19 @@ class EventTimes:
         sides = ({**row, self.event: jnp.full_like(seen, flag)} for flag in (0, 1))
         without, at = (score(theta, side) for side in sides)
         return jnp.asarray(seen * (without - at))
+
+    def drawn(self, reading: RowModel, theta: jax.Array, row: Record, share: jax.Array) -> Record:
+        """The row with a time that the model draws: where ``e^{−Λ}`` falls to ``share``, or cut off.
+
+        ``Λ``, what the loss of no event until then adds, is followed over the declared range.
+        """
+        low, high = (float(end) for end in reading.rows.columns[self.time].interval())
+        flags, times = row[self.event], low + (high - low) * jnp.linspace(0.0, 1.0, _MOST_OUTCOMES) ** 3
+        none = row | {self.event: jnp.zeros_like(flags)}
+        hazard = jax.vmap(lambda time: reading.row_loss(theta, none | {self.time: time}))(times)
+        hazard, wanted = hazard - hazard[0], -jnp.log(share)
+        time = jnp.interp(wanted, hazard, times).astype(row[self.time].dtype)
+        return row | {self.time: time, self.event: (wanted < hazard[-1]).astype(flags.dtype)}
 
 
 def event_times(reading: RowModel) -> EventTimes | None:
@@ -157,6 +171,19 @@ class Likelihood:
     @property
     def _count(self) -> int:
         return int(next(iter(self.outcomes.values())).shape[0])
+
+    def synthetic(self, thetas: ArrayLike, rows: Columns) -> list[tuple[ArrayLike, Columns]]:
+        """Parameters ``(k, p)`` and public rows to ask information of: with times of each parameter's own.
+
+        Outcomes that rows have by chance are none that a parameter explains, and events far out in a law's
+        tail say hundreds of times as much.
+        """
+        if (times := self.times) is None:
+            return [(thetas, rows)]
+        shares = np.random.default_rng(4).uniform(size=len(rows[times.time]))
+        draw = jax.jit(jax.vmap(partial(times.drawn, self.reading), in_axes=(None, 0, 0)))
+        each = np.asarray(thetas)
+        return [(np.tile(at, (len(each), 1)), draw(jnp.asarray(at), rows, shares)) for at in each]
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """``V`` with ``VᵀV ≈ w Aᵀ mean_j E_y[∇v ∇vᵀ] A`` at ``thetas``, ``(states, p)``; ``(vectors, p)``.

@@ -86,6 +86,20 @@ def test_times_to_an_event_are_recognised_by_their_hazard():
     assert event_times(read(ZOO_MODEL.model, ZOO_MODEL.rows, n=50)) is None
 
 
+def test_times_of_public_rows_are_the_models_and_cut_off_where_the_range_ends():
+    """Times that rows have by chance say hundreds of times as much of a law in whose tail they are."""
+    found, rows = likelihood_of(read(hazard, TIMES, n=50), 1.0), TIMES.synthetic(0, 64)
+    theta = np.array([[4.0, -3.0], [-5.0, 2.0]])
+    random, (_, high) = np.random.default_rng(4).uniform(size=64), TIMES.columns["time"].interval()
+    with jax.enable_x64(True):
+        for at, (thetas, drawn) in zip(theta, found.synthetic(theta, rows), strict=True):
+            left = np.exp(-np.asarray(drawn["time"] - 0.01) * np.exp(rows["X"] @ at))
+            seen = np.asarray(drawn["event"]) == 1
+            np.testing.assert_allclose(left[seen], random[seen], rtol=1e-2)
+            assert np.all(left[~seen] > random[~seen]) and np.all(drawn["time"][~seen] == high)
+            assert np.all(thetas == at) and 0 < seen.sum() < 64
+
+
 @pytest.mark.slow
 def test_a_factors_information_is_the_positive_part_of_its_curvature_where_rows_are_looked_at():
     reading = read(no_hazard, TIMES, n=50)
