@@ -173,6 +173,7 @@ class Facts:
         num_rows: ``n`` or its public bound.
         budget: of all stages together, in GDP.
         prior: draws of it.
+        rows: synthetic, of the declared domain.
         likelihood: losses at possible outcomes.
         references: parameters that stage one asks about, shape ``(REFERENCES, p)``.
         vectors: how many a row adds to the information at that many parameters.
@@ -185,6 +186,7 @@ class Facts:
     adjacency: Adjacency
     budget: float
     prior: Prior
+    rows: Columns
     likelihood: Likelihood
     references: Array
     vectors: int
@@ -250,5 +252,5 @@ def facts_of(
         information = sum(np.asarray(jnp.einsum("nki,nkj->ij", one, one)) for one in each)
         information = np.asarray(information) * (n / (SYNTHETIC_ROWS * len(asked)))
         metric = next_metric(prior, root, information)
-    most = sum(one.shape[1] for one in each)
-    return Facts(reading, n, adjacency, budget, prior, likelihood, references, most, metric, temper)
+    most = each[0].shape[1]
+    return Facts(reading, n, adjacency, budget, prior, rows, likelihood, references, most, metric, temper)

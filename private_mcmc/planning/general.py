@@ -40,6 +40,7 @@ from private_mcmc.planning.influence import (
     Reach,
     assumed,
     counts_reach,
+    public_counts,
     reach_of,
     reach_share,
     typical_length,
@@ -129,7 +130,8 @@ class Policy:
         warm_up = min(MOST_STEPS, (self.most_passes - _QUERIES) / (2 * _MOST_WARM_UPS))
         if history is None:
             return int(warm_up)
-        return int(min(MOST_STEPS, self.most_passes - (passes(history) or warm_up + 3) - 1))
+        before = passes(history) if named(history, WARM_UP) else warm_up + 3
+        return int(min(MOST_STEPS, self.most_passes - before - 1))
 
     def next(self, history: History) -> Stage | None:
         """Information, warm-up, information, run; a query that its noise would hide is left out."""
@@ -220,12 +222,11 @@ class Policy:
             return _weighted(self.facts.likelihood)
         return _constant(stage.reading or self.facts.reading)
 
-    def first_run(self) -> PathStage:
-        """The run, were public facts alone right."""
-        left = math.sqrt(
-            1 - 3 * self.facts.information_share(self.facts.metric) - WARM_UP_SHARE - reach_share(self.facts)
-        )
-        return self._run(self.facts.metric, self.facts.prior.centre, (), left * self.facts.budget)
+    def foreseen(self) -> tuple[History, PathStage]:
+        """What counts how far rows reach, and the run after it, were public facts alone right."""
+        facts, history = self.facts, public_counts(self.facts)
+        left = math.sqrt(1 - 3 * facts.information_share(facts.metric) - WARM_UP_SHARE - reach_share(facts))
+        return history, self._run(facts.metric, facts.prior.centre, history, left * facts.budget)
 
     def _expected(self, history: History, run: PathStage) -> Prediction:
         """From the counts where they say how far rows reach."""

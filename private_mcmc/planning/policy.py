@@ -149,7 +149,7 @@ class Plan:
             temper = certified_temper(self.reading, target, n, self.guarantee)[0]
         policy = self._of_people(gdp_budget(target), n, temper)
         with jax.enable_x64(True):
-            return prediction_of(self.read, policy.known((), policy.first_run()))
+            return prediction_of(self.read, policy.known(*policy.foreseen()))
 
     def pace(self) -> float:
         """How many seconds a row takes, of synthetic rows, twice."""

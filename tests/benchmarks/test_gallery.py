@@ -43,8 +43,7 @@ def test_a_notebook_runs_and_its_private_means_are_near_the_exact_ones(name):
     names, _, said = gallery.executed(name)
     plt.close("all")
     study = names["study"]
-    # A plan's prediction is a guess; what the run released says more of its own error.
-    expected = max(one.prediction.rms for one in (study.plan, study.mcmc.conclusion))
-    near = gallery.error(*study.both) <= gallery.MOST_ERROR * expected
+    # Of 100 runs of the notebook on survival two were further away.
+    near = gallery.error(*study.both) <= gallery.MOST_ERROR * study.plan.prediction.rms
     assert near != (name in gallery.FAR)
     assert "ε = " in said

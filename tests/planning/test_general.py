@@ -94,7 +94,8 @@ def test_information_is_the_expected_one_of_the_family():
 @pytest.mark.long
 def test_more_budget_promises_less_error_in_a_product_of_latents():
     model, rows = MODELS["non-centred groups"]
-    targets = [pmc.Target(epsilon, 1e-6) for epsilon in (1.0, 3.0, 10.0)]
+    # At ε = 3 a path is as long as any, and no row is clipped: more buys nothing.
+    targets = [pmc.Target(epsilon, 1e-6) for epsilon in (0.5, 1.0, 3.0)]
     errors = [pmc.plan(model, rows, each, n=20_000, guarantee="run").prediction.rms for each in targets]
     assert 1 > errors[0] > errors[1] > errors[2] > 0
 

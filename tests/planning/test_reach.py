@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc import models
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.domains.persons import OWN_ROWS, grouped
 from private_mcmc.model import read
@@ -149,3 +150,18 @@ def test_what_is_assumed_of_persons_is_said():
     warm_up = Policy(facts(n=100))
     assert counts_reach(warm_up.facts, np.zeros(2), warm_up.facts.metric) is None
     assert WARM_UP in [one.stage.name for one in bought(warm_up, 1.0)]
+
+
+def test_events_are_told_of_by_their_curvature_and_by_how_far_public_rows_reach():
+    """Counts cut off at one event had squared scores of 25 times the information, and an error of a third."""
+    reading = read(models.survival, models.survival_rows(2, 5.0), n=N)
+    known = facts_of(reading, N, "replace_one", 0.6)
+    theta, x, time = np.array([0.4, -1.0]), np.array([0.5, -0.8]), 4.0
+    with jax.enable_x64(True):
+        row = {"X": jnp.asarray(x), "time": jnp.asarray(time), "event": jnp.asarray(1)}
+        told = np.asarray(known.likelihood.information(theta[None], np.eye(2), row))
+    np.testing.assert_allclose(told.T @ told, time * np.exp(x @ theta) * np.outer(x, x), rtol=1e-9)
+    (counts,), run = Policy(known).foreseen()
+    assert counts.stage.name == REACH and counts.counts.values.sum() == pytest.approx(N)
+    assert run.schedule.clip > 2 * Policy(known)._run(known.metric, run.start, (), 0.5).schedule.clip
+    assert Policy(facts()).foreseen()[0] == ()
