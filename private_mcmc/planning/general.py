@@ -17,14 +17,11 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.errors import NotPrivate
 from private_mcmc.kernels.synthetic import Followed
-from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import (
     allowed_by_noise,
     inverse_of,
@@ -39,6 +36,7 @@ from private_mcmc.planning.influence import (
     REACH,
     Reach,
     assumed,
+    centred_model,
     counts_reach,
     public_counts,
     reach_of,
@@ -47,7 +45,7 @@ from private_mcmc.planning.influence import (
     weighted_model,
     weighted_slopes,
 )
-from private_mcmc.planning.outcomes import CENTRE, Likelihood
+from private_mcmc.planning.outcomes import Likelihood
 from private_mcmc.planning.prediction import Conclusion, Known, Prediction, remaining, widened
 from private_mcmc.planning.stages import (
     Array,
@@ -55,12 +53,11 @@ from private_mcmc.planning.stages import (
     History,
     MomentsStage,
     PathStage,
-    Row,
     Stage,
     named,
     passes,
 )
-from private_mcmc.potential.potential import Potential, RowTerm
+from private_mcmc.potential.potential import Potential
 from private_mcmc.release import SecondMomentsPlan
 from private_mcmc.schedule import Schedule
 
@@ -345,7 +342,7 @@ class Policy:
         if name != RUN or not facts.likelihood.has_centre:
             return PathStage(name, path, start)
         centre = partial(facts.likelihood.centre, np.asarray(start), metric.root, float(clip))
-        return PathStage(name, path, start, _centred(facts.reading), centre)
+        return PathStage(name, path, start, centred_model(facts.reading), centre)
 
     def _schedule(self, metric: Metric, weight: float, multiple: float) -> Schedule:
         """One step of size 1."""
@@ -364,17 +361,6 @@ class Policy:
             # Gradients are clipped before they are tempered.
             clip=multiple * math.sqrt(metric.trace / (temper * facts.num_rows)),
         )
-
-
-@lru_cache(maxsize=8)
-def _centred(reading: RowModel) -> RowModel:
-    """The model whose rows have the gradient ``∇v − a`` with the column ``a`` of each."""
-
-    def loss(theta: jax.Array, row: Row) -> jax.Array:
-        own = {name: column for name, column in row.items() if name != CENTRE}
-        return jnp.dot(jax.lax.stop_gradient(reading.row_slope(theta, own) - row[CENTRE]), theta)
-
-    return replace(reading, term=RowTerm(loss, reading.rows, reading.unit))
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,7 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import Facts, Metric
-from private_mcmc.planning.outcomes import Likelihood
+from private_mcmc.planning.outcomes import CENTRE, Likelihood
 from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, Row
 from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.rowwise import of_rows
@@ -146,6 +146,17 @@ def weighted_model(
         return jnp.dot(jax.lax.stop_gradient(weight * score(fixed, row)), theta)
 
     return replace(reading, term=RowTerm(weighted, reading.rows, reading.unit))
+
+
+@lru_cache(maxsize=8)
+def centred_model(reading: RowModel) -> RowModel:
+    """The model whose rows have the gradient ``∇v − a`` with the column ``a`` of each."""
+
+    def loss(theta: jax.Array, row: Row) -> jax.Array:
+        own = {name: column for name, column in row.items() if name != CENTRE}
+        return jnp.dot(jax.lax.stop_gradient(reading.row_slope(theta, own) - row[CENTRE]), theta)
+
+    return replace(reading, term=RowTerm(loss, reading.rows, reading.unit))
 
 
 # The derived column that carries the largest slope of a row, ``C/‖Aᵀx‖``, to its loss.

@@ -13,10 +13,9 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
-from private_mcmc.planning import general
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, Policy
-from private_mcmc.planning.influence import _cell_of, weighted_model
+from private_mcmc.planning.influence import _cell_of, centred_model, weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
 from private_mcmc.planning.policy import Plan, without_prediction
 from private_mcmc.planning.prediction import burn_in, widened
@@ -208,5 +207,5 @@ def test_the_derivative_that_a_model_brings_is_asked_before_any_row_is_read(law)
             jax.eval_shape(weighted_model(made, likelihood.outcomes, root, 1.0).row_slope, theta, row)
         elif likelihood.has_centre:
             centre = jax.eval_shape(likelihood.centre, theta, root, 1.0, row)
-            jax.eval_shape(general._centred(made).row_slope, theta, row | centre)
+            jax.eval_shape(centred_model(made).row_slope, theta, row | centre)
     assert asked == []
