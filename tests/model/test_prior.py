@@ -113,13 +113,17 @@ def test_what_is_not_recognised_is_not_claimed(row_model):
     assert not row_model.prior.convex and not row_model.prior.factorised
 
 
-def of(prior):
+def model_of(prior):
     def single(y):
         prior()
         m = numpyro.sample("m", dist.Normal(0, 1))
         observed(y, dist.Normal(m, 1.0), y)
 
-    return read(single, ROWS, n=10).prior
+    return read(single, ROWS, n=10)
+
+
+def of(prior):
+    return model_of(prior).prior
 
 
 @pytest.mark.long
@@ -171,9 +175,9 @@ def test_a_hierarchy_is_not_strongly_convex():
         numpyro.sample("tau", dist.HalfNormal(1.0))
         numpyro.sample("z", dist.Normal(0, 1).expand([4]).to_event(1))
 
-    joint = of(centred)
-    assert not joint.convex and joint.in_metric(None) == (0, INF)
-    assert "tau, a: no prior with proved curvature" in joint.proved(joint.latents[0])[2]
+    joint = model_of(centred)
+    assert not joint.prior.convex and joint.prior.in_metric(None) == (0, INF)
+    assert "tau, a: no prior with proved curvature" in joint.proved(joint.sites[0])[2]
     apart = of(non_centred)
     assert apart.convex and apart.in_metric(None)[0] == 0 and apart.factorised
 
