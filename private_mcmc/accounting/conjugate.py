@@ -18,15 +18,13 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincc, betaln, gammainc, gammaincc, gammaln, log_expit
 
 from private_mcmc.accounting.curves import Points
+from private_mcmc.accounting.rounding import FloatArray as Array
 from private_mcmc.accounting.statement import RULES, Statement, again, stated
 from private_mcmc.errors import DeclarationError
 from private_mcmc.target import Adjacency, check_count, check_positive
-
-Array = NDArray[np.float64]
 
 # Relative accuracy granted to the incomplete beta and gamma functions.
 _ACCURACY = 1e-9

@@ -51,9 +51,6 @@ def padded(values: npt.NDArray[Scalar], slots: int) -> npt.NDArray[Scalar]:
     return np.concatenate([values, np.zeros((slots - len(values), *values.shape[1:]), values.dtype)])
 
 
-_WHAT = "booleans, integers, or floats of 16, 32 or 64 bits"
-
-
 def native(dtype: np.dtype) -> np.dtype:
     """``dtype`` in this machine's byte order, the only one that JAX takes."""
     return dtype.newbyteorder("=")
@@ -68,8 +65,9 @@ def check_type(name: str, dtype: object) -> None:
     if not (isinstance(dtype, np.dtype) and dtype.char in "?bBhHiIlLqQefd"):
         # A type's own name could tell the longest text in a column.
         raise DataSchemaError(
-            f"column {name!r} is not numeric: columns are {_WHAT}; cast it, for example by "
-            "column.astype(np.float64). Words and dates become numbers by a schema, as in pmc.fit."
+            f"column {name!r} is not numeric: columns are booleans, integers, or floats of 16, 32 or 64 "
+            "bits; cast it, for example by column.astype(np.float64). Words and dates become numbers by a "
+            "schema, as in pmc.fit."
         )
 
 

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 from private_mcmc.arguments import construction_checked
 from private_mcmc.errors import DeclarationError
-from private_mcmc.records import Record
+from private_mcmc.records import Record, unplain
 
 LARGEST_COUNT = 2**31 - 1
 
@@ -252,8 +252,8 @@ class Box(_Reals):
             raise DeclarationError("Box(lo, hi): bounds must be finite with lo <= hi in every coordinate.")
         if not np.all(np.maximum(np.abs(lo), np.abs(hi)) <= LARGEST):
             raise DeclarationError("Box(lo, hi): choose units in which the bounds are at most 1e30.")
-        object.__setattr__(self, "lo", _freeze(lo))
-        object.__setattr__(self, "hi", _freeze(hi))
+        object.__setattr__(self, "lo", unplain(lo.tolist()))
+        object.__setattr__(self, "hi", unplain(hi.tolist()))
 
     def interval(self) -> tuple[np.ndarray, np.ndarray]:
         """The box itself."""
@@ -308,9 +308,3 @@ class Real(_Reals):
     def mapped(self, values: jax.Array) -> jax.Array:
         """Replace what is not finite by 0."""
         return jnp.where(jnp.isfinite(values), values, 0.0)
-
-
-def _freeze(values: np.ndarray) -> Bounds:
-    if values.ndim == 0:
-        return float(values)
-    return tuple(_freeze(entry) for entry in values)

@@ -115,8 +115,6 @@ CHACHA20 = define_prng_impl(
 )
 
 
-Source = Literal["operating system", "caller"]
-
 # The constants that separate the streams are fixed for good: changing one changes every seeded run.
 _STREAM_NUMBER: dict[str, int] = {"slots": 1, "batches": 2, "steps": 3}
 
@@ -135,7 +133,7 @@ class Provenance:
         generator: ``"chacha20"``, or that of a caller's own key.
     """
 
-    source: Source
+    source: Literal["operating system", "caller"]
     generator: str
 
     @property

@@ -14,9 +14,9 @@ from jax.nn import softplus
 from numpyro.distributions import constraints
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.schedule import Matrix
 
 Function: TypeAlias = Callable[[jax.Array], jax.Array]
-Matrix: TypeAlias = tuple[float, ...] | tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
