@@ -199,7 +199,7 @@ class Plan:
             items.insert(-4, ("expected time of a run here", in_minutes(self.seconds)))
         if expected.high > 0:
             low, high = number(expected.low, 2), number(expected.high, 2)
-            items.insert(-3, ("on most synthetic tables", f"{low} to {high}"))
+            items.insert(-3, ("on nine in ten real tables", f"{low} to {high}"))
         if self.temper < 1:
             weight, wider = number(self.temper), number(self.temper**-0.5, 2)
             items.append(("weight of the likelihood", weight))
@@ -378,7 +378,7 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
     Returns:
         ``rms``: root mean square over coefficients of the expected distance between the private and the
         exact posterior mean, in sds of the exact posterior. ``low``, ``high``: nine in ten errors of tables
-        that it was measured on at ε = 1 are between them. ``coefficients``: of each its expected error and
+        that nobody chose are between them. ``coefficients``: of each its expected error and
         its sd without privacy, in its own units; their ratio is the error in sds. ``bias`` and
         ``monte_carlo``: the parts of ``rms`` that bounding rows' influence and privacy's noise have.
     """
