@@ -210,7 +210,7 @@ def test_persons_with_several_rows_count_once_and_are_the_unit_of_the_statement(
     visits = {"id": list("aaabbc"), "sex": list("fffmmm"), "age": [10.0, 20, 30, 40, 60, 70]}
     with pytest.warns(UserWarning):
         found = pmc.describe(
-            visits, VISITS, means=["age"], fields=["sex"], epsilon=1e5, delta=1e-6, n=9, adjacency=adjacency
+            visits, VISITS, means=["age"], fields=["sex"], epsilon=1e7, delta=1e-6, n=9, adjacency=adjacency
         )
     assert found.price.unit.name == "id" and found.price.unit.rows == 3
     assert values(found, "count") == pytest.approx(3, abs=0.05)
@@ -225,7 +225,7 @@ def test_codes_of_missing_values_are_counted_as_missing_and_are_in_no_mean():
     ]
     table = {"sex": ["f", "9", "m", "f", "f"], "age": ["10", "99", "30", "", "50"]}
     with pytest.warns(UserWarning):
-        found = pmc.describe(table, schema(*fields), epsilon=1e5, delta=1e-6)
+        found = pmc.describe(table, schema(*fields), epsilon=1e7, delta=1e-6)
     assert values(found, "count", "sex", "missing") == pytest.approx(1, abs=0.05)
     assert values(found, "count", "age", "missing") == pytest.approx(2, abs=0.05)
     assert values(found, "mean", "age") == pytest.approx(30, abs=0.3)
@@ -297,7 +297,7 @@ def test_a_row_that_counts_for_nothing_is_in_no_cell():
     fields = [FIELDS[0] | {"missingValues": ["?"], "private_mcmc": {"missing": "drop"}}, FIELDS[1]]
     table = {"sex": ["f", "?", "m", "f"], "age": [10.0, 99.0, 30, 50]}
     with pytest.warns(UserWarning):
-        asked = {"epsilon": 1e5, "delta": 1e-6, "n": 4, "adjacency": "zero_out"}
+        asked = {"epsilon": 1e7, "delta": 1e-6, "n": 4, "adjacency": "zero_out"}
         found = pmc.describe(table, schema(*fields), means=["age"], fields=["sex"], **asked)
     assert values(found, "count") == pytest.approx(3, abs=0.05)
     assert values(found, "mean", "age") == pytest.approx(30, abs=0.3)
