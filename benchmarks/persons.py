@@ -114,7 +114,8 @@ _COUNT = 400
 
 
 def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Callable[[], None]:
-    from private_mcmc.inference.columns import Place, partitions_of
+    from private_mcmc.inference.columns import partitions_of
+    from private_mcmc.inference.declared import Execution
     from private_mcmc.inference.execute import runner_of
     from private_mcmc.kernels import run_keys
 
@@ -127,7 +128,7 @@ def _steps(kernel: pmc.PrivateULA, rows: pmc.Rows, n: int, data: Panel) -> Calla
     if rows.unit is not None:
         columns = rows.grouped({**columns, rows.unit.name: data.who}, n)
     reading, (streams, _) = decision.reading, run_keys()
-    partitions = partitions_of(columns, n, Place())
+    partitions = partitions_of(columns, n, Execution())
     runner = runner_of(reading.rows, reading, decision.schedule, partitions)
     with jax.enable_x64(True):
         prepared = runner.prepare(partitions)

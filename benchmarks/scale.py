@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,12 +46,13 @@ _SHORT, _REPEATED = 3, 3
 class Clock:
     """An engine whose first partition's questions are timed."""
 
+    reads_files: ClassVar[bool] = True
     engine: pmc.Ray
     times: list[float] = field(default_factory=list, repr=False)
 
-    def partitions(self, columns: Mapping[str, HostColumn], n: int, *placed: Any) -> tuple[Partition, ...]:
+    def partitions(self, columns: Mapping[str, HostColumn], *placed: Any) -> tuple[Partition, ...]:
         """Those of the engine."""
-        first, *others = self.engine.partitions(columns, n, *placed)
+        first, *others = self.engine.partitions(columns, *placed)
         return Clocked(first, self.times), *others
 
 

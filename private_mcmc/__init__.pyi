@@ -18,7 +18,18 @@ from .errors import (
     Unprotected,
     UnsupportedModel,
 )
-from .inference import Bookkeeping, Checkpoint, Execution, PrivateMCMC, Ray, check, compare, describe, fit
+from .inference import (
+    Bookkeeping,
+    Checkpoint,
+    Devices,
+    Execution,
+    PrivateMCMC,
+    Ray,
+    check,
+    compare,
+    describe,
+    fit,
+)
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .planning import Plan, Prediction, plan
 from .preflight import PreflightReport, preflight
@@ -44,6 +55,7 @@ __all__ = [
     "Counts",
     "DataSchemaError",
     "DeclarationError",
+    "Devices",
     "DoThisInstead",
     "Execution",
     "Expectations",

@@ -34,8 +34,8 @@ _HABITS = {
     ("init_strategy",): "a chain starts at a public point, zero or Execution(init_params=…)",
     ("eps",): "epsilon=",
     ("link",): "every family has one link; write a model for another one",
+    ("devices",): "engine=Devices(…); of a driver, execution=Execution(engine=Devices(…))",
     (
-        "devices",
         "engine",
         "rows_on_device",
         "generator",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import hashlib
 import os
 import re
 import secrets
+import socket
 import stat
 import sys
 import unicodedata
@@ -17,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from private_mcmc.errors import OutputError
+from private_mcmc.errors import DeclarationError, OutputError
 from private_mcmc.records import Record, sync_folder
 
 # For ``jax.jit(compiler_options=…)``: all that LLVM could do takes longer than it saves, in programs that run
@@ -82,6 +85,45 @@ def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
     blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))
     parts = [jax.tree.map(np.asarray, function(*block)) for block in blocks]
     return jax.tree.map(lambda *each: np.concatenate(each)[:count], *parts)
+
+
+_SECONDS = 10.0
+
+
+def ray_at(address: str | None) -> Any:
+    """Ray, the module, once it is connected to a cluster; left out, to one that it finds or starts here.
+
+    Ray itself waits for minutes where nothing listens, and ends the process then.
+
+    Raises:
+        DeclarationError: without the module, or a cluster.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise DeclarationError("engine=Ray(…) needs Ray: pip install 'private-mcmc[ray]'.") from error
+    if not ray.is_initialized():
+        try:
+            given = address or os.environ.get("RAY_ADDRESS", "")
+            found = given.startswith("ray://") and given.removeprefix("ray://")
+            if place := found or ray._private.services.canonicalize_bootstrap_address(address):
+                host, _, port = place.rpartition(":")
+                socket.create_connection((host.strip("[]"), int(port)), _SECONDS).close()
+            ray.init(address=address, log_to_driver=False)
+        except (OSError, RuntimeError, ValueError) as error:
+            # It is about the address: no row was read yet.
+            raise DeclarationError(f"engine=Ray(address={address!r}): no cluster there ({error}).") from None
+    return ray
+
+
+@functools.cache
+def versions_here() -> frozenset[str]:
+    """What must be the same wherever a program is made or run; public."""
+    sources = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        sources.update(file.read_bytes())
+    names = (f"{name} {version(name)}" for name in ("private-mcmc", "jax", "jaxlib", "numpy"))
+    return frozenset((*names, f"sources {sources.hexdigest()[:12]}"))
 
 
 # Controls of terminals, marks that turn the direction of writing, and what nobody sees.

@@ -21,8 +21,8 @@ from private_mcmc.records import Record
 from private_mcmc.system import check_writable, visible
 
 if TYPE_CHECKING:
-    from private_mcmc.inference.declared import Ray
     from private_mcmc.inference.question import Question
+    from private_mcmc.kernels.partitions import Engine
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release.ledger_state import DataSet, LedgerState, Reservation
     from private_mcmc.report import Report
@@ -72,7 +72,7 @@ HtmlOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 EngineOption = Annotated[
     str | None,
-    typer.Option(help="rows in the memory of Ray's workers: ray,4 or ray://head:10001,16 (how many)"),
+    typer.Option(help="who holds the rows: devices,2, or Ray's workers: ray,4 or ray://head:10001,16"),
 ]
 
 
@@ -129,16 +129,22 @@ def read_question(
     return asked if model is None else replace(asked, source=source)
 
 
-def read_engine(given: str | None) -> Ray | None:
-    """``ray``, or an address, with how many workers."""
-    from private_mcmc.inference.declared import Ray
+def read_engine(given: str | None) -> Engine | None:
+    """``devices``, ``ray``, or an address, with how many."""
+    from private_mcmc.inference.declared import Devices, Ray
 
     if given is None:
         return None
-    address, comma, workers = given.partition(",")
-    if not address.startswith("ray") or (comma and not workers.isdigit()):
-        raise DeclarationError(f"--engine {given}: ray,WORKERS on this machine, or ray://HOST:PORT,WORKERS.")
-    return Ray(workers=int(workers or 2), address=None if address == "ray" else address)
+    address, comma, count = given.partition(",")
+    if not (address.startswith("ray") or address == "devices") or (comma and not count.isdigit()):
+        raise DeclarationError(
+            f"--engine {given}: devices,COUNT of this process, ray,WORKERS on this machine, or "
+            "ray://HOST:PORT,WORKERS."
+        )
+    many = int(count or 2)
+    if address == "devices":
+        return Devices(many)
+    return Ray(workers=many, address=None if address == "ray" else address)
 
 
 def read_profile(text: str) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -15,19 +14,16 @@ from private_mcmc.domains.columns import (
     PRESENT,
     HostColumn,
     Spool,
-    blank,
     check_unmasked,
-    holds_person,
     host_column,
     numeric_column,
     on_host,
-    padded,
 )
-from private_mcmc.domains.persons import Numbers, Slots, grouped
+from private_mcmc.domains.persons import Numbers, Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.inference.declared import Declaration, Execution, bind_columns, devices_of
+from private_mcmc.inference.declared import Declaration, Execution, bind_columns
 from private_mcmc.kernels import Streams
-from private_mcmc.kernels.partitions import Blocks, Engine, Partition, Resident
+from private_mcmc.kernels.partitions import Blocks, Partition, on_devices
 from private_mcmc.planning import Plan
 from private_mcmc.records import Fields, PublicArguments
 from private_mcmc.target import Adjacency, Target, Unit
@@ -40,40 +36,15 @@ _BLOCK_BYTES = 2**26
 BLOCK, _COPIED = 2**17, 2**19
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a run wants its rows: shared by devices, in blocks of so many, or at an engine.
-
-    ``whole``: those of files are read into memory, unless blocks or an engine are asked for, or a copy of
-    them in other slots.
-    """
-
-    devices: tuple[jax.Device, ...] | None = None
-    rows_on_device: int | None = None
-    engine: Engine | None = None
-    whole: bool = False
-
-    @classmethod
-    def of(cls, declared: Execution, whole: bool = False) -> Place:
-        """The place that an execution declares."""
-        return cls(devices_of(declared.devices), declared.rows_on_device, declared.engine, whole)
-
-    def put(self, data: Mapping[str, object]) -> dict[str, object]:
-        """The columns as they came, or all of them on the host where one of them asks to stay there."""
-        asked = self.rows_on_device is not None or self.engine is not None
-        asked |= any(isinstance(one, HostColumn) and one.ordered_by_cells for one in data.values())
-        if self.whole and not asked:
-            return {
-                name: host_column(name, one).loaded() if on_host(one) else one for name, one in data.items()
-            }
-        if not asked and not any(on_host(column) for column in data.values()):
-            return dict(data)
-        if self.devices is not None:
-            raise DeclarationError(
-                "devices=: rows are shared by devices, streamed to one, or held by an engine: load the "
-                "columns (np.asarray) for the first."
-            )
-        return {name: _held(name, one) for name, one in data.items()}
+def _put(data: Mapping[str, object], where: Execution, whole: bool) -> dict[str, object]:
+    """The columns as they came, or all of them on the host where one of them asks to stay there."""
+    asked = where.rows_on_device is not None or (where.engine is not None and where.engine.reads_files)
+    asked |= any(isinstance(one, HostColumn) and one.ordered_by_cells for one in data.values())
+    if whole and not asked:
+        return {name: host_column(name, one).loaded() if on_host(one) else one for name, one in data.items()}
+    if not asked and not any(on_host(column) for column in data.values()):
+        return dict(data)
+    return {name: _held(name, one) for name, one in data.items()}
 
 
 def _held(name: str, column: object) -> HostColumn:
@@ -90,31 +61,35 @@ def checked(
     args: tuple[object, ...],
     named: Mapping[str, object],
     present: object,
-    place: Place,
+    where: Execution,
 ) -> tuple[Columns | HostColumns, int]:
     """The caller's columns as :func:`checked_at`, bound to the model's arguments."""
-    data = bind_columns(declared.model, args, named, declared.rows)
+    data, whole = bind_columns(declared.model, args, named, declared.rows), isinstance(declared, Plan)
     if isinstance(declared, Declaration):
         _refuse_private_arguments(declared.kernel.model_args, data)
     if present is not None:
         # The flags of the slots lie with the other columns.
         data[PRESENT] = present if on_host(present) else numeric_column(PRESENT, present)
-    return checked_at(place, data, declared.rows, declared.target, declared.n)
+    return checked_at(where, data, declared.rows, declared.target, declared.n, whole)
 
 
 def checked_at(
-    place: Place, data: Mapping[str, object], rows: Rows, target: Target, n: int | None
+    where: Execution, data: Mapping[str, object], rows: Rows, target: Target, n: int | None, whole: bool
 ) -> tuple[Columns | HostColumns, int]:
-    """The columns at their place (all on the host, or none), checked, and their public number."""
+    """The columns at their place (all on the host, or none), checked, and their public number.
+
+    ``whole``: those of files are read into memory, unless blocks, an engine that reads them, or a copy of
+    them in other slots is asked for.
+    """
     if rows.unit is not None:
-        return _persons(rows, rows.unit.name, data, n, place)
+        return _persons(rows, rows.unit.name, data, n, where, whole)
     if n is None and target.adjacency != "replace_one":
         which = "slots, empty ones included" if target.adjacency == "zero_out" else "rows, or a bound of it"
         raise DeclarationError(
             f"adjacency={target.adjacency!r} hides how many rows there are: give PrivateMCMC the public "
             f"number of {which}, n=…."
         )
-    data = place.put(data)
+    data = _put(data, where, whole)
     shapes = without_rows(data)
     n = len(next(iter(rows.validate(shapes, None).values()))) if n is None else n
     columns = checked_columns(rows, shapes, target.adjacency, n)
@@ -133,7 +108,7 @@ def _refuse_private_arguments(public: PublicArguments, data: Mapping[str, object
 
 
 def _persons(
-    rows: Rows, unit: str, data: Mapping[str, object], n: int | None, place: Place
+    rows: Rows, unit: str, data: Mapping[str, object], n: int | None, where: Execution, whole: bool
 ) -> tuple[Columns | HostColumns, int]:
     """Rows of ``n`` persons, whose numbers lie under ``unit``; of how many, the data do not tell.
 
@@ -143,7 +118,7 @@ def _persons(
         raise DeclarationError("persons with several rows: give PrivateMCMC their number, public, n=….")
     if PRESENT in data:
         raise DataSchemaError(f"{PRESENT}=…: of persons with several rows, one without any row is absent.")
-    ours = place.put({name: column for name, column in data.items() if name != unit})
+    ours = _put({name: column for name, column in data.items() if name != unit}, where, whole)
     given = {unit: data[unit]} if unit in data else {}
     columns, who = rows.numbered({**without_rows(ours), **given}, n)
     host = on_the_host(ours)
@@ -204,51 +179,36 @@ def moves(adjacency: Adjacency, rows: Rows, columns: HostColumns) -> bool:
 
 
 def partitions_of(
-    columns: Fields, n: int, place: Place, unit: Unit | None = None, order: Numbers | None = None
+    columns: Fields, n: int, where: Execution, unit: Unit | None = None, order: Numbers | None = None
 ) -> tuple[Partition, ...]:
     """All rows where a run wants them, in ``n`` slots, as they are outside; holes are zeros.
 
-    At an engine, in blocks of what stays on the host, or on devices. Of persons their numbers lie under
-    ``unit``. Where ``order`` is given, slot ``s`` has the row ``order[s]``.
+    At an engine, in blocks of what stays on the host, or on the default device. Of persons their numbers lie
+    under ``unit``. Where ``order`` is given, slot ``s`` has the row ``order[s]``.
     """
-    if host := on_the_host(columns):
-        slots = None
-        if order is not None:
-            who = np.arange(next(iter(host.values())).shape[0])
-            if unit is not None:
-                who = host.pop(unit.name).loaded()
-            slots = Slots.of(who, order, 0 if unit is None else unit.rows)
-        if place.engine is not None:
-            return place.engine.partitions(host, n, slots)
-        return (blocks_of(host if slots is None else in_slots(slots, host), place.rows_on_device, n),)
-    arrays = {name: column for name, column in columns.items() if not isinstance(column, HostColumn)}
-    if unit is not None:
-        who = arrays.pop(unit.name)
-        arrays = grouped(arrays, who, n, unit.rows)
-    flags = arrays.pop(PRESENT, np.ones(len(next(iter(arrays.values()))), dtype=bool))
-    arrays = {name: padded(blank(value, flags), n) for name, value in arrays.items()}
-    present = padded(holds_person(flags), n)
+    outside, slots = bool(on_the_host(columns)), None
+    host = {name: host_column(name, one) for name, one in columns.items()}
+    count = next(iter(host.values())).shape[0]
+    if order is None and (unit is not None or count < n):
+        order = np.arange(n)
     if order is not None:
-        arrays, present = {name: value[order] for name, value in arrays.items()}, present[order]
-    devices = place.devices or (None,)
-    size, found = -(-n // len(devices)), []
-    with jax.enable_x64(True):
-        for first, device in zip(range(0, n, size), devices, strict=False):
-            # A copy of one column at a time: on a CPU an array of JAX may be the caller's own memory.
-            here = slice(first, first + size)
-            rows = {name: jax.device_put(np.array(one[here]), device) for name, one in arrays.items()}
-            found.append(Resident(rows, jax.device_put(present[here], device), first))
-    return tuple(found)
+        who = np.arange(count) if unit is None else host.pop(unit.name).loaded()
+        slots = Slots.of(who, order, 0 if unit is None else unit.rows)
+    if where.engine is not None:
+        return where.engine.partitions(host, slots)
+    if outside:
+        return (blocks_of(host if slots is None else in_slots(slots, host), where.rows_on_device, n),)
+    return on_devices(host, slots, [None])
 
 
 def placed(
-    columns: Fields, n: int, place: Place, rows: Rows, adjacency: Adjacency, streams: Streams
+    columns: Fields, n: int, where: Execution, rows: Rows, adjacency: Adjacency, streams: Streams
 ) -> tuple[Partition, ...]:
     """The partitions of a run, whose rows lie in slots drawn at random where that must be: see ``moves``."""
     order = None
     if streams.slots is not None and moves(adjacency, rows, on_the_host(columns)):
         order = np.asarray(jax.random.permutation(streams.slots, n))
-    return partitions_of(columns, n, place, rows.unit, order)
+    return partitions_of(columns, n, where, rows.unit, order)
 
 
 def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:
@@ -268,5 +228,4 @@ def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Block
     """Blocks of at most ``n`` rows, by default some tens of megabytes each; a function of public sizes."""
     width = sum(column.schema[:1].size * 8 for column in columns.values())
     size = rows_on_device or _BLOCK_BYTES // max(width, 1)
-    data = {name: column for name, column in columns.items() if name != PRESENT}
-    return Blocks(data, max(1, min(size, n)), columns.get(PRESENT))
+    return Blocks(columns, max(1, min(size, n)))

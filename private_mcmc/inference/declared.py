@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ from private_mcmc.domains.persons import Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError
 from private_mcmc.inference.ray_engine import partitions_at
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.kernels.partitions import Engine, Partition
+from private_mcmc.kernels.partitions import Engine, Partition, on_devices
 from private_mcmc.model import RowModel
 from private_mcmc.planning import Conclusion, History, PathStage, Plan, Prediction, Stage, predict_after
 from private_mcmc.potential.potential import Potential
@@ -33,7 +33,7 @@ from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, StateGrid, state_grid
 from private_mcmc.schedule import Release, Schedule
-from private_mcmc.system import in_blocks
+from private_mcmc.system import in_blocks, ray_at
 from private_mcmc.target import Target, check_count
 
 Array = npt.NDArray[np.float64]
@@ -92,43 +92,53 @@ def examined(declared: Declaration, reading: RowModel, schedule: Schedule) -> Pr
 
 
 @construction_checked
-@dataclass(frozen=True, kw_only=True)
-class Execution:
-    """Where a run is executed, and with which random numbers; nothing here changes what it costs.
+@dataclass(frozen=True)
+class Devices:
+    """Rows in the memory of devices of this process, each of which holds a share and adds it up: ``engine=``.
 
     Attributes:
-        devices: how many devices share the rows, or which; the default device if left out.
-        engine: rows in the memory of other processes or machines: :class:`private_mcmc.Ray`.
-        rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
-            ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
-            streamed in any case.
-        unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
-        init_params: public start of every chain, flat and unconstrained; zero if left out.
-        progress_bar: show steps done.
+        devices: how many of ``jax.devices()``, or which; the default device if left out.
+
+    Raises:
+        DeclarationError: for more than there are.
 
     Example:
-        >>> pmc.Execution(devices=1).devices
-        1
+        >>> pmc.Execution(engine=pmc.Devices(1)).engine
+        Devices(devices=1)
     """
 
+    reads_files: ClassVar[bool] = False
     devices: int | Sequence[jax.Device] | None = None
-    engine: Engine | None = None
-    rows_on_device: int | None = None
-    unsafe_seed: bool = False
-    init_params: npt.ArrayLike | None = field(default=None, repr=False, compare=False)
-    progress_bar: bool = True
 
     def __post_init__(self) -> None:
-        if self.rows_on_device is not None:
-            check_count("rows_on_device", self.rows_on_device)
-        if not (self.devices is None or isinstance(self.devices, int | Sequence)):
-            raise DeclarationError("devices: a number, or a sequence of jax.devices().")
+        self._chosen()
+
+    def _chosen(self) -> tuple[jax.Device | None, ...]:
+        asked, there = self.devices, jax.devices()
+        if asked is None:
+            return (None,)
+        if isinstance(asked, int) and not 1 <= asked <= len(there):
+            raise DeclarationError(
+                f"Devices({asked}): {len(there)} of jax.devices() are there. Of a CPU XLA_FLAGS="
+                "--xla_force_host_platform_device_count=2 makes two."
+            )
+        chosen = there[:asked] if isinstance(asked, int) else asked
+        devices = tuple(chosen) if isinstance(chosen, Sequence) else ()
+        if not devices or not all(isinstance(one, jax.Device) for one in devices):
+            raise DeclarationError("Devices: a number, or a sequence of jax.devices().")
+        return devices
+
+    def partitions(
+        self, columns: Mapping[str, HostColumn], slots: Slots | None = None
+    ) -> tuple[Partition, ...]:
+        """A share in the memory of each device."""
+        return on_devices(columns, slots, self._chosen())
 
 
 @construction_checked
 @dataclass(frozen=True, kw_only=True)
 class Ray:
-    """Rows in the memory of ``workers`` of a Ray cluster, for ``Execution(engine=…)``.
+    """Rows in the memory of ``workers`` of a Ray cluster, for ``engine=…``.
 
     Columns are of files that every worker can read under the same paths (:class:`private_mcmc.Parquet`, a
     folder of them, or :class:`private_mcmc.Arrow`); none passes through the driver to a worker. Workers and
@@ -139,49 +149,69 @@ class Ray:
         address: of a running cluster (``"auto"``, ``"ray://…"``); left out: one on this machine is started,
             or the one that this process is connected to is used.
         cpus: of each worker.
+        wait: seconds in which a worker, one in the place of a lost one too, must find room and begin.
 
     Example:
         >>> pmc.Ray(workers=4).workers
         4
     """
 
+    reads_files: ClassVar[bool] = True
     workers: int = 2
     # What does not change a bit of a run is no part of its identity.
     address: str | None = field(default=None, repr=False)
     cpus: float = field(default=1.0, repr=False)
+    wait: float = field(default=300.0, repr=False)
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers)
 
     def partitions(
-        self, columns: Mapping[str, HostColumn], n: int, slots: Slots | None = None
+        self, columns: Mapping[str, HostColumn], slots: Slots | None = None
     ) -> tuple[Partition, ...]:
-        """Those of the rows, or of ``slots``, at new workers of the cluster, which is started if need be."""
-        try:
-            import ray
-        except ImportError as error:
-            raise DeclarationError("engine=Ray(…) needs Ray: pip install 'private-mcmc[ray]'.") from error
-        if not ray.is_initialized():
-            try:
-                ray.init(address=self.address, log_to_driver=False)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                # It is about the address: no row was read yet.
-                raise DeclarationError(f"engine=Ray(address={self.address!r}): {error}") from None
-        if (held := ray.cluster_resources().get("CPU", 0.0)) < (asked := self.workers * self.cpus):
+        """A share in the memory of each of new workers, which read it now."""
+        if wrong := sorted(name for name, column in columns.items() if not column.of_files):
+            raise DeclarationError(
+                f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
+                "pmc.Parquet or pmc.Arrow."
+            )
+        ray, asked = ray_at(self.address), self.workers * self.cpus
+        if (held := ray.cluster_resources().get("CPU", 0.0)) < asked:
             raise DeclarationError(f"engine=Ray(…): needs {asked:g} CPUs, and the cluster has {held:g}.")
-        return partitions_at(ray, self.workers, self.cpus, columns, slots)
+        return partitions_at(ray, self.workers, self.cpus, self.wait, columns, slots)
 
 
-def devices_of(devices: int | Sequence[jax.Device] | None) -> tuple[jax.Device, ...] | None:
-    """The first so many of ``jax.devices()``, or these; ``None``: the default device."""
-    if devices is None:
-        return None
-    if isinstance(devices, int) and not 1 <= devices <= len(jax.devices()):
-        raise DeclarationError(f"devices={devices}: there are {len(jax.devices())} of them.")
-    chosen = tuple(jax.devices()[:devices] if isinstance(devices, int) else devices)
-    if not chosen or not all(isinstance(device, jax.Device) for device in chosen):
-        raise DeclarationError("devices: a number, or a sequence of jax.devices().")
-    return chosen
+@construction_checked
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Where a run is executed, and with which random numbers; nothing here changes what it costs.
+
+    Attributes:
+        engine: who holds the rows: :class:`private_mcmc.Devices` of this process, or processes and machines
+            besides, :class:`private_mcmc.Ray`; left out, the default device.
+        rows_on_device: stream the rows in blocks of so many, read again at every step. Columns that are
+            ``np.memmap``, or of a :class:`private_mcmc.Parquet` or :class:`private_mcmc.Arrow` file, are
+            streamed in any case.
+        unsafe_seed: allow ``run(rng_key=…)``, whose result is reproducible and not private.
+        init_params: public start of every chain, flat and unconstrained; zero if left out.
+        progress_bar: show steps done.
+
+    Example:
+        >>> pmc.Execution(engine=pmc.Devices(1)).engine
+        Devices(devices=1)
+    """
+
+    engine: Engine | None = None
+    rows_on_device: int | None = None
+    unsafe_seed: bool = False
+    init_params: npt.ArrayLike | None = field(default=None, repr=False, compare=False)
+    progress_bar: bool = True
+
+    def __post_init__(self) -> None:
+        if self.rows_on_device is not None:
+            check_count("rows_on_device", self.rows_on_device)
+        if not hasattr(self.engine, "partitions") and self.engine is not None:
+            raise DeclarationError("engine: Devices(…), Ray(…), or another class with partitions.")
 
 
 def bind_columns(

@@ -235,7 +235,8 @@ def describe(
         ledger: charged before the sums are made.
         dataset: the ledger's name for the table.
         purpose: the owner's words for the ledger's history.
-        engine: whose workers read and hold the rows of files, as :class:`private_mcmc.Ray`.
+        engine: who holds the rows: :class:`private_mcmc.Devices`, or :class:`private_mcmc.Ray`, whose
+            workers read them of files.
 
     Raises:
         DeclarationError: for declarations that do not fit one another.

@@ -20,7 +20,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
-from private_mcmc.inference.columns import Place, placed
+from private_mcmc.inference.columns import placed
 from private_mcmc.inference.decision import Decision, decide
 from private_mcmc.inference.declared import Array, Declaration, Execution, Keep, Outcome, constrained
 from private_mcmc.kernels import ChainOutput, ChainRunner, Streams, chain_runner, langevin_program
@@ -151,8 +151,7 @@ class DeclaredRun:
         decision = self.decide(n)
         reading, schedule = decision.reading, decision.schedule
         start = checked_start(self.execution.init_params, schedule)
-        place = Place.of(self.execution)
-        partitions = placed(columns, n, place, self.declared.rows, schedule.adjacency, streams)
+        partitions = placed(columns, n, self.execution, self.declared.rows, schedule.adjacency, streams)
         runner = runner_of(reading.rows, reading, schedule, partitions, decision.expectations)
         with jax.enable_x64(True):
             rows = runner.prepare(partitions)

@@ -20,7 +20,7 @@ from private_mcmc.domains import Rows
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping, Job, marked
-from private_mcmc.inference.columns import BLOCK, Place, checked_at, placed
+from private_mcmc.inference.columns import BLOCK, checked_at, placed
 from private_mcmc.inference.declared import (
     Array,
     Execution,
@@ -112,8 +112,7 @@ class PlannedRun:
         _admitted(plan, self.bought[0] or plan.before, first)
         # Noise of later stages is known only then; that OpenDP can be asked of it, now.
         gaussian_noise(1.0, 1.0).confirmed()
-        place = Place.of(self.execution, whole=True)
-        partitions = placed(columns, n, place, plan.rows, plan.target.adjacency, streams)
+        partitions = placed(columns, n, self.execution, plan.rows, plan.target.adjacency, streams)
         if isinstance(first, PathStage):
             runner, start, rows = _runner(plan, first, partitions)
             runner.try_out(start, rows, streams.of_stage(0))
@@ -228,9 +227,9 @@ def row_sums(
     rounding follows from who else is there. With ``random`` each row has a uniform number of its own, by a
     key from the operating system.
     """
-    place, (keys, _) = Place(rows_on_device=max(1, BLOCK // mechanism.rows), engine=engine), run_keys()
-    held, n = checked_at(place, columns, rows, target, mechanism.num_rows)
-    partitions = placed(held, n, place, rows, target.adjacency, keys)
+    where, (keys, _) = Execution(rows_on_device=max(1, BLOCK // mechanism.rows), engine=engine), run_keys()
+    held, n = checked_at(where, columns, rows, target, mechanism.num_rows, False)
+    partitions = placed(held, n, where, rows, target.adjacency, keys)
     slots = rows if rows.unit is None else rows.persons
     with no_value_checks():
         return summed(_asked(of_row, slots, mechanism, random), partitions, keys.batches)

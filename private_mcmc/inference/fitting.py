@@ -23,7 +23,7 @@ from private_mcmc.dossier.folder import Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
-from private_mcmc.inference.columns import BLOCK, Place, checked, on_the_host
+from private_mcmc.inference.columns import BLOCK, checked, on_the_host
 from private_mcmc.inference.declared import Execution, Look, Outcome, stopping
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute_plan import PlannedRun
@@ -104,9 +104,7 @@ class Planned:
         # The run would refuse only after its bounds were paid for.
         check_arithmetic()
         given = {name: column for name, column in self.columns.items() if name != PRESENT}
-        checked(
-            self.plan, (), given, self.columns.get(PRESENT), Place(rows_on_device=self._block, whole=True)
-        )
+        checked(self.plan, (), given, self.columns.get(PRESENT), Execution(rows_on_device=self._block))
         words = self.asked.formula or "a model of one's own"
         with books.charge(Bill(self.plan.statement, words, self.marks.known_by, staged=True)) as paid:
             driver, about = self._bought(self.bounds, paid, progress_bar, **how)
@@ -309,7 +307,8 @@ def fit(
         dataset: the ledger's name for the table.
         purpose: the owner's words for the ledger's history.
         progress_bar: show what the plan tries and steps done.
-        engine: whose workers read and hold the rows of files, as :class:`private_mcmc.Ray`.
+        engine: who holds the rows: :class:`private_mcmc.Devices`, or :class:`private_mcmc.Ray`, whose
+            workers read them of files.
 
     Raises:
         DeclarationError: for declarations that do not fit one another.

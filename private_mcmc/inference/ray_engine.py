@@ -25,11 +25,12 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-from private_mcmc.domains.columns import PRESENT, HostColumn
+from private_mcmc.domains.columns import HostColumn
 from private_mcmc.domains.persons import Slots
-from private_mcmc.errors import DataSchemaError, DeclarationError, ReleaseError
-from private_mcmc.kernels.partitions import Ask, Blocks, Partition, Question
+from private_mcmc.errors import DataSchemaError, ReleaseError
+from private_mcmc.kernels.partitions import Ask, Partition, Question, Share, shares
 from private_mcmc.potential.rowwise import abstract
+from private_mcmc.system import versions_here
 
 # Ray passes what is smaller than 100 KiB within a message, and keeps the rest in a store that spills to disk.
 _PIECE = 2**16
@@ -37,26 +38,14 @@ _ATTEMPTS = 3
 
 
 def partitions_at(
-    ray: Any, workers: int, cpus: float, columns: Mapping[str, HostColumn], slots: Slots | None
+    ray: Any, workers: int, cpus: float, wait: float, columns: Mapping[str, HostColumn], slots: Slots | None
 ) -> tuple[Partition, ...]:
     """The rows of ``columns`` divided among new workers of the module ``ray``, which read them now.
 
     With ``slots`` each reads all files, and keeps the rows that lie in its own.
     """
-    wrong = sorted(name for name, column in columns.items() if not column.of_files)
-    if wrong:
-        raise DeclarationError(
-            f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
-            "pmc.Parquet or pmc.Arrow."
-        )
-    number = len(next(iter(columns.values())).schema) if slots is None else slots.size
-    size, key = max(1, -(-number // workers)), secrets.token_bytes(32)
-    found = []
-    for first in range(0, max(number, 1), size):
-        own, part = dict(columns), slots and slots.part(first, first + size)
-        if slots is None:
-            own = {name: one.part(first, min(first + size, number)) for name, one in columns.items()}
-        found.append(_Partition(ray, cpus, size, first, pickle.dumps((own, size, first, key, part))))
+    key = secrets.token_bytes(32)
+    found = [_Partition(ray, cpus, wait, share, key) for share in shares(columns, workers, slots)]
     for each in found:
         each.start()
     for each in found:
@@ -66,14 +55,15 @@ def partitions_at(
 
 @dataclass(eq=False)
 class _Partition:
-    """One worker's rows, ``size`` slots from the row ``first`` on, and the ``place`` to read them from."""
+    """One worker's share of the rows, and how to have them read again."""
 
     ray: Any = field(repr=False)
     cpus: float
-    size: int
-    first: int
-    place: bytes = field(repr=False)
+    wait: float
+    share: Share
+    key: bytes = field(repr=False)
     _worker: Any = None
+    _there: Any = None
     _mark: Any = None
     _digest: bytes = field(default=b"", repr=False)
     _shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]] = field(default_factory=dict, repr=False)
@@ -83,7 +73,8 @@ class _Partition:
         """Begin to read the rows at a new worker."""
         actor = self.ray.remote(num_cpus=self.cpus, max_restarts=0, max_task_retries=0)(_Worker)
         self._worker = actor.remote()
-        self._mark = self._sent("load", self.place)
+        self._there = self._worker.versions.remote()
+        self._mark = self._sent("load", pickle.dumps((self.share, self.key)))
 
     def _sent(self, what: str, content: bytes, *beside: str) -> Any:
         """Have a worker do something with what is sent in pieces; it does what it is told in order."""
@@ -97,6 +88,17 @@ class _Partition:
         self._insisted(self._read, self.start)
 
     def _read(self) -> None:
+        try:
+            there = self.ray.get(self._there, timeout=self.wait)
+        except self.ray.exceptions.GetTimeoutError:
+            self.ray.kill(self._worker)
+            raise ReleaseError(
+                f"within {self.wait:g} s the cluster had no room for a worker of {self.cpus:g} CPUs. Start a "
+                "machine, or end what fills it; then resume from the checkpoint, or run again without one."
+            ) from None
+        if there != (here := versions_here()):
+            one, other = (", ".join(sorted(found)) for found in (there - here, here - there))
+            raise ReleaseError(f"a worker has {one}; here is {other}. Install the same on all machines.")
         digest, self._shapes = _found(self.ray.get(self._mark))
         if self._digest and not hmac.compare_digest(self._digest, digest):
             raise ReleaseError(
@@ -112,7 +114,10 @@ class _Partition:
                 if attempt:
                     again()
                 return wait()
-        raise ReleaseError(f"rows from {self.first} on: {_ATTEMPTS} workers were lost. Was memory too small?")
+        raise ReleaseError(
+            f"rows from {self.share.first} on: {_ATTEMPTS} workers were lost. Was memory too small? Can they "
+            "import private_mcmc? Mend that; then resume from the checkpoint, or run again without one."
+        )
 
     def ask(self, question: Question) -> Ask:
         """The question at the worker; where that is lost, once more at another one."""
@@ -121,7 +126,7 @@ class _Partition:
         def started(*given: Any) -> Callable[[], Any]:
             if name not in self._programs:
                 # Programs are made of public functions: Ray's store may hold them.
-                self._programs[name] = _exported(question, self._shapes, self.size, given)
+                self._programs[name] = _exported(question, self._shapes, self.share.size, given)
                 self._worker.learn.remote(name, self._programs[name])
             sent = pickle.dumps([_plain(leaf) for leaf in jax.tree.leaves(given)])
             return partial(self._awaited, name, sent, self._asked(name, sent))
@@ -228,6 +233,10 @@ class _Worker:
         self._sent: list[bytes] = []
         self._pieces: list[bytes] = []
 
+    def versions(self) -> frozenset[str]:
+        """Of what runs here."""
+        return versions_here()
+
     def learn(self, name: str, program: bytes) -> None:
         """Keep a question under a name."""
         self._known[name] = program
@@ -243,14 +252,9 @@ class _Worker:
     @_guarded
     def load(self, last: bytes) -> tuple[bytes, dict[str, tuple[tuple[int, ...], np.dtype]]]:
         """Read the rows; a keyed hash of them, and the columns' shapes and types."""
-        columns, size, self._first, key, slots = pickle.loads(self._joined(last))
-        self._known = {}
-        # To their end, where files are checked again, and cells without a fate are refused.
-        if slots is None:
-            ((_, read, self._present),) = Blocks(columns, size, columns.pop(PRESENT, None))
-        else:
-            read = slots.filled(columns)
-            self._present = read.pop(PRESENT)
+        share, key = pickle.loads(self._joined(last))
+        self._known, self._first = {}, share.first
+        read, self._present = share.read()
         mark = hmac.new(key, self._present.tobytes(), hashlib.sha256)
         for column in read.values():
             mark.update(np.ascontiguousarray(column).tobytes())

@@ -141,10 +141,11 @@ def read_columns(
     """What the model reads, and who each row is about where that is declared.
 
     Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
-    Rows of several files stay outside memory; those that an engine holds are read by its workers.
+    Rows of several files stay outside memory; those that an engine reads are read by its workers.
     """
+    elsewhere = engine is not None and engine.reads_files
     several = isinstance(table, str | Path) and not Path(table).is_file()
-    read = coded_table if engine is not None else spooled_table if several else read_table
+    read = coded_table if elsewhere else spooled_table if several else read_table
     columns: Record = dict(read(table, schema, asked.fields))
     if not schema.person:
         return columns
@@ -156,7 +157,7 @@ def read_columns(
         return columns | {asked.rows.unit.name: np.where(there & (codes >= 0), codes, np.nan)}
     # In slots drawn at random: in those of identifiers others would move up for one person who is replaced.
     order = np.random.default_rng().permutation(int(codes.max(initial=-1)) + 1)
-    if engine is not None:
+    if elsewhere:
         kept = one_row_each(columns, codes)[order]
         return {name: PickedColumn.of(one, kept) for name, one in columns.items()}
     slots = Slots.of(codes, order)

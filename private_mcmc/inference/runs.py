@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from private_mcmc.errors import ReleaseError, clean_errors
 from private_mcmc.inference.bookkeeping import Bill
-from private_mcmc.inference.columns import Place, checked
+from private_mcmc.inference.columns import checked
 from private_mcmc.inference.declared import Execution, Outcome
 from private_mcmc.inference.execute import DeclaredRun, no_value_checks
 from private_mcmc.inference.execute_plan import PlannedRun
@@ -89,8 +89,8 @@ class Runs(LastRun):
 
     def _bill(self, args: tuple[object, ...], named: Mapping[str, object], present: object) -> Bill:
         """What a run on these columns costs, once they are checked and what is needed for it is there."""
-        run, place = self._run, Place.of(self._execution, whole=isinstance(self._run, PlannedRun))
-        columns, self._n = checked(run.declared, args, named, present, place)
+        run = self._run
+        columns, self._n = checked(run.declared, args, named, present, self._execution)
         check_arithmetic()
         # Of a plan what all of its stages cost at most.
         price = run.declared.statement if isinstance(run, PlannedRun) else run.decide(self._n).statement

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from private_mcmc.domains.columns import HostColumn, blank, holds_person, padded
+from private_mcmc.domains.columns import PRESENT, HostColumn, blank, holds_person, padded
 from private_mcmc.domains.persons import Slots
 from private_mcmc.kernels.chain import ChainRunner, Moved, observed
 from private_mcmc.kernels.gradient import Columns, PreparedRows
@@ -30,6 +30,7 @@ from private_mcmc.schedule import Schedule
 
 # Starts an answer; the function that it gives waits for it.
 Ask = Callable[..., Callable[[], Any]]
+HeldRows = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +71,12 @@ class Partition(Protocol):
 
 
 class Engine(Protocol):
-    """Where rows lie besides this process."""
+    """Who holds the rows of a run. ``reads_files``: they read them there, of files that all see."""
+
+    reads_files: ClassVar[bool]
 
     def partitions(
-        self, columns: Mapping[str, HostColumn], n: int, slots: Slots | None = None
+        self, columns: Mapping[str, HostColumn], slots: Slots | None = None
     ) -> tuple[Partition, ...]:
         """Partitions of the rows, in their order, or of ``slots``; a column may be that of presence."""
 
@@ -160,12 +163,11 @@ class Resident:
 class Blocks:
     """A partition that is read again for each answer, ``size`` rows at a time: the run's from ``start`` on.
 
-    ``present``: their flags; left out, all are present.
+    A column may be that of presence; without one all are present.
     """
 
     columns: Mapping[str, HostColumn]
     size: int
-    present: HostColumn | None = None
     start: int = 0
 
     def ask(self, question: Question) -> Ask:
@@ -188,25 +190,66 @@ class Blocks:
 
         return started
 
-    def __iter__(self) -> Iterator[tuple[int, dict[str, np.ndarray], npt.NDArray[np.bool_]]]:
+    def __iter__(self) -> Iterator[tuple[int, HeldRows, npt.NDArray[np.bool_]]]:
         """The number of the first row of each block, its rows as they are outside, and which are present.
 
         All blocks have one shape: there is no row in holes, whose columns are zeros, nor in what only fills
         the last block up.
         """
-        columns = self.columns.values()
-        number = len(next(iter(columns)).schema)
-        parts = [column.blocks(self.size) for column in columns]
+        columns = {name: one for name, one in self.columns.items() if name != PRESENT}
+        number = len(next(iter(columns.values())).schema)
+        parts = [column.blocks(self.size) for column in columns.values()]
         sizes = (min(self.size, number - first) for first in range(0, number, self.size))
         here = (np.ones(size, dtype=bool) for size in sizes)
-        flags: Iterator[np.ndarray] = here if self.present is None else self.present.blocks(self.size)
+        flags = self.columns[PRESENT].blocks(self.size) if PRESENT in self.columns else here
         if not number:
             # No row: a block without any, so that there is an answer.
-            parts = [iter([column.loaded()]) for column in columns]
+            parts = [iter([column.loaded()]) for column in columns.values()]
             flags = iter([np.ones(0, dtype=bool)])
         for index, (there, *values) in enumerate(zip(flags, *parts, strict=True)):
-            filled = {
-                name: padded(blank(value, there), self.size)
-                for name, value in zip(self.columns, values, strict=True)
-            }
+            filled = {k: padded(blank(v, there), self.size) for k, v in zip(columns, values, strict=True)}
             yield index * self.size, filled, padded(holds_person(there), self.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What one of several holds: ``size`` rows, or slots with those that lie in them, from ``first`` on."""
+
+    columns: Mapping[str, HostColumn]
+    size: int
+    first: int = 0
+    slots: Slots | None = field(default=None, repr=False)
+
+    def read(self) -> tuple[HeldRows, npt.NDArray[np.bool_]]:
+        """The rows as they are outside, and which are present; zeros where there is none."""
+        if self.slots is None:
+            # To the end, where files are checked again, and cells without a fate are refused.
+            ((_, rows, present),) = Blocks(self.columns, self.size)
+        else:
+            rows = self.slots.filled(self.columns)
+            present = rows.pop(PRESENT)
+        return rows, present
+
+
+def shares(columns: Mapping[str, HostColumn], count: int, slots: Slots | None) -> list[Share]:
+    """All rows divided among ``count``, in order; fewer where there are too few."""
+    number = len(next(iter(columns.values())).schema) if slots is None else slots.size
+    size, found = max(1, -(-number // count)), []
+    for first in range(0, max(number, 1), size):
+        part, own = slots and slots.part(first, first + size), columns
+        if slots is None:
+            own = {name: one.part(first, min(first + size, number)) for name, one in columns.items()}
+        found.append(Share(own, size, first, part))
+    return found
+
+
+def on_devices(
+    columns: Mapping[str, HostColumn], slots: Slots | None, devices: Sequence[jax.Device | None]
+) -> tuple[Partition, ...]:
+    """A share in the memory of each device, copied: an array of the caller's may change."""
+    found = []
+    with jax.enable_x64(True):
+        for share, device in zip(shares(columns, len(devices), slots), devices, strict=False):
+            rows, present = jax.device_put(share.read(), device)
+            found.append(Resident(rows, present, share.first))
+    return tuple(found)

@@ -11,7 +11,7 @@ from pyarrow import parquet
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn, host_column
 from private_mcmc.inference import columns, execute_plan, fitting, runs
-from private_mcmc.inference.columns import Place, partitions_of, placed, without_rows
+from private_mcmc.inference.columns import _put, partitions_of, placed, without_rows
 from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
 from private_mcmc.inference.reading import read_columns
@@ -129,8 +129,9 @@ def test_persons_are_found_over_all_files_whichever_copies_of_them_are_in_memory
             data = {name: one if name == "who" else host_column(name, one) for name, one in read.items()}
             _, who = asked.rows.numbered(without_rows(data), N // 2)
             held = data | {"who": host_column("who", who)}
-            (blocks,) = partitions_of(held, N // 2, Place(), asked.rows.unit, np.arange(N // 2))
-            read = {name: np.concatenate([rows[name] for _, rows, _ in blocks]) for name in blocks.columns}
+            (blocks,) = partitions_of(held, N // 2, pmc.Execution(), asked.rows.unit, np.arange(N // 2))
+            parts = [rows for _, rows, _ in blocks]
+            read = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
         else:
             read = {name: host_column(name, one).loaded() for name, one in read.items()}
             order = np.lexsort([*read.values()])
@@ -146,13 +147,13 @@ def test_persons_are_found_over_all_files_whichever_copies_of_them_are_in_memory
 def test_rows_of_folders_that_cells_name_lie_in_slots_drawn_at_random(tables, place, drawn):
     """A person whose region changes is in another file then: all rows between would move up."""
     ages = pmc.Parquet(tables[place])["age"]
-    given = Place(whole=True).put({"age": ages})
+    given = _put({"age": ages}, pmc.Execution(), whole=True)
     assert isinstance(given["age"], HostColumn) == drawn
     rows, held = pmc.Rows(age=pmc.Real()), {"age": host_column("age", given["age"])}
     orders = []
     for seed in range(2):
         key = jax.random.key(seed)
-        (blocks,) = placed(held, N, Place(), rows, "replace_one", Streams(key, key, key))
+        (blocks,) = placed(held, N, pmc.Execution(), rows, "replace_one", Streams(key, key, key))
         orders.append(np.concatenate([rows["age"] for _, rows, _ in blocks])[:N])
         np.testing.assert_array_equal(np.sort(orders[-1]), np.sort(ages.loaded()))
         assert np.array_equal(orders[-1], ages.loaded()) != drawn
@@ -170,3 +171,63 @@ def test_a_folder_that_changes_after_the_plan_is_refused_and_nothing_is_charged(
     with pytest.raises(pmc.DataSchemaError, match="changed"):
         planned.run(ledger=books, dataset="people", progress_bar=False)
     assert not books.history()
+
+
+def same_slots(monkeypatch):
+    """Rows of a query in the same slots wherever they are, with the same uniform numbers."""
+    drawn = np.random.default_rng
+    monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3))
+    # Of the one row that each person has, whose slot the table's reader draws.
+    monkeypatch.setattr(np.random, "default_rng", lambda seed=7: drawn(seed))
+
+
+def same_fit(table, schema, other, **more):
+    """A fit here, whose releases are those of one at the other engine, to rounding."""
+    found = []
+    for engine in (None, other):
+        kept, asked = [], {"epsilon": 2.0, "delta": 1e-6, "engine": engine} | more
+        planned = plan_fit(table, question(schema, FORMULA), progress_bar=False, **asked)
+        study = planned.run(progress_bar=False, keep=kept.append)
+        found.append((study, [stage["values"] for stage in kept[-1]["stages"]]))
+    (here, values), (there, others) = found
+    assert len(values) == len(others) > 3
+    for one, other in zip(values, others, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+    for name, draws in here.draws.items():
+        # NUTS, given these releases, carries what their last bit differs by to the fourth digit, or further.
+        apart = np.mean(np.subtract(there.draws[name], draws), axis=0)
+        assert np.all(abs(apart) < 0.05 * np.std(draws, axis=0))
+    return here
+
+
+DROPPED = AGE | {"missingValues": ["19"], "private_mcmc": {"missing": "drop"}}
+FITS = {
+    "rows": (SCHEMA, {}),
+    "empty slots": (fields.schema(DROPPED, *FIELDS[1:]), {"adjacency": "zero_out"}),
+    "a hidden number of rows": (SCHEMA, {"n": 1000, "adjacency": "add_remove"}),
+    "persons": (PERSONS, {"n": 500}),
+    "one row of each person": (ONE_ROW, {}),
+}
+
+
+def same_answers(table, engine, fit, monkeypatch):
+    """A fit, a table, a check and a comparison have the releases at ``engine`` that they have here."""
+    schema, more = FITS[fit]
+    here = same_fit(table, schema, engine, **more)
+    other = pmc.fit(table, schema, "died ~ 1", epsilon=2.0, progress_bar=False, **more)
+    same_slots(monkeypatch)
+    for ask in (
+        lambda engine: pmc.describe(table, schema, by=["region"], epsilon=1.0, engine=engine, **more),
+        lambda engine: pmc.check(here, table, by=["region"], epsilon=1.0, engine=engine, **more),
+        lambda engine: pmc.compare(here, other, table, epsilon=1.0, engine=engine, **more),
+    ):
+        np.testing.assert_allclose(ask(engine).released, ask(None).released, rtol=1e-9, atol=1e-4)
+
+
+@pytest.mark.some(1)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", [0, 1], ids=["file", "folder"])
+@pytest.mark.parametrize("fit", FITS)
+def test_two_devices_have_the_releases_of_one(tables, without_noise, monkeypatch, fit, place):
+    """Where there is one device it has both halves, in two partitions."""
+    same_answers(tables[place], pmc.Devices((jax.devices() * 2)[:2]), fit, monkeypatch)

@@ -21,7 +21,7 @@ from private_mcmc import accounting as acc
 from private_mcmc.auditing.mechanism import ungrouped
 from private_mcmc.domains.columns import PRESENT, data_mark, host_column
 from private_mcmc.domains.persons import OWN_ROWS, identified
-from private_mcmc.inference.columns import Place, checked
+from private_mcmc.inference.columns import checked
 from private_mcmc.kernels import PrivateULA, langevin_program
 from private_mcmc.kernels.gradient import Whitening, general_rows
 from private_mcmc.model import read
@@ -75,7 +75,8 @@ def test_a_ledger_knows_persons_wherever_their_rows_lie_and_however_identifiers_
     def mark(rows_on_device=None, **changes):
         given = {**people(), **changes}
         return data_mark(
-            b"key", checked(driver()._run.declared, (), given, None, Place(None, rows_on_device))[0]
+            b"key",
+            checked(driver()._run.declared, (), given, None, pmc.Execution(rows_on_device=rows_on_device))[0],
         )
 
     numbers = {f"p{i}": 40 - i for i in range(12)}

@@ -94,11 +94,12 @@ def test_stages_are_run_in_order_and_charged_as_declared(planned, people, block)
 class Watched:
     """An engine of one partition that notes all that it is given."""
 
+    reads_files = False
     seen: list
     rows: Blocks | None = None
 
-    def partitions(self, columns, n, slots=None):
-        return (replace(self, rows=Blocks(columns, n)),)
+    def partitions(self, columns, slots=None):
+        return (replace(self, rows=Blocks(columns, len(columns["y"].schema))),)
 
     def ask(self, question):
         ask = self.rows.ask(question)

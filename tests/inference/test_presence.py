@@ -9,7 +9,7 @@ import pytest
 import private_mcmc as pmc
 from private_mcmc.domains.columns import PRESENT, data_mark, host_column
 from private_mcmc.inference import columns as placing
-from private_mcmc.inference.columns import Place, moves
+from private_mcmc.inference.columns import moves
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams, chain
 from tests.examples_of_models import declared, logistic
 
@@ -188,7 +188,7 @@ def test_every_row_is_in_every_slot_as_often():
 
 def placed(column, key, rows_on_device=None):
     """A column in slots of a run under add_remove, and which of them there are."""
-    rows, where, n = pmc.Rows(i=pmc.Binary()), Place(rows_on_device=rows_on_device), 7
+    rows, where, n = pmc.Rows(i=pmc.Binary()), pmc.Execution(rows_on_device=rows_on_device), 7
     (found,) = placing.placed({"i": column}, n, where, rows, "add_remove", Streams(key, key, key))
     if rows_on_device is None:
         return np.asarray(found.columns["i"]), np.asarray(found.present)

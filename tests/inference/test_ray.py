@@ -8,20 +8,18 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import get_context
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 import private_mcmc as pmc
-from private_mcmc.inference import execute_plan, ray_engine
-from private_mcmc.inference.fitting import plan_fit
-from private_mcmc.inference.question import question
-from private_mcmc.kernels.keys import run_keys
+from private_mcmc.inference import ray_engine
 from tests.cli.test_fit import command
 from tests.conftest import within
 from tests.data import fields
 from tests.examples_of_models import declared, logistic
-from tests.inference.test_folders import AGE, FIELDS, FORMULA, ONE_ROW, PERSONS, SCHEMA
+from tests.inference.test_folders import FIELDS, FITS, SCHEMA, same_answers
 from tests.inference.test_folders import tables as tables
 from tests.inference.test_folders import without_noise as without_noise
 from tests.inference.test_plan_runs import counts, moments, path
@@ -159,6 +157,59 @@ def elsewhere(address, table, out):
     np.save(out, draws(table.name, replace(WORKERS, address=address)))
 
 
+def test_a_worker_of_another_version_is_given_no_rows(table, monkeypatch):
+    """Neither is one that has none: where its class cannot be imported Ray gives a reason of its own."""
+    monkeypatch.setattr(ray_engine, "versions_here", lambda: frozenset(["jax 0.0"]))
+    with pytest.raises(pmc.ReleaseError, match=r"a worker has jax .*, private-mcmc .*; here is jax 0\.0\."):
+        draws(table, WORKERS)
+    monkeypatch.undo()
+    elsewhere = ModuleType("of_this_process")
+    elsewhere.Worker = type("Worker", (ray_engine._Worker,), {"__module__": "of_this_process"})
+    monkeypatch.setitem(sys.modules, "of_this_process", elsewhere)
+    monkeypatch.setattr(ray_engine, "_Worker", elsewhere.Worker)
+    with pytest.raises(pmc.ReleaseError, match=r"workers were lost.*Can they import private_mcmc"):
+        draws(table, WORKERS)
+
+
+@ray.remote
+class Filler:
+    """What else a cluster does."""
+
+    def is_there(self):
+        return True
+
+
+def fill(cpus):
+    filler = Filler.options(num_cpus=cpus).remote()
+    return filler, ray.get(filler.is_there.remote())
+
+
+def test_where_no_room_is_left_for_a_lost_worker_the_run_ends_soon_and_is_resumed(
+    table, wanted, monkeypatch, tmp_path
+):
+    asked, fillers, seen = ray_engine._Partition._asked, [fill(1)], []
+
+    def then_lost(self, *question):
+        found = asked(self, *question)
+        seen.append(self.share.first)
+        if len(seen) == 10:
+            ray.kill(self._worker)
+            fillers.append(fill(0.5))
+        return found
+
+    monkeypatch.setattr(ray_engine._Partition, "_asked", then_lost)
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("people", pmc.Target(1e4, 1e-6))
+    with within(60), pytest.raises(pmc.ReleaseError, match=r"within 20 s .*no room .* 0.5 CPUs.*resume"):
+        draws(table, replace(WORKERS, wait=20.0), bookkeeping=books_in(tmp_path))
+    while fillers:
+        ray.kill(fillers.pop()[0])
+    again = driver(WORKERS, bookkeeping=books_in(tmp_path))
+    again.resume(**people(table))
+    np.testing.assert_array_equal(again.get_samples()["w"], wanted)
+    assert [charge.outcome for charge in ledger.history()] == ["released"]
+
+
 def test_what_the_cluster_has_no_room_for_is_refused(table):
     with pytest.raises(pmc.DeclarationError, match="needs 9 CPUs, and the cluster has 2"):
         draws(table, pmc.Ray(workers=9))
@@ -176,8 +227,8 @@ def test_a_worker_that_is_lost_changes_no_bit_and_is_charged_once(table, wanted,
 
     def then_lost(self, *question):
         found = asked(self, *question)
-        if self.first and len(lost) < 30:
-            lost.append(self.first)
+        if self.share.first and len(lost) < 30:
+            lost.append(self.share.first)
             if len(lost) == 4:
                 ray.kill(self._worker)
         return found
@@ -187,7 +238,7 @@ def test_a_worker_that_is_lost_changes_no_bit_and_is_charged_once(table, wanted,
     def lost_again(self):
         start(self)
         if self._digest and not again:
-            again.append(self.first)
+            again.append(self.share.first)
             ray.kill(self._worker)
 
     monkeypatch.setattr(ray_engine._Partition, "_asked", then_lost)
@@ -207,7 +258,7 @@ def test_one_that_is_lost_while_it_reads_is_replaced_and_nobody_tries_for_ever(t
     def then_lost(self, *worker):
         start(self, *worker)
         if len(lost) < most:
-            lost.append(self.first)
+            lost.append(self.share.first)
             ray.kill(self._worker)
 
     monkeypatch.setattr(ray_engine._Partition, "start", then_lost)
@@ -250,7 +301,7 @@ def killed(address, table, folder, case):
     asked, seen = ray_engine._Partition._asked, []
 
     def then_killed(self, *question):
-        seen.append(self.first)
+        seen.append(self.share.first)
         if len(seen) == 10:
             os.kill(os.getpid(), signal.SIGKILL)
         return asked(self, *question)
@@ -292,57 +343,11 @@ def test_a_plan_buys_the_same_of_workers(table):
     assert states.shape == (20, 3)
 
 
-def same_slots(monkeypatch):
-    """Rows of a query in the same slots wherever they are, with the same uniform numbers."""
-    drawn = np.random.default_rng
-    monkeypatch.setattr(execute_plan, "run_keys", lambda: run_keys(3))
-    # Of the one row that each person has, whose slot the table's reader draws.
-    monkeypatch.setattr(np.random, "default_rng", lambda seed=7: drawn(seed))
-
-
-def same_fit(table, schema, **more):
-    """A fit here, whose releases are those of one at workers: paths bit for bit, sums to rounding."""
-    found = []
-    for engine in (None, WORKERS):
-        kept, asked = [], {"epsilon": 2.0, "delta": 1e-6, "engine": engine} | more
-        planned = plan_fit(table, question(schema, FORMULA), progress_bar=False, **asked)
-        study = planned.run(progress_bar=False, keep=kept.append)
-        found.append((study, [stage["values"] for stage in kept[-1]["stages"]]))
-    (here, values), (there, others) = found
-    assert len(values) == len(others) > 3
-    for one, other in zip(values, others, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
-    for name, draws in here.draws.items():
-        # NUTS, given these releases, carries what their last bit differs by to the fourth digit, or further.
-        apart = np.mean(np.subtract(there.draws[name], draws), axis=0)
-        assert np.all(abs(apart) < 0.05 * np.std(draws, axis=0))
-    return here
-
-
-DROPPED = AGE | {"missingValues": ["19"], "private_mcmc": {"missing": "drop"}}
-FITS = {
-    "rows": (SCHEMA, {}),
-    "empty slots": (fields.schema(DROPPED, *FIELDS[1:]), {"adjacency": "zero_out"}),
-    "a hidden number of rows": (SCHEMA, {"n": 1000, "adjacency": "add_remove"}),
-    "persons": (PERSONS, {"n": 500}),
-    "one row of each person": (ONE_ROW, {}),
-}
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("fit", FITS)
 def test_a_folder_is_fitted_described_and_checked_by_workers_as_here(tables, without_noise, monkeypatch, fit):
     """Words, folders' names and empty slots are read by the workers, with equal noise."""
-    schema, more = FITS[fit]
-    here = same_fit(tables[1], schema, **more)
-    other = pmc.fit(tables[1], schema, "died ~ 1", epsilon=2.0, progress_bar=False, **more)
-    same_slots(monkeypatch)
-    for ask in (
-        lambda engine: pmc.describe(tables[1], schema, by=["region"], epsilon=1.0, engine=engine, **more),
-        lambda engine: pmc.check(here, tables[1], by=["region"], epsilon=1.0, engine=engine, **more),
-        lambda engine: pmc.compare(here, other, tables[1], epsilon=1.0, engine=engine, **more),
-    ):
-        np.testing.assert_allclose(ask(WORKERS).released, ask(None).released, rtol=1e-9, atol=1e-4)
+    same_answers(tables[1], WORKERS, fit, monkeypatch)
 
 
 def test_the_command_describes_at_workers_and_refuses_what_they_do_not_read(tables, tmp_path, monkeypatch):
@@ -352,6 +357,13 @@ def test_the_command_describes_at_workers_and_refuses_what_they_do_not_read(tabl
     assert "died" in command(tmp_path, *given, "--engine", "ray,1").stdout
     refused = (*given[:-1], "none", "--engine")
     assert "ray,WORKERS" in command(tmp_path, *refused, "dask", code=3).stderr
+    with socket.socket() as taken, within(60):
+        # Nobody listens there.
+        taken.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert "no cluster there" in command(tmp_path, *refused, f"ray://{nowhere},1", code=3).stderr
+        monkeypatch.setenv("RAY_ADDRESS", nowhere)
+        assert "no cluster there" in command(tmp_path, *refused, "ray,1", code=3).stderr
 
 
 def test_a_cell_without_a_fate_is_told_by_its_field_alone(tables):

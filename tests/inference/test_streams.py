@@ -12,7 +12,7 @@ from pyarrow import ipc, parquet
 
 import private_mcmc as pmc
 from private_mcmc.domains.columns import HostColumn
-from private_mcmc.inference.columns import Place, checked, placed
+from private_mcmc.inference.columns import checked, placed
 from private_mcmc.kernels import PrivateULA, run_keys
 from private_mcmc.kernels.partitions import Question, summed
 from tests.examples_of_models import declared, logistic, observed
@@ -58,7 +58,7 @@ def mapped(data, folder):
 
 def test_mapped_columns_stay_on_disk_unasked(data, tmp_path):
     mcmc = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)
-    columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, Place.of(mcmc._execution))
+    columns, _ = checked(mcmc._run.declared, (), mapped(data, tmp_path), None, mcmc._execution)
     assert all(isinstance(column, HostColumn) for column in columns.values())
 
 
@@ -89,7 +89,7 @@ def test_what_a_caller_writes_into_its_columns_later_is_not_what_runs(rows_on_de
     X, y = np.zeros((16, 2)), np.zeros(16 + 8, int)
     y = MEMORY[memory](y[-y.ctypes.data % 64 // 8 :][:16], tmp_path)
     run = declared(PrivateULA(logistic, 0.02, 1.0), ROWS)._run.declared
-    place = Place.of(pmc.Execution(rows_on_device=rows_on_device))
+    place = pmc.Execution(rows_on_device=rows_on_device)
     columns, n = checked(run, (), {"X": X, "y": y}, None, place)
     (partition,) = placed(columns, n, place, ROWS, "replace_one", run_keys()[0])
     y[:] = 1
@@ -186,8 +186,6 @@ def test_the_schema_of_streamed_columns_is_checked_without_reading_rows(data):
             draws(bad)
     with pytest.raises(pmc.DataSchemaError, match="50"):
         draws(columns, n=50)
-    with pytest.raises(pmc.DeclarationError, match="devices"):
-        draws(columns, execution=replace(SEEDED, devices=1))
 
 
 def test_a_file_of_many_groups_is_held_one_group_at_a_time(tmp_path, rng):

@@ -14,10 +14,10 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from private_mcmc import Execution, PrivateMCMC, Target
+from private_mcmc import Devices, Execution, PrivateMCMC, Target
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.domains.columns import PRESENT
-from private_mcmc.inference.columns import Place, partitions_of
+from private_mcmc.inference.columns import partitions_of
 from private_mcmc.inference.execute import runner_of
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams
 from private_mcmc.model import read
@@ -58,7 +58,7 @@ def run(kernel, rows, release, where):
     columns = {"X": rng.uniform(-1, 1, (N, 2)), "y": rng.integers(0, 2, N)}
     # Some slots are empty.
     columns[PRESENT] = np.arange(N) % 5 != 3
-    partitions = partitions_of(columns, N, Place.of(Execution(devices=where)), None)
+    partitions = partitions_of(columns, N, Execution(engine=where and Devices(where)), None)
     assert len(partitions) == (where or 1)
     observable = jnp.square if isinstance(release, Average) else None
     runner = runner_of(rows, reading, schedule, partitions, observable)
@@ -78,7 +78,7 @@ def with_holes(devices: int | None, present, adjacency="zero_out") -> np.ndarray
     mcmc = PrivateMCMC(
         CASES["gathered"][0] if hidden else PrivateULA(logistic, 0.02, 1.0), rows=CLASSES, release="path",
         target=Target(1e4, 1e-6, adjacency), num_steps=N, guarantee="run", n=N, progress_bar=False,
-        execution=Execution(devices=devices, unsafe_seed=True),
+        execution=Execution(engine=devices and Devices(devices), unsafe_seed=True),
     )  # fmt: skip
     if hidden:
         X, y, present = X[present], y[present], None
@@ -103,7 +103,7 @@ def resumed(unit: str | None) -> None:
     data = {"X": rng.uniform(-1, 1, (saved.N, 2)) / 2, "y": rng.integers(0, 2, saved.N)}
     with pytest.MonkeyPatch.context() as patched, tempfile.TemporaryDirectory() as place:
         saved.test_a_resumed_run_is_bit_for_bit_a_whole_one(
-            data, patched, Path(place), saved.KERNEL, "path", {"devices": 8}, unit
+            data, patched, Path(place), saved.KERNEL, "path", {"engine": Devices(8)}, unit
         )
 
 
@@ -111,7 +111,7 @@ def persons_are_where_they_were() -> None:
     rng, found = np.random.default_rng(0), []
     data = {"X": rng.uniform(-1, 1, (N, 2)), "y": rng.integers(0, 2, N), "who": rng.integers(0, 20, N)}
     for devices in (None, 8):
-        where = Execution(devices=devices, unsafe_seed=True)
+        where = Execution(engine=devices and Devices(devices), unsafe_seed=True)
         mcmc = saved.declared(saved.KERNEL, saved.PERSONS, n=25, execution=where)
         mcmc.run(rng_key=1, **data)
         found.append(mcmc.get_samples()["w"])

@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from private_mcmc.domains.columns import host_column
 from private_mcmc.errors import DeclarationError
-from private_mcmc.inference import Execution
-from private_mcmc.inference.columns import Place
+from private_mcmc.inference import Devices, Execution
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.schedule import Average
@@ -42,11 +43,13 @@ def test_eight_devices_run_the_chain_of_one():
 
 
 def test_layouts_that_make_no_sense_are_refused():
-    for devices in (0, 99, ["cpu"], []):
-        with pytest.raises(DeclarationError):
-            Place.of(Execution(devices=devices))
-    assert Place.of(Execution()).devices is None
-    assert Place.of(Execution(devices=1)).devices == (jax.devices()[0],)
+    for devices in (0, 99, 1.5, ["cpu"], []):
+        with pytest.raises(DeclarationError, match="Devices"):
+            Devices(devices)
+    with pytest.raises(DeclarationError, match="engine"):
+        Execution(engine=jax.devices())
+    (here,) = Devices(jax.devices()[:1]).partitions({"x": host_column("x", np.arange(3.0))})
+    assert here.columns["x"].devices() == {jax.devices()[0]}
 
 
 releases = st.one_of(
