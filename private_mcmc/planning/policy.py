@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import jax
 import numpy as np
 
+from private_mcmc import accounting
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import (
     OF_PLANS,
@@ -43,9 +44,9 @@ from private_mcmc.planning.prediction import (
 )
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.planning.stages import History, PathStage, named
-from private_mcmc.planning.targets import certified_temper, gdp_budget, policy_statement
 from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
+from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.report import Facts, Note, Report, at_most, number
 from private_mcmc.report.document import say, telling
@@ -60,6 +61,48 @@ _OF_A_BALL = " (of a Ball an intercept and numbers above 0; of centred ones: Bal
 _MARGIN, _LARGEST = 1.2, 1e3
 # Rows that stages are timed on.
 _TIMED = 64
+
+
+def certified_temper(
+    reading: RowModel, target: Target, n: int, guarantee: Guarantee
+) -> tuple[float, Statement | None]:
+    """A weight ``w ≤ 1`` and the certificate that one exact draw of ``exp(−K − wΣv)`` meets the target.
+
+    Under ``guarantee="run"`` 1, without one.
+
+    Raises:
+        NotPrivate: if no weight is certified.
+    """
+    if guarantee == "run":
+        return 1.0, None
+    known = constants(reading, None, None)
+
+    def certify(temper: float) -> tuple[Statement, ...]:
+        found = certificates(reading, known, n=n, temper=temper, target=target)
+        return tuple(statement for statement in found if meets(statement, target))
+
+    temper = 1.0 if certify(1.0) else largest_temper(certify, 1.0, target)
+    if temper is None:
+        raise NotPrivate(
+            "guarantee='posterior': no weight of the likelihood makes the posterior private by a certificate "
+            "that this library knows; see preflight for why. guarantee='run' rests on the run's noise alone."
+        )
+    return temper, certify(temper)[0]
+
+
+def gdp_budget(target: Target) -> float:
+    """The largest ``m`` for which ``m``-GDP meets the target.
+
+    Raises:
+        DeclarationError: for a target with ``delta=0``, which no Gaussian noise meets.
+    """
+    if not target.delta > 0:
+        raise DeclarationError(
+            "delta=0: a plan releases paths with Gaussian noise, which is ε-DP for no ε, whatever its size. "
+            "Choose delta > 0, far below 1/n, or release averages with Laplace noise, which are: "
+            "PrivateMCMC(…, release=Expectations(…))."
+        )
+    return accounting.gdp.budget(target.epsilon, target.delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +163,8 @@ class Plan:
         return self.statement_of(self.before)
 
     def statement_of(self, parts: tuple[Statement, ...]) -> Statement:
-        """The policy's statement, with those of the stages that have run."""
-        return policy_statement(self.target, self.n, self.reading.unit, parts)
+        """The policy's statement, whatever of its stages has run, with those of the stages that have."""
+        return accounting.adaptive(self.budget, self.target.adjacency, parts, self.reading.unit, self.n)
 
     @cached_property
     def posterior(self) -> str:
