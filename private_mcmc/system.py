@@ -56,35 +56,13 @@ def make_room() -> None:
 
     Called before anything is charged: a compiler that finds no room ends the process.
     """
-    import jax  # here: commands need none of it for their help
-
-    if not _MAPS.exists():
+    jax = sys.modules.get("jax")
+    if jax is None or not _MAPS.exists():
         return
     with _MAPS.open("rb") as lines:
         many = sum(1 for _ in lines) > _MOST_MAPPINGS
     if many:
-        jax.clear_caches()  # type: ignore[no-untyped-call]
-
-
-# Rows of a block, and the most numbers in it.
-_BLOCK, _NUMBERS = 512, 2**20
-
-
-def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
-    """``function`` of arrays of equally many rows, which goes row by row, in blocks of one public shape.
-
-    Its one compiled program serves any number of rows, such as that of states, which may be released.
-    """
-    import jax  # here: as above
-    import numpy as np
-
-    count, width = len(arrays[0]), max(np.size(one) // max(len(one), 1) for one in arrays)
-    size = max(1, min(_BLOCK, _NUMBERS // max(width, 1)))
-    missing = -count % size
-    arrays = tuple(np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) for one in arrays)
-    blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))
-    parts = [jax.tree.map(np.asarray, function(*block)) for block in blocks]
-    return jax.tree.map(lambda *each: np.concatenate(each)[:count], *parts)
+        jax.clear_caches()
 
 
 _SECONDS = 10.0

@@ -27,13 +27,14 @@ from private_mcmc.kernels import LangevinKernel
 from private_mcmc.kernels.partitions import Engine, Partition, on_devices
 from private_mcmc.model import RowModel
 from private_mcmc.planning import Conclusion, History, PathStage, Plan, Prediction, Stage, predict_after
+from private_mcmc.planning.estimates import in_blocks
 from private_mcmc.potential.potential import Potential
 from private_mcmc.potential.rowwise import EXACT
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, StateGrid, state_grid
 from private_mcmc.schedule import Release, Schedule
-from private_mcmc.system import in_blocks, ray_at
+from private_mcmc.system import ray_at
 from private_mcmc.target import Target, check_count
 
 Array = npt.NDArray[np.float64]

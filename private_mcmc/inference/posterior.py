@@ -29,10 +29,10 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.expected_score import ExpectedScore, expected_score, mixes_latents
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
-from private_mcmc.planning.estimates import ALLOWED, metric_of, prior_curvature, prior_slopes
+from private_mcmc.planning.estimates import ALLOWED, in_blocks, metric_of, prior_curvature, prior_slopes
 from private_mcmc.records import Fields
 from private_mcmc.schedule import Schedule
-from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread, in_blocks
+from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]

@@ -10,8 +10,9 @@ Singhal, Ullman 2019; Biswas, Dong, Kamath, Ullman 2020).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,22 @@ _FLOOR_OF_NOISE, _FLOOR_OF_LEVEL = 0.5, 0.4
 # Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one; of
 # hidden ones the degrees of freedom over the dimension.
 ALLOWED, _FLATTEST, _WISHART = 64, 0.02, 2
+# Rows of a block, and the most numbers in it.
+_BLOCK, _NUMBERS = 512, 2**20
+
+
+def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
+    """``function`` of arrays of equally many rows, which goes row by row, in blocks of one public shape.
+
+    Its one compiled program serves any number of rows, such as that of states, which may be released.
+    """
+    count, width = len(arrays[0]), max(np.size(one) // max(len(one), 1) for one in arrays)
+    size = max(1, min(_BLOCK, _NUMBERS // max(width, 1)))
+    missing = -count % size
+    arrays = tuple(np.concatenate([one, np.repeat(one[-1:], missing, axis=0)]) for one in arrays)
+    blocks = (tuple(one[first : first + size] for one in arrays) for first in range(0, max(count, 1), size))
+    parts = [jax.tree.map(np.asarray, function(*block)) for block in blocks]
+    return jax.tree.map(lambda *each: np.concatenate(each)[:count], *parts)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)

@@ -17,12 +17,12 @@ import jax
 import numpy as np
 
 from private_mcmc.model import RowModel
-from private_mcmc.planning.estimates import inverse_of
+from private_mcmc.planning.estimates import in_blocks, inverse_of
 from private_mcmc.planning.facts import Facts
 from private_mcmc.planning.stages import Array, CompletedStage, History, PathStage
 from private_mcmc.records import Record
 from private_mcmc.report import Table, number
-from private_mcmc.system import RUN_ONCE, in_blocks
+from private_mcmc.system import RUN_ONCE
 
 OF_PARAMETERS = "posterior sds"
 RUN = "run"
