@@ -27,8 +27,8 @@ from private_mcmc.system import RUN_ONCE
 OF_PARAMETERS = "posterior sds"
 RUN = "run"
 _DRAWS = 400
-# Of errors over predictions the middle nine in ten: 70 runs on 35 tables that nobody chose at ε = 1 and 3 for
-# what no release has shaped; 1,349 on 122 at ε = 0.3, 1, 3 and 10 for what releases tell (benchmarks/park.py).
+# Of errors over predictions the middle nine in ten (benchmarks/park.py, tables that nobody chose): 70 runs on
+# 35 tables at ε = 1 and 3 for what no release has shaped, 1,349 on 122 at ε = 0.3 to 10 for what they tell.
 GUESS, KNOWN = (0.25, 9.0), (0.4, 5.0)
 # Of a path's draws its first states are left out: so much of its time, or such a share of it if less.
 _BURN_IN_TIME, _BURN_IN_SHARE = 2.0, 0.2
