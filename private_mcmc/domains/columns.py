@@ -84,14 +84,20 @@ def numeric_column(name: str, column: Any) -> np.ndarray:
     """``column``, an array of NumPy or JAX, or of a frame, as a plain NumPy array in native byte order.
 
     Its type alone decides what happens: a missing value must not change it. Columns of Polars and Arrow, and
-    those of pandas whose types are nullable or mixed, become float64; sparse ones are what they hold.
+    those of pandas whose types are nullable or mixed, become float64, missing values NaN; sparse ones dense.
     """
     check_unmasked(name, column)
     try:
         # A warning of a cast would tell of values.
         with np.errstate(all="ignore"):
             found: Any = getattr(column, "dtypes", getattr(column, "dtype", None))
-            types = [getattr(one, "subtype", one) for one in (found if np.ndim(found) == 1 else [found])]
+            types: list[Any] = list(found) if np.ndim(found) == 1 else [found]
+            if any(type(one).__name__ == "SparseDtype" for one in types):
+                # Gaps that are missing values need floats, whether or not there is one.
+                kinds = ((getattr(one, "subtype", one), getattr(one, "fill_value", 0)) for one in types)
+                types = [kind if fill == fill else np.dtype(np.float64) for kind, fill in kinds]
+                asked = dict(zip(column.columns, types, strict=True)) if np.ndim(found) else types[0]
+                column = column.astype(asked)
             if all(isinstance(one, np.dtype) for one in types):
                 for one in types:
                     check_type(name, one)

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import private_mcmc as pmc
+from private_mcmc.domains.columns import numeric_column
 from private_mcmc.kernels import PrivateULA
 from tests.examples_of_models import declared, normal_mean
 
@@ -184,3 +185,10 @@ def test_every_column_that_is_taken_is_the_column_of_its_values(drivers, mode, t
 def test_what_is_no_column_of_numbers_is_refused_before_the_charge(drivers, mode, tmp_path):
     for name, make in REFUSED.items():
         assert isinstance(outcome(drivers, mode, make(tmp_path)), pmc.DataSchemaError), name
+
+
+@pytest.mark.parametrize("there", [[0, 1], [0, 2]])
+def test_sparse_whole_numbers_whose_gaps_are_missing_are_floats_whether_or_not_one_is(there):
+    kind = pandas.SparseDtype("int64", np.nan)
+    column = pandas.Series([1, 1], there).astype(kind).reindex(range(there[-1] + 1))
+    assert numeric_column("y", column).dtype == np.float64
