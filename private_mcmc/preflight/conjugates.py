@@ -175,8 +175,9 @@ def _dirichlet(row_model: RowModel) -> Conjugate | None:
         return None
     shape = program.shape(program.outputs[Output("given", observed.name, "probs")])
     with jax.enable_x64(True):
-        alphas = np.ravel(np.asarray(program.run([alpha], {})[0], dtype=np.float64))
-    if not 0 <= ends[0].lowest <= ends[0].highest < len(alphas) == site.shape[-1]:
+        # NumPyro raises to α − 1 as α's own type rounds it: of 1e-9 in float32 to −1, of no law at all.
+        alphas = 1.0 + np.ravel(np.asarray(program.run([alpha], {})[0] - 1.0, dtype=np.float64))
+    if not np.all(alphas > 0) or not 0 <= ends[0].lowest <= ends[0].highest < len(alphas) == site.shape[-1]:
         return None
 
     def law(array: Callable[[Any], Any], **row: jax.Array) -> None:

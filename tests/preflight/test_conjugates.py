@@ -38,6 +38,10 @@ coin = outcomes(beta, lambda p: dist.Bernoulli(probs=p))
 turned_coin = outcomes(beta, lambda p: dist.Bernoulli(probs=0.9 * p))
 die = outcomes(numbered, lambda p: dist.Categorical(probs=p))
 die_of_numpy = outcomes(lambda: dist.Dirichlet(np.arange(1, 4)), lambda p: dist.Categorical(probs=p))
+# In float32 its α − 1 is −1.
+improper_die = outcomes(
+    lambda: dist.Dirichlet(np.array([1e-9, 1.0, 1.0], np.float32)), lambda p: dist.Categorical(probs=p)
+)
 turned_die = outcomes(numbered, lambda p: dist.Categorical(probs=p[::-1]))
 rate_by_row = outcomes_by(rates, lambda lam, x: dist.Poisson(x * lam))
 mean = outcomes(normal, lambda mu: dist.Normal(2.0 * mu + 1.0, 0.5))
@@ -107,10 +111,11 @@ def test_normal_mean_is_gaussian_with_the_precision_of_every_posterior() -> None
         (weighted_coin, Rows(weight=Box(0, 1), y=Binary())),
         (two_coins, Rows(y=Binary(), z=Binary())),
         (turned_die, Rows(y=Categories(3))),
+        (improper_die, Rows(y=Categories(3))),
         (rate_by_row, Rows(x=Box(0.5, 2), y=Counts(4))),
         (regression, Rows(x=Box(-2, 1), y=Box(-1, 3))),
     ],
-    ids=["another link", "weights", "two per row", "reordered", "exposures", "slopes"],
+    ids=["another link", "weights", "two per row", "reordered", "improper", "exposures", "slopes"],
 )
 def test_what_only_looks_conjugate_is_not_called_so(model, rows) -> None:
     assert certificates(model, rows) == ()
