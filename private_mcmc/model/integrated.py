@@ -102,9 +102,6 @@ class Summed:
             found = jnp.where(jnp.isfinite(found), found, -jnp.inf)
             return jax.nn.logsumexp(found.reshape(len(places), -1), axis=1)
 
-        unit = _mesh([jnp.linspace(-1.0, 1.0, len(axis)) for axis in axes])
-        cell = jnp.array([2.0 / (len(axis) - 1) for axis in axes])
-
         def nearer(_: int, grid: Grid) -> Grid:
             return _around(grid, heights(_placed(*grid[:2]))), unit, cells
 
