@@ -26,7 +26,7 @@ from private_mcmc.release import SecondMoments
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import RUN_ONCE
 
-_MOST_UNEQUAL = 1e-12
+_MOST_UNEQUAL, _LEAST = 1e-12, 1e-100
 # No direction of a metric has less than this of the noise's norm, or of a typical curvature.
 _FLOOR_OF_NOISE, _FLOOR_OF_LEVEL = 0.5, 0.4
 # Curvatures that noise allows: so many are averaged over, none flatter than this share of a typical one; of
@@ -65,8 +65,8 @@ def prior_curvature(reading: RowModel, theta: npt.ArrayLike) -> jax.Array:
 def root_of(precision: Array) -> Array:
     """The symmetric ``A`` with ``A² = precision^{-1}``: so that what sums round off turns no axes."""
     values, vectors = np.linalg.eigh((precision + precision.T) / 2)
-    # No release makes a metric that float64 cannot factor.
-    return np.asarray(vectors / np.sqrt(np.maximum(values, _MOST_UNEQUAL * values[-1])) @ vectors.T)
+    # No release, and no prior at whose draws rows tell nothing, makes a metric that float64 cannot factor.
+    return np.asarray(vectors / np.sqrt(values.clip(max(_MOST_UNEQUAL * values[-1], _LEAST))) @ vectors.T)
 
 
 def inverse_of(precision: Array) -> Array:

@@ -312,10 +312,10 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
         with jax.enable_x64(True):
             drawn = project_rows(facts.reading.rows, people(facts.reading.rows, _PUBLIC_ROWS, 0))
             each = of_rows(partial(facts.likelihood.lengths, *stage.cell.args), drawn)
-        lengths, weights = (np.ravel(one) for one in each)
-        weights = weights / _PUBLIC_ROWS
-        lengths = lengths / math.sqrt(float(weights @ lengths**2))
-        tail[_FURTHEST * lengths.max() < MIDDLES] = 0.0
+        far, shares = np.ravel(each[0]), np.ravel(each[1]) / _PUBLIC_ROWS
+        if 0 < (square := float(shares @ far**2)) < math.inf:
+            lengths, weights = far / math.sqrt(square), shares
+            tail[_FURTHEST * lengths.max() < MIDDLES] = 0.0
     return Reach(found, tail, lengths, weights, min(1.0, _ALIGNED / math.sqrt(facts.dim)))
 
 

@@ -136,6 +136,7 @@ def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
 # Where an outcome has many values: quantiles in the middle of strata, and the strata's widths.
 _EDGES = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0)
 _QUANTILES, _WIDTHS = zip(*(((low + high) / 2, high - low) for low, high in pairwise(_EDGES)), strict=True)
+_LARGEST = 1e100
 
 
 # The derived column that carries a row's centre. Nodes are quantiles of ever better approximations of its
@@ -195,9 +196,10 @@ class Likelihood:
         return self._in_metric(at, root, len(at))
 
     def _in_metric(self, vectors: jax.Array, root: ArrayLike, count: int) -> jax.Array:
-        """``√(w/count) Aᵀv`` of all vectors, in one list; 0 for what is no number."""
+        """``√(w/count) Aᵀv`` of all vectors, in one list; 0 for what has no square in float64."""
         flat = vectors.reshape(-1, vectors.shape[-1]) * jnp.sqrt(self.temper / count)
-        return jnp.nan_to_num(flat @ jnp.asarray(root), nan=0.0, posinf=0.0, neginf=0.0)
+        white = flat @ jnp.asarray(root)
+        return jnp.where(jnp.abs(white) < _LARGEST, white, 0.0)
 
     @property
     def has_centre(self) -> bool:

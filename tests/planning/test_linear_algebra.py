@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -11,6 +13,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import private_mcmc as pmc
+from private_mcmc.model import read
+from private_mcmc.planning.outcomes import likelihood_of
+from private_mcmc.planning.prediction import Known
 from private_mcmc.system import blas_of_one_thread
 
 ROWS = pmc.Rows(y=pmc.Box(np.full(2, -5.0), np.full(2, 5.0)))
@@ -55,3 +60,20 @@ print(*np.asarray(mcmc.get_samples()["mean"]).mean(axis=0))
     assert done.returncode == 0, done.stderr[-500:]
     # Sds without privacy are 0.014.
     np.testing.assert_allclose([float(each) for each in done.stdout.split()], [1.0, -1.0], atol=0.1)
+
+
+def counted(x, y=None):
+    shape = numpyro.sample("shape", dist.Gamma(0.01, 0.01))
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(x), shape), obs=y)
+
+
+def test_rows_that_tell_nothing_or_no_number_leave_a_finite_prediction():
+    """At most draws of such a shape all counts are 0, and curvature was rounded to less than nothing."""
+    nothing = Known(np.zeros(2), np.eye(2), -1e-17 * np.eye(2)[None], 1.0, 0.0, np.eye(2), 0.0)
+    np.testing.assert_allclose(next(nothing.of_each()), [np.eye(2), np.zeros((2, 2))], atol=1e-9)
+    reading = read(counted, pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Counts(60)), n=2000)
+    with jax.enable_x64(True):
+        slopes = jnp.asarray([[[1.0], [np.nan], [np.inf], [1e200]]])
+        found = likelihood_of(reading, 1.0)._in_metric(slopes, np.eye(1), 1)
+    np.testing.assert_array_equal(found[:, 0], [1.0, 0.0, 0.0, 0.0])
