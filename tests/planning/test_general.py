@@ -13,6 +13,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.model import read
 from private_mcmc.model.synthetic import outcome_columns
+from private_mcmc.planning.estimates import too_noisy
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, Policy
 from private_mcmc.planning.influence import _cell_of, centred_model, weighted_model
@@ -56,7 +57,11 @@ def test_execution_of_a_general_plan_meets_its_statement(name):
     spent = sum(part.gdp**2 for part in mcmc.statement.parts)
     assert 0.9 * plan.budget**2 < spent <= plan.budget**2
     names = [completed.stage.name for completed in mcmc.history]
-    assert names[:3] == [FIRST, WARM_UP, SECOND] and names[-2:] == [RUN, AFTERWARDS]
+    again = names.count(FIRST)
+    rest = names[again:]
+    assert set(names[:again]) == {FIRST} and rest[:2] == [WARM_UP, SECOND] and rest[-2:] == [RUN, AFTERWARDS]
+    # It is bought again where, and as often as, its noise is larger than a typical eigenvalue.
+    assert all(too_noisy(completed.value) for completed in mcmc.history[: again - 1])
     run = mcmc.history[-2].stage
     assert isinstance(run, PathStage)
     assert len(mcmc.conclusion.draws) == run.schedule.num_steps - burn_in(run)
@@ -156,7 +161,8 @@ def test_a_tempered_likelihood_has_a_wider_metric_and_costs_as_much():
         facts = facts_of(reading, n, TARGET.adjacency, budget, temper)
         sds.append(np.linalg.norm(contrast @ facts.metric.root, axis=1))
         first = Policy(facts).next(())
-        assert first.statement.gdp == pytest.approx(budget * 0.05**0.5, rel=1e-6)
+        # So many rows need the least share of the squared budget.
+        assert first.statement.gdp == pytest.approx(budget * 0.01**0.5, rel=1e-6)
     np.testing.assert_allclose(sds[1] / sds[0], np.sqrt(5), rtol=0.15)
 
 
