@@ -44,13 +44,6 @@ def linear(X, y=None):
     observed(X, dist.Normal(X @ w, 1.0), y)
 
 
-def fixed_plate(X, y=None):
-    """The plate's size is written in the model."""
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", 12):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
 def flat_prior(X, y=None):
     flat = dist.ImproperUniform(dist.constraints.real_vector, (), event_shape=(X.shape[1],))
     w = numpyro.sample("w", flat)

@@ -1,16 +1,31 @@
-"""What every statement can do: answer, print itself, travel through JSON."""
+"""What every statement can do: answer, print itself, travel through JSON, and say what it means to a person.
+
+Under ``add_remove`` every statement of a mechanism says that no data set has more than ``n`` rows.
+"""
 
 import json
 import math
 import re
+from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
 
+import private_mcmc as pmc
+from private_mcmc import accounting
 from private_mcmc import accounting as acc
-from private_mcmc.accounting.curves import curve_of
+from private_mcmc.accounting.conjugate import FAMILIES
+from private_mcmc.accounting.curves import Gaussian, Pure, curve_of
+from private_mcmc.accounting.risk import in_words, report, risk, whom
+from private_mcmc.accounting.statement import RULES, Argument, Statement
 from private_mcmc.errors import DeclarationError
 from private_mcmc.records import plain, unplain
-from tests.accounting.every_statement import statements
+from private_mcmc.target import Unit
+from tests.accounting.every_statement import CONVEX, SCHEDULES, statements
 
 ALL = statements()
 
@@ -102,3 +117,114 @@ def test_no_price_is_printed_below_what_is_proved(m):
     assert parameters and all(each >= m * (1 - 1e-9) for each in parameters)
     assert "δ = 1e-06" not in noised.summary(delta)
     assert all(level >= pure.epsilon(0.0) * (1 - 1e-9) for level in printed(pure.summary(0.0))[0])
+
+
+WHY = Argument("a law", (), {}, "none")
+
+
+def gaussian(m):
+    return Statement("replace_one", (Gaussian(m),), WHY)
+
+
+@given(m=st.floats(0.01, 5.0), chance=st.sampled_from([1e-9, 1e-6, 1e-3]))
+def test_beliefs_are_bounded_where_the_law_is_known(m, chance):
+    found = risk(gaussian(m), chance)
+    # Between N(0, 1) and N(m, 1) the log likelihood ratio is N(m²/2, m²).
+    for bound, share in ((found.usual, 0.05), (found.rare, chance)):
+        exact = m * m / 2 + m * norm.isf(share)
+        assert exact <= bound <= exact + 0.5 * m + 0.02
+    assert found.right == pytest.approx(norm.cdf(m / 2), rel=1e-9)
+    assert found.right >= norm.cdf(m / 2) * (1 - 1e-12)
+
+
+@given(level=st.floats(0.01, 20.0), before=st.floats(0.01, 0.99))
+def test_pure_beliefs_never_exceed_their_odds(level, before):
+    found = risk(Statement("add_remove", (Pure(level),), WHY), 1e-6)
+    odds = before / (1 - before) * math.exp(level)
+    assert found.belief(before) <= odds / (1 + odds) * (1 + 1e-9)
+    assert before <= found.belief(before, usually=True) <= found.belief(before) * (1 + 1e-12)
+
+
+def test_randomised_response_attains_its_bound():
+    # A true answer with probability 3/4: log 3.
+    found = risk(Statement("replace_one", (Pure(math.log(3)),), WHY), 0.0)
+    assert found.chance == 0 and found.belief(0.5) == pytest.approx(0.75)
+    assert found.right == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove", "zero_out"])
+def test_the_words_say_who_is_protected_and_by_how_much(adjacency):
+    found = risk(gaussian(0.6477), 1e-6)
+    words = in_words(found, adjacency)
+    assert "all but one of 1,000,000" in words and "62.7 %" in words
+    of_person = whom(adjacency, Unit("id", 24)) + in_words(found, adjacency, Unit("id", 24))
+    assert re.search("all (its |their )?rows of", of_person) and "every person's rows but yours" in of_person
+    assert "number of rows" not in of_person and "your row " not in of_person
+    no_limit = risk(gaussian(30.0), 0.0)
+    assert "nearly 100 %" in in_words(no_limit, adjacency)
+
+
+def test_a_statement_shows_itself():
+    price = accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=2.0)
+    page = price._repr_html_()
+    assert "2.254" in page and "guess right at most" in page and "<details>" in page
+    assert "NOT VERIFIED" in report(gaussian(0.5)).to_html()
+    assert np.isfinite(risk(price, 1e-6).usual)
+
+
+LINE = re.compile(r"no data set has more than n = (\d+) rows")
+
+
+def all_of(statement):
+    """The statement and all that it is composed of."""
+    return [statement, *(inner for part in statement.parts for inner in all_of(part))]
+
+
+def quoted(statement):
+    """The bounds on the number of rows that a statement itself quotes."""
+    return [int(found[1]) for line in statement.argument.assumptions if (found := LINE.fullmatch(line))]
+
+
+def test_where_the_number_is_public_nothing_is_quoted():
+    for adjacency in ("replace_one", "zero_out"):
+        assert not quoted(acc.langevin_statement(replace(SCHEDULES["path"], adjacency=adjacency), CONVEX))
+
+
+PRIVATE_NUMBERS = {
+    f"{name}, {number}": part
+    for name, statement in statements().items()
+    for number, part in enumerate(all_of(statement))
+    if part.adjacency == "add_remove"
+}
+
+
+def test_every_rule_that_knows_a_private_number_of_rows_is_among_them():
+    assert {part.argument.rule for part in PRIVATE_NUMBERS.values()} == {
+        rule for rule in RULES if rule != "composition" and rule.removeprefix("posterior.") not in FAMILIES
+    }
+
+
+@pytest.mark.parametrize("name", PRIVATE_NUMBERS)
+def test_a_statement_whose_number_of_rows_is_not_quoted_any_more_is_not_verified(name):
+    """Noise was verified without: its rounding, and what is summed, is for at most so many rows."""
+    made = PRIVATE_NUMBERS[name]
+    assert quoted(made) and made.verify()
+    silent = tuple(line for line in made.argument.assumptions if not LINE.fullmatch(line))
+    more = tuple(line.replace("n = ", "n = 9") for line in made.argument.assumptions)
+    for words in (silent, more):
+        assert not replace(made, argument=replace(made.argument, assumptions=words)).verify()
+    unknown = {key: value for key, value in made.argument.constants.items() if key != "num_rows"}
+    for words in (silent, made.argument.assumptions):
+        changed = replace(made.argument, assumptions=words, constants=unknown)
+        verified = replace(made, argument=changed).verify()
+        # A budget alone, that says nothing of rows, is one: its stages do.
+        assert not verified or (made.argument.rule == "adaptive" and words == silent)
+
+
+def test_noise_is_not_stated_for_a_private_number_of_rows_without_its_bound():
+    given = {"adjacency": "add_remove", "sensitivity": 1.0, "scale": 2.0}
+    for make in (acc.gaussian, partial(acc.laplace, 0.5)):
+        with pytest.raises(pmc.DeclarationError, match="num_rows"):
+            make(**given)
+    with pytest.raises(pmc.DeclarationError, match="num_rows"):
+        acc.posterior_bounded_gradient(1.0, 2.0, "add_remove")

@@ -298,8 +298,3 @@ def test_a_group_must_be_a_category_and_the_grid_rises_from_0_to_1(logistic):
         Check.planned(logistic, ["x"])
     with pytest.raises(pmc.DeclarationError, match="grid"):
         Check(SCHEMA, logistic, (), (0.0, 0.6, 0.5, 1.0))
-
-
-def test_the_question_is_read_back_from_its_record(by_region):
-    again = Check.of(SCHEMA, by_region.question())
-    assert again.question() == by_region.question()

@@ -121,7 +121,3 @@ def test_few_people_are_not_told_apart_and_have_an_answer_all_the_same(asked, ad
         whole, noise, _ = answers(asked, np.ones(10), random, adjacency)
         assert whole["low"] <= whole["value"] <= whole["high"] and whole["low"] < 0 < whole["high"]
         assert noise["high"] - noise["low"] >= asked.bound
-
-
-def test_the_question_is_read_back_from_its_record(asked):
-    assert Comparison.of(SCHEMA, asked.question()).question() == asked.question()

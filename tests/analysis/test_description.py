@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import truncnorm
 
 import private_mcmc as pmc
-from private_mcmc.analysis import Description
 from private_mcmc.analysis.analysis import interval
 from private_mcmc.inference.describe import description
 from private_mcmc.inference.question import even_edges
@@ -200,8 +199,3 @@ def test_bins_of_a_range_over_orders_of_magnitude_are_even_in_logarithms():
 def test_what_cannot_be_described_is_refused_in_a_line(given, words):
     with pytest.raises(pmc.DeclarationError, match=words):
         description(SCHEMA, **given)
-
-
-def test_the_question_is_read_back_from_its_record():
-    asked = description(SCHEMA, ["sex", "age"], by=["region"], sampling=True)
-    assert Description.of(SCHEMA, asked.question()) == asked

@@ -1,10 +1,15 @@
-"""Slices of the long tier are a partition of it, and every test with ``some`` keeps cases for every day."""
+"""Slices of the long tier are a partition of it; the shapes in kernels' types are checked while tests run."""
 
+import importlib.util
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import pytest
+from jaxtyping import TypeCheckError
 
+from private_mcmc.kernels.gradient import clipped_sum
 from tests.conftest import mark_cases, part
+from tests.shapes import CHECKED
 
 
 class Item(SimpleNamespace):
@@ -36,3 +41,16 @@ def test_some_cases_are_slow_and_the_rest_long(n, k):
     mark_cases(items)
     assert [item.tier for item in items].count("slow") == min(n, k)
     assert {item.tier for item in items} <= {"slow", "long"}
+
+
+def test_the_modules_whose_shapes_are_checked_are_there_and_are_the_kernels():
+    assert all(importlib.util.find_spec(name) is not None for name in CHECKED)
+    parts = {name.removeprefix("private_mcmc.kernels.") for name in CHECKED}
+    assert {"step", "chain", "gradient"} <= parts
+
+
+def test_a_wrong_shape_in_a_kernel_is_refused():
+    present = jnp.ones(3, bool)
+    for gradients in (jnp.ones((3, 2, 2)), jnp.ones((4, 2))):
+        with pytest.raises(TypeCheckError):
+            clipped_sum(gradients, present, 1.0)

@@ -10,8 +10,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
 
 from private_mcmc import Devices, Execution, PrivateMCMC, Target
@@ -22,22 +20,10 @@ from private_mcmc.inference.execute import runner_of
 from private_mcmc.kernels import PrivateSGLD, PrivateULA, Streams
 from private_mcmc.model import read
 from private_mcmc.schedule import Average
+from tests.examples_of_models import bent, logistic
 from tests.inference import test_checkpoint as saved
 
 N, CHAINS = 37, 4
-
-
-def logistic(X, y=None):
-    w = numpyro.sample("w", dist.Normal(0, 2).expand([2]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=X @ w), obs=y)
-
-
-def bent(X, y=None):
-    """Rows without an affine predictor."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal((X @ w) ** 2, 1.0), obs=y)
 
 
 CLASSES, REALS = (Rows(X=Ball(1.0, dim=2), y=domain) for domain in (Binary(), Box(-2.0, 2.0)))

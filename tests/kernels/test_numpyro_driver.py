@@ -34,10 +34,12 @@ def data():
     return {"X": jnp.asarray(X), "y": jnp.asarray(X[:, 0] > 0, dtype=int)}
 
 
+def driven(kernel, num_samples=2, num_warmup=1, **options):
+    return MCMC(kernel, num_warmup=num_warmup, num_samples=num_samples, progress_bar=False, **options)
+
+
 def test_without_float64_the_driver_of_numpyro_is_told_how_to_have_it(data):
-    mcmc = MCMC(
-        PrivateULA(logistic, step_size=0.05, clip=1.0), num_warmup=1, num_samples=2, progress_bar=False
-    )
+    mcmc = driven(PrivateULA(logistic, step_size=0.05, clip=1.0))
     with jax.enable_x64(False), pytest.raises(DeclarationError, match=r"numpyro\.enable_x64\(\)"):
         mcmc.run(jax.random.key(0), **data)
 
@@ -47,15 +49,8 @@ def test_without_float64_the_driver_of_numpyro_is_told_how_to_have_it(data):
 @pytest.mark.parametrize("jit_model_args", [False, True])
 def test_runs_under_every_chain_method(data, method, chains, jit_model_args):
     kernel = PrivateULA(logistic, step_size=0.05, clip=1.0)
-    mcmc = MCMC(
-        kernel,
-        num_warmup=10,
-        num_samples=40,
-        num_chains=chains,
-        chain_method=method,
-        progress_bar=False,
-        jit_model_args=jit_model_args,
-    )
+    options = {"num_chains": chains, "chain_method": method, "jit_model_args": jit_model_args}
+    mcmc = driven(kernel, 40, 10, **options)
     mcmc.run(jax.random.key(0), **data)
     w = mcmc.get_samples(group_by_chain=True)["w"]
     assert w.shape == (chains, 40, 2)
@@ -66,14 +61,8 @@ def test_runs_under_every_chain_method(data, method, chains, jit_model_args):
 def test_has_the_stationary_law_of_the_private_driver():
     """Exact Gaussian law of ULA: curvature 10, 4 × 20,000 correlated draws."""
     y = jnp.linspace(-1.0, 1.0, 9) + 0.3
-    mcmc = MCMC(
-        PrivateULA(normal_mean, step_size=0.12, clip=1e3),
-        num_warmup=100,
-        num_samples=20_000,
-        num_chains=4,
-        chain_method="vectorized",
-        progress_bar=False,
-    )
+    kernel = PrivateULA(normal_mean, step_size=0.12, clip=1e3)
+    mcmc = driven(kernel, 20_000, 100, num_chains=4, chain_method="vectorized")
     mcmc.run(jax.random.key(1), y=y)
     mu = np.asarray(mcmc.get_samples()["mu"])
     np.testing.assert_allclose(mu.mean(), 0.27, atol=0.015)
@@ -86,10 +75,10 @@ def test_columns_that_cannot_be_told_from_other_arrays_are_asked_for(data):
         return logistic(X, y)
 
     kernel = PrivateULA(weighted, step_size=0.05, clip=1.0)
-    mcmc = MCMC(kernel, num_warmup=1, num_samples=2, progress_bar=False)
+    mcmc = driven(kernel)
     with pytest.raises(DeclarationError, match="rows=Rows"):
         mcmc.run(jax.random.key(0), prior_scale=jnp.ones(2), **data)
-    mcmc = MCMC(dataclasses.replace(kernel, rows=ROWS), num_warmup=1, num_samples=2, progress_bar=False)
+    mcmc = driven(dataclasses.replace(kernel, rows=ROWS))
     mcmc.run(jax.random.key(0), prior_scale=jnp.ones(2), **data)
     assert mcmc.get_samples()["w"].shape == (2, 2)
 

@@ -13,6 +13,7 @@ from scipy import stats
 from private_mcmc.domains import Ball, Binary, Box, Person, Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
+from tests.examples_of_models import observed
 
 ROWS = Rows(X=Ball(2.0, dim=2), y=Binary(), person=Person(at_most=3))
 N = 50
@@ -25,8 +26,7 @@ def shared():
 
 
 def answers(logits, y):
-    with numpyro.plate("rows", logits.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=logits), obs=y)
+    observed(logits, dist.Bernoulli(logits=logits), y)
 
 
 def of_each(prior, eta=lambda eta, u, person: eta + u[person]):
@@ -170,8 +170,7 @@ def test_intercepts_and_slopes_over_weeks_that_are_not_centred_are_summed_exactl
                 numpyro.sample("a", dist.Normal(a_mean, 1.0)),
                 numpyro.sample("b", dist.Normal(b_mean, 1.0)),
             )
-        with numpyro.plate("rows", week.shape[0]):
-            numpyro.sample("y", dist.Normal(a[person] + b[person] * week, sd), obs=y)
+        observed(week, dist.Normal(a[person] + b[person] * week, sd), y)
 
     rows = Rows(week=Box(-5, 133), y=Box(-9, 9), person=Person(at_most=6))
     week, y = np.array([100.0, 101, 102, 104, 130, 133]), np.array([1.0, 0.7, 1.2, 0.9, 1.1, -0.3])

@@ -186,8 +186,7 @@ def test_synthetic_outcomes_of_one_person_share_what_is_the_persons_own():
         mu = numpyro.sample("mu", dist.Normal(0, 1))
         with numpyro.plate("persons", 400):
             a = numpyro.sample("a", dist.Normal(mu, 2.0))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(a[person], 0.2), obs=y)
+        observed(y, dist.Normal(a[person], 0.2), y)
 
     rows = pmc.Rows(y=pmc.Box(-9, 9), person=pmc.Person(at_most=2))
     with jax.enable_x64(True):

@@ -5,19 +5,18 @@ import numpyro
 import numpyro.distributions as dist
 
 from private_mcmc.domains import Ball, Binary, Box, Counts, Real, Rows
+from tests.examples_of_models import observed
 
 
 def linear(x, y=None):
     b = numpyro.sample("b", dist.Normal(0, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Normal(b * x, 1.0), obs=y)
+    observed(x, dist.Normal(b * x, 1.0), y)
 
 
 def poisson(x, y=None):
     a = numpyro.sample("a", dist.Normal(0, 1))
     b = numpyro.sample("b", dist.Normal(0, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.exp(a + b * x)), obs=y)
+    observed(x, dist.Poisson(jnp.exp(a + b * x)), y)
 
 
 LOGISTIC_ROWS = Rows(X=Ball(1.0, dim=3), y=Binary())

@@ -24,6 +24,7 @@ from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.model import RowModel, read
 from private_mcmc.potential.potential import curvature
 from private_mcmc.schedule import Average, Schedule
+from tests.examples_of_models import observed
 from tests.schedules import schedule
 
 N = 3
@@ -106,8 +107,7 @@ def case(name: str) -> Case:
 
     def model(y=None):
         t = numpyro.sample("t", prior())
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", likelihood(t), obs=y)
+        observed(y, likelihood(t), y)
 
     reading = read(model, rows, n=N)
     known = BY_HAND.get(name.split(",")[0])
@@ -223,5 +223,4 @@ def test_a_prior_of_constant_hessian_is_smooth_on_both_sides() -> None:
 
 def _normal_rows(y):
     t = numpyro.sample("t", dist.Normal(0.0, 1.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Normal(t, 1.0), obs=y)
+    observed(y, dist.Normal(t, 1.0), y)

@@ -17,6 +17,7 @@ from private_mcmc.model import read
 from private_mcmc.potential.potential import RowTerm, curvature
 from private_mcmc.release.price import price
 from private_mcmc.schedule import Schedule
+from tests.examples_of_models import observed
 
 ROWS = pmc.Rows(y=pmc.Box(-1.0, 1.0))
 STEPS = 300
@@ -27,8 +28,7 @@ def decided(far: float, **changes):
 
     def model(y=None):
         mu = numpyro.sample("mu", dist.Normal(far, 1.0))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        observed(y, dist.Normal(mu, 1.0), y)
 
     usual = {"release": "last", "num_steps": STEPS, "n": 1, "guarantee": "run"}
     return pmc.PrivateMCMC(
@@ -83,8 +83,7 @@ def test_no_hidden_state_leaves_its_box():
 
     def model(y=None):
         mu = numpyro.sample("mu", dist.Normal(0.0, 0.01))
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(mu, 1e-3), obs=y)
+        observed(y, dist.Normal(mu, 1e-3), y)
 
     mcmc = pmc.PrivateMCMC(
         pmc.PrivateULA(model, step_size=2e-8, clip=1e4, temper=1.0),
@@ -106,8 +105,7 @@ def test_no_hidden_state_leaves_its_box():
 def shares(x=None, y=None):
     """A prior that is convex and smooth, and not strongly convex, of one of two sites."""
     w, p = numpyro.sample("w", dist.Normal(0.0, 1.0)), numpyro.sample("p", dist.Uniform(0.0, 1.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=jnp.log(p) - jnp.log1p(-p) + w * x), obs=y)
+    observed(y, dist.Bernoulli(logits=jnp.log(p) - jnp.log1p(-p) + w * x), y)
 
 
 @pytest.mark.parametrize("release", ["last", (1, 5), pmc.Expectations("w", bounds=(-1.0, 1.0), epsilon=1.0)])
@@ -133,8 +131,7 @@ def test_chains_that_nothing_holds_in_a_box_are_clamped_and_charged_without_coup
 
 def classes(X, y=None):
     w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand((2, 3)).to_event(2))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Categorical(logits=X @ w), obs=y)
+    observed(X, dist.Categorical(logits=X @ w), y)
 
 
 def farthest_jump() -> float:

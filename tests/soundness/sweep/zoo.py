@@ -9,7 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from private_mcmc.domains import Ball, Binary, Box, Counts, Person, Rows
-from tests.examples_of_models import logistic
+from tests.examples_of_models import logistic, observed
 from tests.examples_of_models import normal_mean as mean
 
 
@@ -28,16 +28,14 @@ class ZooModel:
 def poisson(X: Any, y: Any = None) -> None:
     """A Poisson regression: no curvature bound until its rows are clipped."""
     w = numpyro.sample("w", dist.Normal(0, 0.7).expand([X.shape[1]]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Poisson(jnp.exp(X @ w)), obs=y)
+    observed(X, dist.Poisson(jnp.exp(X @ w)), y)
 
 
 def bent(x: Any, y: Any = None) -> None:
     """A regression through tanh: not convex, rows without an affine predictor."""
     w = numpyro.sample("w", dist.Normal(0, 1))
     b = numpyro.sample("b", dist.Normal(0, 1))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Normal(jnp.tanh(x * w) * b, 0.5), obs=y)
+    observed(x, dist.Normal(jnp.tanh(x * w) * b, 0.5), y)
 
 
 def intercept(x: Any, who: Any, y: Any = None) -> None:
@@ -46,8 +44,7 @@ def intercept(x: Any, who: Any, y: Any = None) -> None:
     spread = numpyro.sample("spread", dist.LogNormal(0, 0.5))
     with numpyro.plate("persons", 3):
         u = numpyro.sample("u", dist.Normal(0, spread))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=3 * (w * x + u[who])), obs=y)
+    observed(x, dist.Bernoulli(logits=3 * (w * x + u[who])), y)
 
 
 def inflated(x: Any, y: Any = None) -> None:
