@@ -12,8 +12,8 @@ import numpy as np
 
 from private_mcmc import accounting
 from private_mcmc.accounting import mechanisms, steps
+from private_mcmc.domains import persons as placing
 from private_mcmc.domains.persons import OWN_ROWS
-from private_mcmc.inference import columns as placing
 from private_mcmc.inference import execute_plan
 from private_mcmc.kernels import batches, chain, gradient
 from private_mcmc.kernels import step as langevin
@@ -97,12 +97,11 @@ def _rank(codes: np.ndarray) -> np.ndarray:
 
 
 def _split_at_the_cap(columns: Any, codes: np.ndarray, persons: int, at_most: int) -> Any:
-    """Rows beyond the cap become another person."""
-    blocks = np.stack([codes, _rank(codes) // at_most], axis=1)
-    found = np.unique(blocks, axis=0, return_inverse=True)[1].reshape(-1)
-    # So many slots more, of which the least used are taken away again.
-    wide = _GROUPED(columns, np.where(codes < 0, -1, found), len(codes) + persons, at_most)
-    return {name: column[:persons] for name, column in wide.items()}
+    """Rows beyond the cap become another person, in the slots that follow, whose own rows are lost."""
+    block = _rank(codes) // at_most
+    beyond, moved = block > 0, (codes + block) % persons
+    lost = ~beyond & np.isin(codes, moved[beyond])
+    return _GROUPED(columns, np.where(lost, -1, moved), persons, at_most)
 
 
 def _capped_in_all(columns: Any, codes: np.ndarray, persons: int, at_most: int) -> Any:
