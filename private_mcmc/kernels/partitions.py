@@ -250,6 +250,6 @@ def on_devices(
     found = []
     with jax.enable_x64(True):
         for share, device in zip(shares(columns, len(devices), slots), devices, strict=False):
-            rows, present = jax.device_put(share.read(), device)
+            rows, present = jax.device_put(share.read(), device, may_alias=False)
             found.append(Resident(rows, present, share.first))
     return tuple(found)
