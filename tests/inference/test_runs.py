@@ -143,4 +143,4 @@ def test_the_last_state_of_many_steps_keeps_no_trajectory():
         memory = runner.advance.func.lower(*runner.advance.args, *arguments).compile().memory_analysis()
     allocated = memory.temp_size_in_bytes + memory.output_size_in_bytes
     state = 2 * 8
-    assert allocated < 40 * call_length(runner.schedule) * state + 2**16 < steps * state / 10
+    assert allocated < 5 * call_length(runner.schedule) * state + 2**16 < steps * state / 10
