@@ -28,7 +28,8 @@ from tests.inference.test_plan_runs import run as run_plan
 ray = pytest.importorskip("ray")
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("flatbuffers")
-pytestmark = pytest.mark.long
+# Ray starts its processes by forking, beside what JAX does in a process that ran other tests.
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")]
 
 N, WORKERS = 400, pmc.Ray(workers=2, cpus=0.5)
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
