@@ -36,7 +36,7 @@ from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.gradient import PreparedRows
 from private_mcmc.kernels.partitions import Engine, Partition, Question, summed
 from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
-from private_mcmc.potential.rowwise import partial_parts, rowwise
+from private_mcmc.potential.rowwise import mapped, partial_parts
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Contribution, SecondMomentsPlan, SumsPlan, state_grid
 from private_mcmc.release.ledger import ENDS
@@ -67,16 +67,12 @@ def _asked_of(stage: MomentsStage | CountsStage, plan: Plan) -> tuple[Question, 
     return Question(*functions, partial(_sums, stage.mechanism)), given
 
 
-_AT_ONCE = 2**12
-
-
 @lru_cache(maxsize=8)
 def _of_each_row(function: Callable[..., Any], rows: Rows) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """A question's functions; the same ones are compiled once."""
 
     def answer(held: Fields, first: jax.Array, *given: Any) -> jax.Array:
-        # Some rows at a time: of a person a program may hold kilobytes.
-        return jnp.asarray(jax.lax.map(rowwise(partial(function, *given)), held, batch_size=_AT_ONCE))
+        return jnp.asarray(mapped(partial(function, *given), held))
 
     return partial(_mapped, rows), answer
 
@@ -243,14 +239,14 @@ def _asked(function: Callable[[Fields], Any], slots: Rows, mechanism: SumsPlan, 
     """
 
     def answer(held: Fields, first: jax.Array, key: jax.Array) -> jax.Array:
-        mapped = dict(held)
-        own = mapped.pop(OWN_ROWS, None)
-        shape = next(iter(mapped.values())).shape[: 1 if own is None else 2]
-        flat = {name: one.reshape(-1, *one.shape[len(shape) :]) for name, one in mapped.items()}
+        columns = dict(held)
+        own = columns.pop(OWN_ROWS, None)
+        shape = next(iter(columns.values())).shape[: 1 if own is None else 2]
+        flat = {name: one.reshape(-1, *one.shape[len(shape) :]) for name, one in columns.items()}
         if random:
             keys = jax.vmap(partial(jax.random.fold_in, key))(first + jnp.arange(shape[0]))
             flat["uniform"] = jax.vmap(lambda one: jax.random.uniform(one, shape[1:]))(keys).ravel()
-        found = jax.vmap(rowwise(lambda row: tuple(function(row))))(flat)
+        found = mapped(lambda row: tuple(function(row)), flat)
         numbers = [jnp.ones(shape) if own is None else own > 0]
         for cells, t in found:
             numbers += [cells, jnp.zeros(shape) if t is None else t]

@@ -28,7 +28,7 @@ from private_mcmc.accounting.steps import CLIP_SLACK, dense
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.potential.potential import SHARE, Potential
 from private_mcmc.potential.predictor import Predictor
-from private_mcmc.potential.rowwise import rowwise
+from private_mcmc.potential.rowwise import first_of, mapped, rows_at_once, rowwise
 from private_mcmc.schedule import Matrix, Schedule
 
 Columns = Mapping[str, jax.Array]
@@ -269,7 +269,8 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
             return of_block(gradients, block.present & own)
 
         count = rows.present.shape[0]
-        size = min(count, fitting)
+        undivided = rows_at_once(model.row_slope, u, first_of(rows.columns)) // states
+        size = min(count, fitting, max(1, undivided))
         if size == count:
             return of(rows)
 
@@ -284,8 +285,7 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
     def prepare(columns: Columns, present: Flags) -> GeneralRows:
         """Rows with the weights of their terms, on which constants of hidden states rest."""
         if model.term.share is not None:
-            share = rowwise(model.term.share)
-            columns = {**columns, SHARE: jax.lax.map(share, dict(columns), batch_size=fitting)}
+            columns = {**columns, SHARE: mapped(model.term.share, dict(columns), fitting)}
         return GeneralRows(columns, present)
 
     return ClippedGradient(prepare, total)

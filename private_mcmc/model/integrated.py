@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from private_mcmc.domains.persons import OWN_ROWS
 from private_mcmc.errors import NotYetSupported
+from private_mcmc.model.linear_algebra import eigh
 from private_mcmc.model.program import Output, Program
 from private_mcmc.model.row_latents import PLAIN_POINTS, POINTS, Row, RowLatent, RowLoss
 
@@ -119,7 +120,7 @@ class Summed:
         counts = [max(len(axis), _LAST_POINTS * (1 + self.finer)) for axis in axes]
         last = _mesh([jnp.linspace(-1.0, 1.0, count) for count in counts])
         points = self._points(_placed(frame, last), theta, row)
-        size = jnp.linalg.slogdet(frame[1] * (2.0 / (jnp.array(counts) - 1)))[1]
+        size = _log_volume(frame[1] * (2.0 / (jnp.array(counts) - 1)))
         return points, jax.vmap(weight)(points) + size
 
     def _weight(self, theta: jax.Array, row: Row, at: Row) -> jax.Array:
@@ -196,6 +197,13 @@ def _placed(frame: Frame, places: jax.Array) -> jax.Array:
     return frame[0] + places @ frame[1].T
 
 
+def _log_volume(edges: jax.Array) -> jax.Array:
+    """Of the box with one or two edges, as columns."""
+    first, *others = edges
+    volume = first[0] * others[0][1] - first[1] * others[0][0] if others else first[0]
+    return jnp.log(jnp.abs(volume))
+
+
 def _around(grid: Grid, heights: jax.Array) -> Frame:
     """The box along the scatter of those places of a grid that are high enough, and their neighbours."""
     frame, places, gaps = grid
@@ -205,7 +213,7 @@ def _around(grid: Grid, heights: jax.Array) -> Frame:
     middle = share @ places
     apart = places - middle
     scatter = apart.T @ (share[:, None] * apart) + jnp.diag((share @ gaps) ** 2) / 12
-    squares, axes = jnp.linalg.eigh(scatter)
+    squares, axes = eigh(scatter)
     inverse, axes = axes / jnp.sqrt(squares), axes * jnp.sqrt(squares)
     along, reach = apart @ inverse, gaps @ jnp.abs(inverse)
     low = jnp.min(jnp.where(keep[:, None], along - reach, jnp.inf), axis=0)
@@ -222,7 +230,7 @@ def _on_ridge(heights: Callable[[jax.Array], jax.Array], start: jax.Array) -> Fr
 
     def step(_: int, frame: Frame) -> Frame:
         curvature, uphill = jax.jacfwd(slope, has_aux=True)(frame[0])
-        sizes, axes = jnp.linalg.eigh(-curvature)
+        sizes, axes = eigh(-curvature)
         sizes = jnp.maximum(jnp.abs(sizes), _FLAT)
         move = axes @ ((uphill @ axes) / sizes)
         tried = frame[0] + jnp.array(_PARTS)[:, None] * jnp.where(jnp.isfinite(move), move, 0.0)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from private_mcmc.errors import DeclarationError
+from private_mcmc.model import linear_algebra
 from private_mcmc.potential.rowwise import own_primitives
 from private_mcmc.system import RUN_ONCE
 
@@ -149,7 +150,7 @@ class Program:
         for equation in equations:
             operands = [values[variable] for variable in equation.invars]
             params = equation.primitive.get_bind_params(dict(equation.params))
-            results = equation.primitive.bind(*operands, **params)
+            results = linear_algebra.bind(equation.primitive, *operands, **params)
             results = results if equation.primitive.multiple_results else [results]
             for output, result in zip(equation.outvars, results, strict=True):
                 if output not in given:

@@ -17,7 +17,7 @@ from private_mcmc.kernels.synthetic import synthetic_path
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, History, MomentsStage
-from private_mcmc.potential.rowwise import of_rows, partial_parts
+from private_mcmc.potential.rowwise import mapped, of_rows, partial_parts
 from private_mcmc.release import SecondMoments, Sums
 from private_mcmc.system import blas_of_one_thread
 
@@ -61,7 +61,7 @@ def second_moments(
     function: Callable[..., jax.Array], given: tuple[Any, ...], radius: float, rows: Columns, weights: Array
 ) -> jax.Array:
     """``Σ_i w_i V_iᵀV_i`` with ``V_i = function(*given, row_i)``, scaled to norm ``radius`` at most."""
-    vectors = jax.vmap(partial(function, *given))(rows)
+    vectors = mapped(partial(function, *given), rows)
     vectors = vectors.reshape(len(vectors), -1, vectors.shape[-1])
     norm = jnp.sqrt(jnp.sum(vectors**2, axis=(1, 2)))
     vectors = vectors * jnp.minimum(1.0, radius / jnp.maximum(norm, 1e-300))[:, None, None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial, wraps
@@ -86,7 +87,35 @@ def partial_parts(function: Callable[..., Tree]) -> tuple[Callable[..., Tree], t
 
 @partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
 def _mapped(function: Callable[..., Tree], given: tuple[Tree, ...], rows: Mapping[str, Tree]) -> Tree:
-    return jax.vmap(rowwise(partial(function, *given)))(rows)
+    return mapped(partial(function, *given), rows)
+
+
+_AT_ONCE = 2**12
+# jaxlib's: LAPACK's work on a batch of fewer operations is done by the thread that calls it.
+_UNDIVIDED = 200_000
+
+
+def mapped(function: Callable[..., Tree], rows: Mapping[str, Tree], most: int = _AT_ONCE) -> Tree:
+    """``function`` of every row, some at a time: of a person a program may hold kilobytes."""
+    program = rowwise(function)
+    return jax.lax.map(program, rows, batch_size=min(most, rows_at_once(program, first_of(rows))))
+
+
+def first_of(rows: Tree) -> Tree:
+    """Shapes and types of one of them."""
+    return jax.tree.map(lambda leaf: abstract(leaf.shape[1:], leaf.dtype), rows)
+
+
+def rows_at_once(program: Callable[..., Tree], *row: Tree) -> int:
+    """How many rows ``vmap`` may take: so few that no call of LAPACK divides them among XLA's threads.
+
+    It waits for these threads, and a program with as many such calls at once as there are waits for ever.
+    """
+    solvers = {one for one in vars(jax.lax.linalg).values() if isinstance(one, Primitive)}
+    called = (each for each in _all(jax.make_jaxpr(program)(*row).jaxpr) if each.primitive in solvers)
+    shapes = [getattr(atom.aval, "shape", ()) for each in called for atom in each.invars]
+    work = max((10 * math.prod(shape) * max(shape[-2:], default=1) for shape in shapes), default=0)
+    return max(1, _UNDIVIDED // (work + 1))
 
 
 def own_primitives(function: Callable[..., Tree], *types: Tree) -> jex.ClosedJaxpr:
