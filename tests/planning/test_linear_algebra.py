@@ -57,7 +57,7 @@ def equations(program, *arguments):
 LAPACK = {one for one in vars(jax.lax.linalg).values() if isinstance(one, jex.Primitive)}
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
 @jax.enable_x64(True)
 def test_systems_factors_and_axes_are_lapacks(size):
     random = np.random.default_rng(size)
