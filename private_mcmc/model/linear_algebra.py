@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-
 # Row by row compiles in a second and is a few times faster; a loop compiles at once, whatever the size.
 _UNROLLED = 8
 
