@@ -61,15 +61,16 @@ def batches(problem: Problem, size: int, repeats: int) -> dict[str, float]:
 
 def drawing(problem: Problem, kernel: Any, count: int) -> Callable[..., jax.Array]:
     """The draws of ``count`` steps' batches, whose rows are then only counted."""
-    nothing = ClippedGradient(
-        lambda columns, present: AffineRows(present, present, None, {}, present),
-        lambda u, rows: u + 1e-300 * jnp.sum(rows.present),
-    )
+
+    def prepare(columns: Any, present: jax.Array) -> AffineRows:
+        return AffineRows(present, present, None, {}, present)
+
+    nothing = ClippedGradient(prepare, lambda u, rows: u + 1e-300 * jnp.sum(rows.present))
     estimate = batch_sum(nothing, problem.schedule(kernel, count))
     stream = chacha_key(2)
 
     def several(u: jax.Array, present: jax.Array) -> jax.Array:
-        rows = estimate.prepare(problem.columns, present)
+        rows = prepare(problem.columns, present)
         keys = jax.vmap(lambda k: jax.random.fold_in(stream, k))(jnp.arange(count))
         drawn = jax.vmap(estimate.draw)(keys)
 

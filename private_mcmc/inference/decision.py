@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from private_mcmc.accounting import Statement
+from private_mcmc.accounting import Statement, langevin_statement
 from private_mcmc.errors import DeclarationError, NotPrivate
 from private_mcmc.inference.declared import Declaration, examined
 from private_mcmc.model import RowModel, read
@@ -15,6 +15,7 @@ from private_mcmc.records import Record
 from private_mcmc.release import Expectations, ExpectationsPlan
 from private_mcmc.release.price import price
 from private_mcmc.schedule import Schedule
+from private_mcmc.target import check_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +63,31 @@ def decide(declared: Declaration, n: int) -> Decision:
             "clips=…: no posterior belongs to rows that are clipped coordinate by coordinate; the run's own "
             "statement is what holds: guarantee='run'."
         )
-
-    priced = price(reading, schedule, declared.target, expectations)
-    made = Decision(declared, reading, priced.schedule, priced.statement, priced.expectations)
+    if release == "path":
+        made = Decision(declared, reading, schedule, langevin_statement(schedule), None)
+    else:
+        statement, schedule, averages = price(reading, schedule, declared.target, expectations)
+        made = Decision(declared, reading, schedule, statement, averages)
     if declared.guarantee == "posterior" and made.report.verdict != "private":
         raise NotPrivate(refusal_of_posterior(made.report), made.report)
     if not made.statement.delta(declared.target.epsilon) <= declared.target.delta:
         raise NotPrivate(refusal_of_run(made.statement, made.schedule, declared.target), made.report)
     return made
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """What is decided of a declaration, once for a number of rows: what it rests on are frozen copies."""
+
+    declared: Declaration
+    _decided: dict[int, Decision] = field(default_factory=dict, init=False)
+
+    def decide(self, n: int | None = None) -> Decision:
+        """The decision for ``n`` rows, or for the declared number."""
+        rows = self.declared.n if n is None else n
+        if rows is None:
+            raise DeclarationError("decide(n): the number of rows is needed.")
+        check_count("n", rows)
+        if rows not in self._decided:
+            self._decided[rows] = decide(self.declared, rows)
+        return self._decided[rows]

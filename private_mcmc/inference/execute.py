@@ -7,7 +7,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import jax
@@ -21,8 +21,8 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import DeclarationError, ReleaseError
 from private_mcmc.inference.bookkeeping import Job, marked
 from private_mcmc.inference.columns import placed
-from private_mcmc.inference.decision import Decision, decide
-from private_mcmc.inference.declared import Array, Declaration, Execution, Keep, Outcome, constrained
+from private_mcmc.inference.decision import Decision, Decisions
+from private_mcmc.inference.declared import Array, Execution, Keep, Outcome, constrained
 from private_mcmc.kernels import ChainOutput, ChainRunner, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.gradient import PreparedRows, whitening
 from private_mcmc.kernels.partitions import Partition, Resident, partitioned_runner
@@ -33,7 +33,6 @@ from private_mcmc.records import Fields
 from private_mcmc.release import ReleasedExpectations, ReleasedStates, state_grid
 from private_mcmc.report.document import progress
 from private_mcmc.schedule import Schedule
-from private_mcmc.target import check_count
 
 # Columns computed from each row.
 Derived = Callable[[Fields], Mapping[str, jax.Array]]
@@ -121,22 +120,10 @@ def run_name() -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredRun:
-    """Chains of one declared kernel, decided once for a number of rows."""
+class DeclaredRun(Decisions):
+    """Chains of one declared kernel."""
 
-    declared: Declaration
     execution: Execution
-    _decided: dict[int, Decision] = field(default_factory=dict)
-
-    def decide(self, n: int | None = None) -> Decision:
-        """Decided once for a number of rows: the declarations it rests on are frozen copies."""
-        rows = self.declared.n if n is None else n
-        if rows is None:
-            raise DeclarationError("decide(n): the number of rows is needed.")
-        check_count("n", rows)
-        if rows not in self._decided:
-            self._decided[rows] = decide(self.declared, rows)
-        return self._decided[rows]
 
     def mark(self, n: int) -> str:
         """A hash of what must be the same for the same run: schedule, domains, model, start, averages."""

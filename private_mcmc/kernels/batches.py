@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from private_mcmc.accounting.steps import batch_factor
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.gradient import ClippedGradient, Columns, PreparedRows
+from private_mcmc.kernels.gradient import ClippedGradient, PreparedRows
 from private_mcmc.schedule import Schedule
 
 # Above this share of the rows a mask over all of them costs less than drawing and gathering.
@@ -65,37 +65,32 @@ def streams(batches: jax.Array | None) -> tuple[jax.Array, jax.Array]:
 
 
 class BatchSum(NamedTuple):
-    """``prepare(columns, present)`` once a run; ``total(u, rows, draw, first)`` at every step.
+    """``total(u, rows, draw, first)`` at every step.
 
     ``first`` is the number of the first row that is here (``None``: every row is). Batches are drawn from all
     rows; what is summed here are those of its rows that are here.
     ``draw(key)`` are the numbers that all chains draw at a step, ``(chains, size)``, where there are any.
     """
 
-    prepare: Callable[[Columns, jax.Array], PreparedRows]
     total: Callable[..., jax.Array]
     draw: Callable[[jax.Array], jax.Array] | None = None
 
 
 def batch_sum(gradient: ClippedGradient, schedule: Schedule) -> BatchSum:
-    """``f · Σ_{i in batch} clip_C(∇v_i)`` with the public ``f = 1/q``; ``f = 1`` for all rows.
+    """``f · Σ_{i in batch} clip_C(∇v_i)`` with the public ``f = 1/q``; of all rows where ``q`` is left out.
 
     **Guarantee**: ``f`` never depends on the number of rows that were drawn or are present, so one row
     adds at most ``f·C``. Batches are drawn from all ``num_rows`` slots, and absent rows add zero.
     """
-    if schedule.rate is None:
-        return BatchSum(gradient.prepare, lambda u, rows, draw, first=None: gradient.total(u, rows))
-    rate, n, size, factor = schedule.rate, schedule.num_rows, drawn_size(schedule), batch_factor(schedule)
+    rate = 1.0 if schedule.rate is None else schedule.rate
+    n, size, factor = schedule.num_rows, drawn_size(schedule), batch_factor(schedule)
     total = _sum_of_batch(gradient, n, rate, size)
-
-    def scaled(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
-        return factor * total(u, rows, draw, first)
 
     def drawn(key: jax.Array) -> jax.Array:
         chance = jax.random.uniform(key, (schedule.num_chains, size))
         return jax.vmap(partial(successes, rate=rate, last=-1, end=n))(chance)
 
-    return BatchSum(gradient.prepare, scaled, drawn if size else None)
+    return BatchSum(lambda *given: factor * total(*given), drawn if size else None)
 
 
 def drawn_size(schedule: Schedule) -> int:
@@ -108,7 +103,7 @@ def drawn_size(schedule: Schedule) -> int:
 
 
 def _sum_of_batch(gradient: ClippedGradient, n: int, rate: float, size: int) -> Callable[..., jax.Array]:
-    def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First) -> jax.Array:
+    def total(u: jax.Array, rows: PreparedRows, draw: BatchDraw, first: First = None) -> jax.Array:
         if not size:
             return gradient.total(u, _masked(rows, jax.random.uniform(draw.key, (n,)) < rate, first))
 

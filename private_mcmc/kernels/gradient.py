@@ -179,7 +179,7 @@ def clipped_gradient(
     ``states``: how many states share every sum over all rows; ``None`` where rows are selected for each sum.
     """
     if model.term.predictor is None:
-        return general_rows(model, whitening, clip, states or 1)
+        return _by_blocks(model, whitening, partial(clipped_sum, clip=clip), states or 1)
     return affine_rows(model.term.predictor, whitening, clip, whole=states is not None)
 
 
@@ -233,11 +233,6 @@ class GeneralRows(NamedTuple):
 
     columns: Columns
     present: Flags
-
-
-def general_rows(model: Potential, whitening: Whitening, clip: Clip, states: int = 1) -> ClippedGradient:
-    """Rows of any model, selected or whole, for ``states`` states at a time, clipped by their norms."""
-    return _by_blocks(model, whitening, partial(clipped_sum, clip=clip), states)
 
 
 def boxed_gradient(

@@ -20,8 +20,14 @@ from jaxtyping import Array, Float
 from private_mcmc.accounting import gradient_limit
 from private_mcmc.accounting.steps import whitened_noise
 from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.batches import BatchDraw, BatchSum, First, batch_sum, streams
-from private_mcmc.kernels.gradient import PreparedRows, Whitening, schedule_gradient, whitening
+from private_mcmc.kernels.batches import BatchDraw, First, batch_sum, streams
+from private_mcmc.kernels.gradient import (
+    ClippedGradient,
+    PreparedRows,
+    Whitening,
+    schedule_gradient,
+    whitening,
+)
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.potential.potential import Potential
 from private_mcmc.records import Record
@@ -136,7 +142,7 @@ def langevin_program(
         numbers = StepNumbers.of(schedule)
     states = None if schedule.rate is not None else schedule.num_chains
     gradient = schedule_gradient(model, Whitening(numbers.root), schedule, states, numbers.clip)
-    return step_program(model, schedule, batch_sum(gradient, schedule), numbers)
+    return step_program(model, schedule, gradient, numbers)
 
 
 def check_magnitudes(schedule: Schedule) -> None:
@@ -153,21 +159,24 @@ def check_magnitudes(schedule: Schedule) -> None:
 
 
 def step_program(
-    model: Potential, schedule: Schedule, data_gradient: BatchSum, numbers: StepNumbers
+    model: Potential, schedule: Schedule, gradient: ClippedGradient, numbers: StepNumbers
 ) -> LangevinProgram:
     """The step for a given sum over rows; of ``schedule`` only what is not in ``numbers`` is read."""
     change, colour = Whitening(numbers.root), whitened_noise(schedule)
+    batch = None if schedule.rate is None else batch_sum(gradient, schedule)
 
     def drawn(batches: Drawn, k: jax.Array) -> Drawn:
-        draw = data_gradient.draw
-        return None if draw is None else draw(jax.random.fold_in(streams(batches)[0], k))
+        if batch is None or batch.draw is None:
+            return None
+        return batch.draw(jax.random.fold_in(streams(batches)[0], k))
 
     def data(
         u: States, k: jax.Array, batches: Drawn, drawn: Drawn, rows: PreparedRows, first: First = None
     ) -> States:
         def one(state: Float[Array, " p"], chain: jax.Array, own: Drawn) -> Float[Array, " p"]:
-            draw = None if schedule.rate is None else BatchDraw(streams(batches)[1], k, chain, own)
-            return data_gradient.total(state, rows, draw, first)
+            if batch is None:
+                return gradient.total(state, rows)
+            return batch.total(state, rows, BatchDraw(streams(batches)[1], k, chain, own), first)
 
         return jax.vmap(one)(u, jnp.arange(u.shape[0]), drawn)
 
@@ -175,11 +184,11 @@ def step_program(
         gamma = jnp.asarray(numbers.step_size)
         gamma = gamma if gamma.ndim == 0 else gamma[k]
         prior = change.pull_back(jax.vmap(model.prior_slope)(change.to_parameter(u)))
-        gradient = jnp.clip(prior + numbers.temper * total, -numbers.limit, numbers.limit)
+        slope = jnp.clip(prior + numbers.temper * total, -numbers.limit, numbers.limit)
         standard = standard.astype(u.dtype)
         standard = standard if colour is None else standard * colour
         # The noise joins the gradient before the state does: what rounds from there on is post-processing.
-        u = u + (jnp.sqrt(2.0 * gamma) * standard - gamma * gradient)
+        u = u + (jnp.sqrt(2.0 * gamma) * standard - gamma * slope)
         if not math.isfinite(schedule.within):
             return u
         # The box in which rounding is small: its nearest points move no two states apart.
@@ -188,4 +197,4 @@ def step_program(
     def noise(key: jax.Array, k: jax.Array) -> jax.Array:
         return jax.random.normal(jax.random.fold_in(key, k), (schedule.num_chains, schedule.dim))
 
-    return LangevinProgram(data_gradient.prepare, drawn, data, noise, move, change)
+    return LangevinProgram(gradient.prepare, drawn, data, noise, move, change)

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from private_mcmc.errors import NotYetSupported
-from private_mcmc.kernels.batches import BatchSum
 from private_mcmc.kernels.chain import ChainRunner, steps_of
-from private_mcmc.kernels.gradient import Columns, Whitening, clipped_gradient
+from private_mcmc.kernels.gradient import ClippedGradient, Columns, Whitening, clipped_gradient
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
 from private_mcmc.potential.potential import Potential
@@ -65,13 +64,13 @@ def _program(model: Followed, shared: Schedule, numbers: StepNumbers) -> Langevi
         rows = clipped.prepare(columns, jnp.ones(len(weights), dtype=bool))
         return weights, jax.tree.map(lambda leaf: leaf[:, None], rows)
 
-    def total(u: jax.Array, rows: Any, draw: None, first: None = None) -> jax.Array:
+    def total(u: jax.Array, rows: Any) -> jax.Array:
         weights, each = rows
         # The clipped sum of every row by itself: what it adds is bounded by its weight times the clip only.
         found: jax.Array = weights @ jax.vmap(clipped.total, (None, 0))(u, each)
         return found
 
-    return step_program(read, shared, BatchSum(prepare, total), numbers)
+    return step_program(read, shared, ClippedGradient(prepare, total), numbers)
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=ON_FEW_ROWS)

@@ -310,7 +310,7 @@ class _Search:
             guarantee=self.guarantee,
             start=self.start,
             prediction=expected._replace(discretisation=of.step_size * of.known.smoothness / 2),
-            statement=price(self.reading, schedule, self.target, averaged).statement,
+            statement=price(self.reading, schedule, self.target, averaged)[0],
         )
 
     def draw(self, temper: float) -> DeclaredPlan | None:

@@ -1,9 +1,9 @@
-"""The price of a schedule: from what is declared and proved to a statement. No preflight is asked.
+"""The price of hidden states: from what is declared and proved to a statement. No preflight is asked.
 
-With ``release="path"`` and an enforced clip nothing about the model enters. Hidden states rest on constants
-of prior and rows, and on a box in which float64 rounds little. Of averages: with ``e`` the distance between
-those of coupled chains (in ``‖M^{-1/2}·‖``), a coordinate ``θ_i`` moves by at most ``√M_ii e``, and a value
-kept in ``[a, b]`` by ``b − a``; every value is measured in units of its own bound: centred, scaled, clamped.
+It rests on constants of prior and rows, and on a box in which float64 rounds little. Of averages: with ``e``
+the distance between those of coupled chains (in ``‖M^{-1/2}·‖``), a coordinate ``θ_i`` moves by at most
+``√M_ii e``, and a value kept in ``[a, b]`` by ``b − a``; every value is measured in units of its own bound:
+centred, scaled, clamped.
 """
 
 from __future__ import annotations
@@ -264,35 +264,31 @@ def plan_expectations(
     return ExpectationsPlan(functions, middles, moved.units, half, noise, statement)
 
 
-@dataclass(frozen=True, eq=False)
-class Price:
-    """What a run costs, with the schedule that it is the price of and the plan of its expectations."""
-
-    statement: Statement
-    schedule: Schedule
-    expectations: ExpectationsPlan | None = None
-
-
 def price(
     reading: Potential, schedule: Schedule, target: Target, expectations: Expectations | None = None
-) -> Price:
-    """The statement of one run of ``schedule``, whose release is what ``expectations`` average, if given.
+) -> tuple[Statement, Schedule, ExpectationsPlan | None]:
+    """The statement of one run of ``schedule`` with hidden states, which ``expectations`` average, if given.
 
-    The schedule that comes back is the one to run: that of hidden states has got the box they are kept in.
+    With the schedule to run, which has got the box that states are kept in, and the plan of expectations. A
+    path has no hidden states: it is priced by its schedule, and no constant of the model is part of that.
 
     **Guarantee**: what the statement says, of that schedule, for every data set of the declared rows.
 
     Raises:
         DeclarationError: where rounding hides what one row moves, or an average's chain may not contract.
     """
-    # The states of a path are released: no constant of the model is part of its price.
-    path = schedule.release == "path"
-    schedule, proved = (schedule, Curvature()) if path else _within_box(schedule, reading)
+    schedule, proved = _within_box(schedule, reading)
     if expectations is not None:
-        _check_contraction(schedule, proved)
+        # An average of a chain that does not contract has a sensitivity that grows without bound.
+        limit = 2 / proved.smoothness if proved.strong_convexity > 0 else math.inf
+        if not max(schedule.step_sizes) < limit:
+            raise DeclarationError(
+                f"step_size={max(schedule.step_sizes):g}: the chain contracts only for step sizes below 2/L "
+                f"= {limit:.4g} (L = {proved.smoothness:.4g}, for every data set of the declared rows)."
+            )
         planned = plan_expectations(expectations, reading, schedule, proved, target)
-        return Price(planned.statement, schedule, planned)
-    return Price(accounting.langevin_statement(schedule, proved), schedule)
+        return planned.statement, schedule, planned
+    return accounting.langevin_statement(schedule, proved), schedule, None
 
 
 # The largest share of what one row moves that rounding may move a step.
@@ -317,13 +313,3 @@ def _within_box(schedule: Schedule, reading: Potential) -> tuple[Schedule, Curva
             "would be proved. Take a larger product of clip, temper and step_size, or release='path'."
         )
     return replace(kept, rounding=max(share, ROUNDING)), proved
-
-
-def _check_contraction(schedule: Schedule, proved: Curvature) -> None:
-    """An average of a chain that does not contract has a sensitivity that grows without bound."""
-    limit = 2 / proved.smoothness if proved.strong_convexity > 0 else math.inf
-    if not max(schedule.step_sizes) < limit:
-        raise DeclarationError(
-            f"step_size={max(schedule.step_sizes):g}: the chain contracts only for step sizes below 2/L = "
-            f"{limit:.4g} (L = {proved.smoothness:.4g}, for every data set of the declared rows)."
-        )

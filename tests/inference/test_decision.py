@@ -17,7 +17,6 @@ from private_mcmc.accounting import langevin_statement
 from private_mcmc.inference import decision as deciding
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
-from private_mcmc.release.price import price
 from tests.examples_of_models import declared, logistic, observed
 
 N = 40
@@ -125,10 +124,6 @@ def test_a_model_that_is_read_on_other_rows_than_are_declared_is_refused(monkeyp
 
 
 def test_a_path_costs_what_its_schedule_says_whatever_the_model_is():
-    reading, target = read(cauchy, BOTH, n=100), pmc.Target(3.0, 1e-6)
-    kernel = pmc.PrivateULA(cauchy, step_size=1e-3, clip=0.5)
-    schedule = kernel.schedule(
-        adjacency="replace_one", num_rows=100, dim=1, num_steps=20, num_chains=1, release="path",
-        unit=None,
-    )  # fmt: skip
-    assert price(reading, schedule, target).statement.gdp == langevin_statement(schedule).gdp
+    decision = cauchy_driver("run").decide()
+    assert decision.statement.to_dict() == langevin_statement(decision.schedule).to_dict()
+    assert (decision.schedule.clip, decision.schedule.step_size) == (0.5, 1e-3)

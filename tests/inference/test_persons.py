@@ -23,7 +23,7 @@ from private_mcmc.domains.columns import PRESENT, data_mark, host_column
 from private_mcmc.domains.persons import OWN_ROWS, identified
 from private_mcmc.inference.columns import checked
 from private_mcmc.kernels import PrivateULA, langevin_program
-from private_mcmc.kernels.gradient import Whitening, general_rows
+from private_mcmc.kernels.gradient import Whitening, clipped_gradient
 from private_mcmc.model import read
 from private_mcmc.model.refusals import rows_at_ends
 from private_mcmc.potential.potential import curvature
@@ -214,7 +214,7 @@ def test_a_row_that_a_person_lacks_adds_exactly_nothing():
         other = {
             name: jnp.where(own.reshape(4, 3, *(1,) * (c.ndim - 2)) > 0, c, 0) for name, c in full.items()
         }
-        gradient = general_rows(reading, Whitening(None), 0.7)
+        gradient = clipped_gradient(reading, Whitening(None), 0.7)
         sums = [
             gradient.total(
                 jnp.ones(3)[: reading.dim], gradient.prepare({**c, OWN_ROWS: own}, jnp.ones(4, bool))

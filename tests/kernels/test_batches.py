@@ -29,11 +29,7 @@ def membership(n, absent=(), most=None, rate=0.1):
 
     Of what is drawn ahead only the first ``most`` numbers are given.
     """
-
-    def prepare(columns, present):
-        return AffineRows(jnp.eye(n), jnp.ones(n), None, {}, present)
-
-    gradient = ClippedGradient(prepare, lambda u, rows: rows.present.astype(float) @ rows.design)
+    gradient = ClippedGradient(None, lambda u, rows: rows.present.astype(float) @ rows.design)
     schedule = Schedule(
         adjacency="add_remove", num_rows=n, dim=n, step_size=1.0, num_steps=10**6, clip=1.0, rate=rate
     )
@@ -42,7 +38,7 @@ def membership(n, absent=(), most=None, rate=0.1):
 
     def draw(count, seed=0):
         with jax.enable_x64(True):
-            rows = estimate.prepare({}, jnp.asarray(present))
+            rows = AffineRows(jnp.eye(n), jnp.ones(n), None, {}, jnp.asarray(present))
             together, alone = jax.random.split(jax.random.key(seed))
 
             @jax.jit

@@ -265,7 +265,7 @@ def test_hidden_states_have_no_price_where_an_offset_hides_their_slope():
 
 def test_what_an_offset_rounds_off_is_charged():
     reading, asked = of_offsets(1e6)
-    made = price(reading, asked, pmc.Target(9.0, 1e-6)).schedule
+    _, made, _ = price(reading, asked, pmc.Target(9.0, 1e-6))
     columns = {"x": np.ones(N), "o": np.full(N, 1e16), "y": np.full(N, 1e6)}
     with jax.enable_x64(True):
         program = langevin_program(reading, made)

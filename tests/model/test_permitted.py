@@ -11,7 +11,7 @@ from jax.experimental import hijax
 
 import private_mcmc as pmc
 from private_mcmc import Ball, Binary, Box, DoThisInstead, NotYetSupported, Person, Rows
-from private_mcmc.kernels.gradient import Whitening, general_rows
+from private_mcmc.kernels.gradient import Whitening, clipped_gradient
 from private_mcmc.model import read, reading
 from private_mcmc.potential import rowwise
 from tests.examples_of_models import observed
@@ -38,7 +38,7 @@ def model_of(of_data=unchanged, of_row=unchanged, of_latent=unchanged):
 def sensitivity(model, n=40):
     """What one row moves the clipped sum by, in clips, at a few synthetic data sets and states."""
     found = read(model, ROWS, n=n)
-    gradient = general_rows(found, Whitening(None), 1.0)
+    gradient = clipped_gradient(found, Whitening(None), 1.0)
     rng = np.random.default_rng(0)
     worst = 0.0
     with jax.enable_x64(True):

@@ -151,7 +151,7 @@ def farthest_jump() -> float:
     reading = dataclasses.replace(reading, term=term)
     clip = {"clip": reading.constants.gradient_bound, "release": "last"}
     run = Schedule(adjacency="replace_one", num_rows=12, dim=6, step_size=0.01, num_steps=5, **clip)
-    priced = price(reading, run, pmc.Target(50.0, 1e-6)).schedule
+    _, priced, _ = price(reading, run, pmc.Target(50.0, 1e-6))
     known = curvature(reading, priced)
     assert priced.within < np.inf and known.strong_convexity > 0
     with jax.enable_x64(True):
