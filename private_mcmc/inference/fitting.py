@@ -113,7 +113,7 @@ class Planned:
     def _bought(
         self, bounds: BoundsPlan, books: Bookkeeping, progress_bar: bool, **how: Any
     ) -> tuple[PrivateMCMC, About]:
-        """Buy the bounds, each charged before it is computed, plan with what is left, and run."""
+        """Buy the bounds, charged before their noise is drawn, plan with what is left, and run."""
         outer, whole = self.asked.schema, self.plan
         keep: Callable[[Fields], None] | None = how.get("keep")
 
@@ -124,9 +124,9 @@ class Planned:
 
         if keep is not None and books.reserved is not None:
             keep(released(replace(whole, before=()), self.asked))  # of a kill from here on its folder tells
-        columns = self.read(bounds.marked(outer))
+        exact = bounds.sums(outer, self.read(bounds.marked(outer)), self.engine)
         books.pay(bounds.mechanism.statement)
-        asked = _of_bought(self.asked, bounds.buy(outer, columns))
+        asked = _of_bought(self.asked, bounds.bought(outer, exact))
         if keep is not None:  # planning takes long
             first = replace(books, keep=lambda made, _: keep(released(made, asked)))
             first.hand_on(whole, books.standing)

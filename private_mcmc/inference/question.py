@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -19,12 +21,15 @@ from private_mcmc.data.formula import read_formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
-from private_mcmc.domains.columns import PRESENT, HostColumn
+from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.inference.execute_plan import row_sums
+from private_mcmc.kernels.partitions import Engine
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.planning.prediction import Named
 from private_mcmc.records import Fields, Model
-from private_mcmc.release import Contribution, Family, Sums, SumsPlan, plan_sums
+from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
+from private_mcmc.release.noise import FloatArray
 from private_mcmc.report import at_most, number
 from private_mcmc.target import Target
 
@@ -248,24 +253,28 @@ class BoundsPlan:
         apart = {field.name: _marked(field) for field in self.fields}
         return replace(schema, fields=tuple(apart.get(field.name, field) for field in schema.fields))
 
-    def buy(self, schema: Schema, columns: Fields) -> Schema:
-        """``schema`` with the bought ranges; ``columns``, read as ``marked``, are curator-side."""
-        cells = self.mechanism.families[0].cells
-        parts, edges = [], [even_edges(field, cells) for field in self.fields]
-        for field, ends in zip(self.fields, edges, strict=True):
-            values = _in_memory(columns[identifier(field.name)])
-            found = np.clip(np.searchsorted(ends, values, side="right") - 1, 0, cells - 1)
+    def sums(self, schema: Schema, columns: Fields, engine: Engine | None = None) -> FloatArray:
+        """What all rows add to the histograms, exact: curator-side; ``columns`` are read as ``marked``."""
+        rows = self.marked(schema).rows([field.name for field in self.fields])
+        read = {name: columns[name] for name in (*rows.columns, PRESENT) if name in columns}
+        return row_sums(self._cells, rows, self.mechanism, read, self.whole, False, engine)
+
+    def _cells(self, row: Fields) -> list[tuple[jax.Array, None]]:
+        """The row's cell of each field; a missing number has none, wherever it stands."""
+        found = []
+        for field, family in zip(self.fields, self.mechanism.families, strict=True):
+            edges, value = jnp.asarray(even_edges(field, family.cells)), row[identifier(field.name)]
+            cell = jnp.clip(jnp.searchsorted(edges, value, side="right") - 1, 0, family.cells - 1)
             if indicator := _marked(field).indicator:
-                # A missing number, wherever it stands, has no place among the others.
-                found = np.where(_in_memory(columns[identifier(indicator)]) == 0, found, -1)
-            parts.append(Contribution(found.astype(np.int64)))
-        counts = self.mechanism.release(parts, _in_memory(columns.get(PRESENT, np.ones(len(values)))))
-        bought = {field.name: field for field in map(_narrowed, self.fields, edges, counts)}
-        return replace(schema, fields=tuple(bought.get(field.name, field) for field in schema.fields))
+                cell = jnp.where(row[identifier(indicator)] > 0, -1, cell)
+            found.append((cell, None))
+        return found
 
-
-def _in_memory(column: object) -> np.ndarray:
-    return column.loaded() if isinstance(column, HostColumn) else np.asarray(column)
+    def bought(self, schema: Schema, exact: FloatArray) -> Schema:
+        """``schema`` with the ranges that noise leaves of these sums, drawn once; they are charged before."""
+        counts = self.mechanism.released(self.mechanism.noised(exact))
+        ranges = {field.name: _narrowed(field, one) for field, one in zip(self.fields, counts, strict=True)}
+        return replace(schema, fields=tuple(ranges.get(field.name, field) for field in schema.fields))
 
 
 def _marked(field: Field) -> Field:
@@ -315,9 +324,10 @@ def even_edges(field: Field, cells: int) -> npt.NDArray[np.float64]:
     return np.linspace(low, high, cells + 1)
 
 
-def _narrowed(field: Field, edges: npt.NDArray[np.float64], counts: Sums) -> Field:
+def _narrowed(field: Field, counts: Sums) -> Field:
     """The field with the range between its tails; the outer one where noise leaves nothing between them."""
     values = counts.values[0]
+    edges = even_edges(field, len(values))
     total = max(float(values.sum()), 1.0)
     passed = np.sqrt(np.arange(1, len(values) + 1))
     # A cell that is surely not empty, or a tail that surely holds more than its share; noise is neither.

@@ -95,12 +95,8 @@ class SumsPlan:
     noise: GaussianNoise
     statement: Statement
 
-    def release(self, parts: Sequence[Contribution], present: npt.ArrayLike) -> tuple[Sums, ...]:
-        """Sum and add noise; ``present``, ``(n,)`` or ``(n, k)``, tells which rows count: curator-side."""
-        return self.released(self.noised(self.sums(parts, present)))
-
     def sums(self, parts: Sequence[Contribution], present: npt.ArrayLike) -> FloatArray:
-        """Exact sums of all rows: curator-side."""
+        """Exact sums of the rows that ``present``, ``(n,)`` or ``(n, k)``, tells of: curator-side."""
         there = numeric_column("present", present) > 0
         persons = there[:, None] if there.ndim == 1 else there
         fits = len(persons) <= self.num_rows and persons.shape[1] <= self.rows

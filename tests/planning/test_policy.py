@@ -162,7 +162,8 @@ def test_weights_cost_what_they_cost_an_efficient_estimate():
     # Rows in the middle of their cells.
     x = 0.25 * 64 ** ((cells - 0.5) / 18)
     mechanism = counts_of_influence(1e4, 10_000, "replace_one")
-    influence = InfluenceCounts(mechanism.release((Contribution(cells),), np.ones(len(cells)))[0], len(cells))
+    noised = mechanism.noised(mechanism.sums((Contribution(cells),), np.ones(len(cells))))
+    influence = InfluenceCounts(mechanism.released(noised)[0], len(cells))
     assert int(cell_of(jnp.asarray(x))[-1]) == 13
     for clip in (0.3, 1.0, 2.0, 9.0):
         weights = np.minimum(1, clip / x)

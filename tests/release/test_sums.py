@@ -136,7 +136,8 @@ def test_noise_is_gaussian_of_each_familys_own_scale():
     families = (Family("many", 1500), Family("few", 700, 1, 4.0))
     mechanism = planned(families, n=3)
     nobody = [Contribution(np.full(3, -1)), Contribution(np.full(3, -1), np.zeros(3))]
-    for one, weight in zip(mechanism.release(nobody, np.ones(3, bool)), (1.0, 4.0), strict=True):
+    noised = mechanism.noised(mechanism.sums(nobody, np.ones(3, bool)))
+    for one, weight in zip(mechanism.released(noised), (1.0, 4.0), strict=True):
         assert one.noise_sd == pytest.approx(mechanism.noise.sd / weight)
         assert stats.kstest(one.values.ravel(), stats.norm(scale=one.noise_sd).cdf).pvalue > 1e-6
 
@@ -165,8 +166,8 @@ def test_what_is_no_column_of_numbers_is_refused_without_its_values(column):
     table = np.ma.masked_array([[1.0, 2.0]]) if isinstance(column, np.ma.MaskedArray) else column
     for release, columns in (
         (moments.sums, (table,)),
-        (lambda given: counts.release((Contribution(given),), good), (column,)),
-        (lambda given: counts.release((Contribution(np.ones(2, int)),), given), (column,)),
+        (lambda given: counts.sums((Contribution(given),), good), (column,)),
+        (lambda given: counts.sums((Contribution(np.ones(2, int)),), given), (column,)),
         (lambda given: data_mark(b"key", {"y": given}), (column,)),
     ):
         with pytest.raises(DataSchemaError) as refused:
