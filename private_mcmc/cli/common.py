@@ -21,8 +21,8 @@ from private_mcmc.records import Record
 from private_mcmc.system import check_writable, visible
 
 if TYPE_CHECKING:
+    from private_mcmc.inference.declared import Engine
     from private_mcmc.inference.question import Question
-    from private_mcmc.kernels.partitions import Engine
     from private_mcmc.preflight import PreflightReport
     from private_mcmc.release.ledger_state import DataSet, LedgerState, Reservation
     from private_mcmc.report import Report

@@ -21,7 +21,8 @@ from private_mcmc.domains.columns import (
 )
 from private_mcmc.domains.persons import Numbers, Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.inference.declared import Declaration, Execution, bind_columns
+from private_mcmc.inference.declared import Declaration, Devices, Execution, Ray, devices_of, names_of
+from private_mcmc.inference.ray_engine import partitions_at
 from private_mcmc.kernels import Streams
 from private_mcmc.kernels.partitions import Blocks, Partition, on_devices
 from private_mcmc.planning import Plan
@@ -31,14 +32,14 @@ from private_mcmc.target import Adjacency, Target, Unit
 Columns = dict[str, np.ndarray]
 HostColumns = dict[str, HostColumn]
 
-_BLOCK_BYTES = 2**26
+_BLOCK_BYTES = 2**26  # of a block where nothing is said
 # Rows in memory at a time: of a table, where not all are; of a copy.
 BLOCK, _COPIED = 2**17, 2**19
 
 
 def _put(data: Mapping[str, object], where: Execution, whole: bool) -> dict[str, object]:
     """The columns as they came, or all of them on the host where one of them asks to stay there."""
-    asked = where.rows_on_device is not None or (where.engine is not None and where.engine.reads_files)
+    asked = where.rows_on_device is not None or isinstance(where.engine, Ray)
     asked |= any(isinstance(one, HostColumn) and one.ordered_by_cells for one in data.values())
     if whole and not asked:
         return {name: host_column(name, one).loaded() if on_host(one) else one for name, one in data.items()}
@@ -64,7 +65,10 @@ def checked(
     where: Execution,
 ) -> tuple[Columns | HostColumns, int]:
     """The caller's columns as :func:`checked_at`, bound to the model's arguments."""
-    data, whole = bind_columns(declared.model, args, named, declared.rows), isinstance(declared, Plan)
+    for first in args[:1]:
+        _refuse_no_columns(first, declared.rows)
+    names = names_of(declared.model, len(args), set(named), declared.rows)
+    data, whole = {**dict(zip(names, args, strict=True)), **named}, isinstance(declared, Plan)
     if isinstance(declared, Declaration):
         _refuse_private_arguments(declared.kernel.model_args, data)
     if present is not None:
@@ -94,6 +98,22 @@ def checked_at(
     n = len(next(iter(rows.validate(shapes, None).values()))) if n is None else n
     columns = checked_columns(rows, shapes, target.adjacency, n)
     return (on_the_host(data) or columns), n
+
+
+def _refuse_no_columns(first: object, rows: Rows) -> None:
+    """A key, as NumPyro's drivers take, is no column, and a table is none."""
+    shape, kind = getattr(first, "shape", None), getattr(first, "dtype", None)
+    if isinstance(first, int) or shape == () or (shape == (2,) and kind == np.uint32):
+        raise DeclarationError(
+            "run(…) takes the private columns, and no random key: its keys come from the operating system. A "
+            "key of your own is rng_key=…, which makes a run reproducible and not private. (A column of two "
+            "uint32 rows is passed by its name.)"
+        )
+    if hasattr(first, "keys"):
+        raise DataSchemaError(
+            f"run(…) takes columns, {sorted(rows.columns)}, and not a table: pass them by name. pmc.fit "
+            "takes a table with words and missing cells, and a schema."
+        )
 
 
 def _refuse_private_arguments(public: PublicArguments, data: Mapping[str, object]) -> None:
@@ -194,11 +214,14 @@ def partitions_of(
     if order is not None:
         who = np.arange(count) if unit is None else host.pop(unit.name).loaded()
         slots = Slots.of(who, order, 0 if unit is None else unit.rows)
-    if where.engine is not None:
-        return where.engine.partitions(host, slots)
-    if outside:
-        return (blocks_of(host if slots is None else in_slots(slots, host), where.rows_on_device, n),)
-    return on_devices(host, slots, [None])
+    if isinstance(engine := where.engine, Ray):
+        return partitions_at(engine, host, slots)
+    if outside and engine is None:
+        host = host if slots is None else in_slots(slots, host)
+        width = sum(column.schema[:1].size * 8 for column in host.values())
+        size = where.rows_on_device or _BLOCK_BYTES // max(width, 1)
+        return (Blocks(host, max(1, min(size, n))),)
+    return on_devices(host, slots, devices_of(engine or Devices()))
 
 
 def placed(
@@ -222,10 +245,3 @@ def in_slots(slots: Slots, columns: HostColumns) -> HostColumns:
         for name, values in part.items():
             spools[name].append(values)
     return {name: spool.column() for name, spool in spools.items()}
-
-
-def blocks_of(columns: HostColumns, rows_on_device: int | None, n: int) -> Blocks:
-    """Blocks of at most ``n`` rows, by default some tens of megabytes each; a function of public sizes."""
-    width = sum(column.schema[:1].size * 8 for column in columns.values())
-    size = rows_on_device or _BLOCK_BYTES // max(width, 1)
-    return Blocks(columns, max(1, min(size, n)))

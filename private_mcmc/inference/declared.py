@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, Literal, TypeAlias
 
 import jax
 import numpy as np
@@ -19,12 +19,8 @@ import numpy.typing as npt
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import Guarantee, check_kind, checked_guarantee, construction_checked
 from private_mcmc.domains import Rows
-from private_mcmc.domains.columns import HostColumn
-from private_mcmc.domains.persons import Slots
 from private_mcmc.errors import DataSchemaError, DeclarationError
-from private_mcmc.inference.ray_engine import partitions_at
 from private_mcmc.kernels import LangevinKernel
-from private_mcmc.kernels.partitions import Engine, Partition, on_devices
 from private_mcmc.model import RowModel
 from private_mcmc.planning import Conclusion, History, PathStage, Plan, Prediction, Stage, predict_after
 from private_mcmc.planning.estimates import in_blocks
@@ -108,32 +104,27 @@ class Devices:
         Devices(devices=1)
     """
 
-    reads_files: ClassVar[bool] = False
     devices: int | Sequence[jax.Device] | None = None
 
     def __post_init__(self) -> None:
-        self._chosen()
+        devices_of(self)
 
-    def _chosen(self) -> tuple[jax.Device | None, ...]:
-        asked, there = self.devices, jax.devices()
-        if asked is None:
-            return (None,)
-        if isinstance(asked, int) and not 1 <= asked <= len(there):
-            raise DeclarationError(
-                f"Devices({asked}): {len(there)} of jax.devices() are there. Of a CPU XLA_FLAGS="
-                "--xla_force_host_platform_device_count=2 makes two."
-            )
-        chosen = there[:asked] if isinstance(asked, int) else asked
-        devices = tuple(chosen) if isinstance(chosen, Sequence) else ()
-        if not devices or not all(isinstance(one, jax.Device) for one in devices):
-            raise DeclarationError("Devices: a number, or a sequence of jax.devices().")
-        return devices
 
-    def partitions(
-        self, columns: Mapping[str, HostColumn], slots: Slots | None = None
-    ) -> tuple[Partition, ...]:
-        """A share in the memory of each device."""
-        return on_devices(columns, slots, self._chosen())
+def devices_of(engine: Devices) -> tuple[jax.Device | None, ...]:
+    """The devices that hold the rows; the default one is ``None``."""
+    asked, there = engine.devices, jax.devices()
+    if asked is None:
+        return (None,)
+    if isinstance(asked, int) and not 1 <= asked <= len(there):
+        raise DeclarationError(
+            f"Devices({asked}): {len(there)} of jax.devices() are there. Of a CPU XLA_FLAGS="
+            "--xla_force_host_platform_device_count=2 makes two."
+        )
+    chosen = there[:asked] if isinstance(asked, int) else asked
+    devices = tuple(chosen) if isinstance(chosen, Sequence) else ()
+    if not devices or not all(isinstance(one, jax.Device) for one in devices):
+        raise DeclarationError("Devices: a number, or a sequence of jax.devices().")
+    return devices
 
 
 @construction_checked
@@ -157,7 +148,6 @@ class Ray:
         4
     """
 
-    reads_files: ClassVar[bool] = True
     workers: int = 2
     # What does not change a bit of a run is no part of its identity.
     address: str | None = field(default=None, repr=False)
@@ -167,19 +157,17 @@ class Ray:
     def __post_init__(self) -> None:
         check_count("workers", self.workers)
 
-    def partitions(
-        self, columns: Mapping[str, HostColumn], slots: Slots | None = None
-    ) -> tuple[Partition, ...]:
-        """A share in the memory of each of new workers, which read it now."""
-        if wrong := sorted(name for name, column in columns.items() if not column.of_files):
-            raise DeclarationError(
-                f"engine=Ray(…): columns {wrong} are not of files: workers read their rows themselves, from "
-                "pmc.Parquet or pmc.Arrow."
-            )
-        ray, asked = ray_at(self.address), self.workers * self.cpus
-        if (held := ray.cluster_resources().get("CPU", 0.0)) < asked:
-            raise DeclarationError(f"engine=Ray(…): needs {asked:g} CPUs, and the cluster has {held:g}.")
-        return partitions_at(ray, self.workers, self.cpus, self.wait, columns, slots)
+
+def cluster_of(engine: Ray) -> Any:
+    """Ray, the module, connected to a cluster that has room; ``DeclarationError`` where none has."""
+    ray, asked = ray_at(engine.address), engine.workers * engine.cpus
+    if (held := ray.cluster_resources().get("CPU", 0.0)) < asked:
+        raise DeclarationError(f"engine=Ray(…): needs {asked:g} CPUs, and the cluster has {held:g}.")
+    return ray
+
+
+# Who holds the rows of a run.
+Engine: TypeAlias = Devices | Ray
 
 
 @construction_checked
@@ -211,34 +199,19 @@ class Execution:
     def __post_init__(self) -> None:
         if self.rows_on_device is not None:
             check_count("rows_on_device", self.rows_on_device)
-        if not hasattr(self.engine, "partitions") and self.engine is not None:
-            raise DeclarationError("engine: Devices(…), Ray(…), or another class with partitions.")
+        if not isinstance(self.engine, Devices | Ray | None):
+            raise DeclarationError("engine: pmc.Devices(…) or pmc.Ray(…).")
 
 
-def bind_columns(
-    model: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object], rows: Rows
-) -> dict[str, object]:
-    """Positional arguments by the model's own parameter names; a key, as NumPyro's drivers take, is none."""
-    first = args[0] if args else None
-    shape, kind = getattr(first, "shape", None), getattr(first, "dtype", None)
-    if isinstance(first, int) or shape == () or (shape == (2,) and kind == np.uint32):
-        raise DeclarationError(
-            "run(…) takes the private columns, and no random key: its keys come from the operating system. A "
-            "key of your own is rng_key=…, which makes a run reproducible and not private. (A column of two "
-            "uint32 rows is passed by its name.)"
-        )
-    if args and hasattr(args[0], "keys"):
+def names_of(model: Callable[..., object], count: int, named: set[str], rows: Rows) -> list[str]:
+    """The names of the first ``count`` arguments of a model, which are none of those given by name."""
+    names = list(inspect.signature(model).parameters)[:count]
+    if len(names) < count or named & set(names):
         raise DataSchemaError(
-            f"run(…) takes columns, {sorted(rows.columns)}, and not a table: pass them by name. pmc.fit "
-            "takes a table with words and missing cells, and a schema."
+            f"columns {sorted(named & set(names))} are given twice, or there are more than "
+            f"{sorted(rows.columns)}."
         )
-    names = list(inspect.signature(model).parameters)[: len(args)]
-    twice = sorted(set(names) & set(kwargs))
-    if len(names) < len(args) or twice:
-        raise DataSchemaError(
-            f"columns {twice} are given twice, or there are more than {sorted(rows.columns)}."
-        )
-    return {**dict(zip(names, args, strict=True)), **kwargs}
+    return names
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,10 +27,10 @@ from private_mcmc.dossier.folder import Query
 from private_mcmc.dossier.record import StudyRecord, enter, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bookkeeping
+from private_mcmc.inference.declared import Engine
 from private_mcmc.inference.execute_plan import release_sums, row_sums
 from private_mcmc.inference.question import Question, even_edges
 from private_mcmc.inference.reading import read_for, schema_of
-from private_mcmc.kernels.partitions import Engine
 from private_mcmc.records import Fields
 from private_mcmc.release import Filter, Ledger, SumsPlan
 from private_mcmc.release.noise import FloatArray

@@ -23,6 +23,7 @@ from private_mcmc.inference.bookkeeping import Bill, Bookkeeping, Job, marked
 from private_mcmc.inference.columns import BLOCK, checked_at, placed
 from private_mcmc.inference.declared import (
     Array,
+    Engine,
     Execution,
     Keep,
     Look,
@@ -34,7 +35,7 @@ from private_mcmc.inference.declared import (
 from private_mcmc.inference.execute import ReadyRun, checked_start, no_value_checks, run_name, runner_of
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.gradient import PreparedRows
-from private_mcmc.kernels.partitions import Engine, Partition, Question, summed
+from private_mcmc.kernels.partitions import Partition, Question, summed
 from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
 from private_mcmc.potential.rowwise import mapped, partial_parts
 from private_mcmc.records import Fields, Record

@@ -24,7 +24,7 @@ from private_mcmc.dossier.record import ReleaseRecord, warnings_of
 from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
 from private_mcmc.inference.columns import BLOCK, checked, on_the_host
-from private_mcmc.inference.declared import Execution, Look, Outcome, stopping
+from private_mcmc.inference.declared import Engine, Execution, Look, Outcome, stopping
 from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import About
@@ -32,7 +32,6 @@ from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts,
 from private_mcmc.inference.raw_release import RawRelease, so_far
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.gradient import check_arithmetic
-from private_mcmc.kernels.partitions import Engine
 from private_mcmc.planning import History, Plan, Prediction, plan
 from private_mcmc.planning.facts import SYNTHETIC_ROWS
 from private_mcmc.records import Fields, Model

@@ -23,8 +23,8 @@ from private_mcmc.data.source import compile_model, model_source, shown_source
 from private_mcmc.domains import Rows
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.errors import DeclarationError, NotYetSupported
+from private_mcmc.inference.declared import Engine
 from private_mcmc.inference.execute_plan import row_sums
-from private_mcmc.kernels.partitions import Engine
 from private_mcmc.planning import Plan, Prediction
 from private_mcmc.planning.prediction import Named
 from private_mcmc.records import Fields, Model

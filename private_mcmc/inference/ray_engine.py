@@ -27,7 +27,8 @@ import numpy as np
 
 from private_mcmc.domains.columns import HostColumn
 from private_mcmc.domains.persons import Slots
-from private_mcmc.errors import DataSchemaError, ReleaseError
+from private_mcmc.errors import DataSchemaError, DeclarationError, ReleaseError
+from private_mcmc.inference.declared import Ray, cluster_of
 from private_mcmc.kernels.partitions import Ask, Partition, Question, Share, shares
 from private_mcmc.potential.rowwise import abstract
 from private_mcmc.system import versions_here
@@ -38,14 +39,18 @@ _ATTEMPTS = 3
 
 
 def partitions_at(
-    ray: Any, workers: int, cpus: float, wait: float, columns: Mapping[str, HostColumn], slots: Slots | None
+    engine: Ray, columns: Mapping[str, HostColumn], slots: Slots | None
 ) -> tuple[Partition, ...]:
-    """The rows of ``columns`` divided among new workers of the module ``ray``, which read them now.
+    """The rows of ``columns`` divided among new workers, which read them now.
 
     With ``slots`` each reads all files, and keeps the rows that lie in its own.
     """
-    key = secrets.token_bytes(32)
-    found = [_Partition(ray, cpus, wait, share, key) for share in shares(columns, workers, slots)]
+    if wrong := sorted(name for name, column in columns.items() if not column.of_files):
+        raise DeclarationError(
+            f"engine=Ray(…): columns {wrong} are not of files that workers read: pmc.Parquet or pmc.Arrow."
+        )
+    ray, key, parts = cluster_of(engine), secrets.token_bytes(32), shares(columns, engine.workers, slots)
+    found = [_Partition(ray, engine.cpus, engine.wait, share, key) for share in parts]
     for each in found:
         each.start()
     for each in found:

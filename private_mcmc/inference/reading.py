@@ -23,8 +23,8 @@ from private_mcmc.domains.columns import PRESENT, PickedColumn, host_column, on_
 from private_mcmc.domains.persons import Numbers, Slots, numbered, one_row_each
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.columns import checked_columns, in_slots, without_rows
+from private_mcmc.inference.declared import Engine, Ray
 from private_mcmc.inference.question import Question
-from private_mcmc.kernels.partitions import Engine
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Adjacency, Target, check_count
 
@@ -143,7 +143,7 @@ def read_columns(
     Where a person has one row, that is enforced: of those with one identifier one is kept, by its contents.
     Rows of several files stay outside memory; those that an engine reads are read by its workers.
     """
-    elsewhere = engine is not None and engine.reads_files
+    elsewhere = isinstance(engine, Ray)
     several = isinstance(table, str | Path) and not Path(table).is_file()
     read = coded_table if elsewhere else spooled_table if several else read_table
     columns: Record = dict(read(table, schema, asked.fields))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -68,17 +68,6 @@ class Partition(Protocol):
 
     def ask(self, question: Question) -> Ask:
         """``ask(question)(*given)()`` is this partition's answer; asked again, it is the same."""
-
-
-class Engine(Protocol):
-    """Who holds the rows of a run. ``reads_files``: they read them there, of files that all see."""
-
-    reads_files: ClassVar[bool]
-
-    def partitions(
-        self, columns: Mapping[str, HostColumn], slots: Slots | None = None
-    ) -> tuple[Partition, ...]:
-        """Partitions of the rows, in their order, or of ``slots``; a column may be that of presence."""
 
 
 def summed(question: Question, partitions: Sequence[Partition], *given: Any) -> npt.NDArray[np.float64]:

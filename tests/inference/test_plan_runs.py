@@ -11,7 +11,7 @@ import private_mcmc as pmc
 from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import ChainRunner, PrivateULA
-from private_mcmc.kernels.partitions import Blocks
+from private_mcmc.kernels.partitions import Partition
 from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.release import Family, plan_second_moments, plan_sums
@@ -92,17 +92,13 @@ def test_stages_are_run_in_order_and_charged_as_declared(planned, people, block)
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """An engine of one partition that notes all that it is given."""
+    """A partition that notes all that it is given."""
 
-    reads_files = False
+    partition: Partition
     seen: list
-    rows: Blocks | None = None
-
-    def partitions(self, columns, slots=None):
-        return (replace(self, rows=Blocks(columns, len(columns["y"].schema))),)
 
     def ask(self, question):
-        ask = self.rows.ask(question)
+        ask = self.partition.ask(question)
         return lambda *given: self.seen.append(given) or ask(*given)
 
 
@@ -111,7 +107,9 @@ def test_where_rows_lie_no_key_of_the_noise_of_a_plan_is_known(planned, people, 
     noise, seen = [], []
     run_chain = ChainRunner.run
     monkeypatch.setattr(ChainRunner, "run", lambda *given: noise.append(given[3].steps) or run_chain(*given))
-    run(planned, people, path(), counts(0.1), path(), execution=pmc.Execution(engine=Watched(seen)))
+    placed = execute_plan.placed
+    monkeypatch.setattr(execute_plan, "placed", lambda *given: [Watched(one, seen) for one in placed(*given)])
+    run(planned, people, path(), counts(0.1), path())
     words = [jax.random.key_data(key).tolist() for key in noise]
     keys = [
         leaf for leaf in jax.tree.leaves(seen) if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)

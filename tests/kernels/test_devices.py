@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from private_mcmc.domains.columns import host_column
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference import Devices, Execution
+from private_mcmc.inference.columns import partitions_of
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.kernels.chain import call_length, calls
 from private_mcmc.schedule import Average
@@ -48,7 +48,8 @@ def test_layouts_that_make_no_sense_are_refused():
             Devices(devices)
     with pytest.raises(DeclarationError, match="engine"):
         Execution(engine=jax.devices())
-    (here,) = Devices(jax.devices()[:1]).partitions({"x": host_column("x", np.arange(3.0))})
+    where = Execution(engine=Devices(jax.devices()[:1]))
+    (here,) = partitions_of({"x": np.arange(3.0)}, 3, where)
     assert here.columns["x"].devices() == {jax.devices()[0]}
 
 
