@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import gc
 import hashlib
 import os
 import re
@@ -44,6 +45,21 @@ def blas_of_one_thread() -> AbstractContextManager[Any]:
 
     limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
     return limits
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Programs that are traced are thousands of objects: a collector that walks over all takes a tenth of it.
+
+    What has circles waits until the end.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 # XLA maps each program into memory, a fit some two hundred of them; Linux allows a process 65,530 mappings.

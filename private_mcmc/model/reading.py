@@ -60,7 +60,7 @@ from private_mcmc.model.tracing import (
 from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.potential import SHARE, Potential, RowConstants, RowLoss, RowTerm
 from private_mcmc.potential.predictor import Predictor
-from private_mcmc.potential.rowwise import abstract
+from private_mcmc.potential.rowwise import EXACT, abstract
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.target import Unit, check_count
 
@@ -182,7 +182,7 @@ class RowModel(Potential):
     @functools.cached_property
     def work(self) -> int:
         """About how many numbers the loss of one row computes."""
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), jax.default_matmul_precision(EXACT):
             return work_of(jax.make_jaxpr(self.row_loss)(*self.types).jaxpr.eqns)
 
 
@@ -238,12 +238,15 @@ def _of_rows(
         )
     found = _of_columns(with_columns(model, latents), columns_of(rows, latents), n, public, latents)
     summed = Summed(latents, found.program)
-    losses = [
-        functools.partial(summed_loss, one, found.row_loss) for one in (summed, replace(summed, finer=2))
-    ]
+    losses = [_traced_once(summed_loss, one, found.row_loss) for one in (summed, replace(summed, finer=2))]
     if any(latent.numbers for latent in latents):
         refuse_coarse_sums([one.site for one in latents], "row", rows, found.dim, *losses)
     return replace(found, term=RowTerm(losses[0], rows), model=model, summed=summed, given=found)
+
+
+def _traced_once(loss: Callable[..., jax.Array], *given: object) -> RowLoss:
+    """The loss, of which JAX keeps the program: long ones are read, differentiated and counted."""
+    return jax.jit(functools.partial(loss, *given), inline=True)
 
 
 def _of_columns(
@@ -338,9 +341,9 @@ def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: Publ
             n,
             lambda who, data, values: log_densities(persons.of(n, plate, who), {**data, **public}, values),
         )
-    loss = functools.partial(integrated_loss, own)
+    loss = _traced_once(integrated_loss, own)
     if any(latent.numbers for latent in latents):
-        finer = functools.partial(integrated_loss, replace(own, finer=2))
+        finer = _traced_once(integrated_loss, replace(own, finer=2))
         refuse_coarse_sums(own.names, "person", rows.persons, one.dim, loss, finer)
     term = RowTerm(functools.partial(of_one_row, loss), _single(rows))
     each = replace(one, term=term, model=persons.of(1, plate), summed=own, given=one)

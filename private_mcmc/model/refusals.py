@@ -21,6 +21,7 @@ from private_mcmc.model.row_latents import OF_A_PERSON, OF_A_ROW, Row, RowLoss
 from private_mcmc.model.sites import ModelSites, Observation
 from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import EXACT
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.system import RUN_ONCE
 
@@ -375,14 +376,16 @@ def refuse_coarse_sums(
     ``NotYetSupported``, by name, where they are too far off at synthetic rows.
     """
 
-    def gap(theta: jax.Array, row: Row) -> jax.Array:
-        return finer(theta, row) - loss(theta, row)
+    def gap(pair: tuple[jax.Array, Row]) -> jax.Array:
+        return finer(*pair) - loss(*pair)
 
-    with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, rows_at_ends(rows, _ROWS))
-        thetas = jnp.asarray(_SIZES[:, None] * np.cos(np.arange(dim)))
-        every = jax.jit(jax.vmap(jax.vmap(gap, (None, 0)), (0, None)), compiler_options=RUN_ONCE)
-        gaps = np.asarray(every(thetas, data))
+    with jax.enable_x64(True), jax.default_matmul_precision(EXACT):
+        # One by one: a program of many rows takes longer to be traced and compiled than to run.
+        which = np.indices((len(_SIZES), _ROWS)).reshape(2, -1)
+        data = {name: column[which[1]] for name, column in rows_at_ends(rows, _ROWS).items()}
+        thetas = _SIZES[which[0], None] * np.cos(np.arange(dim))
+        every = jax.jit(functools.partial(jax.lax.map, gap), compiler_options=RUN_ONCE)
+        gaps = np.asarray(every((thetas, data)))
     worst = float(np.max(np.abs(gaps), initial=0.0, where=np.isfinite(gaps)))
     if worst > _ACCURATE:
         raise NotYetSupported(

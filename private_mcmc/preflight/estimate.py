@@ -39,7 +39,7 @@ from private_mcmc.model.synthetic import (
 )
 from private_mcmc.records import Record
 from private_mcmc.report import at_most, number
-from private_mcmc.system import RUN_ONCE, blas_of_one_thread
+from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
 from private_mcmc.target import Adjacency, Target
 
 Columns = dict[str, np.ndarray]
@@ -302,6 +302,7 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
     """
     reading, places = row_model.each or row_model, _places(row_model)
     names, given = {name for name, _, _ in places}, reading.given or reading
+    losses = _SELDOM_AND_OFTEN[len(places) > _OFTEN]
 
     def drawn(theta: Array, rows: Columns, random: np.random.Generator) -> Columns:
         rows = {name: np.asarray(column) for name, column in project_rows(row_model.rows, rows).items()}
@@ -328,7 +329,7 @@ def outcomes_of(row_model: RowModel) -> Callable[[Array, Columns, np.random.Gene
             values = (np.floor(cells) if whole else cells) if bounded else np.sinh(cells)
             at: Any = (slice(None), slice(None), *index)
             tried[name][at] = values
-            score = -np.asarray(_losses(given, theta, tried, rest)) + (
+            score = -np.asarray(losses(given, theta, tried, rest)) + (
                 0.0 if bounded else np.log(np.cosh(cells))
             )
             score = np.where(np.isfinite(score) & (cells < most), score, -1e30)
@@ -354,7 +355,6 @@ def _latents(summed: Summed, theta: jax.Array, rows: Record, key: jax.Array) -> 
     return jax.vmap(of_row)(rows, jax.random.split(key, count))
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _losses(reading: RowModel, theta: jax.Array, tried: Record, rows: Record) -> jax.Array:
     """Of every row with every outcome that is tried in it, ``(rows, outcomes)``."""
 
@@ -362,3 +362,10 @@ def _losses(reading: RowModel, theta: jax.Array, tried: Record, rows: Record) ->
         return jax.vmap(lambda outcome: reading.row_loss(theta, {**row, **outcome}))(tried)
 
     return jnp.asarray(jax.vmap(of_row)(tried, rows))
+
+
+# Of outcomes that are drawn more often than this a program that runs faster is worth its compilation.
+_OFTEN = 32
+_SELDOM_AND_OFTEN = [
+    jax.jit(_losses, static_argnums=0, compiler_options=options) for options in (RUN_ONCE, ON_FEW_ROWS)
+]

@@ -116,7 +116,7 @@ def refute(row_model: RowModel, *, n: int, temper: float, target: Target) -> Ref
 
     Probabilities are integrals with an error estimate that counts against the refutation.
     """
-    if row_model.work > _MOST_WORK:
+    if (row_model.predictor is None and row_model.dim > 1) or row_model.work > _MOST_WORK:
         return None
     for line in lines(row_model):
         found = _no_posterior(row_model, line, n) or _search(line, n, temper, target)

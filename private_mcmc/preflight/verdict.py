@@ -25,6 +25,7 @@ from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.report import at_most
 from private_mcmc.report.document import say, telling
 from private_mcmc.schedule import Matrix, Schedule
+from private_mcmc.system import without_collection
 from private_mcmc.target import Target, check_count, check_positive
 
 
@@ -91,7 +92,7 @@ def preflight(
     check_positive("temper", temper)
     if clip is not None:
         check_positive("clip", clip)
-    with telling(True):
+    with telling(True), without_collection():
         say("preflight: the model is read")
         found = read(model, rows, n=n, model_args=model_args)
         name = getattr(model, "__name__", "model")

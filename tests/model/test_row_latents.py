@@ -14,6 +14,7 @@ from scipy import stats
 import private_mcmc as pmc
 from private_mcmc.errors import DoThisInstead, NotYetSupported
 from private_mcmc.model import read
+from private_mcmc.model.integrated import Summed
 from private_mcmc.model.synthetic import outcome_columns
 
 ROWS = pmc.Rows(x=pmc.Box(-2, 2), seen=pmc.Binary(), y=pmc.Box(-3, 3))
@@ -106,6 +107,14 @@ def test_a_rows_latent_whose_density_does_not_integrate_to_one_is_refused(around
 
     with pytest.raises(NotYetSupported, match=r"'e'.*scale or mask"):
         read(model, COUNTS, n=10)
+
+
+def test_a_sum_is_traced_once_and_once_with_more_points(
+    monkeypatch,
+):
+    traced, near = [], Summed.near
+    monkeypatch.setattr(Summed, "near", lambda *given: traced.append(given[0].finer) or near(*given))
+    assert read(imputed, ROWS, n=40).work > 0 and sorted(traced) == [0, 2]
 
 
 def test_a_flat_prior_elsewhere_hides_no_latent_of_a_row_and_a_flat_one_is_no_distribution():
