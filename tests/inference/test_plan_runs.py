@@ -116,6 +116,11 @@ def test_where_rows_lie_no_key_of_the_noise_of_a_plan_is_known(planned, people, 
     ]
     assert len(words) == 2 and words[0] != words[1] and len(seen) == 42 and len(keys) == 41
     assert not any(jax.random.key_data(key).tolist() in words for key in keys)
+    # States, steps and keys of batches: nothing else.
+    assert {str([np.shape(leaf) for leaf in jax.tree.leaves(given)]) for given in seen} == {
+        "[]",
+        "[(1, 3), (), ()]",
+    }
 
 
 @pytest.mark.long

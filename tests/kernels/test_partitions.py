@@ -68,39 +68,6 @@ def test_a_chain_is_the_same_whatever_the_partitions(name, data):
     np.testing.assert_array_equal(found, chain(KERNELS[name], data, partitions(data, 0, N)))
 
 
-class Watched:
-    """A partition that notes all that it is given."""
-
-    def __init__(self, partition, seen):
-        self.partition, self.seen = partition, seen
-
-    def ask(self, question):
-        ask = self.partition.ask(question)
-
-        def started(*given):
-            self.seen.append(given)
-            return ask(*given)
-
-        return started
-
-
-@pytest.mark.slow
-def test_a_partition_is_never_given_a_key_of_the_noise(data):
-    seen = []
-    chain(KERNELS["poisson"], data, [Watched(part, seen) for part in partitions(data, 20)])
-    noise, batches = (np.asarray(jax.random.key_data(key)) for key in STREAMS[:2])
-    keys = [
-        np.asarray(jax.random.key_data(leaf))
-        for given in seen
-        for leaf in jax.tree.leaves(given)
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    ]
-    assert len(seen) == 12 and len(keys) == 12
-    assert all(np.array_equal(key, batches) and not np.array_equal(key, noise) for key in keys)
-    # States, steps and keys of batches: nothing else.
-    assert all([np.shape(leaf) for leaf in jax.tree.leaves(given)] == [(2, 2), (), ()] for given in seen)
-
-
 def test_sums_of_partitions_are_rounded_once(data):
     question = Question(
         lambda columns, present: columns,
