@@ -36,7 +36,7 @@ from private_mcmc.inference.execute import ReadyRun, checked_start, no_value_che
 from private_mcmc.kernels import ChainRunner, Streams, run_keys
 from private_mcmc.kernels.gradient import PreparedRows
 from private_mcmc.kernels.partitions import Partition, Question, summed
-from private_mcmc.planning import CompletedStage, CountsStage, History, MomentsStage, PathStage, Plan, Stage
+from private_mcmc.planning import CompletedStage, History, PathStage, Plan, QueryStage, Stage
 from private_mcmc.potential.rowwise import mapped, partial_parts
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Contribution, SecondMomentsPlan, SumsPlan, state_grid
@@ -54,16 +54,16 @@ def _sums(mechanism: SecondMomentsPlan | SumsPlan, found: np.ndarray, present: n
     return mechanism.sums(np.where(present[apart], found, 0.0))
 
 
-def query(stage: MomentsStage | CountsStage, plan: Plan, partitions: Sequence[Partition]) -> CompletedStage:
+def query(stage: QueryStage, plan: Plan, partitions: Sequence[Partition]) -> CompletedStage:
     """What a query releases: of the sums of all rows."""
     question, given = _asked_of(stage, plan)
     noised = stage.mechanism.noised(summed(question, partitions, *given))
     return CompletedStage(stage, stage.released(noised))
 
 
-def _asked_of(stage: MomentsStage | CountsStage, plan: Plan) -> tuple[Question, tuple[Any, ...]]:
+def _asked_of(stage: QueryStage, plan: Plan) -> tuple[Question, tuple[Any, ...]]:
     """The sums of a stage over all rows, and what they are asked with."""
-    function, given = partial_parts(stage.vectors if isinstance(stage, MomentsStage) else stage.cell)
+    function, given = partial_parts(stage.of_row)
     functions = _of_each_row(function, plan.reading.rows)
     return Question(*functions, partial(_sums, stage.mechanism)), given
 

@@ -6,24 +6,22 @@ from private_mcmc.planning.policy import Plan, plan, predict_after
 from private_mcmc.planning.prediction import Conclusion, Prediction, remaining
 from private_mcmc.planning.stages import (
     CompletedStage,
-    CountsStage,
     History,
-    MomentsStage,
     PathStage,
+    QueryStage,
     Stage,
 )
 
 __all__ = [
     "CompletedStage",
     "Conclusion",
-    "CountsStage",
     "DeclaredPlan",
     "History",
-    "MomentsStage",
     "PathStage",
     "Plan",
     "Policy",
     "Prediction",
+    "QueryStage",
     "Stage",
     "plan",
     "predict_after",

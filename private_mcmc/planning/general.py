@@ -51,8 +51,8 @@ from private_mcmc.planning.stages import (
     Array,
     CompletedStage,
     History,
-    MomentsStage,
     PathStage,
+    QueryStage,
     Stage,
     named,
     passes,
@@ -299,8 +299,8 @@ class Policy:
                 metric = next_metric(self.facts.prior, metric.root, shrunk(one.moments))
         return metric
 
-    def _query(self, name: str, mechanism: SecondMomentsPlan, at: Array, metric: Metric) -> MomentsStage:
-        return MomentsStage(name, mechanism, partial(self.facts.likelihood.information, at, metric.root))
+    def _query(self, name: str, mechanism: SecondMomentsPlan, at: Array, metric: Metric) -> QueryStage:
+        return QueryStage(name, mechanism, partial(self.facts.likelihood.information, at, metric.root))
 
     def _path(
         self,

@@ -25,7 +25,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.facts import Facts, Metric
 from private_mcmc.planning.outcomes import CENTRE, Likelihood
-from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, Row
+from private_mcmc.planning.stages import Array, CompletedStage, QueryStage, Row
 from private_mcmc.potential.potential import RowTerm
 from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
@@ -232,14 +232,14 @@ def typical_length(facts: Facts, metric: Metric) -> float:
     return math.sqrt(metric.trace / (facts.temper * facts.num_rows))
 
 
-def counts_reach(facts: Facts, theta: Array, metric: Metric) -> CountsStage | None:
+def counts_reach(facts: Facts, theta: Array, metric: Metric) -> QueryStage | None:
     """How many persons have how long a gradient at ``theta``, or ``None`` where noise would hide it."""
     mechanism = _mechanism(facts)
     if mechanism is None:
         return None
     root = metric.root / typical_length(facts, metric)
     cell = _cell_of(facts.reading, facts.likelihood)
-    return CountsStage(REACH, mechanism, partial(cell, np.asarray(theta), root))
+    return QueryStage(REACH, mechanism, partial(cell, np.asarray(theta), root))
 
 
 def public_counts(facts: Facts) -> tuple[CompletedStage, ...]:
@@ -252,7 +252,7 @@ def public_counts(facts: Facts) -> tuple[CompletedStage, ...]:
         return ()
     stages = [one for at in facts.references if (one := counts_reach(facts, at, facts.metric)) is not None]
     with blas_of_one_thread(), jax.enable_x64(True):
-        cells = np.ravel([np.asarray(of_rows(one.cell, facts.rows)) for one in stages])
+        cells = np.ravel([np.asarray(of_rows(one.of_row, facts.rows)) for one in stages])
     counts = np.bincount(cells, minlength=CELLS) * np.float64(facts.num_rows / len(cells))
     return (CompletedStage(stages[0], stages[0].released(counts)),)
 
@@ -308,10 +308,10 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
     off = np.square((beyond - curves) / completed.counts.noise_sd).sum(axis=1) / 2
     tail[last + 1 :] = softmax(-_BELIEVED * off) @ curves
     lengths, weights, stage = np.zeros(1), np.ones(1), completed.stage
-    if facts.likelihood.has_centre and isinstance(stage, CountsStage) and isinstance(stage.cell, partial):
+    if facts.likelihood.has_centre and isinstance(stage, QueryStage) and isinstance(stage.of_row, partial):
         with jax.enable_x64(True):
             drawn = project_rows(facts.reading.rows, people(facts.reading.rows, _PUBLIC_ROWS, 0))
-            each = of_rows(partial(facts.likelihood.lengths, *stage.cell.args), drawn)
+            each = of_rows(partial(facts.likelihood.lengths, *stage.of_row.args), drawn)
         far, shares = np.ravel(each[0]), np.ravel(each[1]) / _PUBLIC_ROWS
         if 0 < (square := float(shares @ far**2)) < math.inf:
             lengths, weights = far / math.sqrt(square), shares

@@ -16,9 +16,9 @@ import numpy as np
 from private_mcmc.kernels.synthetic import synthetic_path
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.outcomes import Columns
-from private_mcmc.planning.stages import Array, CompletedStage, CountsStage, History, MomentsStage
+from private_mcmc.planning.stages import Array, CompletedStage, History, QueryStage
 from private_mcmc.potential.rowwise import mapped, of_rows, partial_parts
-from private_mcmc.release import SecondMoments, Sums
+from private_mcmc.release import SecondMoments, Sums, SumsPlan
 from private_mcmc.system import blas_of_one_thread
 
 
@@ -29,13 +29,8 @@ def simulate(policy: Policy, rows: Columns, weights: Array, seed: int) -> Histor
     with blas_of_one_thread(), jax.enable_x64(True):
         while (stage := policy.next(history)) is not None:
             value: SecondMoments | Sums | Array
-            if isinstance(stage, MomentsStage):
-                value = _moments(stage, rows, weights, random)
-            elif isinstance(stage, CountsStage):
-                cells = np.asarray(of_rows(stage.cell, rows))
-                exact = np.bincount(cells, weights, minlength=stage.mechanism.families[0].cells)
-                sd = stage.mechanism.noise.sd
-                value = stage.released(exact + sd * random.standard_normal(len(exact)))
+            if isinstance(stage, QueryStage):
+                value = _released(stage, rows, weights, random)
             else:
                 given = rows if stage.derived is None else {**rows, **of_rows(stage.derived, rows)}
                 key = jax.random.key(len(history) + 64 * seed)
@@ -45,12 +40,16 @@ def simulate(policy: Policy, rows: Columns, weights: Array, seed: int) -> Histor
     return history
 
 
-def _moments(
-    stage: MomentsStage, rows: Columns, weights: Array, random: np.random.Generator
-) -> SecondMoments:
-    function, given = partial_parts(stage.vectors)
-    exact = np.asarray(second_moments(function, given, stage.mechanism.radius, rows, weights))
-    sd = stage.mechanism.noise.sd
+def _released(
+    stage: QueryStage, rows: Columns, weights: Array, random: np.random.Generator
+) -> SecondMoments | Sums:
+    mechanism, sd = stage.mechanism, stage.mechanism.noise.sd
+    if isinstance(mechanism, SumsPlan):
+        cells = np.asarray(of_rows(stage.of_row, rows))
+        exact = np.bincount(cells, weights, minlength=mechanism.families[0].cells)
+        return stage.released(exact + sd * random.standard_normal(len(exact)))
+    function, given = partial_parts(stage.of_row)
+    exact = np.asarray(second_moments(function, given, mechanism.radius, rows, weights))
     noise = np.tril(random.standard_normal(exact.shape)) * sd
     lower = np.tril(noise, -1) / np.sqrt(2.0)
     return SecondMoments(exact + lower + lower.T + np.diag(np.diag(noise)), sd, stage.statement)

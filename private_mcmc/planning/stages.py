@@ -26,42 +26,26 @@ Row: TypeAlias = Fields
 
 
 @dataclass(frozen=True, eq=False)
-class MomentsStage:
-    """Buys ``Σ_i V_iᵀV_i`` plus noise, where ``V_i = vectors(row_i)`` has shape ``(p,)`` or ``(k, p)``.
+class QueryStage:
+    """Buys a sum over rows plus noise; its mechanism enforces the bound, whatever function ``of_row`` is.
 
-    ``vectors`` may be any function of the row and of earlier releases: the mechanism enforces the bound.
+    Second moments ``Σ_i V_iᵀV_i``, where ``V_i = of_row(row_i)`` has shape ``(p,)`` or ``(k, p)``, or how
+    many rows fall into each cell, an integer ``of_row(row)``. It may depend on earlier releases.
     """
 
     name: str
-    mechanism: SecondMomentsPlan
-    vectors: Callable[[Row], jax.Array]
+    mechanism: SecondMomentsPlan | SumsPlan
+    of_row: Callable[[Row], jax.Array]
 
     @property
     def statement(self) -> accounting.Statement:
         """What the stage costs, whatever was released before."""
         return self.mechanism.statement
 
-    def released(self, values: Array) -> SecondMoments:
+    def released(self, values: Array) -> SecondMoments | Sums:
         """What the mechanism gave, or a file that it was written to."""
-        return self.mechanism.released(values)
-
-
-@dataclass(frozen=True, eq=False)
-class CountsStage:
-    """Buys how many rows fall into each cell, plus noise; ``cell(row)`` is an integer."""
-
-    name: str
-    mechanism: SumsPlan
-    cell: Callable[[Row], jax.Array]
-
-    @property
-    def statement(self) -> accounting.Statement:
-        """What the stage costs, whatever was released before."""
-        return self.mechanism.statement
-
-    def released(self, values: Array) -> Sums:
-        """What the mechanism gave, or a file that it was written to."""
-        return self.mechanism.released(values)[0]
+        found = self.mechanism.released(values)
+        return found[0] if isinstance(found, tuple) else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +77,7 @@ class PathStage:
         return accounting.langevin_statement(self.schedule)
 
 
-Stage: TypeAlias = MomentsStage | CountsStage | PathStage
+Stage: TypeAlias = QueryStage | PathStage
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import ChainRunner, PrivateULA
 from private_mcmc.kernels.partitions import Partition
-from private_mcmc.planning import Conclusion, CountsStage, MomentsStage, PathStage, Prediction
+from private_mcmc.planning import Conclusion, PathStage, Prediction, QueryStage
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.release import Family, plan_second_moments, plan_sums
 from tests.examples_of_models import logistic
@@ -45,12 +45,12 @@ def path(name="path", adjacency="replace_one", **fields):
 
 def moments(gdp, adjacency="replace_one"):
     mechanism = plan_second_moments(gdp, radius=1.0, dim=3, num_rows=N, adjacency=adjacency)
-    return MomentsStage("moments", mechanism, lambda row: row["X"])
+    return QueryStage("moments", mechanism, lambda row: row["X"])
 
 
 def counts(gdp, adjacency="replace_one"):
     mechanism = plan_sums(gdp, (Family("y", 2),), num_rows=N, adjacency=adjacency)
-    return CountsStage("counts", mechanism, lambda row: row["y"])
+    return QueryStage("counts", mechanism, lambda row: row["y"])
 
 
 @pytest.fixture(scope="module")

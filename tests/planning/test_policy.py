@@ -20,7 +20,7 @@ from private_mcmc import accounting
 from private_mcmc.accounting import gdp
 from private_mcmc.inference.posterior import Chains, Steps, posterior_of
 from private_mcmc.model import read
-from private_mcmc.planning import CompletedStage, CountsStage, MomentsStage
+from private_mcmc.planning import CompletedStage, QueryStage
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import RUN, Policy
 from private_mcmc.planning.influence import (
@@ -52,10 +52,10 @@ def reading():
 
 def synthetic(stage, random, scale):
     """A release that the mechanism could have made, likely or not."""
-    if isinstance(stage, MomentsStage):
+    if isinstance(stage, QueryStage) and stage.name != REACH:
         half = random.normal(size=(3, 3)) * scale
         return SecondMoments(half + half.T, stage.mechanism.noise.sd, stage.statement)
-    if isinstance(stage, CountsStage):
+    if isinstance(stage, QueryStage):
         return Sums(random.normal(size=(1, CELLS)) * scale, stage.mechanism.noise.sd)
     return np.cumsum(random.normal(size=(stage.schedule.num_steps, 3)), axis=0) * scale
 

@@ -17,7 +17,7 @@ from private_mcmc.model import read
 from private_mcmc.planning.facts import Facts, facts_of
 from private_mcmc.planning.general import RUN, WARM_UP, Policy
 from private_mcmc.planning.influence import MIDDLES, REACH, assumed, counts_reach, reach_of
-from private_mcmc.planning.stages import CompletedStage, CountsStage, History, PathStage
+from private_mcmc.planning.stages import CompletedStage, History, PathStage, QueryStage
 from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from private_mcmc.target import Unit
@@ -40,7 +40,7 @@ def bought(policy: Policy, longer: float) -> History:
     """The stages, with persons whose sums are ``longer`` times a typical length, with a tail."""
     history: History = ()
     while (stage := policy.next(history)) is not None:
-        if isinstance(stage, CountsStage):
+        if stage.name == REACH:
             lengths = longer * np.random.default_rng(0).lognormal(-0.3, 0.8, N)
             cells = np.searchsorted(np.sqrt(MIDDLES[1:] * MIDDLES[:-1]), lengths)
             values = np.bincount(cells, minlength=len(MIDDLES)).astype(float)
@@ -54,7 +54,7 @@ def bought(policy: Policy, longer: float) -> History:
     return history
 
 
-def reach_stage(made: Facts) -> CountsStage:
+def reach_stage(made: Facts) -> QueryStage:
     stage = counts_reach(made, np.zeros(2), made.metric)
     assert stage is not None
     return stage
@@ -101,7 +101,7 @@ def test_one_person_moves_the_counts_by_no_more_than_is_charged(adjacency):
         persons = grouped({"X": X[keep], "y": outcome[keep]}, codes[keep], people + 5, AT_MOST)
         present = persons.pop(PRESENT) | (adjacency == "replace_one")
         with jax.enable_x64(True):
-            cells = np.asarray(of_rows(stage.cell, persons))
+            cells = np.asarray(of_rows(stage.of_row, persons))
         return stage.mechanism.sums((Contribution(cells),), present)
 
     everybody = np.ones(len(codes), bool)
@@ -120,7 +120,7 @@ def test_a_person_is_in_the_cell_of_the_length_of_the_sum_of_its_rows():
     X = np.array([[1.0, 0.0], [1.0, 0.5], [1.0, -0.5]])
     with jax.enable_x64(True):
         person = {"X": jnp.asarray(X), "y": jnp.asarray([9, 20, 55]), OWN_ROWS: jnp.asarray([1, 1, 0])}
-        found = int(stage.cell(person))
+        found = int(stage.of_row(person))
         length = np.linalg.norm((np.array([8.0, 19.0]) @ X[:2]) @ made.metric.root)
     length /= np.sqrt(made.metric.trace / N)
     assert abs(np.log(length / MIDDLES[found])) <= np.log(MIDDLES[1] / MIDDLES[0]) / 2 + 1e-9
