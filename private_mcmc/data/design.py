@@ -22,10 +22,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.special
@@ -56,6 +56,9 @@ from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.formula import Formula
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from private_mcmc.domains import Rows
 
 INTERCEPT, THRESHOLDS = "Intercept", "thresholds"
 # What is done with effects of groups that a profile leaves out.
@@ -88,6 +91,17 @@ class Design:
     parameters: Mapping[str, Prior]
     correlations: Mapping[str, Prior]
     unsaid: tuple[str, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """Domains of what the formula reads; of a count from 0 on, as its distribution has it."""
+        schema, outcome = self.schema, self.schema[self.formula.outcome]
+        if self.family.kind == "count" and not outcome.is_category:
+            counted = replace(outcome, minimum=0.0)
+            schema = replace(
+                schema, fields=tuple(counted if one is outcome else one for one in schema.fields)
+            )
+        return schema.rows(self.formula.fields)
 
     @property
     def shared(self) -> tuple[Effect, ...]:

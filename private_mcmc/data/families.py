@@ -25,7 +25,7 @@ Kind: TypeAlias = Literal["two", "count", "number", "positive", "share", "levels
 _WANTED: Mapping[Kind, str] = {
     "two": "two levels (constraints.enum), type boolean, or an integer 0 to 1; for more take the family "
     "categorical, or cumulative where they have an order",
-    "count": "type integer with a minimum of 0 and a maximum",
+    "count": "type integer with a minimum of 0 or more (of 0 for zi_… and hurdle_…) and a maximum",
     "number": "type number with a minimum and a maximum",
     "positive": "type number with a minimum above 0 and a maximum",
     "share": "type number with a minimum above 0 and a maximum below 1",
@@ -127,12 +127,17 @@ class Family:
         whole = outcome.type == "integer"
         fits: Mapping[Kind, bool] = {
             "two": whole and (low, high) == (0, 1),
-            "count": whole and low == 0 and high < 2**31,
+            "count": whole and (low == 0 or (low > 0 and not self._of_zeros)) and high < 2**31,
             "number": True,
             "positive": low > 0,
             "share": 0 < low < high < 1,
         }
         return fits.get(self.kind, False)
+
+    @property
+    def _of_zeros(self) -> bool:
+        """Whether zeros have a share of their own."""
+        return any(one.law == "beta" for one in self.parameters)
 
     def outcome_scale(self, outcome: Field, centred: bool = True) -> tuple[float, float]:
         """Centre and half range of the outcome, in whose units the model's predictor is."""

@@ -207,8 +207,8 @@ def _proved_of_formula(study: StudyRecord) -> list[Fields]:
     from private_mcmc.model import read
     from private_mcmc.preflight.certificates import certificates, constants
 
-    made, schema = study.design, Schema.from_dict(texts(study.schema))
-    model, rows = compile_model(model_source(made)), schema.rows(made.formula.fields)
+    made = study.design
+    model, rows = compile_model(model_source(made)), made.rows
     target = Target(study.epsilon, study.delta, check_adjacency(study.adjacency))
     reading = read(model, rows, n=study.n, model_args=study.arguments)
     known = constants(reading, None, None)
@@ -224,7 +224,7 @@ def _question(study: StudyRecord) -> str:
     own = any(effect.term.own for effect in made.effects)
     given = {count_of(identifier(schema.person)): study.n} if own else {}
     need(study.arguments == given, f"public arguments {study.arguments} are not the formula's, {given}.")
-    rows = json.loads(json.dumps(schema.rows(made.formula.fields).to_dict()))
+    rows = json.loads(json.dumps(made.rows.to_dict()))
     need(rows == study.rows, "the row bounds are not those of the schema.")
     return "the model is the one that the formula gives"
 

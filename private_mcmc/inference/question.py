@@ -97,7 +97,7 @@ def question(
         return Question(
             schema,
             fields,
-            schema.rows(fields),
+            made.rows,
             compile_model(source),
             source,
             formula,

@@ -26,6 +26,7 @@ SCHEMA = schema(
     flag("died"),
     number("visits", 0, 20, "integer"),
     number("n.seen", 0, 25, "integer"),
+    number("stay", 1, 90, "integer"),
     number("score", -50, 150),
     number("bmi", 10, 60, own={"missing": "indicator"}),
     number("cost", 1, 500),
@@ -288,6 +289,8 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
         ("region ~ age", "bernoulli", "two levels"),
         ("age ~ sex", "bernoulli", "two levels"),
         ("age ~ sex", "poisson", "type integer"),
+        ("stay ~ sex", "zi_poisson", "of 0 for zi_"),
+        ("stay ~ sex", "hurdle_poisson", "of 0 for zi_"),
         ("sex ~ age", "gaussian", "type number"),
         ("bmi ~ age", "gaussian", "indicator"),
         ("cost ~ age", "beta", "below 1"),
@@ -314,6 +317,13 @@ def test_a_prior_is_that_of_the_users_coefficient_whatever_the_models_scale(text
 def test_what_does_not_fit_a_family_is_refused_with_what_would(formula, kind, message):
     with pytest.raises(pmc.DeclarationError, match=message):
         design(read_formula(formula, SCHEMA), SCHEMA, family(kind))
+
+
+@pytest.mark.parametrize("kind", ["poisson", "negativebinomial"])
+def test_a_count_of_which_none_is_zero_has_the_range_of_its_distribution(kind):
+    asked = question(SCHEMA, "stay ~ age", family=kind)
+    assert asked.rows == pmc.Rows(stay=pmc.Counts(90), age=pmc.Box(0.0, 120.0))
+    np.testing.assert_array_equal(SCHEMA.rows(["stay"]).columns["stay"].interval(), (1, 90))
 
 
 def test_sigma_is_estimated_on_the_outcomes_scale_unless_it_is_stated():
