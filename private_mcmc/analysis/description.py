@@ -73,9 +73,10 @@ class Description(Analysis):
         if not (self.shown or self.by):
             raise DeclarationError("describe: name at least one field.")
         for name, edges in self.bins.items():
-            rises = len(edges) > 2 and all(a < b for a, b in pairwise(edges))
-            if self.schema[name].is_category or not rises:
-                raise DeclarationError(f"bins of {name!r}: of a number, three edges or more that rise.")
+            field = self.schema[name]
+            if field.is_category or len(edges) < 3 or np.diff([edges, self.ends(field).tolist()]).min() <= 0:
+                words = "of a number, three edges or more that rise inside its range, with values in each bin"
+                raise DeclarationError(f"bins of {name!r}: {words}.")
         for field in map(self.schema.__getitem__, self.fields):
             if field.bounds == "private":
                 words = "bounds: private is for fits; declare public bounds here."
@@ -83,9 +84,7 @@ class Description(Analysis):
             if field.name in self.by and not field.is_category and field.name not in self.bins:
                 low, high = field.range
                 bins = f"{field.name}={low:g},{(low + high) / 2:g},{high:g}"
-                raise DeclarationError(
-                    f"by {field.name!r}: a number; give edges of its bins: --bins {bins} (in Python bins=)."
-                )
+                raise DeclarationError(f"by {field.name!r}: a number; give edges, bins=…, as in {bins}.")
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -159,10 +158,9 @@ class Description(Analysis):
     def _labels(self, field: Field) -> tuple[str, ...]:
         if field.is_category:
             return tuple(level.label for level in field.all_levels)
-        edges = self.bins[field.name]
-        # A bin has its lower edge, and the last one both: of whole numbers the last that it holds is named.
-        whole = field.type == "integer" and all(edge == int(edge) for edge in edges)
-        spans = [(field.shown(a), field.shown(b - whole * (b < edges[-1]))) for a, b in pairwise(edges)]
+        # A bin has its lower edge: of whole numbers the last that it holds is named.
+        whole = field.type != "number"
+        spans = [(field.shown(a), field.shown(b - whole)) for a, b in pairwise(self.ends(field))]
         found = [a if a == b else f"{a} to {b}" for a, b in spans]
         return (*found, *[_MISSING] * (field.indicator is not None))
 
@@ -239,11 +237,17 @@ class Description(Analysis):
             return self._in_bin(field, place, random)
         mean, square, (low, high) = values[1, 0] / counts[0], (values[2, 0] / counts[0] + 1) / 2, field.range
         sd = math.sqrt(max(square - mean**2, 0.0))
-        return _shown(field, (low + high) / 2 + (high - low) / 2 * random.normal(mean, sd))
+        rounded = 0.0 if field.type == "number" else 0.5
+        return _shown(field, (low + high) / 2 + (high - low) / 2 * random.normal(mean, sd) + rounded)
 
     def _in_bin(self, field: Field, place: int, random: np.random.Generator) -> str:
-        low, high = self.bins[field.name][place : place + 2]
+        low, high = self.ends(field)[place : place + 2]
         return _shown(field, random.uniform(low, high))
+
+    def ends(self, field: Field) -> Array:
+        """Where bins begin, and the last one ends: all together hold the range; of whole numbers at one."""
+        (low, high), inner, whole = field.range, self.bins[field.name][1:-1], field.type != "number"
+        return np.array([low, *(np.ceil(inner) if whole else inner), high + whole])
 
     def answers(self, found: Released, prob: float = 0.9) -> list[Answer]:
         """Every number of the table."""
@@ -259,29 +263,32 @@ class Description(Analysis):
         tables: list[Block] = []
         for cell in dict.fromkeys(one.cell for one in every):
             here = [one for one in every if one.cell == cell]
-            rows = [_row(one, here[0]) for one in here]  # the first counts the whole cell
+            rows = [self._row(one, here[0]) for one in here]  # the first counts the whole cell
             tables.append(Table(("", "value", f"{prob:.0%} interval", "share"), tuple(rows), title=cell))
         return [*tables, Text(" ".join(self.remarks))]
+
+    def _row(self, one: Answer, whole: Answer) -> tuple[str | None, ...]:
+        name = (one.field or "people") + (f" [{one.level}]" if one.level else "")
+        name += "" if one.statistic == "count" else f", {one.statistic}"
+        if one.value is None or one.low is None or one.high is None:
+            return (name, "too few people", None, None)
+        if one.statistic != "count":
+            field, ranked = self.schema[one.field], one.statistic.startswith("quantile")
+            if (field.type != "number" and ranked) or (field.type == "date" and one.statistic == "mean"):
+                value, low, high = map(field.shown, (one.value, one.low, one.high))
+                return (name, value, f"{low} to {high}", None)
+            return (name, number(one.value, digits(one.low, one.high)), between(one.low, one.high), None)
+        # No fewer than nobody, and no more than there may be.
+        ends = ((each.value or 0.0, each.low or 0.0, each.high or 0.0) for each in (one, whole))
+        count, most = (min(max(0.0, value, low), high) for value, low, high in ends)
+        share = f"{min(count / most, 1):.1%}" if one.level and most else None
+        return (name, f"{count:,.0f}", f"{one.low:z,.0f} to {one.high:z,.0f}", share)
 
 
 def _shown(field: Field, number: float) -> str:
     """A number in the table's words, inside its range."""
     number = min(max(float(number), field.range[0]), field.range[1])
-    return field.shown(round(number) if field.type != "number" else number)
-
-
-def _row(one: Answer, whole: Answer) -> tuple[str | None, ...]:
-    name = (one.field or "people") + (f" [{one.level}]" if one.level else "")
-    name += "" if one.statistic == "count" else f", {one.statistic}"
-    if one.value is None or one.low is None or one.high is None:
-        return (name, "too few people", None, None)
-    if one.statistic != "count":
-        return (name, number(one.value, digits(one.low, one.high)), between(one.low, one.high), None)
-    # No fewer than nobody, and no more than there may be.
-    ends = ((each.value or 0.0, each.low or 0.0, each.high or 0.0) for each in (one, whole))
-    count, most = (min(max(0.0, value, low), high) for value, low, high in ends)
-    share = f"{min(count / most, 1):.1%}" if one.level and most else None
-    return (name, f"{count:,.0f}", f"{one.low:z,.0f} to {one.high:z,.0f}", share)
+    return field.shown(number if field.type == "number" else math.floor(number))
 
 
 class _Estimates:
@@ -338,9 +345,8 @@ class _Estimates:
                     yield Answer(label, name, _MISSING, "count", *self._count(counts[1], own, people))
                 yield from self._moments(label, field, counts[0], own, part[1:, 0], noise)
             else:
-                edges = self.asked.bins[name]
                 for p in _QUARTILES:
-                    ends = _NOBODY if few else self._quantile(edges, counts, p, noise, variance, gone)
+                    ends = _NOBODY if few else self._quantile(field, counts, p, noise, variance)
                     yield Answer(label, name, "", f"quantile {p:g}", *ends)
 
     def _count(self, value: float, variance: float, most: float) -> tuple[float, float, float]:
@@ -382,15 +388,15 @@ class _Estimates:
             yield Answer(label, field.name, "", word, *found)
 
     def _quantile(
-        self, edges: Sequence[float], counts: Array, p: float, noise: float, variance: float, gone: bool
+        self, field: Field, counts: Array, p: float, noise: float, variance: float
     ) -> tuple[float, float, float]:
-        """Between edges that are surely on its two sides; the value by interpolation.
+        """Between edges that are surely on its two sides; the value by interpolation, of whole numbers one.
 
         ``Σ_{l ≤ j} x_l − p Σ x_l`` is tested at each edge, from both ends: each end fails with half of what
         the level leaves.
         """
-        size = len(counts)
-        there = counts[: size - gone]
+        size, edges, whole = len(counts), self.asked.ends(field), field.type != "number"
+        there = counts[: len(edges) - 1]
         rank = np.tri(len(there))[:-1] - p
         spread = noise * (np.square(rank).sum(axis=1) - rank.sum(axis=1) ** 2 / size)
         spread += variance * (rank.sum(axis=1) / size) ** 2
@@ -400,10 +406,10 @@ class _Estimates:
         below, above = excess + reach < 0, excess - reach > 0
         first = int(np.argmin(below)) if not below.all() else len(below)
         last = int(np.argmin(above[::-1])) if not above.all() else len(above)
-        low, high = float(edges[first]), float(edges[len(edges) - 1 - last])
+        low, high = float(edges[first]), float(edges[len(edges) - 1 - last] - whole)
         rising = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(there)]))
         value = float(np.interp(p * rising[-1], rising, edges)) if rising[-1] > 0 else low
-        return min(max(value, low), high), low, high
+        return min(max(math.floor(value) if whole else value, low), high), low, high
 
 
 _NOBODY: Ends = (None, None, None)

@@ -56,9 +56,7 @@ class Books:
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.share is None):
-            raise DeclarationError(
-                "give epsilon=… (--epsilon) or share=… (--share, of the ledger's squared budget), not both."
-            )
+            raise DeclarationError("give epsilon=… or share=…, of the ledger's squared budget, not both.")
         if self.share is not None and (self.charged.ledger is None or self.delta is not None):
             raise DeclarationError(
                 "share=…: of a ledger's budget, with its δ: give ledger and dataset, no delta."
@@ -187,7 +185,10 @@ def description(
     for name in shown:
         field = schema[name]
         if not field.is_category and name not in (*means, *edges, *by):
-            edges[name] = tuple(even_edges(field, _BINS).tolist())
+            if field.type != "number":
+                field = replace(field, maximum=field.range[1] + 1)
+            even = even_edges(field, _BINS)
+            edges[name] = tuple(np.unique(even if field.type == "number" else np.ceil(even)).tolist())
     return Description(schema, shown, tuple(by), edges, sampling)
 
 
