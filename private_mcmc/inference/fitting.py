@@ -14,9 +14,9 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.analysis import Description
 from private_mcmc.arguments import OF_FITS, Guarantee, arguments_checked
-from private_mcmc.data.fields import identifier
+from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import read_table, refuse_changed
+from private_mcmc.data.table import encoded, refuse_changed
 from private_mcmc.domains.cells import Marks
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Query, Study, held
@@ -34,7 +34,7 @@ from private_mcmc.inference.reading import read_columns, read_for, read_once, sc
 from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.planning import History, Plan, Prediction, plan
 from private_mcmc.planning.facts import SYNTHETIC_ROWS
-from private_mcmc.records import Fields, Model
+from private_mcmc.records import Fields, Model, Record
 from private_mcmc.release import Ledger
 from private_mcmc.report.document import announce
 from private_mcmc.system import warn_of_what_was_paid
@@ -234,19 +234,36 @@ def _people(asked: Question, described: ReleaseRecord) -> Fields | None:
         raise DeclarationError("described: a table whose noise was chosen is not private.")
     if asked.rows.unit is not None:
         raise NotYetSupported("described: for tables of one row a person; leave it out of this fit.")
-    other = described.analysis.schema.by_name
-    if changed := [name for name in asked.fields if other.get(name) != asked.schema[name] and name in other]:
-        raise DeclarationError(f"described: {changed} are declared differently: use one schema for both.")
     people = described.analysis.people(described.found, asked.fields, SYNTHETIC_ROWS)
-    words = {
-        name: [one[name] for one in people] for name in asked.fields if all(name in one for one in people)
-    }
-    levels = {
-        n: [one.label for one in asked.schema[n].all_levels] for n in words if asked.schema[n].is_category
-    }
-    numbers = [name for name in words if name not in levels]
-    found = read_table(words, asked.schema, numbers) if numbers else {}
-    return found | {identifier(n): np.array(list(map(every.index, words[n]))) for n, every in levels.items()}
+    found: dict[str, Any] = {}
+    for name in people[0]:
+        if all(name in one for one in people):
+            then = described.analysis.schema[name]
+            found |= _read_again(then, asked.schema[name], [one[name] for one in people])
+    return found
+
+
+def _read_again(then: Field, now: Field, words: Sequence[str]) -> Fields:
+    """What was described of a field, as the model reads it; ranges, titles, fates may have changed."""
+    was, now_is = (
+        "levels" if one.is_category else "dates" if one.type == "date" else "numbers" for one in (then, now)
+    )
+    places = {level.value: place for place, level in enumerate(now.all_levels)} if now.is_category else {}
+    changed = ""
+    if was != now_is:
+        changed = f"had {was}, not {now_is}"
+    elif then.unit and now.unit and then.unit != now.unit:
+        changed = f"was in {then.unit}, not {now.unit}"
+    elif places and (gone := [one.label for one in then.all_levels if one.value not in places]):
+        changed = f"had the levels {gone}"
+    if changed:
+        remedy = "describe again with today's schema, or leave described=… out"
+        raise DeclarationError(f"described: by another schema, where {now.name!r} {changed}: {remedy}.")
+    if places:
+        codes = {level.label: places[level.value] for level in then.all_levels}
+        return {identifier(now.name): np.array([codes[word] for word in words])}
+    plain: Record = {"outside": "nearest", "missing_values": (), "decimal": "."}
+    return encoded(replace(now, **plain), words)[0]
 
 
 @clean_errors
