@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
@@ -127,7 +128,7 @@ def main(group: typer.Typer = app) -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except Exception as error:
-        echo(in_words(error), err=True)
+        echo(as_typed(in_words(error), group), err=True)
         if "--debug" in sys.argv[1:]:
             echo("\n".join(f"  {place}" for place in places_of(error)), err=True)
         quiet_end()
@@ -136,6 +137,18 @@ def main(group: typer.Typer = app) -> None:
     if code == INTERRUPTED:  # Typer makes an exit of most interruptions
         echo("Interrupted. What was charged to a ledger stays charged.", err=True)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def as_typed(words: str, group: typer.Typer) -> str:
+    """``n=5`` of Python as ``--n 5``, where the command that was typed has such an option."""
+    command: Any = typer.main.get_command(group)
+    for word in sys.argv[1:]:
+        command = (getattr(command, "get_command", None) or (lambda *_: None))(None, word) or command
+    options = (opt[2:] for one in command.params for opt in one.opts if opt.startswith("--"))
+    names = "|".join(option.replace("-", "_") for option in options)
+    # A field of this name stands after "in": as in age=40,60.
+    found = re.compile(rf"(?<!in )(?<![\w.(])({names})=('[^']*'|[^\s,:;()]*[^\s,:;().])")
+    return found.sub(lambda one: f"--{one[1].replace('_', '-')} {one[2].strip(chr(39))}", words)
 
 
 def in_a_line(error: Any) -> str:

@@ -218,7 +218,7 @@ def _refusal(where: str, fields: Sequence[Field]) -> str:
     if first.missing == "refuse":
         codes = (
             "what missing values, empty cells too, count as (private_mcmc: {missing: indicator}; of an "
-            "outcome {missing: drop}, with --adjacency zero_out), their codes (missingValues)"
+            "outcome {missing: drop}, with adjacency='zero_out'), their codes (missingValues)"
         )
     other = "otherwise: other" if category else "otherwise: missing; beyond the range outside: nearest"
     return (

@@ -46,12 +46,10 @@ def read_for(
         check_count("n", n)
     target = Target(epsilon, small_delta(1) if delta is None else delta, adjacency)
     if target.adjacency == "add_remove" and n is None:
-        raise DeclarationError(
-            "adjacency='add_remove' hides the number of rows: give a public bound, n=… or --n."
-        )
+        raise DeclarationError("adjacency='add_remove' hides the number of rows: give a public bound, n=….")
     if asked.rows.unit is not None and n is None:
         raise DeclarationError(
-            f"persons by {asked.schema.person!r}: give their number, n=… or --n. It is public, and the table "
+            f"persons by {asked.schema.person!r}: give their number, n=…. It is public, and the table "
             "does not tell it: whoever takes a person's place may have no rows in it."
         )
     columns, marks = read_once(table, asked, target.adjacency, n, engine)
@@ -60,7 +58,7 @@ def read_for(
     if n is not None and asked.rows.unit is None:
         if target.adjacency == "replace_one" and n != here:
             raise DataSchemaError(
-                f"n={n}: the table has {here} rows, which replace_one makes public: leave n (--n) out."
+                f"n={n}: the table has {here} rows, which replace_one makes public: leave n=… out."
             )
         # Before minutes of planning.
         checked_columns(asked.rows, without_rows(columns), target.adjacency, n)
@@ -112,8 +110,7 @@ def _check_rows(asked: Question, adjacency: Adjacency) -> None:
     if dropped and asked.rows.unit is None and adjacency != "zero_out":
         raise DeclarationError(
             f"fields {dropped}: missing: drop lets rows count for nothing, and which ones do is private: "
-            "adjacency='zero_out' protects that (--adjacency zero_out). Or take missing: indicator, middle "
-            "or a value."
+            "adjacency='zero_out' protects that. Or take missing: indicator, middle or a value."
         )
 
 

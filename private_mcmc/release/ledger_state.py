@@ -193,7 +193,7 @@ class DataSet:
             kept, other = ("rows" if one is None else f"persons by {one!r}" for one in (self.unit, unit))
             raise LedgerError(
                 f"{self.name!r} is kept for {kept}; a statement for {other} never composes with it: state "
-                "all releases for one unit, in a data set declared for it (unit=…, a column of identifiers)."
+                "all releases for one unit, in a data set that was declared with that column of identifiers."
             )
         return self.filter.cost(statement)
 

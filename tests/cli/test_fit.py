@@ -170,7 +170,7 @@ def test_what_a_fit_lacks_is_named(folder, schema, monkeypatch, capsys, words, m
 def test_a_limit_on_passes_is_one_of_the_plan(folder, schema, monkeypatch, capsys, line):
     asked = ("--schema", "schema.yaml", "--formula", "income ~ age", "--epsilon", "1", "--max-passes", "0")
     assert call(monkeypatch, folder, *line, *asked) == 3
-    assert "max_passes" in capsys.readouterr().err and not (folder / "limited").exists()
+    assert "--max-passes 0" in capsys.readouterr().err and not (folder / "limited").exists()
 
 
 @pytest.fixture(scope="module")

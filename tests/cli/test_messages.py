@@ -110,6 +110,22 @@ def test_files_that_cannot_be_written_or_read_are_told_before_work(folder, monke
     assert sorted(folder.rglob("*")) == before
 
 
+def test_errors_name_options_as_they_are_typed(folder, monkeypatch, capsys):
+    """A message said n=… to whoever types --n; a field is no option where they have one name."""
+    call(monkeypatch, "ledger", "init", "l.db", "--dataset", "people", *TARGET)
+    (folder / "s.yaml").write_text(SCHEMA.replace("name: y", "name: bins"))
+    for line, words in (
+        (
+            (*FIT, "o", "--n", "61"),
+            "--n 61: the table has 60 rows, which replace_one makes public: leave --n …",
+        ),
+        ((*FIT, "o", "--adjacency", "add_remove"), "--adjacency add_remove hides"),
+        (("describe", "people.csv", *COMMON[:2], "--out", "o"), "give --epsilon … or --share …,"),
+        (("describe", "people.csv", "--schema", "s.yaml", "--by", "bins", "--out", "o"), "in bins=-1,0,1"),
+    ):
+        assert words in told(monkeypatch, capsys, *line)
+
+
 @pytest.mark.parametrize("command", [("preflight", "--n", "60"), ("plan", "--n", "60"), FIT[:2]])
 def test_an_interruption_is_a_sentence(folder, monkeypatch, capsys, command):
     (folder / "model.py").write_text("raise KeyboardInterrupt")
