@@ -323,13 +323,13 @@ class Uniformity(Law):
         study, ends = self.asked.study, np.linspace(0, 1, PIT_BINS + 1)[:, None]
         formula, until, followed = study.design.formula, np.ones(1), ""
         if formula.event:
-            end = study.schema[formula.outcome].range[1]
+            end = study.design.longest
             last = {
                 identifier(formula.outcome): jnp.asarray(end),
                 identifier(formula.event): jnp.asarray(0.0),
             }
             until = study.of_people(lambda row: study.predictive.pit({**row, **last}, 0.0), self.people)
-            followed = f", all followed until {end:g},"
+            followed = f", all followed until {study.schema[formula.outcome].measured(end)},"
         below = ndtr(ndtri(np.minimum(ends, until)) - _OFF)
         above = np.clip((ends - until) / np.maximum(1 - until, 1e-12), 0, 1)
         shares = np.diff((below + (1 - below) * above).mean(axis=1))

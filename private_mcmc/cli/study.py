@@ -64,7 +64,8 @@ def show_answers(
         if profiles:
             found["predictions"] = answers.predictions(profiles).to_dict("records")
             title = f"{answers.title()}, {answers.prob:.0%} intervals"
-            blocks += [table_of(found["predictions"], title), Text(answers.whom(profiles))]
+            said = (answers.whom(profiles), *answers.beyond(found["predictions"]))
+            blocks += [table_of(found["predictions"], title), *map(Text, said)]
     else:
         found["sites"] = {name: values.mean(axis=0).tolist() for name, values in study.arrays.items()}
     show_release("Answers", [*blocks, *widening(study)], found, study, out, as_json)
@@ -175,6 +176,7 @@ def summary(
     if not probability:
         whom = answers.whom(people, moved=[name for name in fields if name])
         blocks.append(Text("Averages over " * (len(people) > 1 and not difference) + whom))
+        blocks += map(Text, () if nested or shown == "link" else answers.beyond(lines))
     show(Report(answers.design.formula.text, tuple(blocks)), json_types(lines), as_json)
 
 

@@ -133,14 +133,23 @@ class Answers(Comparisons):
 
     def title(self, shown: str = "") -> str:
         """Words for the outcome's mean, its ``difference``, ``ratio`` or ``slope``, or its ``link``."""
-        unit = self.design.schema[self.design.formula.outcome].unit
+        field = self.design.schema[self.design.formula.outcome]
         mean = f"{self.design.mean} of {self.outcome}"
         if self.until is not None:
-            mean = f"probability of no event until {self.until:g}" + f" {unit}" * bool(unit)
+            mean = f"probability of no event until {field.measured(self.until)}"
         words = {"": "", "response": "difference in ", "ratio": "ratio of ", "slope": "slope of "}
         if shown == "link" and self.design.family.ratio:
             return f"log {self._ratio}"
         return f"{words.get(shown, 'difference in ')}{mean}{self.of_whom}"
+
+    def beyond(self, lines: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+        """What to say where times are, or in averages and contrasts may be, later than any declared one."""
+        if not self.design.formula.event:
+            return ()
+        field, end = self.design.schema[self.design.formula.outcome], self.design.longest
+        later = any("contrast" in one or one["conf_high"] > end for one in lines)
+        said = f"Beyond {field.measured(end)}, the longest declared time, the model is extrapolated."
+        return (said,) * (later if self.until is None else self.until > end)
 
     @property
     def of_whom(self) -> str:

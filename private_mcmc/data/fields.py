@@ -246,6 +246,10 @@ class Field:
             return date_of(value).isoformat()
         return f"{value:z.0f}" if abs(value) < 1e15 and value == int(value) else f"{value:zg}"
 
+    def measured(self, value: float) -> str:
+        """A number with its unit."""
+        return f"{self.shown(value)} {self.unit}".rstrip()
+
     def _check_number(self) -> None:
         if self.otherwise == "other":
             raise self._wrong("otherwise 'other' is for categories; a number's is 'refuse' or 'missing'")

@@ -12,7 +12,7 @@ from private_mcmc.release import Contribution
 from tests.data.fields import flag, levels, number, schema
 
 SCHEMA = schema(
-    *(number("x", -4, 4), number("bmi", 10, 60), number("years", 0.001, 12)),
+    *(number("x", -4, 4), number("bmi", 10, 60), number("years", 0.001, 12, unit="years")),
     *(number("visits", 0, 60, "integer"), flag("y"), flag("died")),
     *(levels("sex", "f", "m"), levels("region", "n", "s", "w", "e"), levels("grade", "low", "mid", "high")),
 )
@@ -281,7 +281,7 @@ def test_the_power_that_is_told_of_times_is_that_of_people_who_are_cut_off_at_th
     check = Check.planned(studied("surv(years, died) ~ x", "weibull", draws), ["sex"])
     n = 4000
     (words,) = check.law.power(n, check.mechanism(price, n, "replace_one").noise.sd)
-    assert "all followed until 12" in words
+    assert "all followed until 12 years," in words
     told = int(words.split("probability ")[1].partition("%")[0]) / 100
 
     def outcomes(r, x, s):

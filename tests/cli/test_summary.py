@@ -57,6 +57,21 @@ def test_a_title_says_what_is_shown_and_in_which_unit(shown, until, words):
     assert Answers(shape, {"Intercept": np.zeros(2)}, until=until).title(shown) == words
 
 
+@pytest.mark.parametrize("until", [None, 30.0])
+def test_times_beyond_the_longest_declared_one_are_said_to_be_extrapolated(until):
+    declared = schema(number("years", 1, 15, unit="years"), levels("dead", "no", "yes"))
+    formula = read_formula("surv(years, dead, cuts=[5]) ~ 1", declared)
+    shape = design(formula, declared, family("cox"))
+    for log_hazard, later in ((-9.0, True), (0.0, False)):
+        draws = {"Intercept": np.full(5, log_hazard), "steps": np.zeros((5, 1))}
+        answers = Answers(shape, draws, until=until)
+        said = answers.beyond(answers.predictions([{}]).to_dict("records"))
+        assert bool(said) == (later or until is not None)
+        assert all("Beyond 15 years, the longest declared time" in words for words in said)
+    # One of those who are averaged may be later.
+    assert Answers(shape, draws).beyond([{"contrast": "prediction", "conf_high": 0.1}])
+
+
 def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each_profile(answers, tmp_path):
     margins = tmp_path / "margins.csv"
     margins.write_text("ward,body mass,since,weight\na/b,60,2020-01-01,3\nc,90,2016-01-01,1\n")
