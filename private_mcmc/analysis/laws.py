@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit, ndtr, ndtri
 
-from private_mcmc.analysis.analysis import Released, Studied, interval, synthetic_people
+from private_mcmc.analysis.analysis import Released, interval, synthetic_people
 from private_mcmc.data.fields import identifier
 from private_mcmc.records import Fields, Record
 from private_mcmc.report import Block, Interval, Line, Plot, Rule, floats
+
+if TYPE_CHECKING:
+    from private_mcmc.analysis.check import Check
 
 Array = npt.NDArray[np.float64]
 
@@ -31,24 +34,16 @@ _INTERACTION, _OFF = 0.5, 0.2
 EVERYONE = "everyone"
 
 
-class Asked(NamedTuple):
-    """A study, the fields whose levels make groups, the groups' labels, and the ends of bins."""
-
-    study: Studied
-    by: tuple[str, ...]
-    groups: tuple[str, ...]
-    grid: tuple[float, ...]
-
-
 class Law(ABC):
     """Linear contrasts of released counts, shape ``(groups, cells)``, and their simulated law."""
 
     names: tuple[str, ...]
     units: str  # of the contrasts, in words
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Check) -> None:
         self.asked, self.count = asked, len(asked.groups)
         self.people = synthetic_people(asked.study.schema, asked.study.fields, _PEOPLE)
+        self.last = f"in {asked.groups[-1]}" if self.count > 1 else "of everyone"
 
     @abstractmethod
     def contrasts(self, counts: Array) -> Array:
@@ -143,7 +138,7 @@ class Calibration(Law):
         "predicted log odds lie above their mean."
     )
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Check) -> None:
         super().__init__(asked)
         grid = np.asarray(asked.grid)
         self.ends, self.widths = np.stack([grid[:-1], grid[1:]], axis=1), np.diff(grid)
@@ -219,8 +214,7 @@ class Calibration(Law):
             found[f"A missing interaction with {name} of half an sd of the predictor"] = turned
         off = np.zeros((self.count, 2))
         off[-1] = of(np.clip(self.p * (1 + _OFF), 0, 1))
-        whom = f"in {self.asked.groups[-1]}" if self.count > 1 else "of everyone"
-        return found | {f"A prevalence off by a fifth {whom}": off}
+        return found | {f"A prevalence off by a fifth {self.last}": off}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
         """AUC and Brier score of bins, with intervals of the noise alone, and the calibration curve."""
@@ -273,7 +267,7 @@ class Uniformity(Law):
         "more spread out, or longer above than below, than predicted."
     )
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Check) -> None:
         super().__init__(asked)
         middle = (np.arange(PIT_BINS) + 0.5) / PIT_BINS * 2 - 1
         shapes = np.polynomial.legendre.legvander(middle, _SHAPES)[:, 1:]
@@ -335,8 +329,7 @@ class Uniformity(Law):
         shares = np.diff((below + (1 - below) * above).mean(axis=1))
         moved = np.zeros((self.count, _SHAPES))
         moved[-1] = n / self.count * shares @ self.shapes
-        whom = f"in {self.asked.groups[-1]}" if self.count > 1 else "of everyone"
-        return {f"Outcomes that lie a fifth of an sd higher {whom}{followed}": moved}
+        return {f"Outcomes that lie a fifth of an sd higher {self.last}{followed}": moved}
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
         """The PIT histogram."""

@@ -20,7 +20,6 @@ from private_mcmc.data.comparisons import (
     read_profile,
 )
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
-from private_mcmc.data.effects import Array
 from private_mcmc.data.projection import nested
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.report import Interval, Plot, Report, Rule, Table, between, digits, floats, number
@@ -43,15 +42,10 @@ class Coefficient:
     """One coefficient in the user's units.
 
     Attributes:
-        name: such as ``age`` or ``sex[male]``.
-        per: what it is the effect of.
-        mean: of the draws.
-        sd: of the draws.
-        low: lower end of the central interval.
-        high: its upper end.
-        ratio: odds or rate ratio: ``exp`` of the median, or ``None``.
-        ratio_low: ``exp(low)``.
-        ratio_high: ``exp(high)``.
+        name, per: such as ``age`` or ``sex[male]``, and what it is the effect of.
+        mean, sd: of the draws.
+        low, high: ends of the central interval.
+        ratio: odds or rate ratio: ``exp`` of the median, with ``exp`` of the ends; or ``None``, all three.
     """
 
     name: str
@@ -93,12 +87,14 @@ class Answers(Comparisons):
 
     def summary(self) -> tuple[Coefficient, ...]:
         """Every coefficient with its interval, and its odds or rate ratio."""
-        per = units(self.design)
+        per, made = units(self.design), []
         effects = {label for effect in self.design.shared for label in effect.coordinates()}
-        return tuple(
-            self._coefficient(label, per[label], column, label in effects)
-            for label, column in self.by_name.items()
-        )
+        for label, draws in self.by_name.items():
+            mean, low, high = self.interval(draws)
+            logs = (np.median(draws), low, high) if self.design.family.ratio and label in effects else ()
+            ratios: list[float | None] = [float(np.exp(value)) for value in logs] or [None] * 3
+            made.append(Coefficient(label, per[label], mean, float(draws.std(ddof=1)), low, high, *ratios))
+        return tuple(made)
 
     def table(self) -> Table:
         """The summary as a table for a report."""
@@ -111,8 +107,8 @@ class Answers(Comparisons):
         for one in self.summary():
             cells: list[str | float | None] = [one.name, one.per, one.mean, one.sd]
             if one.ratio is not None and one.ratio_low is not None and one.ratio_high is not None:
-                ratio = number(one.ratio, digits(one.ratio_low, one.ratio_high))
-                cells += [ratio, between(one.ratio_low, one.ratio_high)]
+                low, high = one.ratio_low, one.ratio_high
+                cells += [number(one.ratio, digits(low, high)), between(low, high)]
             else:
                 cells += [None] * bool(family.ratio) + [between(one.low, one.high)]
             rows.append(tuple(cells))
@@ -174,8 +170,7 @@ class Answers(Comparisons):
 
     def forest(self) -> Plot:
         """Intervals of all effects, the first on top; of ratios, where there are any, on a log scale."""
-        family, text = self.design.family, self.design.formula.text
-        effects = {name for effect in self.design.shared for name in effect.coordinates()}
+        family, effects = self.design.family, {n for one in self.design.shared for n in one.coordinates()}
         shown = [one for one in self.summary() if one.name in effects][:_MOST_SHOWN]
         heights = [float(len(shown) - index) for index in range(len(shown))]
         ends = [(one.low, one.mean, one.high) for one in shown]
@@ -189,7 +184,7 @@ class Answers(Comparisons):
         names = [one.name + (f" ({unit})" if unit else "") for one, unit in zip(shown, units, strict=True)]
         low, middle, high = (floats(each[place] for each in ends) for place in range(3))
         return Plot(
-            title=text,
+            title=self.design.formula.text,
             x_label=label,
             y_label="",
             drawn=(Interval(floats(heights), low, middle, high), Rule("x", float(ratio))),
@@ -221,13 +216,6 @@ class Answers(Comparisons):
             event = outcome.all_levels[-1].label
             return words if event in (outcome.name, "true") else f"{words} = {event}"
         return outcome.words
-
-    def _coefficient(self, label: str, per: str, draws: Array, effect: bool) -> Coefficient:
-        mean, low, high = self.interval(draws)
-        ratios: tuple[float | None, float | None, float | None] = (None, None, None)
-        if self.design.family.ratio and effect:
-            ratios = tuple(float(np.exp(value)) for value in (np.median(draws), low, high))  # type: ignore[assignment]
-        return Coefficient(label, per, mean, float(draws.std(ddof=1)), low, high, *ratios)
 
     def whom(self, people: People, moved: Collection[str] = ()) -> str:
         """Whose means these are: where the fields are that are not ``moved``, and which nobody has stated."""

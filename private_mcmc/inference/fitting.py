@@ -249,14 +249,10 @@ def _read_again(then: Field, now: Field, words: Sequence[str]) -> Fields:
         "levels" if one.is_category else "dates" if one.type == "date" else "numbers" for one in (then, now)
     )
     places = {level.value: place for place, level in enumerate(now.all_levels)} if now.is_category else {}
-    changed = ""
-    if was != now_is:
-        changed = f"had {was}, not {now_is}"
-    elif then.unit and now.unit and then.unit != now.unit:
-        changed = f"was in {then.unit}, not {now.unit}"
-    elif places and (gone := [one.label for one in then.all_levels if one.value not in places]):
-        changed = f"had the levels {gone}"
-    if changed:
+    gone = [level.label for level in then.all_levels if level.value not in places] if then.is_category else []
+    in_units = bool(then.unit and now.unit) and then.unit != now.unit
+    changed = f"had {was}, not {now_is}" if was != now_is else f"had the levels {gone}" if gone else ""
+    if changed := changed or f"was in {then.unit}, not {now.unit}" * in_units:
         remedy = "describe again with today's schema, or leave described=… out"
         raise DeclarationError(f"described: by another schema, where {now.name!r} {changed}: {remedy}.")
     if places:
