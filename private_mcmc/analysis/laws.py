@@ -354,7 +354,7 @@ class Uniformity(Law):
             Rule("x", 1 / PIT_BINS, "fits"),
         )
         words = "Shares of people by where their outcome lies in its prediction; a tenth each if it fits."
-        return Plot("PIT histogram", f"share, {prob:.0%} interval", "", drawn, words, y_ticks=ticks)
+        return Plot("PIT histogram", f"share, {prob:.0%} interval", "PIT", drawn, words, y_ticks=ticks)
 
 
 def _auc(cells: Array) -> float:
