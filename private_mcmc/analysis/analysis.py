@@ -59,6 +59,8 @@ class Analysis(ABC):
     """
 
     kind: ClassVar[str]
+    # Whether a row has a uniform number of its own, ``row["uniform"]``, as part of the mechanism.
+    random: ClassVar[bool] = False
     schema: Schema
 
     @property
@@ -100,11 +102,6 @@ class Analysis(ABC):
     @abstractmethod
     def expected(self, mechanism: SumsPlan) -> tuple[str, ...]:
         """What can be said of the answers before anything is spent."""
-
-    @property
-    def random(self) -> bool:
-        """Whether a row has a uniform number of its own, ``row["uniform"]``, as part of the mechanism."""
-        return False
 
     @cached_property
     def rows(self) -> Rows:

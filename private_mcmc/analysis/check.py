@@ -53,6 +53,7 @@ class Check(Analysis):
     by: tuple[str, ...]
     grid: tuple[float, ...]
     kind = "check"
+    random = True  # rounding, or V of a PIT
 
     def __post_init__(self) -> None:
         for name in self.by:
@@ -84,11 +85,6 @@ class Check(Analysis):
     def title(self) -> str:
         """The formula and the groups."""
         return f"of {self.study.formula}" + (f" by {', '.join(self.by)}" if self.by else "")
-
-    @property
-    def random(self) -> bool:
-        """Rounding, or ``V`` of a PIT."""
-        return True
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
