@@ -217,7 +217,7 @@ def _written_out(equation: jex.JaxprEqn) -> jex.JaxprEqn:
 
 
 # JAX's own whose results under vmap are not those row by row, or that carry a state from call to call.
-_MIXED = ("rng_bit_generator", "rng_uniform")
+_MIXED = ("rng_bit_generator", "rng_uniform", "regularized_incomplete_beta")
 # Generators whose bits for many keys are those of the keys one by one.
 _KEY_BY_KEY = ("threefry2x32", "chacha20")
 

@@ -6,13 +6,16 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from jax.custom_batching import custom_vmap
 from jax.extend.core import Primitive
+from jax.scipy.special import betainc, gammainc, gammaincc, zeta
 from jax.sharding import Mesh, PartitionSpec
 
 import private_mcmc as pmc
 from private_mcmc import Ball, Binary, DoThisInstead, NotYetSupported, Rows
+from private_mcmc.analysis.analysis import _cdf
 from private_mcmc.inference.execute_plan import _asked
 from private_mcmc.kernels import Streams, langevin_program
 from private_mcmc.model import read
@@ -220,3 +223,36 @@ def test_keywords_of_a_partial_function_are_kept():
 
     found = of_rows(partial(moved, 1.0, times=3.0), {"x": jnp.arange(2.0)})
     np.testing.assert_array_equal(found, [3.0, 6.0])
+
+
+LOOPS = {
+    "gammaincc": lambda x: gammaincc(x, 2.0),
+    "gammainc of a": jax.grad(lambda x: gammainc(x, 2.0)),
+    "random_gamma_grad": lambda x: jax.lax.random_gamma_grad(x, x / 2),
+    "binomial": lambda x: _cdf(dist.Binomial(9, x / 10), 4),
+    "zeta": lambda x: zeta(x + 1, 2.0),
+    "while_loop": lambda x: jax.lax.while_loop(lambda y: y > 1e-3, lambda y: y / (1 + x), x),
+}
+LAWS = {
+    "negative binomial": (lambda x: dist.NegativeBinomial2(x, 3.0), 4),
+    "beta": (lambda x: dist.BetaProportion(x / 1e6, x), 0.3),
+    "t": (lambda x: dist.StudentT(x, 0.0, 1.0), -1.5),
+}
+LOOPS |= {name: lambda x, law=law, at=at: _cdf(law(x), at) for name, (law, at) in LAWS.items()}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_row_has_one_value_however_long_another_row_takes(name):
+    """JAX's own loop for ``betainc`` goes on for all rows until the last one is done, and moved them."""
+    with jax.enable_x64(True):
+        every = jax.jit(jax.vmap(rowwise(LOOPS[name])))
+        for x in np.random.default_rng(0).uniform(0.5, 4.0, 30):
+            rows = np.full(4, x)
+            before = every(rows)
+            for other in (1e-6, 8.9, 1e5, np.nan):
+                rows[0] = other
+                np.testing.assert_array_equal(every(rows)[1:], before[1:])
+            if name in LAWS:
+                np.testing.assert_allclose(before[1], LAWS[name][0](x).cdf(LAWS[name][1]), rtol=1e-12)
+    with pytest.raises(NotYetSupported, match="regularized_incomplete_beta"):
+        rowwise(lambda x: betainc(1.5, x, 0.3))(1.0)
