@@ -90,14 +90,11 @@ class Bookkeeping:
         return {**what, "data": data, "unit": self.person or None}
 
     def _open(self, ledger: Ledger, charge: str, bill: Bill) -> Reservation:
-        """That charge as the ledger has it. What stages have not charged is free again at the end, so that a
-        run which charges none would be.
-        """
-        wanted = (charge, "reserved", bill.price.to_dict(), bill.staged)
+        """That charge as the ledger has it, of a run in stages if this is: one that charges none is free."""
+        wanted = (charge, "reserved", bill.price.to_dict(), bill.staged, self.person or None)
         for one in ledger.history(self.dataset):
-            if (one.identity, one.outcome, one.statement, one.staged) == wanted:
-                # Whoever made it may have had other rows, or none.
-                ledger.recognise(one.dataset, self._said(bill)["data"])
+            if (one.identity, one.outcome, one.statement, one.staged, one.unit) == wanted:
+                ledger.recognise(one.dataset, self._said(bill)["data"])  # it may be of other rows, or none
                 return one
         raise ReleaseError(
             "that charge is settled, or was made for another run, in another ledger or for another dataset=; "
@@ -166,8 +163,8 @@ class Bookkeeping:
                 "the checkpoint is of another run (schedule, model, rows or start). Resume with what it was "
                 "started with; anything else is a new run, charged again."
             )
-        marked_bill = replace(bill, price=marked(bill.price, saved.provenance))
-        charge = self._open(self.ledger, saved.charge, marked_bill)
+        bill = replace(bill, price=marked(bill.price, saved.provenance))
+        charge = self._open(self.ledger, saved.charge, bill)
         return Job(replace(self, reserved=charge), saved.streams, saved.provenance, saved)
 
 

@@ -421,9 +421,8 @@ def resume(
                 f"{ledger.path.name}` ends it, and all is free again."
             )
         columns, marks = read_once(table, asked, raw.target.adjacency, raw.n, engine)
-        books = Bookkeeping(
-            ledger, raw.charge["dataset"], charge.purpose, known_by=marks.known_by, reserved=charge
-        )
+        kept: dict[str, Any] = {"known_by": marks.known_by, "person": asked.schema.unit, "reserved": charge}
+        books = Bookkeeping(ledger, raw.charge["dataset"], charge.purpose, **kept)
         made = raw.planned(model)
         if made is None:
             if not raw.about.formula and source != raw.about.model:

@@ -1,5 +1,6 @@
 """An interrupted run that goes on is the same run: same numbers, one charge, one release."""
 
+import contextlib
 import os
 import shutil
 from dataclasses import replace
@@ -138,6 +139,20 @@ def test_one_charge_releases_once_whatever_copies_of_the_file_there_are(data, le
 def test_a_checkpoint_without_a_ledger_is_refused(tmp_path):
     with pytest.raises(pmc.DeclarationError, match="give a ledger"):
         pmc.Bookkeeping(checkpoint=pmc.Checkpoint(tmp_path / "run"))
+
+
+def test_a_charge_for_persons_pays_for_no_run_of_rows(data, tmp_path):
+    ledger = pmc.Ledger.create(tmp_path / "ledger")
+    ledger.declare("rows", pmc.Target(1e4, 1e-6), unit="who")
+    price = declared(KERNEL, ROWS, num_steps=5, target=pmc.Target(20.0, 1e-6)).decide(N).statement
+    charge = ledger.reserve("rows", price, purpose="", unit="who")
+    for person in ("", "other", "who"):
+        books = pmc.Bookkeeping(ledger, "rows", person=person, reserved=charge)
+        mcmc = declared(KERNEL, ROWS, num_steps=5, target=pmc.Target(20.0, 1e-6), bookkeeping=books)
+        with (
+            contextlib.nullcontext() if person == "who" else pytest.raises(pmc.ReleaseError, match="another")
+        ):
+            mcmc.run(**data)
 
 
 @pytest.mark.long
