@@ -37,10 +37,11 @@ REFUSED, MISSING = math.nan, math.inf
 _SINGLE = 2.0**-23
 
 
+@np.errstate(all="ignore")
 def encoded(field: Field, cells: Iterable[str | None]) -> tuple[dict[str, Array], bool]:
     """Columns of the row domain, and whether every cell has a place in them.
 
-    ``None`` stands for a cell that is not there.
+    ``None`` stands for a cell that is not there. A NaN that signals, as R's ``NA``, is one like others.
     """
     codes = _codes(field, cells)
     missing = np.isposinf(codes)

@@ -356,6 +356,7 @@ def _of_array(
 Columns = Mapping[str, npt.ArrayLike | HostColumn]
 
 
+@np.errstate(all="ignore")
 def data_mark(key: bytes, data: Columns) -> str:
     """A keyed hash of columns: names, shapes and values, block by block, and the numbers of the holes.
 

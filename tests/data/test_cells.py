@@ -16,6 +16,7 @@ from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import field_from_dict, field_to_dict
 from private_mcmc.data.table import encoded, read_table
 from private_mcmc.domains.cells import Numbers, as_text
+from private_mcmc.domains.columns import data_mark
 from private_mcmc.dossier.record import texts
 from private_mcmc.records import as_seen
 from tests.data.fields import levels, schema
@@ -212,3 +213,14 @@ def test_columns_of_numbers_have_the_codes_of_their_texts(field):
         # NumPy has another type of them: their texts are read.
         (chunk,) = source_of({"it": column}).chunks(["it"])
         assert not isinstance(chunk["it"], Numbers)
+
+
+@pytest.mark.parametrize("kind", ["<u8", "<u4"])
+def test_a_nan_that_signals_is_one_like_others_and_nobody_is_told(kind):
+    """R's NA: the first sum of it warns, and where warnings are errors it refused the table."""
+    bits = {"<u8": 0x7FF00000000007A2, "<u4": 0x7F800001}[kind]
+    values = np.array([bits], kind).view(kind.replace("u", "f"))
+    with np.errstate(all="raise"):
+        columns, whole = encoded(changed(AGE, missing="indicator", otherwise="missing"), Numbers(values))
+        assert whole and columns["age_missing"] == 1.0
+        assert data_mark(b"key", {"age": values})
