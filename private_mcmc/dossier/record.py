@@ -309,7 +309,8 @@ def enter(ledger: Ledger | None, record: ReleaseRecord) -> None:
         ledger.know(str(record.ledger["charge"]), record.fingerprint)
     except (LedgerError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
-        warn_of_what_was_paid(f"against the ledger this record will not be verified: {why}")
+        told = "until `private-mcmc report --ledger` tells it"
+        warn_of_what_was_paid(f"against the ledger this record will not be verified, {told}: {why}")
 
 
 def standing_in(ledger: Ledger, charge: str) -> Record:

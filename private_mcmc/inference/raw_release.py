@@ -272,6 +272,18 @@ def _end(ledger: Ledger, charge: Fields, outcome: Ending = "stopped") -> None:
             ledger.settle(found, outcome)
 
 
+def enter_again(ledger: Ledger, record: ReleaseRecord) -> None:
+    """What of a dossier a ledger was not told: that its charge has released, and a first fingerprint.
+
+    Another fingerprint than one that it knows is told by nobody but the run: a file may have been changed.
+    """
+    if record.ledger is not None:
+        _end(ledger, record.ledger, "released")
+        charges = {one.identity: one for one in ledger.history(record.ledger["dataset"])}
+        if not charges[record.ledger["charge"]].dossiers:
+            ledger.know(record.ledger["charge"], record.fingerprint)
+
+
 def _broken_off(raw: RawRelease) -> Report:
     """What a run bought before it was stopped."""
     before = [("bounds", one.gdp or 0.0) for one in raw.before]

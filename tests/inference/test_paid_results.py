@@ -201,5 +201,31 @@ def test_a_resumed_fit_that_is_killed_anywhere_loses_no_more_than_the_stage_that
     assert pmc.Study.load(start / "study").passes <= 40
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "name", "failure"),
+    [(pmc.Ledger, "know", KeyboardInterrupt()), (NewDossier, "keep", pmc.errors.OutputError("no room"))],
+)
+def test_what_a_ledger_was_not_told_of_a_dossier_it_is_told_again_and_once(
+    here, monkeypatch, where, name, failure
+):
+    """A paid dossier could not be verified for ever, and its charge not be settled."""
+
+    def failing(*_):
+        raise failure
+
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, failing)
+        charged(here, "describe")
+    command("report", here / "study", "--ledger", here / "ledger")
+    command("verify", here / "study", "--ledger", here / "ledger")
+    assert outcomes(here) == ["released"]
+    record = here / "study" / "study.json"
+    record.write_text(record.read_text().replace("people.csv", "others.csv"))
+    command("report", here / "study", "--ledger", here / "ledger")
+    words = ["verify", str(here / "study"), "--ledger", str(here / "ledger")]
+    assert CliRunner().invoke(app, words).exit_code == 1
+
+
 def charge_of(place):
     return pmc.Ledger(place / "ledger").history("people")[0]
