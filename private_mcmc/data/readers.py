@@ -11,7 +11,7 @@ import csv
 import gzip
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +101,24 @@ def _of_statistical(path: Path, function: str, encoding: str) -> Source:
     told = {"encoding": codecs.lookup(encoding).name} if encoding else {}
     _, facts = read(str(path), metadataonly=True, **told)
 
+    def rows(wanted: list[str], first: int, size: int) -> Iterator[Any]:
+        try:
+            yield read(str(path), row_offset=first, row_limit=size, usecols=wanted, **told)[0]
+        except OverflowError:  # one date beyond Python's calendar: found by halves, it is such a cell alone
+            if size > 1:
+                yield from rows(wanted, first, size // 2)
+                yield from rows(wanted, first + size // 2, size - size // 2)
+            elif len(wanted) > 1:
+                yield {name: next(rows([name], first, 1))[name] for name in wanted}
+            else:
+                yield {wanted[0]: Texts([None])}
+
     def frames(wanted: list[str]) -> Iterator[Any]:
-        parts = pyreadstat.read_file_in_chunks(read, str(path), chunksize=_CHUNK, usecols=wanted, **told)
-        yield from (frame for frame, _ in parts)
+        for first in count(0, _CHUNK):
+            parts = [*rows(wanted, first, _CHUNK)]
+            yield from parts
+            if sum(len(part[wanted[0]]) for part in parts) < _CHUNK:
+                return
 
     return Source(str(path), tuple(facts.column_names), frames, facts.readstat_variable_types.get, encoding)
 

@@ -425,7 +425,9 @@ FATED = schema(
 )
 
 
-@pytest.mark.parametrize("kind", ["csv", "arrow", "parquet", "words of Arrow", "pandas of Arrow", "list"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "arrow", "parquet", "words of Arrow", "pandas of Arrow", "list", "sav", "dta"]
+)
 def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
     """Whatever one person's cell holds, the table is read, and the others' cells are what they were."""
     table = None
@@ -441,6 +443,11 @@ def test_no_cell_refuses_a_table_whose_schema_gives_it_a_fate(tmp_path, kind):
         ends, text = np.array([0, 10, 11], np.int32), b"2000-01-01\xff"
         buffers = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(text)]
         table = pyarrow.table({"born": pyarrow.Array.from_buffers(pyarrow.string(), 2, buffers)})
+    elif kind in ("sav", "dta"):  # beyond the calendar of Python
+        days, form = {"sav": (13_166_064_000.0, "DATE11"), "dta": (14_610.0, "%td")}[kind]
+        frame = pandas.DataFrame({"born": [days, 1e12]})
+        table = str(tmp_path / f"t.{kind}")
+        getattr(pyreadstat, f"write_{kind}")(frame, table, variable_format={"born": form})
     else:  # beyond the calendar of Python
         table = pyarrow.table({"born": pyarrow.array([946_684_800, 2**40], pyarrow.timestamp("s"))})
     if kind == "parquet":
