@@ -93,11 +93,12 @@ def places_of(error: BaseException) -> tuple[str, ...]:
 def foreseen(error: BaseException) -> BaseException:
     """The error as it may be shown: of what nobody foresaw, whose message may quote a row, type and place."""
     called_wrongly = isinstance(error, TypeError) and error.__traceback__ and not error.__traceback__.tb_next
-    # A group holds errors of any kind; what stops a process otherwise (Ctrl-C) says nothing.
+    # A group holds errors of any kind; what else stops a process may be a panic of Rust, and quote a row.
     stops = not isinstance(error, Exception | BaseExceptionGroup)
     places = places_of(error)
     # Where warnings are errors, those of other libraries may quote a row like any error of theirs.
     ours = isinstance(error, PrivateMCMCError) or (isinstance(error, Warning) and _in_package(error))
+    error.args = () if stops else error.args
     if ours or stops or called_wrongly:
         return error
     if isinstance(error, OSError) and isinstance(error.errno, int):

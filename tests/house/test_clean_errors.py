@@ -122,7 +122,7 @@ def test_an_unforeseen_error_is_told_by_type_and_place_and_ours_as_they_are():
     @clean_errors
     def entry(cell):
         if cell is None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(SENTINEL)  # as a panic of Rust does, which is no Exception either
         if cell == "ours":
             raise pmc.NotPrivate("ours", report=3)
         return float(cell)
@@ -135,7 +135,7 @@ def test_an_unforeseen_error_is_told_by_type_and_place_and_ours_as_they_are():
     assert raised.value.report == 3 and raised.value.places[-1].endswith("in entry")
     with pytest.raises(KeyboardInterrupt) as stopped:
         entry(None)
-    assert len(traceback.extract_tb(stopped.value.__traceback__)) == 2
+    assert len(traceback.extract_tb(stopped.value.__traceback__)) == 2 and not stopped.value.args
     with pytest.raises(TypeError, match="missing 1 required"):
         entry()
     assert entry("1.5") == 1.5 and sys.exc_info() == (None, None, None)
