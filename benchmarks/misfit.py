@@ -4,7 +4,7 @@
 
 Curator's side, nothing is random. On every table the mode of a logistic regression is found with rows
 weighted as a plan weights them, at every clip. A plan expects a squared shift of ``a + n/b`` times
-``E[ω²]/E[ω]² − 1`` (``InfluenceCounts.bias``). For several ``a`` and ``b`` are printed, over tables and
+``E[ω²]/E[ω]² − 1`` (``Reach.bias``). For several ``a`` and ``b`` are printed, over tables and
 ε, the error at the clip that would be chosen over the least that any clip has, and over the one predicted.
 Noise is that of one release with the budget's Gaussian DP.
 """

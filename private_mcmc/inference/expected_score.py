@@ -59,6 +59,9 @@ class Outcomes(NamedTuple):
         return jax.nn.softmax(jnp.where(jnp.isfinite(losses), self.log_weights - losses, -1e30), axis=1)
 
 
+_probabilities = jax.jit(Outcomes.probabilities, static_argnums=1, compiler_options=ON_FEW_ROWS)
+
+
 class ExpectedScore(NamedTuple):
     """The function ``T``.
 
@@ -117,7 +120,7 @@ def expected_score(reading: RowModel, at: Array) -> ExpectedScore | None:
     outcomes = Outcomes(rows, {name: listed}, jnp.zeros(listed.shape))
     if not likelihood.few:
         values, there = _nodes(
-            np.asarray(choices, np.float64), np.asarray(_probabilities(reading, outcomes, theta))
+            np.asarray(choices, np.float64), np.asarray(_probabilities(outcomes, reading, theta))
         )
         logs = jnp.where(jnp.asarray(there), 0.0, -jnp.inf)
         outcomes = Outcomes(rows, {name: jnp.asarray(values, dtype=choices.dtype)}, logs)
@@ -137,11 +140,6 @@ def _nodes(choices: Array, probabilities: Array) -> tuple[Array, npt.NDArray[np.
         few = (last - first < _NODES)[:, None]
         nodes = np.where(few, first[:, None].round() + np.arange(_NODES), nodes.round())
     return nodes, nodes <= high
-
-
-@partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)
-def _probabilities(reading: RowModel, outcomes: Outcomes, at: jax.Array) -> jax.Array:
-    return outcomes.probabilities(reading, at)
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=ON_FEW_ROWS)

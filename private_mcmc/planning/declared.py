@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -31,15 +31,12 @@ from private_mcmc.planning.prediction import Expected, Prediction
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.potential import curvature
 from private_mcmc.preflight.estimate import outcomes_of, typed
-from private_mcmc.release.price import Function, bind, movement, price
+from private_mcmc.release.price import bind, movement, price
 from private_mcmc.release.released import Expectations
-from private_mcmc.report import Facts, Report, Table, at_most, number
+from private_mcmc.report import Facts, Report, Reported, Table, at_most, number
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import RUN_ONCE
 from private_mcmc.target import Target
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Hidden: TypeAlias = Literal["last"] | Expectations
 
@@ -56,7 +53,7 @@ _SAMPLING = 0.25
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DeclaredPlan:
+class DeclaredPlan(Reported):
     """One declared run that meets ``target`` whatever the data, with the error to expect of it.
 
     Attributes:
@@ -111,13 +108,6 @@ class DeclaredPlan:
         rows = tuple((one.name, number(one.error, 2), number(one.sd, 2)) for one in expected.coefficients)
         each = Table(("value", "predicted error", "sd without privacy"), rows, title="On synthetic people")
         return Report("A plan of one run", (Facts(items), *((each,) if rows else ())))
-
-    def _repr_html_(self) -> str:
-        return self.report()._repr_html_()
-
-    def show(self, console: Console | None = None) -> None:
-        """Print the plan."""
-        self.report().show(console)
 
 
 def plan_declared(
@@ -346,10 +336,14 @@ class _Search:
         names = [f"{f.name}[{k}]" if f.shape else f.name for f in functions for k in range(f.size)]
         usual, best = sds.mean(axis=0), None
         for of in self.chains(temper):
-            for skipped in _burn_ins(release, of.num_steps):
+            shares = {int(share * of.num_steps) for share in _BURN_INS}
+            tried = sorted(shares) if release.burn_in is None else [release.burn_in]
+            for skipped in (one for one in tried if one < of.num_steps):
                 asked = release.with_burn_in(skipped)
                 schedule = self.schedule(of.kernel, asked, of.num_steps, 1)
-                noise = _noise(asked, functions, schedule, of.known, self.target)
+                most = movement(functions, average_sensitivity(schedule, of.known), schedule.preconditioner)
+                # The sd of the noise of every value, about.
+                noise = math.sqrt(2.0) * most.l1 * most.units / (asked.epsilon or self.target.epsilon)
                 mean, covariance = of.average(skipped + 1)
                 off = np.einsum("tvp,tp->tv", slopes, mean) / sds
                 bias, added, own = (
@@ -368,21 +362,6 @@ class _Search:
                     named = tuple(Expected(*one) for one in each)
                     best = of, asked, expected._replace(coefficients=named), chains
         return None if best is None else self.plan(best[0], best[1], best[3], best[2])
-
-
-def _burn_ins(release: Expectations, num_steps: int) -> list[int]:
-    """Steps to leave out: as declared, or those to try."""
-    if release.burn_in is not None:
-        return [release.burn_in] if release.burn_in < num_steps else []
-    return sorted({int(share * num_steps) for share in _BURN_INS})
-
-
-def _noise(
-    asked: Expectations, functions: tuple[Function, ...], schedule: Schedule, known: Curvature, target: Target
-) -> Array:
-    """The sd of the noise of every value, about."""
-    moved = movement(functions, average_sensitivity(schedule, known), schedule.preconditioner)
-    return np.asarray(math.sqrt(2.0) * moved.l1 * moved.units / (asked.epsilon or target.epsilon))
 
 
 def _roots(matrices: Array) -> Array:

@@ -81,7 +81,7 @@ def spectral_norm(noise_sd: float, dim: int) -> float:
 
 
 def floored(matrix: Array, least: float) -> Array:
-    """A symmetric matrix with its eigenvalues raised to ``least > 0``."""
+    """A symmetric matrix with its eigenvalues raised to ``least``."""
     values, vectors = np.linalg.eigh(matrix)
     raised: Array = (vectors * np.maximum(values, least)) @ vectors.T
     return (raised + raised.T) / 2
@@ -149,18 +149,14 @@ def allowed_by_noise(released: SecondMoments) -> list[Array]:
         noise = sd * (noise + noise.T + np.diag(random.standard_normal(dim)))
         even = float(np.trace(noise)) / dim * np.eye(dim)
         freedom = max(_WISHART * dim, 2 * (each / sd) ** 2)
-        hidden = each * (_wishart(freedom, dim, random) / freedom - np.eye(dim))
+        # Bartlett's factors of a Wishart matrix.
+        root = np.tril(random.standard_normal((dim, dim)), -1)
+        root = root + np.diag(np.sqrt(random.chisquare(freedom - np.arange(dim))))
+        hidden = each * (root @ root.T / freedom - np.eye(dim))
         matrix = each * np.eye(dim) + np.diag(share * apart)
         matrix = matrix + believed**0.25 * (noise - even) + hides**0.25 * hidden
         made.append(floored(axes @ matrix @ axes.T, _FLATTEST * each))
     return made
-
-
-def _wishart(freedom: float, dim: int, random: np.random.Generator) -> Array:
-    """Of identity scale, by Bartlett's factors."""
-    root = np.tril(random.standard_normal((dim, dim)), -1)
-    root = root + np.diag(np.sqrt(random.chisquare(freedom - np.arange(dim))))
-    return np.asarray(root @ root.T)
 
 
 def positive_normal(mean: float, sd: float, count: int) -> Array:

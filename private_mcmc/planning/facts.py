@@ -16,7 +16,7 @@ from private_mcmc.domains.rows import project_rows
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.synthetic import prior_draws, scale_of
-from private_mcmc.planning.estimates import prior_curvature, root_of, spectral_norm
+from private_mcmc.planning.estimates import floored, prior_curvature, root_of, spectral_norm
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.rowwise import of_rows
@@ -82,16 +82,12 @@ def next_metric(prior: Prior, root: Array, information: Array) -> Metric:
     return Metric(np.asarray(root, dtype=np.float64), max(trace, 0.05 * len(root)))
 
 
-def informed(metric: Metric, prior: Prior) -> Array:
-    """The information that it was made for, in its own coordinates, ``(p, p)``."""
-    information = np.eye(len(metric.root)) - metric.root.T @ (metric.root * prior.precision[:, None])
-    values, vectors = np.linalg.eigh((information + information.T) / 2)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
-
-
 def flattened(metric: Metric, prior: Prior, weight: float) -> Metric:
-    """Of the likelihood to the power ``weight``."""
-    return metric if weight == 1 else next_metric(prior, metric.root, weight * informed(metric, prior))
+    """Of the likelihood to the power ``weight``: of so much of the information that it was made for."""
+    if weight == 1:
+        return metric
+    information = np.eye(len(metric.root)) - metric.root.T @ (metric.root * prior.precision[:, None])
+    return next_metric(prior, metric.root, weight * floored((information + information.T) / 2, 0.0))
 
 
 @functools.lru_cache(maxsize=8)

@@ -35,7 +35,6 @@ from private_mcmc.planning.influence import (
     CLIPS,
     REACH,
     Reach,
-    assumed,
     centred_model,
     counts_reach,
     public_counts,
@@ -108,11 +107,6 @@ class Policy:
     most_passes: float = math.inf
 
     @property
-    def assumed(self) -> tuple[str, ...]:
-        """What the prediction takes for granted, in words."""
-        return assumed(self.facts)
-
-    @property
     def _affine(self) -> bool:
         # With a short warm-up a network's draws were 4 sds off.
         return self.facts.likelihood.few and self.facts.reading.predictor is not None
@@ -148,7 +142,8 @@ class Policy:
         late = late_states(warm_ups[-1], facts.prior.centre)
         if len(rounds) < len(warm_ups) and query is not None:
             return self._query(SECOND, query, late, metric)
-        start = settled(warm_ups[-1], late[-1])
+        mean = warm_ups[-1].states[1:][warm_ups[-1].path.schedule.num_steps // 2 :].mean(axis=0)
+        start = mean if np.all(np.isfinite(mean)) else late[-1]
         if rounds and len(warm_ups) < _MOST_WARM_UPS and not self._right(rounds[len(warm_ups) - 1], history):
             return self._warm_up(metric, start)
         if query is not None and len(rounds) < _MOST_ROUNDS and self._hidden(rounds[-1], history):
@@ -180,7 +175,7 @@ class Policy:
         """The run after its burn-in, as much wider as its mean is expected to be off."""
         run = named(history, RUN)[0]
         expected, reach = self._expected(history, run.path), self._reach(history)
-        longer = reach is not None and reach.counts.mean_square > _LONGER**2
+        longer = reach is not None and reach.mean_square > _LONGER**2
         return Conclusion(
             widened(run, self.facts, _CAUTION * expected.rms),
             expected,
@@ -206,7 +201,7 @@ class Policy:
             curvatures = (inverse_of(metric.root @ metric.root.T) - precision)[None]
         else:
             curvatures = facts.temper * curvatures
-        share = 1.0 if reach is None else reach.share(self._clip(history, run))
+        share = 1.0 if reach is None else reach.curvature_share(self._clip(history, run))
         expected, weight = self._expected(history, run), run.schedule.temper / facts.temper
         # ``2M^{-1}/(Tw²)``: of the mean score over a path of time ``T`` at weight ``w`` in the metric ``M``.
         noise = inverse_of(metric_of(run.schedule)) * (2 / (run.schedule.total_time * weight**2))
@@ -246,7 +241,7 @@ class Policy:
                 share = _UNCOUNTED[1]
                 bias = min(bias, noise / share)
             return bias, noise / share
-        share, bias = reach.share(clip), reach.bias(clip)
+        share, bias = reach.curvature_share(clip), reach.bias(clip)
         if self.facts.likelihood.has_centre:
             before = named(history, WARM_UP)[-1].path.schedule
             told = before.temper / self.facts.temper * before.total_time / 2
@@ -379,13 +374,6 @@ def _affordable(one_step: Schedule, budget: float) -> float:
     if unit is None:
         raise NotPrivate("a path of Langevin states has a Gaussian statement, and this one has none.")
     return (budget / unit) ** 2 * (1 - 1e-9)
-
-
-def settled(warm_up: CompletedStage, last: Array) -> Array:
-    """Where the run begins: the mean of the warm-up's last half, or its last state if that is not finite."""
-    states = np.asarray(warm_up.value)
-    mean = states[len(states) // 2 :].mean(axis=0)
-    return mean if np.all(np.isfinite(mean)) else last
 
 
 def late_states(warm_up: CompletedStage, centre: Array) -> Array:

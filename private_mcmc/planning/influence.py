@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 
 import jax
@@ -69,15 +69,27 @@ def people_counted(counts: Sums, num_rows: int, adjacency: Adjacency) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class InfluenceCounts:
-    """Released counts of rows by influence, of ``num_rows`` rows: what a clip keeps, and what it costs.
+class Reach:
+    """Released counts of rows by the length of their gradient over the typical one, and what clips cost.
 
-    ``people``: how many of the rows are no empty slots, as far as that is known; all if left out.
+    Attributes:
+        counts: of all rows, or persons.
+        num_rows: how many there may be.
+        people: how many are no empty slots, as far as that is known; all if left out.
+        tail: about how many are in each cell.
+        lengths: of public rows under the model, over their root mean square, where it tells their outcomes.
+        weights: of these, their sum is 1.
+        aligned: the share of what the clip takes from lengths that moves the mean score; 0 of weighted rows,
+            of which nothing is beyond the clip.
     """
 
     counts: Sums
     num_rows: int
     people: float | None = None
+    tail: Array = field(default_factory=partial(np.zeros, CELLS))
+    lengths: Array = field(default_factory=partial(np.zeros, 1))
+    weights: Array = field(default_factory=partial(np.ones, 1))
+    aligned: float = 0.0
 
     @cached_property
     def significant(self) -> Array:
@@ -87,12 +99,6 @@ class InfluenceCounts:
             significant = bool(count > (_BESIDE if significant else _ALONE) * self.counts.noise_sd)
             kept[cell] = count if significant else 0.0
         return kept
-
-    @property
-    def occupied(self) -> int:
-        """How many cells there are up to the last one that surely holds rows, and one more."""
-        known = np.flatnonzero(self.significant)
-        return min(int(known[-1]) + 2, CELLS) if len(known) else CELLS
 
     @property
     def hidden(self) -> bool:
@@ -110,15 +116,20 @@ class InfluenceCounts:
         return max(self._moment(clip, 1), _LEAST_SHARE)
 
     def bias(self, clip: float) -> float:
-        """Error that the clip adds to the mean, in posterior sds.
+        """Error that the clip adds to the mean, in posterior sds: of weights, and of what it takes besides.
 
         With weights ``ω`` the estimate has variance ``A^{-1}BA^{-1}``, ``A = Σωψ''xxᵀ``, ``B = Σω²ψ''xxᵀ``.
         With all of them 1 it is efficient, so that the two differ by the difference of their variances: about
         ``E[ω²]/E[ω]² − 1``. The mode of a model that is a little wrong moves with the weights as much again,
         and more so the more rows there are.
         """
-        inequality = max(self._moment(clip, 2) / self.curvature_share(clip) ** 2 - 1, 0.0)
-        return math.sqrt(inequality * (_WITH_MISFIT + self.num_rows / _ROWS_THAT_SHOW_MISFIT))
+        share = self.curvature_share(clip)
+        inequality = max(self._moment(clip, 2) / share**2 - 1, 0.0)
+        misfit = _WITH_MISFIT + self.num_rows / _ROWS_THAT_SHOW_MISFIT
+        centred = self.num_rows * float(self.weights @ np.maximum(self.lengths - clip, 0.0))
+        excess = max(float(self.tail @ np.maximum(MIDDLES - clip, 0.0)) - centred, 0.0)
+        moved = self.aligned * excess / math.sqrt(self.num_rows) / share
+        return math.hypot(math.sqrt(inequality * misfit), moved)
 
     def _moment(self, clip: float, power: int) -> float:
         """``E[ω^power]`` over the curvature."""
@@ -263,46 +274,16 @@ def _mechanism(facts: Facts) -> SumsPlan | None:
     return None if facts.num_rows < _FEWEST * found.noise.sd else found
 
 
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """Released counts of rows by the length of their gradient over the typical one.
-
-    Attributes:
-        counts: of all rows, or persons.
-        tail: about how many are in each cell.
-        lengths: of public rows under the model, over their root mean square, where it tells their outcomes.
-        weights: of these, their sum is 1.
-        aligned: the share of what the clip takes from lengths that moves the mean score.
-    """
-
-    counts: InfluenceCounts
-    tail: Array
-    lengths: Array
-    weights: Array
-    aligned: float
-
-    def share(self, clip: float) -> float:
-        """Of the curvature that the clip leaves."""
-        return self.counts.curvature_share(clip)
-
-    def bias(self, clip: float) -> float:
-        """Error of the clip in posterior sds: of unequal weights, and of what it takes beyond the model."""
-        centred = self.counts.num_rows * float(self.weights @ np.maximum(self.lengths - clip, 0.0))
-        excess = max(float(self.tail @ np.maximum(MIDDLES - clip, 0.0)) - centred, 0.0)
-        moved = self.aligned * excess / math.sqrt(self.counts.num_rows) / self.share(clip)
-        return math.hypot(self.counts.bias(clip), moved)
-
-
 def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
     """What the counts say, or ``None`` where noise hides most persons."""
     there = people_counted(completed.counts, facts.num_rows, facts.adjacency)
-    found = InfluenceCounts(completed.counts, facts.num_rows, there)
+    found = Reach(completed.counts, facts.num_rows, there)
     if found.hidden:
         return None
     if facts.likelihood.few:
-        # Of weights nothing is beyond the clip.
-        return Reach(found, np.zeros(CELLS), np.zeros(1), np.ones(1), 0.0)
-    last, tail = found.occupied - 2, np.array(found.significant)
+        return found
+    tail = np.array(found.significant)
+    last = min(int(np.flatnonzero(tail)[-1]), CELLS - 2)
     beyond = completed.counts.values[0, last + 1 :]
     curves = tail[last] * _FALLS[:, None] ** np.arange(1, len(beyond) + 1)
     off = np.square((beyond - curves) / completed.counts.noise_sd).sum(axis=1) / 2
@@ -316,7 +297,8 @@ def reach_of(facts: Facts, completed: CompletedStage) -> Reach | None:
         if 0 < (square := float(shares @ far**2)) < math.inf:
             lengths, weights = far / math.sqrt(square), shares
             tail[_FURTHEST * lengths.max() < MIDDLES] = 0.0
-    return Reach(found, tail, lengths, weights, min(1.0, _ALIGNED / math.sqrt(facts.dim)))
+    aligned = min(1.0, _ALIGNED / math.sqrt(facts.dim))
+    return replace(found, tail=tail, lengths=lengths, weights=weights, aligned=aligned)
 
 
 @lru_cache(maxsize=8)

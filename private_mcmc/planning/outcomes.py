@@ -167,11 +167,8 @@ class Likelihood:
     def few(self) -> bool:
         """Whether the outcome takes so few values that all can be gone through."""
         # Of factors no probabilities are known, and of persons all rows together take too many.
-        return type(self) is Likelihood and self.times is None and self._count <= FEW_OUTCOMES
-
-    @property
-    def _count(self) -> int:
-        return int(next(iter(self.outcomes.values())).shape[0])
+        count = len(next(iter(self.outcomes.values())))
+        return type(self) is Likelihood and self.times is None and count <= FEW_OUTCOMES
 
     def synthetic(self, thetas: ArrayLike, rows: Columns) -> list[tuple[ArrayLike, Columns]]:
         """Parameters ``(k, p)`` and public rows to ask information of: with times of each parameter's own.
@@ -275,8 +272,7 @@ class Likelihood:
         if self.few:
             chosen, weights = self.outcomes, probabilities
         else:
-            index = jnp.searchsorted(jnp.cumsum(probabilities), jnp.asarray(_QUANTILES))
-            index = jnp.clip(index, 0, self._count - 1)
+            index = jnp.searchsorted(jnp.cumsum(probabilities)[:-1], jnp.asarray(_QUANTILES))
             chosen = {name: values[index] for name, values in self.outcomes.items()}
             weights = jnp.asarray(_WIDTHS)
         score = self.reading.row_slope
@@ -326,7 +322,8 @@ class PersonLikelihood(Likelihood):
 
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """The rows' own, one after the other: what a person says is the sum of it."""
-        own = jax.vmap(self.each.information, in_axes=(None, None, 0))(thetas, root, _rows_of(row))
+        rows = {name: column for name, column in row.items() if name != OWN_ROWS}
+        own = jax.vmap(self.each.information, in_axes=(None, None, 0))(thetas, root, rows)
         there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
         return there.reshape(-1, own.shape[-1])
 
@@ -372,10 +369,6 @@ class OwnLatentsLikelihood(FactorLikelihood):
         rows = {name: person[name] for name in self.columns}
         count = len(next(iter(rows.values())))
         return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
-
-
-def _rows_of(person: Columns) -> Columns:
-    return {name: column for name, column in person.items() if name != OWN_ROWS}
 
 
 @functools.lru_cache(maxsize=8)

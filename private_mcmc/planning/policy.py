@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
@@ -31,6 +31,7 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import Policy
+from private_mcmc.planning.influence import assumed
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.prediction import (
     KNOWN,
@@ -48,13 +49,10 @@ from private_mcmc.potential.potential import model_marks
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.preflight.certificates import certificates, constants, largest_temper, meets
 from private_mcmc.records import Model, PublicArguments
-from private_mcmc.report import Facts, Note, Report, at_most, number
+from private_mcmc.report import Facts, Note, Report, Reported, at_most, number
 from private_mcmc.report.document import say, telling
 from private_mcmc.system import make_room
 from private_mcmc.target import Target, check_count, check_positive
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _OF_A_BALL = " (of a Ball an intercept and numbers above 0; of centred ones: Ball(…, centred=True))"
 # More rows, or a larger ε, than seem enough; beyond so many times as much neither would do.
@@ -106,7 +104,7 @@ def gdp_budget(target: Target) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Reported):
     """A policy that meets ``target`` whatever the data: every number here is public.
 
     Attributes:
@@ -183,7 +181,7 @@ class Plan:
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the prediction takes for granted of persons' rows, in words."""
-        return self.policy.assumed
+        return assumed(self.policy.facts)
 
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
@@ -254,26 +252,18 @@ class Plan:
         each = (coefficient_table(expected, units or {}, of),) if expected.coefficients else ()
         return Report("A plan", (Facts(tuple(items)), *each, *notes))
 
-    def _repr_html_(self) -> str:
-        return self.report()._repr_html_()
-
-    def show(self, console: Console | None = None) -> None:
-        """Print the plan."""
-        self.report().show(console)
-
 
 def _reading(model: Model, rows: Rows, n: int, public: PublicArguments) -> RowModel:
     """The model as it is read; of a formula's model the same object each time, so that programs are shared.
 
     Another model may read what has changed since.
     """
-    if is_written(model) and all(isinstance(value, int) for value in public.values()):
-        return _reading_of_written(model, rows, n, tuple(public.items()))
-    return read(model, rows, n=n, model_args=public)
+    same = is_written(model) and all(isinstance(value, int) for value in public.values())
+    return (_read if same else _read.__wrapped__)(model, rows, n, tuple(public.items()))
 
 
 @lru_cache(maxsize=8)
-def _reading_of_written(model: Model, rows: Rows, n: int, public: tuple[tuple[str, int], ...]) -> RowModel:
+def _read(model: Model, rows: Rows, n: int, public: tuple[tuple[str, Any], ...]) -> RowModel:
     return read(model, rows, n=n, model_args=dict(public))
 
 

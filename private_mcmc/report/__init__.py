@@ -26,3 +26,4 @@ from private_mcmc.report.blocks import rounded_down as rounded_down
 from private_mcmc.report.blocks import rounded_up as rounded_up
 from private_mcmc.report.blocks import table_of as table_of
 from private_mcmc.report.document import Report as Report
+from private_mcmc.report.document import Reported as Reported

@@ -6,6 +6,7 @@ import io
 import re
 import sys
 import textwrap
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -80,6 +81,21 @@ class Report:
     def to_dict(self) -> dict[str, object]:
         """Plain data: every block with its ``kind``; infinities and NaN, which JSON lacks, as words."""
         return {"title": self.title, "blocks": [json_types(block) for block in self.blocks]}
+
+
+class Reported:
+    """What is shown as its report is, on a terminal and in a notebook."""
+
+    @abstractmethod
+    def report(self) -> Report:
+        """In words and numbers."""
+
+    def show(self, console: Console | None = None) -> None:
+        """Print on a terminal (or on a ``rich.console.Console``)."""
+        self.report().show(console)
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
 
 
 # A long heading is folded, so that the words below it need not be.

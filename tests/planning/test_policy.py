@@ -27,7 +27,7 @@ from private_mcmc.planning.influence import (
     CELLS,
     MIDDLES,
     REACH,
-    InfluenceCounts,
+    Reach,
     cell_of,
     counts_of_influence,
     people_counted,
@@ -163,7 +163,7 @@ def test_weights_cost_what_they_cost_an_efficient_estimate():
     x = 0.25 * 64 ** ((cells - 0.5) / 18)
     mechanism = counts_of_influence(1e4, 10_000, "replace_one")
     noised = mechanism.noised(mechanism.sums((Contribution(cells),), np.ones(len(cells))))
-    influence = InfluenceCounts(mechanism.released(noised)[0], len(cells))
+    influence = Reach(mechanism.released(noised)[0], len(cells))
     assert int(cell_of(jnp.asarray(x))[-1]) == 13
     for clip in (0.3, 1.0, 2.0, 9.0):
         weights = np.minimum(1, clip / x)
@@ -182,7 +182,7 @@ def test_counts_of_people_are_not_hidden_by_empty_slots(adjacency):
 
     def hidden(noise_sd):
         counts = Sums(cells[None], noise_sd)
-        return InfluenceCounts(counts, slots, people_counted(counts, slots, adjacency)).hidden
+        return Reach(counts, slots, people_counted(counts, slots, adjacency)).hidden
 
     assert hidden(200.0)
     assert hidden(5.0) == (adjacency == "replace_one")
