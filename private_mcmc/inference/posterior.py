@@ -12,6 +12,7 @@ steps say along them is noise alone.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -23,13 +24,23 @@ import numpy.typing as npt
 from jax.scipy.special import logsumexp
 from numpyro.diagnostics import split_gelman_rubin
 from numpyro.infer import NUTS
-from scipy.stats import truncnorm
+from scipy.optimize import brentq
+from scipy.stats import chi2, truncnorm
 
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.expected_score import ExpectedScore, expected_score, mixes_latents
 from private_mcmc.model import RowModel
 from private_mcmc.planning import CompletedStage, Conclusion, History, PathStage
-from private_mcmc.planning.estimates import ALLOWED, in_blocks, metric_of, prior_curvature, prior_slopes
+from private_mcmc.planning.estimates import (
+    ALLOWED,
+    floored,
+    in_blocks,
+    metric_of,
+    prior_curvature,
+    prior_slopes,
+)
+from private_mcmc.planning.outcomes import likelihood_of
+from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.records import Fields
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
@@ -44,6 +55,10 @@ _DEEPEST = 8
 _BY_PATH = (
     "The budget bought no matrix of covariates: intervals allow for every curvature that the path allows, "
     "and are wider for it. A larger ε, narrower declared ranges or fewer columns would buy one."
+)
+_BY_A_ROW = (
+    "One row at the ends of the declared ranges would move coefficients by more than an sd, and no release "
+    "excludes that there is one: intervals are wider for it. Ranges that are narrower, if true, help."
 )
 # A chain whose R-hat with others is above this is stuck.
 _APART = 1.5
@@ -62,6 +77,9 @@ _SHARE, _SD_OF_SHARE, _LEAST_SHARE = 0.8, 0.25, 0.2
 _BURN_INS, _SAME = (0.0, 0.1, 0.3, 0.5, 0.7), 4.0
 # Public rows, and parameters, at which it is seen what rows read.
 _ROWS, _PLACES = 64, 4
+# Rows that fill the declared domain, how likely such a row is, the longest slope that has a square, and how
+# near curvature is seen, in posterior sds. Two paths are apart where chance would have less than this.
+_DECLARED, _THERE, _LARGEST, _NEAR, _SURELY = 512, 0.5, 1e100, 1e-3, 0.999
 
 
 @dataclass(frozen=True)
@@ -143,10 +161,8 @@ def posterior_of(
 def _given(
     reading: RowModel, history: History, conclusion: Conclusion, key: jax.Array, asked: Chains
 ) -> GivenReleases:
-    path = _last_path(history)
-    prior, schedule = in_blocks(partial(prior_slopes, reading), path.states), path.path.schedule
-    steps = Steps.of(schedule, path.states, prior)
-    at = path.states[len(path.states) // 2 :].mean(axis=0)
+    *earlier, path = _paths(history)
+    steps, at = _steps(reading, path), path.states[len(path.states) // 2 :].mean(axis=0)
     read, released = in_rows(reading, at), conclusion.curvatures
     if released is None:
         curvatures, bias = steps.curvatures(read), 0.0
@@ -155,11 +171,16 @@ def _given(
         curvatures, bias = released, conclusion.prediction.bias
         shares = steps.shares(released.mean(axis=0))
         steps = steps.settled(np.mean(shares[:, None, None] * curvatures, axis=0))
-    found, prior_root = likelihoods(steps, shares, bias, curvatures, read), _prior_root(reading, at)
-    precision = np.asarray(np.linalg.inv(prior_root @ prior_root.T), dtype=np.float64)
     expected = expected_score(reading, steps.centre) if mixes_latents(reading) else None
+    cut = cut_of_a_row(reading, path.path, at, curvatures.mean(axis=0), read)
+    if released is not None and expected is None and earlier and np.all(read) and np.any(cut):
+        early = _steps(reading, earlier[-1])
+        early = early.between(len(early.states) // 2, len(early.states))
+        bias = math.hypot(bias, _between(early, steps, float(np.mean(shares)), curvatures))
+    found, bends = likelihoods(steps, shares, bias, curvatures, read, cut), prior_curvature(reading, at)
+    precision = floored(np.asarray(bends, dtype=np.float64), _WIDEST**-2)
     slope = np.asarray(prior_slopes(reading, at[None]))[0]
-    mean, root, evidence = _about(found, precision, at - prior_root @ (prior_root.T @ slope))
+    mean, root, evidence = _about(found, precision, at - np.linalg.solve(precision, slope))
     if released is not None:
         found = found._replace(log_sizes=jnp.asarray(evidence))
     made = np.asarray(
@@ -174,26 +195,73 @@ def _given(
         )
     exact = np.linalg.inv(curvatures * np.outer(read, read) + precision)
     sds = np.exp(np.log(np.diagonal(exact, axis1=1, axis2=2)).mean(axis=0) / 2)
-    return GivenReleases(made, sds, (_BY_PATH,) if released is None else ())
+    moved = np.trace(np.linalg.solve(curvatures.mean(axis=0)[np.ix_(read, read)], cut))
+    remarks = (_BY_PATH,) * (released is None) + (_BY_A_ROW,) * bool(moved > len(cut))
+    return GivenReleases(made, sds, remarks)
 
 
-def _last_path(history: History) -> CompletedStage:
-    """Earlier ones clip and weight rows in other ways, and narrow intervals by less than that may move them.
+def cut_of_a_row(reading: RowModel, run: PathStage, at: Array, curvature: Array, read: Flags) -> Array:
+    """``E rrᵀ`` of what the clip takes from the score ``r`` of one row of the declared domain, ``(k, k)``.
+
+    No release tells whether there is such a row, which is what privacy is: it is there as likely as not.
+    Unclipped it moves the mode by ``(H + [∇²v]₊)^{-1}r``, ``H`` being the ``curvature`` of all rows, as a
+    score ``H(H + [∇²v]₊)^{-1}r`` without curvature does. Of weighted rows, which move no mode, it is 0.
+    """
+    known, rows = curvature[np.ix_(read, read)], reading.rows.synthetic(13, _DECLARED)
+    if likelihood_of(reading, 1.0).few:
+        return np.zeros_like(known)
+    given = rows if run.derived is None else {**rows, **of_rows(run.derived, rows)}
+    width = _NEAR / np.sqrt(np.diag(curvature).clip(_WIDEST**-2))
+    places = np.vstack([at, at + np.diag(width)])
+    slopes = np.asarray(_slopes(run.reading or reading, jnp.asarray(places), given))
+    slopes = np.where(np.all(np.abs(slopes) < _LARGEST, axis=(0, 2), keepdims=True), slopes, 0.0)
+    bends = ((slopes[1:] - slopes[0]) / width[:, None, None])[read][..., read].swapaxes(0, 1)
+    values, axes = np.linalg.eigh(bends + bends.swapaxes(1, 2))
+    bends = axes * np.maximum(values, 0.0)[:, None] / 2 @ axes.swapaxes(1, 2)
+    lengths = np.sqrt(np.einsum("ki,ij,kj->k", slopes[0], metric_of(run.schedule), slopes[0]))
+    taken = np.maximum(1 - (run.schedule.clip or math.inf) / np.maximum(lengths, 1e-300), 0.0)
+    cut = (known @ np.linalg.solve(known + bends, taken[:, None, None] * slopes[0][:, read, None]))[..., 0]
+    return np.asarray(_THERE * cut.T @ cut / len(cut))
+
+
+def _between(early: Steps, run: Steps, share: float, curvatures: Array) -> float:
+    """How far the modes of two paths, whose clips differ, are apart beyond noise, in posterior sds.
+
+    Their scores differ by ``e`` with noise ``N``, that of the curvature between them included; ``τ`` has
+    ``eᵀ(N + τ²H)^{-1}e = k`` (Paule, Mandel 1982), and is 0 where noise alone explains ``e``.
+    """
+    curvature, way = curvatures.mean(axis=0), curvatures @ (early.centre - run.centre)
+    kept = float(np.mean(early.shares(curvature)))
+    off = early.score / kept - run.score / share - way.mean(axis=0)
+    noise = np.linalg.inv(early.precision) / kept**2 + np.linalg.inv(run.precision) / share**2
+    whitening = np.linalg.inv(np.linalg.cholesky(noise + np.cov(way, rowvar=False)))
+    sizes, axes = np.linalg.eigh(whitening @ curvature @ whitening.T)
+    squares = np.square(axes.T @ whitening @ off)
+
+    def excess(variance: float) -> float:
+        return float(np.sum(squares / (1 + variance * np.maximum(sizes, 0.0)))) - len(off)
+
+    surely = squares.sum() > chi2.ppf(_SURELY, len(off)) and excess(_WIDEST**2) < 0
+    return math.sqrt(brentq(excess, 0.0, _WIDEST**2)) if surely else 0.0
+
+
+def _steps(reading: RowModel, path: CompletedStage) -> Steps:
+    prior = in_blocks(partial(prior_slopes, reading), path.states)
+    return Steps.of(path.path.schedule, path.states, prior)
+
+
+def _paths(history: History) -> list[CompletedStage]:
+    """Those that are finite, of which the last one tells of the parameter.
+
+    Earlier ones clip and weight rows in other ways, and narrow intervals by less than that may move them.
 
     Raises:
-        NotYetSupported: where there is none, or it is not finite.
+        NotYetSupported: where there is none.
     """
-    for one in reversed(history):
-        if isinstance(one.stage, PathStage) and np.all(np.isfinite(one.states)):
-            return one
-    raise NotYetSupported("no path was released that says anything of the parameter.")
-
-
-def _prior_root(reading: RowModel, at: Array) -> Array:
-    """A root of about the prior's covariance, from its curvature."""
-    hessian = np.asarray(prior_curvature(reading, at))
-    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2)
-    return np.asarray(vectors / np.sqrt(np.maximum(values, _WIDEST**-2)))
+    paths = [one for one in history if isinstance(one.stage, PathStage) and np.all(np.isfinite(one.states))]
+    if not paths:
+        raise NotYetSupported("no path was released that says anything of the parameter.")
+    return paths
 
 
 def _about(given: Likelihoods, precision: Array, prior_mean: Array) -> tuple[Array, Array, Array]:
@@ -371,15 +439,17 @@ def log_density(
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
-def likelihoods(run: Steps, shares: Array, bias: float, curvatures: Array, read: Flags) -> Likelihoods:
+def likelihoods(
+    run: Steps, shares: Array, bias: float, curvatures: Array, read: Flags, cut: Array | float = 0.0
+) -> Likelihoods:
     """The likelihood of ``θ`` given the run's mean score.
 
     ``shares`` and ``curvatures`` are draws of ``s``, ``(draws,)``, and of ``H``, ``(draws, p, p)``; ``bias``
-    is ``b``, the clip's error in posterior sds.
+    is ``b``, the clip's error in posterior sds, and ``cut`` what more it may have taken, ``(k, k)``.
     """
     hessian = curvatures[:, read]
     seen = seen_alone(run.score, run.precision, read) / shares[:, None]
-    noise = np.linalg.inv(run.precision[np.ix_(read, read)]) / shares[:, None, None] ** 2
+    noise = (np.linalg.inv(run.precision[np.ix_(read, read)]) + cut) / shares[:, None, None] ** 2
     factor = np.linalg.cholesky((1 + bias**2) * hessian[:, :, read] + noise)
     sizes = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
     parts = seen - hessian @ run.centre, hessian, np.linalg.inv(factor), sizes

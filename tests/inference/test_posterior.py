@@ -19,7 +19,7 @@ import private_mcmc as pmc
 from private_mcmc import accounting
 from private_mcmc.errors import NotYetSupported
 from private_mcmc.inference.expected_score import expected_score, mixes_latents
-from private_mcmc.inference.posterior import Chains, GivenReleases, posterior_of
+from private_mcmc.inference.posterior import Chains, GivenReleases, cut_of_a_row, posterior_of
 from private_mcmc.model import read
 from private_mcmc.models import network, network_rows
 from private_mcmc.planning import CompletedStage, Conclusion, PathStage, Prediction
@@ -188,6 +188,32 @@ def test_warm_ups_that_look_for_another_place_move_no_interval():
     warm_up = CompletedStage(PathStage("warm-up", tight, np.array([5.0])), run.value + 5.0)
     both, alone = (drawn(history).draws for history in ((warm_up, run), (run,)))
     np.testing.assert_array_equal(both, alone)
+
+
+def clipped(history, clip):
+    """The same release of stages that clip rows at ``clip``, which reach 0.3."""
+    stages = [(replace(one.stage, schedule=replace(one.stage.schedule, clip=clip)), one) for one in history]
+    return tuple(CompletedStage(stage, one.value) for stage, one in stages)
+
+
+def test_a_row_that_the_clip_would_hide_is_in_the_width():
+    history = clipped(released(80.0, 1.2), 0.05)
+    stage, y = history[0].stage, np.asarray(reading().rows.synthetic(13, 512)["y"])
+    with jax.enable_x64(True):
+        cut = cut_of_a_row(reading(), stage, np.full(1, 1.2), np.full((1, 1), N / 4), np.ones(1, bool))
+    taken = np.maximum(abs(1.2 - y) / 4 - 0.05 * (1 + N / 4) ** 0.5, 0.0) / (1 + 1 / N)
+    assert cut == pytest.approx(np.mean(taken**2) / 2, rel=1e-3) and taken.max() > 1
+    wide = read(mean_of_people, pmc.Rows(y=pmc.Box(-12e3, 12e3)), n=N)
+    far, near = drawn(history, of=wide), drawn(history)
+    assert far.draws.std() > 5 * near.draws.std() and far.remarks and not near.remarks
+
+
+def test_paths_that_clip_rows_and_disagree_widen_it():
+    (run,), (same,), (other,) = released(80.0, 1.2), released(20.0, 1.2, seed=3), released(20.0, 3.2, seed=3)
+    alone, agree, disagree = (
+        drawn(clipped(history, 0.05)).draws for history in ((run,), (same, run), (other, run))
+    )
+    assert agree == pytest.approx(alone) and disagree.std() > 5 * alone.std()
 
 
 def test_without_a_path_nothing_is_claimed():
