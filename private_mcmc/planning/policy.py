@@ -34,6 +34,7 @@ from private_mcmc.planning.general import Policy
 from private_mcmc.planning.influence import assumed
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.prediction import (
+    GUESS,
     KNOWN,
     OF_SYNTHETIC,
     RUN,
@@ -190,7 +191,8 @@ class Plan(Reported):
             temper = certified_temper(self.reading, target, n, self.guarantee)[0]
         policy = self._of_people(gdp_budget(target), n, temper)
         with jax.enable_x64(True):
-            return prediction_of(self.read, policy.known(*policy.foreseen()))
+            known = policy.known(*policy.foreseen())
+            return prediction_of(self.read, known, GUESS[policy.facts.likelihood.few])
 
     def pace(self) -> float:
         """How many seconds a row takes, of synthetic rows, twice."""
@@ -422,7 +424,7 @@ def predict_after(plan: Plan, releases: History) -> Prediction:
         return plan.prediction
     known = plan.policy.known(before, run)
     with jax.enable_x64(True):
-        return prediction_of(plan.read, known, KNOWN)
+        return prediction_of(plan.read, known, KNOWN[plan.policy.facts.likelihood.few])
 
 
 def _too_little(made: Plan, error: float, max_error: float) -> str:
