@@ -22,8 +22,6 @@ from tests.examples_of_models import declared, logistic
 from tests.inference.test_folders import FIELDS, FITS, SCHEMA, same_answers
 from tests.inference.test_folders import tables as tables
 from tests.inference.test_folders import without_noise as without_noise
-from tests.inference.test_plan_runs import counts, moments, path
-from tests.inference.test_plan_runs import run as run_plan
 
 ray = pytest.importorskip("ray")
 arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -331,19 +329,6 @@ def test_a_worker_that_reads_other_rows_than_the_lost_one_is_refused(table, monk
         draws(table, WORKERS)
 
 
-def test_a_plan_buys_the_same_of_workers(table):
-    planned = pmc.plan(logistic, ROWS, pmc.Target(3.0, 1e-6), n=N, guarantee="run")
-    stages = moments(0.2), counts(0.3), path()
-    found = run_plan(planned, people(table), *stages, execution=pmc.Execution(engine=WORKERS))
-    sums, cells, states = (completed.value for completed in found.history)
-    X, y = (one.loaded() for one in people(table).values())
-    np.testing.assert_allclose(sums.matrix, _in_ball(X).T @ _in_ball(X), atol=8 * sums.noise_sd)
-    np.testing.assert_allclose(
-        cells.values[0], np.bincount(y.astype(int), minlength=2), atol=8 * cells.noise_sd
-    )
-    assert states.shape == (20, 3)
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("fit", FITS)
 def test_a_folder_is_fitted_described_and_checked_by_workers_as_here(tables, without_noise, monkeypatch, fit):
@@ -371,10 +356,6 @@ def test_a_cell_without_a_fate_is_told_by_its_field_alone(tables):
     narrow = fields.schema(fields.number("age", 40, 95), *FIELDS[1:])
     with pytest.raises(pmc.ReleaseError, match=r"fields \['age'\] have cells"):
         pmc.describe(tables[1], narrow, epsilon=1.0, engine=WORKERS)
-
-
-def _in_ball(X):
-    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
 
 
 def files_with(numbers, folder):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from private_mcmc import Devices, Execution, PrivateMCMC, Target
+from private_mcmc import Devices, Execution
 from private_mcmc.domains import Ball, Binary, Box, Rows
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.inference.columns import partitions_of
@@ -55,33 +55,10 @@ def run(kernel, rows, release, where):
     return found.average if found.states is None else found.states
 
 
-def with_holes(devices: int | None, present, adjacency="zero_out") -> np.ndarray:
-    """The driver's run under zero_out, garbage in the holes; under add_remove without those rows."""
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (N, 2)), rng.integers(0, 2, N)
-    X[~present], y[~present] = np.nan, 99
-    hidden = adjacency == "add_remove"
-    mcmc = PrivateMCMC(
-        CASES["gathered"][0] if hidden else PrivateULA(logistic, 0.02, 1.0), rows=CLASSES, release="path",
-        target=Target(1e4, 1e-6, adjacency), num_steps=N, guarantee="run", n=N, progress_bar=False,
-        execution=Execution(engine=devices and Devices(devices), unsafe_seed=True),
-    )  # fmt: skip
-    if hidden:
-        X, y, present = X[present], y[present], None
-    mcmc.run(X, y, present=present, rng_key=1)
-    return mcmc.get_samples()["w"]
-
-
 def same_chains(name: str) -> None:
     kernel, rows, release, options = CASES[name]
     one, many = (run(kernel, rows, release, where) for where in (None, options.get("devices", 8)))
     np.testing.assert_allclose(many, one, rtol=1e-12, atol=1e-13, err_msg=name)
-
-
-def holes_are_empty() -> None:
-    for adjacency in ("zero_out", "add_remove"):
-        one, many = (with_holes(devices, np.arange(N) % 5 != 3, adjacency) for devices in (None, 8))
-        np.testing.assert_allclose(many, one, atol=1e-6, err_msg=adjacency)
 
 
 def resumed(unit: str | None) -> None:
@@ -93,24 +70,11 @@ def resumed(unit: str | None) -> None:
         )
 
 
-def persons_are_where_they_were() -> None:
-    rng, found = np.random.default_rng(0), []
-    data = {"X": rng.uniform(-1, 1, (N, 2)), "y": rng.integers(0, 2, N), "who": rng.integers(0, 20, N)}
-    for devices in (None, 8):
-        where = Execution(engine=devices and Devices(devices), unsafe_seed=True)
-        mcmc = saved.declared(saved.KERNEL, saved.PERSONS, n=25, execution=where)
-        mcmc.run(rng_key=1, **data)
-        found.append(mcmc.get_samples()["w"])
-    np.testing.assert_allclose(*found, rtol=1e-12, atol=1e-12)
-
-
 def main(names: list[str]) -> None:
     assert len(jax.devices()) == 8
     for name in names or CASES:
         same_chains(name)
     if not names:
-        holes_are_empty()
-        persons_are_where_they_were()
         for unit in (None, "who"):
             resumed(unit)
 
