@@ -10,6 +10,7 @@ from typing import Any
 from private_mcmc.accounting import Statement
 from private_mcmc.accounting.statement import NOT_PRIVATE
 from private_mcmc.arguments import check_kind, construction_checked
+from private_mcmc.domains.columns import data_mark
 from private_mcmc.dossier.record import standing_in
 from private_mcmc.errors import DeclarationError, PrivateMCMCError, ReleaseError
 from private_mcmc.inference.checkpoint import Checkpoint, SavedRun
@@ -30,8 +31,7 @@ class Bookkeeping:
             :class:`private_mcmc.Ledger`.
         dataset: the ledger's name for the data set.
         purpose: the owner's words for the ledger's history.
-        checkpoint: save the run as it goes, in a secret file from which ``resume`` goes on; with a ledger,
-            which lets one charge release once.
+        checkpoint: save the run as it goes, in a secret file, from which ``resume`` goes on; with a ledger.
         known_by: private columns by which the ledger recognises the data set, where runs use parts of it;
             the run's own if left out.
         person: the column of identifiers, where one row of each person enters.
@@ -64,10 +64,7 @@ class Bookkeeping:
             if getattr(self, name) is not None:
                 check_kind(name, getattr(self, name), kind)
         if self.checkpoint is not None and self.ledger is None:
-            raise DeclarationError(
-                "checkpoint=…: give a ledger, too: its charge is what keeps two copies of the file from "
-                "releasing twice."
-            )
+            raise DeclarationError("checkpoint=…: give a ledger, too, by whose charge one copy releases.")
 
     @contextmanager
     def charge(self, bill: Bill) -> Iterator[Bookkeeping]:
@@ -100,6 +97,9 @@ class Bookkeeping:
             "that charge is settled, or was made for another run, in another ledger or for another dataset=; "
             "a run that has released already is not resumed."
         )
+
+    def _mark(self, bill: Bill, key: bytes) -> str:
+        return bill.run + ("" if self.known_by is None else data_mark(key, bill.columns))
 
     def pay(self, stage: Statement) -> None:
         """Charge a stage to the open charge, before it touches a row."""
@@ -150,7 +150,7 @@ class Bookkeeping:
         charge = self.ledger.reserve(self.dataset, bill.price, **self._said(bill))
         take(charge)
         key = self.ledger.checkpoint_key
-        saved = SavedRun(self.checkpoint, key, bill.run, charge.identity, provenance, streams)
+        saved = SavedRun(self.checkpoint, key, self._mark(bill, key), charge.identity, provenance, streams)
         yield Job(replace(self, reserved=charge), streams, provenance, saved)
 
     def resumed(self, bill: Bill) -> Job:
@@ -158,7 +158,7 @@ class Bookkeeping:
         if self.checkpoint is None or self.ledger is None:
             raise ReleaseError("resume: only a driver made with checkpoint=… saves its runs.")
         saved = self.checkpoint.load(self.ledger.checkpoint_key)
-        if saved.run != bill.run:
+        if saved.run != self._mark(bill, saved.key):
             raise ReleaseError(
                 "the checkpoint is of another run (schedule, model, rows or start). Resume with what it was "
                 "started with; anything else is a new run, charged again."

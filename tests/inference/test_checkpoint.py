@@ -47,9 +47,9 @@ class Crash(KeyboardInterrupt):
     """What ends a run in these tests."""
 
 
-def driver(path, ledger, kernel=KERNEL, rows=ROWS, **changes):
+def driver(path, ledger, kernel=KERNEL, rows=ROWS, known_by=None, **changes):
     settings = {"num_steps": 80, "target": pmc.Target(20.0, 1e-6), "execution": SEEDED} | changes
-    books = pmc.Bookkeeping(ledger, "rows", checkpoint=pmc.Checkpoint(path, seconds=0.0))
+    books = pmc.Bookkeeping(ledger, "rows", checkpoint=pmc.Checkpoint(path, seconds=0.0), known_by=known_by)
     return declared(kernel, rows, bookkeeping=books, **settings)
 
 
@@ -200,6 +200,14 @@ def test_what_does_not_match_is_refused(data, ledger, monkeypatch, tmp_path):
         driver(path, elsewhere).resume(**data)
     with pytest.raises(pmc.ReleaseError, match="no checkpoint"):
         driver(tmp_path / "nothing", ledger).resume(**data)
+
+
+def test_a_saved_run_knows_its_rows_whatever_its_ledger_knows_them_by(data, ledger, monkeypatch, tmp_path):
+    part = {"known_by": {"file": np.arange(3)}}
+    interrupted(driver(tmp_path / "run", ledger, **part), ledger, monkeypatch, 2, rng_key=3, **data)
+    with pytest.raises(pmc.ReleaseError, match="another run"):
+        driver(tmp_path / "run", ledger, **part).resume(**data | {"y": data["y"][::-1]})
+    driver(tmp_path / "run", ledger, **part).resume(**data)
 
 
 def flips(content):
