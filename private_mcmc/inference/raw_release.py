@@ -277,11 +277,12 @@ def enter_again(ledger: Ledger, record: ReleaseRecord) -> None:
 
     Another fingerprint than one that it knows is told by nobody but the run: a file may have been changed.
     """
-    if record.ledger is not None:
-        _end(ledger, record.ledger, "released")
-        charges = {one.identity: one for one in ledger.history(record.ledger["dataset"])}
-        if not charges[record.ledger["charge"]].dossiers:
-            ledger.know(record.ledger["charge"], record.fingerprint)
+    if record.ledger is None:
+        return
+    name, dataset = record.ledger["charge"], record.ledger["dataset"]
+    _end(ledger, record.ledger, "released")
+    if not any(one.identity == name and one.dossiers for one in ledger.history(dataset)):
+        ledger.know(name, record.fingerprint)
 
 
 def _broken_off(raw: RawRelease) -> Report:

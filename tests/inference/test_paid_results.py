@@ -225,6 +225,9 @@ def test_what_a_ledger_was_not_told_of_a_dossier_it_is_told_again_and_once(
     command("report", here / "study", "--ledger", here / "ledger")
     words = ["verify", str(here / "study"), "--ledger", str(here / "ledger")]
     assert CliRunner().invoke(app, words).exit_code == 1
+    pmc.Ledger.create(here / "other").declare("people", pmc.Target(3.0, 1e-5))
+    refused = CliRunner().invoke(app, ["report", str(here / "study"), "--ledger", str(here / "other")])
+    assert isinstance(refused.exception, pmc.LedgerError)
 
 
 def charge_of(place):
