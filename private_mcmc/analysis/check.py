@@ -211,4 +211,5 @@ class Check(Analysis):
         )
         table = Table(columns, rows)
         blocks: list[Block] = [Text(said), table, Text(self.law.units), self.law.figure(found, prob)]
-        return [*blocks, *([Text(told + ".")] if told else []), Text(" ".join(self.remarks))]
+        blocks += [Text(f"{told[:1].upper()}{told[1:]}.")] if told else []
+        return [*blocks, Text(" ".join(self.remarks))]
