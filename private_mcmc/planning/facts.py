@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 
 from private_mcmc import accounting
 from private_mcmc.domains.persons import OWN_ROWS
@@ -21,13 +22,15 @@ from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.rowwise import of_rows
 from private_mcmc.release import SecondMomentsPlan, plan_second_moments
-from private_mcmc.system import blas_of_one_thread
+from private_mcmc.system import RUN_ONCE, blas_of_one_thread
 from private_mcmc.target import Adjacency
 
 PRIOR_DRAWS = 400
 # Scores whose mean is this share of their mean square are of outcomes that the declared range cuts off.
 _CUT_OFF = 0.1
 _HALVINGS, _ROWS = 6, 64
+# Logarithms and log odds are vague if wider than this.
+_VAGUE, _NO_LOGS = 5.0, ("real", "ordered")
 _HESSIANS = 60
 # Of a metric's directions, over the widest, in sds of the prior.
 _LEAST_SD = 1e-6
@@ -126,6 +129,46 @@ def plausible(prior: Prior, likelihood: Likelihood, rows: Columns, index: int, s
     with jax.enable_x64(True):
         fits = np.asarray(_cut_off(each, jnp.asarray(tried), rows)) <= _CUT_OFF
     return np.asarray(tried[np.argmax(fits) if fits.any() else -1])
+
+
+def told_of(reading: RowModel, prior: Prior, rows: Columns) -> Prior:
+    """``prior`` with vague logarithms and log odds around where they are likeliest given public ``rows``.
+
+    A prior Gamma(0.01, 0.01), say, has the median 1e-30, where rows tell nothing, or everything: paths whose
+    first metric was made there run away.
+    """
+    logs = np.zeros(reading.dim, dtype=bool)
+    for site in reading.sites:
+        logs[site.slice] = not any(word in site.support for word in _NO_LOGS)
+    vague = logs & (prior.scale > _VAGUE)
+    if not np.any(vague):
+        return prior
+    some = {name: jnp.asarray(column)[:_ROWS] for name, column in rows.items()}
+
+    def potential(at: Array) -> tuple[float, Array]:
+        value, slope = _potential(reading, jnp.asarray(at), some)
+        return float(np.nan_to_num(value, nan=np.inf)), np.nan_to_num(np.asarray(slope))
+
+    start = min(prior.draws, key=lambda draw: potential(draw)[0])
+    mode = minimize(potential, start, jac=True, method="L-BFGS-B").x
+    around = mode + (prior.draws - prior.centre) / prior.scale
+    return replace(
+        prior,
+        draws=np.where(vague, around, prior.draws),
+        centre=np.where(vague, mode, prior.centre),
+        scale=np.where(vague, _VAGUE, prior.scale),
+        precision=np.where(vague, np.maximum(prior.precision, _VAGUE**-2), prior.precision),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
+def _potential(reading: RowModel, theta: jax.Array, rows: Columns) -> tuple[jax.Array, jax.Array]:
+    """That of ``rows``, and its slope."""
+
+    def value(at: jax.Array) -> jax.Array:
+        return reading.neg_log_prior(at) + jnp.sum(jax.vmap(reading.row_loss, (None, 0))(at, rows))
+
+    return jax.value_and_grad(value)(theta)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -238,12 +281,12 @@ def facts_of(
     """Draw what is synthetic, once; columns that ``people`` have take its place."""
     prior = prior_of(reading)
     likelihood = likelihood_of(reading, temper)
-    root = np.diag(prior.scale)
     with blas_of_one_thread(), jax.enable_x64(True):
         rows = reading.rows.synthetic(3, SYNTHETIC_ROWS)
         rows = rows if people is None else project_rows(reading.rows, {**rows, **people})
+        prior = told_of(reading, prior, rows)
         references = np.stack([plausible(prior, likelihood, rows, k, 0.5) for k in range(REFERENCES)])
-        asked = likelihood.synthetic(references, rows)
+        asked, root = likelihood.synthetic(references, rows), np.diag(prior.scale)
         each = [of_rows(functools.partial(likelihood.information, at, root), given) for at, given in asked]
         information = sum(np.asarray(jnp.einsum("nki,nkj->ij", one, one)) for one in each)
         information = np.asarray(information) * (n / (SYNTHETIC_ROWS * len(asked)))

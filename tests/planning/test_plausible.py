@@ -81,6 +81,24 @@ def test_a_wide_start_reaches_the_mode():
     assert rms < 8, rms
 
 
+@pytest.mark.parametrize(
+    "prior", [dist.Gamma(0.01, 0.01), dist.Gamma(0.1, 0.1), dist.InverseGamma(0.01, 0.01)]
+)
+def test_a_vague_prior_of_a_scale_is_planned_for_where_rows_tell_something(prior):
+    """Its median is 1e-30, 1e-3 or 1e30: plans promised 0.3 sds there, and the runs were 1e4 sds off."""
+
+    def model(y=None):
+        mean, variance = numpyro.sample("mean", dist.Normal(0, 5e4)), numpyro.sample("variance", prior)
+        with numpyro.plate("rows", y.shape[0]):
+            numpyro.sample("y", dist.Normal(mean, variance**0.5), obs=y)
+
+    made = facts_of(read(model, pmc.Rows(y=pmc.Box(0.0, 1e4)), n=4000), 4000, "replace_one", 0.65)
+    # Of Beta outcomes that fill the range the sd is a fifth of it; of the logarithm of a variance √(2/n).
+    assert np.all(np.abs(made.references[:, 1] - 2 * np.log(2e3)) < 6)
+    assert 0.001 < np.linalg.norm(made.metric.root[1]) < 0.1
+    assert 1 < np.linalg.norm(made.metric.root[0]) < 1e3
+
+
 ROWS = pmc.Rows(
     X=pmc.Ball(2.0, dim=8),
     age=pmc.Box(18.0, 90.0),
