@@ -27,7 +27,7 @@ from private_mcmc.inference.execute import DeclaredRun
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.posterior import GivenReleases, posterior_of
 from private_mcmc.planning import Conclusion, History, PathStage, Plan
-from private_mcmc.planning.facts import prior_of
+from private_mcmc.planning.facts import exchangeable, prior_of
 from private_mcmc.planning.policy import opening, predict_after
 from private_mcmc.preflight import known_of_posterior
 from private_mcmc.preflight.certificates import meets
@@ -45,6 +45,11 @@ _GIVEN_RELEASES = "of the posterior given what was released"
 _CONVERGED, _TELLING = 20.0, 8
 # Quantiles of a prior beyond which means are against it, and how many of them are named.
 _UNLIKELY, _NAMED = (0.025, 0.975), 5
+_LABELS = (
+    "Rows are as likely with components exchanged: another run, or NUTS, may number them otherwise, and one "
+    "of them may be empty or between two, with intervals that are too narrow. Priors that order them are the "
+    "remedy (numpyro.distributions.transforms.OrderedTransform)."
+)
 _LIBRARIES = ("jax", "numpyro", "numpy", "scipy", "opendp", "arviz-base", "matplotlib")
 
 
@@ -255,7 +260,7 @@ class LastRun:
             states.print_summary(prob)
             if "draws" in states.provenance:
                 print(f"Draws: {states.provenance['draws']}.")
-            for remark in () if self._known is None else self._known.remarks:
+            for remark in (*(() if self._known is None else self._known.remarks), *self._labels()):
                 print(remark)
         else:
             print(self.released)
@@ -296,7 +301,12 @@ class LastRun:
         if own:
             return (own, *(() if not self.history else (f"Draws: {which}.",)))
         of_path = () if which == _GIVEN_RELEASES else (f"Draws: {which}.",)
-        return (*of_path, *(() if self._known is None else self._known.remarks))
+        return (*of_path, *(() if self._known is None else self._known.remarks), *self._labels())
+
+    def _labels(self) -> tuple[str, ...]:
+        """That components have no names of their own, where a plan's model has such."""
+        plan = self._run.declared
+        return (_LABELS,) if isinstance(plan, Plan) and exchangeable(plan.reading) else ()
 
     def kept(self, about: About | None = None) -> Study:
         """As :meth:`study`, whatever happens after a release that was paid for.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import biject_to
 from scipy.optimize import minimize
 
 from private_mcmc import accounting
@@ -112,6 +113,49 @@ def prior_of(reading: RowModel) -> Prior:
     hessians = np.nan_to_num(np.stack(each))
     curvatures = np.median(np.diagonal(hessians, axis1=1, axis2=2), axis=0)
     return Prior(draws, centre, scale, np.maximum(curvatures, 1 / scale**2), hessians)
+
+
+# Draws and public rows at which it is seen whether components may be exchanged, and what sums round off.
+_PLACES, _SEEN, _SAME = 2, 256, 1e-9
+
+
+@functools.lru_cache(maxsize=8)
+def exchangeable(reading: RowModel) -> bool:
+    """Whether rows are as likely with the first two components of a mixture exchanged, at draws of the prior.
+
+    Of sites whose last axes are as long as the number of components two elements are exchanged, and a single
+    probability ``w`` of the first of two is ``1 − w``.
+    """
+    if not any("Mixture" in site.family for site in reading.observations):
+        return False
+    with jax.enable_x64(True):
+        rows = reading.rows.synthetic(5, _SEEN)
+        loss = jax.jit(lambda at: jnp.sum(jax.vmap(reading.row_loss, (None, 0))(at, rows)))
+        for count in {site.shape[-1] for site in reading.sites if site.shape} - {1}:
+            same = []
+            for theta in prior_of(reading).draws[:_PLACES]:
+                there = loss(exchanged := _exchanged(reading, jnp.asarray(theta), count))
+                same.append(np.any(exchanged != theta) and abs(there / loss(theta) - 1) < _SAME)
+            if all(same):
+                return True
+    return False
+
+
+def _exchanged(reading: RowModel, theta: jax.Array, count: int) -> jax.Array:
+    """``θ`` with the first two of ``count`` components exchanged; NaN where a support does not allow it."""
+    values = reading.constrain(theta)
+    for site in reading.sites:
+        value, support = values[site.name], site.constraint
+        if site.shape and site.shape[-1] == count:
+            value = value[..., jnp.asarray([1, 0, *range(2, count)])]
+        elif not site.shape and count == 2 and site.support.startswith("unit"):
+            value = 1 - value
+        else:
+            continue
+        if support is None or not np.all(support(value)):
+            return jnp.full_like(theta, jnp.nan)
+        theta = theta.at[site.slice].set(jnp.ravel(biject_to(support).inv(value)))
+    return theta
 
 
 def plausible(prior: Prior, likelihood: Likelihood, rows: Columns, index: int, share: float) -> Array:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import private_mcmc as pmc
@@ -69,6 +71,23 @@ def run(planned, people, *stages, **options):
     mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=Fixed(stages)), progress_bar=False, **options)
     mcmc.run(**people)
     return mcmc
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_summary_says_that_components_may_be_exchanged_unless_they_are_ordered(ordered, capsys):
+    def mixture(y=None):
+        means, weights = dist.Normal(0, 3).expand([2]).to_event(1), dist.Dirichlet(np.ones(2))
+        if ordered:
+            means = dist.TransformedDistribution(means, dist.transforms.OrderedTransform())
+        means, weights = numpyro.sample("means", means), numpyro.sample("weights", weights)
+        with numpyro.plate("rows", y.shape[0]):
+            law = dist.MixtureSameFamily(dist.Categorical(weights), dist.Normal(means, 1.0))
+            numpyro.sample("y", law, obs=y)
+
+    made = without_prediction(mixture, pmc.Rows(y=pmc.Box(-9.0, 9.0)), pmc.Target(3.0, 1e-6), N, "run", {})
+    run(made, {"y": np.random.default_rng(0).normal(size=N)}, path()).print_summary()
+    assert ("with components exchanged" in capsys.readouterr().out) != ordered
 
 
 @pytest.mark.long
