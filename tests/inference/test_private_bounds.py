@@ -62,7 +62,11 @@ def test_bounds_and_plan_together_are_one_statement_that_is_verified_and_meets_t
 
 
 def test_bounds_are_near_the_tails_inside_the_outer_range_and_said_to_be_bought():
-    bought = buy(plan_bounds(SCHEMA, NAMES, pmc.Target(10.0, 1e-6), 20_000), SCHEMA, COLUMNS)
+    bounds = plan_bounds(SCHEMA, NAMES, pmc.Target(10.0, 1e-6), 20_000)
+    exact = bounds.sums(SCHEMA, COLUMNS, pmc.Devices(1))
+    cells = bounds.mechanism.families[0].cells
+    np.testing.assert_array_equal(exact[:cells], np.histogram(COLUMNS["wage"], cells, (0, 1000))[0])
+    bought = bounds.bought(SCHEMA, exact)
     wage, income, visits = (bought[name] for name in ("wage", "income", "visits"))
     assert 0 <= wage.minimum <= 16 and 24 <= wage.maximum <= 70  # of an outer range of 1000
     assert 1 <= income.minimum <= 22_000 and 50_000 <= income.maximum <= 1e6  # of one of 1e9
