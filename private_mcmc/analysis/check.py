@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, interval, synthetic_people
-from private_mcmc.analysis.laws import EVERYONE, PIT_BINS, Calibration, Law, Uniformity, line
+from private_mcmc.analysis.laws import EVERYONE, PIT_BINS, Asked, Calibration, Law, Uniformity, line
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
@@ -159,7 +159,8 @@ class Check(Analysis):
     @cached_property
     def law(self) -> Law:
         """What is tested, and its simulated law."""
-        return Calibration(self) if self.two else Uniformity(self)
+        asked = Asked(self.study, self.by, self.groups, self.grid)
+        return Calibration(asked) if self.two else Uniformity(asked)
 
     def expected(self, mechanism: SumsPlan) -> tuple[str, ...]:
         """The power to find stated misfits."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit, ndtr, ndtri
 
-from private_mcmc.analysis.analysis import Released, interval, synthetic_people
+from private_mcmc.analysis.analysis import Released, Studied, interval, synthetic_people
 from private_mcmc.data.fields import identifier
 from private_mcmc.records import Fields, Record
 from private_mcmc.report import Block, Interval, Line, Plot, Rule, floats
-
-if TYPE_CHECKING:
-    from private_mcmc.analysis.check import Check
 
 Array = npt.NDArray[np.float64]
 
@@ -34,13 +31,22 @@ _INTERACTION, _OFF = 0.5, 0.2
 EVERYONE = "everyone"
 
 
+class Asked(NamedTuple):
+    """A study, the fields whose levels make groups, the groups' labels, and the ends of bins."""
+
+    study: Studied
+    by: tuple[str, ...]
+    groups: tuple[str, ...]
+    grid: tuple[float, ...]
+
+
 class Law(ABC):
     """Linear contrasts of released counts, shape ``(groups, cells)``, and their simulated law."""
 
     names: tuple[str, ...]
     units: str  # of the contrasts, in words
 
-    def __init__(self, asked: Check) -> None:
+    def __init__(self, asked: Asked) -> None:
         self.asked, self.count = asked, len(asked.groups)
         self.people = synthetic_people(asked.study.schema, asked.study.fields, _PEOPLE)
         self.last = f"in {asked.groups[-1]}" if self.count > 1 else "of everyone"
@@ -138,7 +144,7 @@ class Calibration(Law):
         "predicted log odds lie above their mean."
     )
 
-    def __init__(self, asked: Check) -> None:
+    def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
         grid = np.asarray(asked.grid)
         self.ends, self.widths = np.stack([grid[:-1], grid[1:]], axis=1), np.diff(grid)
@@ -267,7 +273,7 @@ class Uniformity(Law):
         "more spread out, or longer above than below, than predicted."
     )
 
-    def __init__(self, asked: Check) -> None:
+    def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
         middle = (np.arange(PIT_BINS) + 0.5) / PIT_BINS * 2 - 1
         shapes = np.polynomial.legendre.legvander(middle, _SHAPES)[:, 1:]
