@@ -90,7 +90,7 @@ def study_of(
         expectations = {value.name: value.to_dict() for value in released.values}
     said = about.warnings
     if said is None:
-        said = (*(() if made is None else made.assumed), *warnings_of(target, n, charge))
+        said = (*(() if made is None else made.policy.assumed), *warnings_of(target, n, charge))
     after = None if outcome.conclusion is None else outcome.conclusion.prediction
     if made is not None and stopped:
         after = predict_after(made, outcome.history)

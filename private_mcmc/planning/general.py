@@ -35,6 +35,7 @@ from private_mcmc.planning.influence import (
     CLIPS,
     REACH,
     Reach,
+    assumed,
     centred_model,
     counts_reach,
     public_counts,
@@ -105,6 +106,11 @@ class Policy:
 
     facts: Facts
     most_passes: float = math.inf
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the prediction takes for granted of persons' rows, in words."""
+        return assumed(self.facts)
 
     @property
     def _affine(self) -> bool:

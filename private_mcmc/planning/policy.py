@@ -31,7 +31,6 @@ from private_mcmc.model import RowModel, read
 from private_mcmc.planning.declared import DeclaredPlan, Hidden, plan_declared
 from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import Policy
-from private_mcmc.planning.influence import assumed
 from private_mcmc.planning.outcomes import Columns
 from private_mcmc.planning.prediction import (
     GUESS,
@@ -179,11 +178,6 @@ class Plan(Reported):
             f" Expected time: {in_minutes(self.seconds)}." if self.seconds > 0 else ""
         )
 
-    @property
-    def assumed(self) -> tuple[str, ...]:
-        """What the prediction takes for granted of persons' rows, in words."""
-        return assumed(self.policy.facts)
-
     def predict(self, epsilon: float, n: int) -> Prediction:
         """The error that the same plan would promise at another ε or with another number of rows."""
         target, temper = replace(self.target, epsilon=epsilon), self.temper
@@ -237,7 +231,8 @@ class Plan(Reported):
             ("of it, the noise that buys privacy", number(expected.monte_carlo, 2)),
             ("a step's share of a posterior sd", f"at most {number(expected.discretisation, 2)}"),
         ]
-        notes = tuple(Note(words) for words in (*remarks_on_delta(self.target.delta, self.n), *self.assumed))
+        words = (*remarks_on_delta(self.target.delta, self.n), *self.policy.assumed)
+        notes = tuple(map(Note, words))
         if self.seconds > 0:
             items.insert(-4, ("expected time of a run here", in_minutes(self.seconds)))
         if expected.high > 0:
@@ -246,9 +241,8 @@ class Plan(Reported):
         if self.temper < 1:
             weight, wider = number(self.temper), number(self.temper**-0.5, 2)
             items.append(("weight of the likelihood", weight))
-            words = f"The certified posterior weights the likelihood by {weight}: its sds are about {wider} "
-            words += "times those of the model's own, and errors are in its sds."
-            notes = (*notes, Note(words))
+            said = f"The certified posterior weights the likelihood by {weight}: its sds are about {wider} "
+            notes = (*notes, Note(said + "times those of the model's own, and errors are in its sds."))
         ball = any(isinstance(domain, Ball) and not domain.centred for _, domain in self.reading.rows.items)
         of = OF_SYNTHETIC + _OF_A_BALL * ball if self.people is None else "on people as described"
         each = (coefficient_table(expected, units or {}, of),) if expected.coefficients else ()

@@ -210,9 +210,8 @@ def test_a_row_that_the_clip_would_hide_is_in_the_width():
 
 def test_paths_that_clip_rows_and_disagree_widen_it():
     (run,), (same,), (other,) = released(80.0, 1.2), released(20.0, 1.2, seed=3), released(20.0, 3.2, seed=3)
-    alone, agree, disagree = (
-        drawn(clipped(history, 0.05)).draws for history in ((run,), (same, run), (other, run))
-    )
+    histories = (run,), (same, run), (other, run)
+    alone, agree, disagree = (drawn(clipped(history, 0.05)).draws for history in histories)
     assert agree == pytest.approx(alone) and disagree.std() > 5 * alone.std()
 
 
@@ -291,7 +290,7 @@ def test_of_an_sd_of_groups_and_its_effects_the_product_counts():
 
     reading, z = (
         read(model, pmc.Rows(group=pmc.Categories(3), y=pmc.Binary()), n=100),
-        np.array([0.5, -1.0, 1.5]),
+        np.array([0.5, -1, 1.5]),
     )
     one, other, elsewhere = at(
         reading, [0.0, *z], [0.0, *(1.2 * z)], [np.log(2.0), *(0.6 * z)], [np.log(2.0), *(1.2 * z)]

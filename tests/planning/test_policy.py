@@ -190,9 +190,8 @@ def test_counts_of_people_are_not_hidden_by_empty_slots(adjacency):
 
 def fewest(x, cost, y=None):
     w = numpyro.sample("w", dist.Normal(0, 2).expand([3]).to_event(1))
-    with numpyro.plate("rows", x.shape[0]):
-        eta = jnp.stack([jnp.ones_like(x), x, cost], axis=1) @ w
-        numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(eta), 0.5), obs=y)
+    eta = jnp.stack([jnp.ones_like(x), x, cost], axis=1) @ w
+    observed(x, dist.NegativeBinomial2(jnp.exp(eta), 0.5), y)
 
 
 def overdispersed(x, cost, y=None):
@@ -241,8 +240,7 @@ N = 6000
 def incomes(X, y):
     w = numpyro.sample("w", dist.Normal(0, 0.3).expand([2]).to_event(1))
     sigma = numpyro.sample("sigma", dist.HalfNormal(0.5))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(X @ w, sigma), obs=y)
+    observed(X, dist.Normal(X @ w, sigma), y)
 
 
 @functools.cache
