@@ -221,6 +221,8 @@ def partitions_of(
         width = sum(column.schema[:1].size * 8 for column in host.values())
         size = where.rows_on_device or _BLOCK_BYTES // max(width, 1)
         return (Blocks(host, max(1, min(size, n))),)
+    if not isinstance(engine, Devices | None):
+        return engine.partitions(host, slots)
     return on_devices(host, slots, devices_of(engine or Devices()))
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -166,8 +166,15 @@ def cluster_of(engine: Ray) -> Any:
     return ray
 
 
+class OwnEngine(Protocol):
+    """Who else may hold the rows, as Dask or Spark would: whoever writes one is trusted as ring 1 is."""
+
+    def partitions(self, columns: Mapping[str, Any], slots: Any) -> tuple[Any, ...]:
+        """As ``kernels.partitions.on_devices``: a ``Partition`` each, of rows or of ``slots``."""
+
+
 # Who holds the rows of a run.
-Engine: TypeAlias = Devices | Ray
+Engine: TypeAlias = Devices | Ray | OwnEngine
 
 
 @construction_checked
@@ -199,8 +206,9 @@ class Execution:
     def __post_init__(self) -> None:
         if self.rows_on_device is not None:
             check_count("rows_on_device", self.rows_on_device)
-        if not isinstance(self.engine, Devices | Ray | None):
-            raise DeclarationError("engine: pmc.Devices(…) or pmc.Ray(…).")
+        own = None if isinstance(self.engine, Devices | Ray) else self.engine
+        if own is not None and not hasattr(own, "partitions"):
+            raise DeclarationError("engine: pmc.Devices(…), pmc.Ray(…), or a class with a method partitions.")
 
 
 def names_of(model: Callable[..., object], count: int, named: set[str], rows: Rows) -> list[str]:

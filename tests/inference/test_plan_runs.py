@@ -13,7 +13,7 @@ import private_mcmc as pmc
 from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import ChainRunner, PrivateULA
-from private_mcmc.kernels.partitions import Partition
+from private_mcmc.kernels.partitions import Partition, on_devices
 from private_mcmc.planning import Conclusion, PathStage, Prediction, QueryStage
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.release import Family, plan_second_moments, plan_sums
@@ -91,9 +91,18 @@ def test_a_summary_says_that_components_may_be_exchanged_unless_they_are_ordered
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("block", [None, 70])
-def test_stages_are_run_in_order_and_charged_as_declared(planned, people, block):
-    execution = pmc.Execution(rows_on_device=block)
+class Halves:
+    """An engine of one's own."""
+
+    def partitions(self, columns, slots):
+        return on_devices(columns, slots, [None, None])
+
+
+@pytest.mark.parametrize(
+    "where", [{}, {"rows_on_device": 70}, {"engine": Halves()}], ids=lambda w: "".join(w)
+)
+def test_stages_are_run_in_order_and_charged_as_declared(planned, people, where):
+    execution = pmc.Execution(**where)
     mcmc = run(planned, people, moments(0.2), counts(0.3), path(), execution=execution)
     stages = [completed.stage for completed in mcmc.history]
     assert [part.gdp for part in mcmc.statement.parts] == [stage.statement.gdp for stage in stages]
