@@ -1,27 +1,54 @@
 """Private Langevin dynamics: unadjusted, on minibatches, and with noise of another shape.
 
 A kernel states public numbers and makes the schedule that the step, preflight and the accountant all read.
+Under ``numpyro.infer.MCMC``, for whoever may see the rows, it runs without statement, charge or release.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from numpyro.infer.mcmc import MCMCKernel
 
 from private_mcmc.arguments import construction_checked
-from private_mcmc.domains import Rows
-from private_mcmc.errors import DeclarationError
-from private_mcmc.kernels.under_numpyro import UnderNumPyro
+from private_mcmc.domains import Binary, Real, Rows
+from private_mcmc.errors import DeclarationError, NotYetSupported, Unprotected
+from private_mcmc.kernels.keys import Streams
+from private_mcmc.kernels.step import langevin_program
+from private_mcmc.model import RowModel, read
 from private_mcmc.records import Model, PublicArguments, Record
 from private_mcmc.schedule import Matrix, Release, Schedule, norm_of_clips
 from private_mcmc.target import Adjacency, Unit, check_count
 
 
+class LangevinState(NamedTuple):
+    """Step number, flat unconstrained parameter, random key."""
+
+    i: jax.Array
+    z: jax.Array
+    rng_key: jax.Array
+
+    def __getitem__(self, at: object) -> jax.Array:  # type: ignore[override]
+        """NumPyro looks a field of ``extra_fields`` up by its name, last as a key."""
+        if isinstance(at, str):
+            raise DeclarationError(
+                f"extra_fields={at!r}: a Langevin step keeps nothing besides its draw; every step is "
+                "accepted, and no energy is computed. Compute what you need from the draws."
+            )
+        return tuple.__getitem__(self, at)  # type: ignore[call-overload, no-any-return]
+
+
 @dataclass(frozen=True)
-class LangevinKernel(UnderNumPyro):
+class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     """A Langevin kernel with per-row clipping, whose every constant is in the schedule it makes.
 
     Subclasses add batches or noise by ``_parts``; the step is built from the schedule alone.
@@ -78,6 +105,78 @@ class LangevinKernel(UnderNumPyro):
     def _parts(self, num_rows: int) -> Record:
         """The fields of a schedule that a plain full-data Langevin step leaves at their defaults."""
         return {}
+
+    @property
+    def sample_field(self) -> str:
+        """Where NumPyro's driver finds a draw in the state."""
+        return "z"
+
+    def init(
+        self,
+        rng_key: jax.Array,
+        num_warmup: int,
+        init_params: npt.ArrayLike | None,
+        model_args: tuple[object, ...],
+        model_kwargs: Mapping[str, object] | None,
+    ) -> LangevinState:
+        """Start at ``init_params`` (flat, unconstrained) or at zero, which depends on no data."""
+        warnings.warn(
+            "numpyro.infer.MCMC runs this kernel without a statement, a ledger or a release: its draws are "
+            "as private as the data, and not to be shown. PrivateMCMC(kernel, …) runs it with them.",
+            Unprotected,
+            stacklevel=2,
+        )
+        model, _, _ = self._read(model_args, model_kwargs)
+        batch = rng_key.shape if jnp.issubdtype(rng_key.dtype, jax.dtypes.prng_key) else rng_key.shape[:-1]
+        z = jnp.zeros((*batch, model.dim)) if init_params is None else jnp.asarray(init_params)
+        return LangevinState(jnp.zeros(batch, dtype=int), z, rng_key)
+
+    def sample(
+        self, state: LangevinState, model_args: tuple[object, ...], model_kwargs: Mapping[str, object] | None
+    ) -> LangevinState:
+        """One step."""
+        model, columns, num_rows = self._read(model_args, model_kwargs)
+        schedule = self.schedule(
+            adjacency="replace_one",
+            num_rows=num_rows,
+            dim=model.dim,
+            num_steps=len(self.step_size) if isinstance(self.step_size, tuple) else 1,
+            num_chains=1,
+            release="path",
+        )
+        program = langevin_program(model, schedule)
+        rows = program.prepare(columns, jnp.ones(num_rows, dtype=bool))
+
+        def one(z: jax.Array, i: jax.Array, key: jax.Array) -> jax.Array:
+            u = program.whitening.from_parameter(z)[None]
+            keys = Streams(key) if schedule.rate is None else Streams(*jax.random.split(key))
+            return program.whitening.to_parameter(program.step(u, i, keys, rows))[0].astype(z.dtype)
+
+        now = state.z, state.i, state.rng_key
+        z = one(*now) if state.z.ndim == 1 else jax.vmap(one)(*now)
+        return LangevinState(state.i + 1, z, state.rng_key)
+
+    def postprocess_fn(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> Callable[[jax.Array], Mapping[str, jax.Array]]:
+        """Map the flat unconstrained draw to the model's sites."""
+        return self._read(args, kwargs)[0].constrain
+
+    def _read(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> tuple[RowModel, dict[str, jax.Array], int]:
+        bound = inspect.signature(self.model).bind(*args, **{**self.model_args, **(kwargs or {})}).arguments
+        given = {name: value for name, value in bound.items() if value is not None}
+        rows = self.rows or _rows_by_length(given)
+        if rows.unit is not None:
+            raise NotYetSupported(
+                "persons with several rows are run by PrivateMCMC(…), not by NumPyro's MCMC."
+            )
+        columns = {name: jnp.asarray(given[name]) for name in rows.columns}
+        num_rows = next(iter(columns.values())).shape[0]
+        public = {name: value for name, value in given.items() if name not in columns}
+        with jax.ensure_compile_time_eval():
+            return read(self.model, rows, n=num_rows, model_args=public), columns, num_rows
 
 
 @construction_checked
@@ -230,3 +329,21 @@ def as_matrix(name: str, matrix: npt.ArrayLike) -> Matrix:
     if array.ndim == 1:
         return tuple(array.tolist())
     return tuple(tuple(row) for row in array.tolist())
+
+
+def _rows_by_length(arguments: Mapping[str, npt.ArrayLike]) -> Rows:
+    arrays = {name: value for name, value in arguments.items() if np.ndim(value) >= 1}
+    if len({np.shape(value)[0] for value in arrays.values()}) != 1:
+        raise DeclarationError(
+            "the row columns cannot be told from the other array arguments, whose first axes differ: "
+            "give the kernel rows=Rows(...)."
+        )
+    # For tracing the model only: no statement rests on these domains, and no row is mapped into them.
+    return Rows(
+        **{
+            name: Binary()
+            if np.ndim(value) == 1 and not jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)
+            else Real(*np.shape(value)[1:])
+            for name, value in arrays.items()
+        }
+    )

@@ -30,7 +30,6 @@ UNTRUSTED = (
     "private_mcmc/domains/synthetic.py",
     "private_mcmc/dossier/",
     "private_mcmc/kernels/langevin.py",
-    "private_mcmc/kernels/under_numpyro.py",
     "private_mcmc/model/",
     "private_mcmc/release/released.py",
     "private_mcmc/report/",

@@ -12,7 +12,7 @@ from numpyro.util import nested_attrgetter
 from private_mcmc.domains import Ball, Binary, Rows
 from private_mcmc.errors import DeclarationError, Unprotected
 from private_mcmc.kernels import PrivateULA
-from private_mcmc.kernels.under_numpyro import LangevinState
+from private_mcmc.kernels.langevin import LangevinState
 from tests.examples_of_models import logistic, normal_mean
 
 pytestmark = pytest.mark.filterwarnings("ignore::private_mcmc.errors.Unprotected")
