@@ -33,11 +33,7 @@ from .inference import (
 from .kernels import AnisotropicLangevin, PrivateSGLD, PrivateULA
 from .planning import Plan, Prediction, plan
 from .preflight import PreflightReport, preflight
-from .release import (
-    Expectations,
-    Ledger,
-    ReleasedStates,
-)
+from .release import Expectations, Ledger, ReleasedStates
 from .schedule import Schedule
 from .target import Target
 

@@ -35,13 +35,9 @@ _HABITS = {
     ("eps",): "epsilon=",
     ("link",): "every family has one link; write a model for another one",
     ("devices",): "engine=Devices(…); of a driver, execution=Execution(engine=Devices(…))",
-    (
-        "engine",
-        "rows_on_device",
-        "generator",
-        "unsafe_seed",
-        "init_params",
-    ): ("execution=Execution(…) has it"),
+    ("engine", "rows_on_device", "generator", "unsafe_seed", "init_params"): (
+        "execution=Execution(…) has it"
+    ),
     ("ledger", "dataset", "purpose", "checkpoint"): "bookkeeping=Bookkeeping(…) has it",
     ("model_args",): "the kernel takes it, as in PrivateULA(model, …, model_args=…)",
     ("weights",): "beside the outcome of a formula, as 'y | weights(w) ~ age'",

@@ -172,10 +172,7 @@ class Predictive:
     def _given(self, row: Fields) -> Record:
         """What a line of the family table reads, ``(draws, …)``."""
         design = self.design
-        profile = {
-            **row,
-            **{name: row[identifier(name)].astype(float) for name in design.formula.covariates},
-        }
+        profile = {**row, **{name: row[identifier(name)].astype(float) for name in design.formula.covariates}}
         # Everybody is one person of whom nothing else is known.
         profile |= {design.schema.person: 0.0}
         value = design.predictor(self.whole, profile, jnp)

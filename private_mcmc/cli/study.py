@@ -72,12 +72,7 @@ def show_answers(
 
 
 def show_release(
-    title: str,
-    blocks: Sequence[Block],
-    found: Record,
-    record: ReleaseRecord,
-    out: Path | None,
-    as_json: bool,
+    title: str, blocks: Sequence[Block], found: Record, record: ReleaseRecord, out: Path | None, as_json: bool
 ) -> None:
     """Print what was found, the statement of its release, and where the dossier is."""
     from private_mcmc.report import Report, Text

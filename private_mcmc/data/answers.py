@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from private_mcmc.data.comparisons import (
-    Comparisons,
-    People,
-    effect_of,
-    labels,
-    read_people,
-    read_profile,
-)
+from private_mcmc.data.comparisons import Comparisons, People, effect_of, labels, read_people, read_profile
 from private_mcmc.data.design import INTERCEPT, THRESHOLDS, Design
 from private_mcmc.data.projection import nested
 from private_mcmc.errors import NotYetSupported

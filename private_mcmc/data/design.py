@@ -31,16 +31,7 @@ import numpy as np
 import scipy.special
 from scipy.special import expit
 
-from private_mcmc.data.effects import (
-    Array,
-    Draws,
-    Effect,
-    base_of,
-    correlation,
-    per_unit,
-    quarter_of,
-    scaled,
-)
+from private_mcmc.data.effects import Array, Draws, Effect, base_of, correlation, per_unit, quarter_of, scaled
 from private_mcmc.data.expressions import Expression
 from private_mcmc.data.families import (
     EVENTS,

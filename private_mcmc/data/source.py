@@ -102,10 +102,7 @@ def model_source(design: Design) -> str:
                 f"term = {identifier(formula.weights)} / {formula.deff!r} * {term}",
             ]
         site = f"numpyro.factor({formula.outcome!r}, term)"
-    lines += [
-        f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):',
-        f"    {site}",
-    ]
+    lines += [f'with numpyro.plate("rows", {columns[0] if columns else outcome}.shape[0]):', f"    {site}"]
     lines = [line for name in unknown for line in _unknown(design.schema[name])] + lines
     head = _HEAD.format(
         formula=_one_line(formula.text).replace("\\", "").replace('"', "'"),

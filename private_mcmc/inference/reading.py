@@ -68,11 +68,7 @@ def read_for(
 
 
 def read_once(
-    table: object,
-    asked: Question,
-    adjacency: Adjacency,
-    n: int | None = None,
-    engine: Engine | None = None,
+    table: object, asked: Question, adjacency: Adjacency, n: int | None = None, engine: Engine | None = None
 ) -> tuple[Fields, Marks]:
     """The columns, and the marks of the very table that they were read from."""
     _check_rows(asked, adjacency)

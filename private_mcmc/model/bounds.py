@@ -23,14 +23,7 @@ import numpy as np
 from private_mcmc.accounting.rounding import up
 from private_mcmc.domains.domain import Ball, Box, Domain
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.program import (
-    Level,
-    Program,
-    Variable,
-    affinity,
-    trace,
-    without_cancellation,
-)
+from private_mcmc.model.program import Level, Program, Variable, affinity, trace, without_cancellation
 from private_mcmc.potential.families import Interval
 from private_mcmc.potential.predictor import Predictor
 from private_mcmc.potential.rowwise import row_shapes

@@ -20,34 +20,12 @@ from jax.typing import ArrayLike
 from numpyro.distributions.transforms import SigmoidTransform
 
 from private_mcmc.domains.rows import Rows
-from private_mcmc.model.bounds import (
-    MOST_LINES,
-    ends_of_rows,
-    proposed_radius,
-    proved_radius,
-)
-from private_mcmc.model.program import (
-    Kind,
-    Level,
-    Output,
-    Program,
-    Variable,
-    affinity,
-    name_of,
-    same,
-    trace,
-)
+from private_mcmc.model.bounds import MOST_LINES, ends_of_rows, proposed_radius, proved_radius
+from private_mcmc.model.program import Kind, Level, Output, Program, Variable, affinity, name_of, same, trace
 from private_mcmc.model.sites import Latent, Observation
 from private_mcmc.potential.families import TABLE, Interval, Line
 from private_mcmc.potential.potential import RowTerm
-from private_mcmc.potential.predictor import (
-    MULTIPLIER,
-    OUTCOME,
-    WEIGHT,
-    Predictor,
-    Row,
-    Term,
-)
+from private_mcmc.potential.predictor import MULTIPLIER, OUTCOME, WEIGHT, Predictor, Row, Term
 from private_mcmc.potential.prior import OF_ANY_SIGN, OwnPrior, PriorConstants
 from private_mcmc.potential.prior import TABLE as PRIORS
 from private_mcmc.potential.rowwise import abstract, row_shapes
@@ -70,10 +48,7 @@ _LINKS: Mapping[str, tuple[Callable[[jax.Array], jax.Array], ...]] = {
         lambda eta: jnp.exp(jax.nn.log_softmax(eta)),
         lambda eta: jnp.exp(eta) / jnp.sum(jnp.exp(eta), axis=-1, keepdims=True),
     ),
-    "log_softmax": (
-        jax.nn.log_softmax,
-        lambda eta: eta - jax.nn.logsumexp(eta, axis=-1, keepdims=True),
-    ),
+    "log_softmax": (jax.nn.log_softmax, lambda eta: eta - jax.nn.logsumexp(eta, axis=-1, keepdims=True)),
 }
 _MOST_CUTS = 8
 

@@ -40,13 +40,7 @@ from private_mcmc.model.refusals import (
     refuse_prior_on_count,
     refuse_prior_on_data,
 )
-from private_mcmc.model.row_latents import (
-    RowLatent,
-    columns_of,
-    persons_latents,
-    row_latents,
-    with_columns,
-)
+from private_mcmc.model.row_latents import RowLatent, columns_of, persons_latents, row_latents, with_columns
 from private_mcmc.model.sites import Latent, ModelSites, Observation
 from private_mcmc.model.tracing import (
     ONE_AT_A_TIME,
@@ -391,12 +385,7 @@ def _abstract(rows: Rows, count: int) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def _program(
-    model: Model,
-    rows: Rows,
-    public: PublicArguments,
-    model_sites: ModelSites,
-    hidden: list[str],
-    count: int,
+    model: Model, rows: Rows, public: PublicArguments, model_sites: ModelSites, hidden: list[str], count: int
 ) -> Program:
     theta = abstract((model_sites.dim,), np.float64)
     return trace(terms(model, public, model_sites.latents, hidden), theta=theta, **_abstract(rows, count))

@@ -162,9 +162,7 @@ def masks(fn: dist.Distribution) -> list[ArrayLike]:
 
 
 def describe(
-    messages: Mapping[str, Message],
-    model_sites: ModelSites,
-    unfit: Callable[[str, Exception], Exception],
+    messages: Mapping[str, Message], model_sites: ModelSites, unfit: Callable[[str, Exception], Exception]
 ) -> None:
     """Note every site of a run, or refuse it by name, by ``unfit`` where shapes do not go together."""
     start = 0

@@ -4,13 +4,7 @@ from private_mcmc.planning.declared import DeclaredPlan
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.policy import Plan, plan, predict_after
 from private_mcmc.planning.prediction import Conclusion, Prediction, remaining
-from private_mcmc.planning.stages import (
-    CompletedStage,
-    History,
-    PathStage,
-    QueryStage,
-    Stage,
-)
+from private_mcmc.planning.stages import CompletedStage, History, PathStage, QueryStage, Stage
 
 __all__ = [
     "CompletedStage",

@@ -109,9 +109,7 @@ def test_a_rows_latent_whose_density_does_not_integrate_to_one_is_refused(around
         read(model, COUNTS, n=10)
 
 
-def test_a_sum_is_traced_once_and_once_with_more_points(
-    monkeypatch,
-):
+def test_a_sum_is_traced_once_and_once_with_more_points(monkeypatch):
     traced, near = [], Summed.near
     monkeypatch.setattr(Summed, "near", lambda *given: traced.append(given[0].finer) or near(*given))
     assert read(imputed, ROWS, n=40).work > 0 and sorted(traced) == [0, 2]

@@ -168,9 +168,6 @@ FAULTS = (
     ),
     Fault("person: rows beyond the cap kept", lambda: ((placing, "grouped", _split_at_the_cap),)),
     Fault("person: cap by global order", lambda: ((placing, "grouped", _capped_in_all),)),
-    Fault(
-        "person: batches by rows",
-        lambda: ((batches, "_sum_of_batch", _batches_of_rows),),
-    ),
+    Fault("person: batches by rows", lambda: ((batches, "_sum_of_batch", _batches_of_rows),)),
     Fault("rounding skipped", lambda: ((StateGrid, "round", lambda self, states: np.asarray(states)),)),
 )

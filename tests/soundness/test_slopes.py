@@ -59,10 +59,7 @@ CASES = {
         ("OrderedLogistic predictor identity", {"cutpoints": (-30.0, 0.1)}, (0.0, 1.0, 2.0)),
         ordered,
     ),
-    "normal": (
-        ("Normal loc identity", {"scale": 0.3}, (-1e3, 2.0)),
-        lambda eta, y, s: (eta - y) / s**2,
-    ),
+    "normal": (("Normal loc identity", {"scale": 0.3}, (-1e3, 2.0)), lambda eta, y, s: (eta - y) / s**2),
     # A logarithm of an outcome may be rounded in any way.
     "log normal": (("LogNormal loc identity", {"scale": 0.3}, (1.0,)), lambda eta, y, s: eta / s**2),
     "student": (
