@@ -99,11 +99,8 @@ def stage(m, adjacency="replace_one"):
     return acc.gaussian(adjacency=adjacency, sensitivity=m, scale=1.0)
 
 
-def test_the_claim_is_the_budget_even_when_less_was_spent():
+def test_the_claim_is_the_budget_even_when_less_was_spent_and_overspending_is_refused():
     assert acc.adaptive(1.0, "replace_one", (stage(0.3), stage(0.4))).gdp == 1.0
-
-
-def test_overspending_is_refused():
     with pytest.raises(NotPrivate, match="more than the budget"):
         acc.adaptive(1.0, "replace_one", (stage(0.8), stage(0.7)))
 

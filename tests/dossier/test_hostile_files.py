@@ -116,12 +116,8 @@ def places(record, path=()):
     """Of every value in a record; of long lists the first two."""
     if path:
         yield path
-    items = (
-        record.items()
-        if isinstance(record, dict)
-        else enumerate(record[:2] if isinstance(record, list) else ())
-    )
-    for key, value in items:
+    few = record[:2] if isinstance(record, list) else ()
+    for key, value in record.items() if isinstance(record, dict) else enumerate(few):
         yield from places(value, (*path, key))
 
 

@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import arviz
 import numpy as np
@@ -45,7 +46,7 @@ def test_passes_are_those_of_the_schedule(rate):
         assert passes(both) == 31
 
 
-DRAWINGS = "drawings of the page"
+DRAWINGS, PRIVACY = "drawings of the page", "the privacy statement"
 
 
 def differing(folder, ledger=None):
@@ -163,16 +164,13 @@ def seeded(record):
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
-        (lambda s: {"epsilon": 0.5}, "the privacy statement"),
-        (lambda s: {"delta": 1e-9}, "the privacy statement"),
-        (lambda s: {"adjacency": "add_remove"}, "the privacy statement"),
-        (lambda s: {"statement": lower(s.statement)}, "the privacy statement"),
-        (lambda s: {"statement": s.statement | {"curves": []}}, "the privacy statement"),
-        (
-            lambda s: {"statement": accounting.of_unit(s.price, Unit("id", 9)).to_dict()},
-            "the privacy statement",
-        ),
-        (lambda s: {"rows": {**s.rows, "id": {"person": {"at_most": 9}}}}, "the privacy statement"),
+        (lambda s: {"epsilon": 0.5}, PRIVACY),
+        (lambda s: {"delta": 1e-9}, PRIVACY),
+        (lambda s: {"adjacency": "add_remove"}, PRIVACY),
+        (lambda s: {"statement": lower(s.statement)}, PRIVACY),
+        (lambda s: {"statement": s.statement | {"curves": []}}, PRIVACY),
+        (lambda s: {"statement": accounting.of_unit(s.price, Unit("id", 9)).to_dict()}, PRIVACY),
+        (lambda s: {"rows": {**s.rows, "id": {"person": {"at_most": 9}}}}, PRIVACY),
         (lambda s: {"statement": s.statement | {"parts": []}}, "the stages' prices"),
         (lambda s: {"stages": tuple({**x, "gdp": 0.01} for x in s.stages)}, "the stages' prices"),
         (lambda s: without_stages(s), "the stages' prices"),
@@ -183,10 +181,10 @@ def seeded(record):
         (lambda s: {"model": s.model + "\n"}, "formula, schema, model and row bounds"),
         (lambda s: {"rows": {**s.rows, "sex": s.rows["age"]}}, "formula, schema, model and row bounds"),
         (lambda s: {"arguments": {"number_of_id": 9}}, "formula, schema, model and row bounds"),
-        (lambda s: {"randomness": {"source": "caller"}}, "the privacy statement"),
-        (lambda s: {"randomness": {"source": "Caller"}}, "the privacy statement"),
-        (lambda s: {"randomness": {}}, "the privacy statement"),
-        (lambda s: {"statement": seeded(s.statement)}, "the privacy statement"),
+        (lambda s: {"randomness": {"source": "caller"}}, PRIVACY),
+        (lambda s: {"randomness": {"source": "Caller"}}, PRIVACY),
+        (lambda s: {"randomness": {}}, PRIVACY),
+        (lambda s: {"statement": seeded(s.statement)}, PRIVACY),
         (lambda s: {"warnings": ()}, "what is to be known of the target"),
     ],
 )
@@ -296,6 +294,7 @@ def test_the_budget_that_a_record_tells_of_is_that_of_its_statement(tmp_path):
 
 
 CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 1000)
+of_a_die = partial(posterior_conjugate, "dirichlet_categorical", epsilons=(1.0,))
 
 
 @pytest.mark.parametrize(
@@ -304,18 +303,8 @@ CERTIFICATE = accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 10
         (CERTIFICATE, None),
         (accounting.posterior_bounded_gradient(1e-3, 1.0, "replace_one", 999), "for [999] rows"),
         (accounting.posterior_strongly_log_concave(1e-3, 1.0, "replace_one", 2000), "for [2000] rows"),
-        (
-            posterior_conjugate(
-                "dirichlet_categorical", concentration=(900.0, 900.0), n=50, temper=1.0, epsilons=(1.0,)
-            ),
-            "50",
-        ),
-        (
-            posterior_conjugate(
-                "dirichlet_categorical", concentration=(9e3, 9e3), n=1000, temper=0.5, epsilons=(1.0,)
-            ),
-            "temper",
-        ),
+        (of_a_die(concentration=(900.0, 900.0), n=50, temper=1.0), "50"),
+        (of_a_die(concentration=(9e3, 9e3), n=1000, temper=0.5), "temper"),
         (accounting.of_unit(CERTIFICATE, Unit("patient", 3)), "another unit"),
         (accounting.posterior_bounded_gradient(1e-3, 1.0, "add_remove", 999), "999"),
     ],
@@ -477,10 +466,8 @@ def test_a_record_that_finds_no_room_anywhere_is_printed(tmp_path, monkeypatch, 
 @pytest.mark.long
 def test_a_dossier_that_cannot_be_finished_has_lost_nothing(tmp_path):
     study = study_of()
-    with (
-        pytest.raises(OutputError, match=r"Nothing is lost: the release is in .*study\.json"),
-        new_dossier(tmp_path / "out") as made,
-    ):
+    told = pytest.raises(OutputError, match=r"Nothing is lost: the release is in .*study\.json")
+    with told, new_dossier(tmp_path / "out") as made:
         (tmp_path / "out" / "draws.csv").mkdir()
         made.write(study)
     assert Study.load(tmp_path / "out").fingerprint == study.fingerprint

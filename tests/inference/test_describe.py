@@ -117,14 +117,9 @@ def test_a_share_of_the_ledgers_squared_budget_is_what_is_charged(table, books):
 
 
 def saved(folder, table, books, **asked):
+    paid = Books(share=0.05, charged=pmc.Bookkeeping(books, "people"))
     with new_dossier(folder) as dossier:
-        planned = plan_query(
-            table,
-            description(SCHEMA, **asked),
-            Books(share=0.05, charged=pmc.Bookkeeping(books, "people")),
-            "replace_one",
-            None,
-        )
+        planned = plan_query(table, description(SCHEMA, **asked), paid, "replace_one", None)
         dossier.write(planned.run(dossier.keep))
     return folder
 

@@ -16,14 +16,8 @@ from private_mcmc.model.synthetic import extreme_rows
 
 ANY_FLOAT = st.floats(width=64, allow_nan=True, allow_infinity=True)
 DOMAINS = [
-    Ball(0.1, 4),
-    Box(-1, 2),
-    Box([0.1, -5.0], [0.1000001, 7.0]),
-    Box(-1, 2, dim=3),
-    Binary(),
-    Categories(5),
-    Counts(300),
-    Real(3),
+    *(Ball(0.1, 4), Box(-1, 2), Box([0.1, -5.0], [0.1000001, 7.0]), Box(-1, 2, dim=3)),
+    *(Binary(), Categories(5), Counts(300), Real(3)),
 ]
 
 
@@ -61,12 +55,8 @@ def test_a_ball_only_shortens_rows(column):
     np.testing.assert_allclose(projected[short], column[short], rtol=0, atol=1e-300)
     lengths = np.linalg.norm(projected, axis=1)
     assert np.all(lengths[~short] >= 1 - 1e-13)
-    np.testing.assert_allclose(
-        projected[~short] * norms[~short, None],
-        column[~short] * lengths[~short, None],
-        rtol=1e-12,
-        atol=1e-280,
-    )
+    ours, theirs = projected * norms[:, None], column * lengths[:, None]
+    np.testing.assert_allclose(ours[~short], theirs[~short], rtol=1e-12, atol=1e-280)
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)

@@ -155,11 +155,7 @@ def test_hazards_by_steps_are_planned_and_run_near_coxs_own_estimate():
 
 
 def test_a_plan_for_a_term_without_an_outcome_is_refused_in_words():
-    def model(X):
-        w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
-        with numpyro.plate("rows", X.shape[0]):
-            numpyro.factor("term", -jnp.logaddexp(0.0, X @ w))
-
+    model = model_of(lambda eta: -jnp.logaddexp(0.0, eta))
     with pytest.raises(NotYetSupported, match=r"\['term'\]: plans need an outcome"):
         pmc.plan(model, pmc.Rows(X=pmc.Ball(1.0, dim=2)), pmc.Target(3.0, 1e-6), n=500, guarantee="run")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,9 +16,7 @@ from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Rows
 DIM = 3
 
 
-def regression(
-    likelihood: Callable[..., Any], observe: Callable[..., Any] | None = None
-) -> Callable[..., None]:
+def regression(likelihood, observe=None) -> Callable[..., None]:
     """``y ~ likelihood(X·w, **other columns)`` with independent rows; ``observe`` makes what is observed."""
 
     def model(X, y=None, **columns):
@@ -47,47 +46,30 @@ class Case:
         return Rows(X=Ball(1.5, dim=DIM), y=self.observed, **self.columns)
 
 
+two = partial(Case, observed=Binary(), family="Bernoulli")
+wide = partial(Case, observed=Counts(9), family="NegativeBinomial")
 CASES = {
-    "bernoulli logits": Case(lambda eta: dist.Bernoulli(logits=eta), Binary(), "Bernoulli"),
-    "bernoulli probs": Case(lambda eta: dist.Bernoulli(probs=jax.nn.sigmoid(eta)), Binary(), "Bernoulli"),
-    "bernoulli spelled out": Case(
-        lambda eta: dist.Bernoulli(probs=1 / (1 + jnp.exp(-eta))), Binary(), "Bernoulli"
-    ),
-    "bernoulli probit": Case(lambda eta: dist.Bernoulli(probs=ndtr(eta)), Binary(), "Bernoulli"),
-    "bernoulli normal cdf": Case(
-        lambda eta: dist.Bernoulli(probs=dist.Normal(0, 1).cdf(eta)), Binary(), "Bernoulli"
-    ),
+    "bernoulli logits": two(lambda eta: dist.Bernoulli(logits=eta)),
+    "bernoulli probs": two(lambda eta: dist.Bernoulli(probs=jax.nn.sigmoid(eta))),
+    "bernoulli spelled out": two(lambda eta: dist.Bernoulli(probs=1 / (1 + jnp.exp(-eta)))),
+    "bernoulli probit": two(lambda eta: dist.Bernoulli(probs=ndtr(eta))),
+    "bernoulli normal cdf": two(lambda eta: dist.Bernoulli(probs=dist.Normal(0, 1).cdf(eta))),
     "binomial logits": Case(lambda eta: dist.Binomial(7, logits=eta), Counts(7), "Binomial"),
     "binomial probs": Case(lambda eta: dist.Binomial(7, probs=jax.nn.sigmoid(eta)), Counts(7), "Binomial"),
     "binomial probit": Case(lambda eta: dist.Binomial(7, probs=ndtr(eta)), Counts(7), "Binomial"),
     "binomial column": Case(
-        lambda eta, trials: dist.Binomial(trials + 4, logits=eta),
-        Counts(4),
-        "Binomial",
-        {"trials": Counts(5)},
+        lambda eta, more: dist.Binomial(more + 4, logits=eta), Counts(4), "Binomial", {"more": Counts(5)}
     ),
     "poisson": Case(lambda eta: dist.Poisson(jnp.exp(eta)), Counts(9), "Poisson"),
     "poisson exposure": Case(
-        lambda eta, exposure: dist.Poisson(exposure * jnp.exp(eta)),
-        Counts(9),
-        "Poisson",
-        {"exposure": Box(0.5, 4)},
+        lambda eta, time: dist.Poisson(time * jnp.exp(eta)), Counts(9), "Poisson", {"time": Box(0.5, 4)}
     ),
     "poisson offset": Case(
-        lambda eta, log_exposure: dist.Poisson(jnp.exp(eta + log_exposure)),
-        Counts(9),
-        "Poisson",
-        {"log_exposure": Box(-1, 1)},
+        lambda eta, log: dist.Poisson(jnp.exp(eta + log)), Counts(9), "Poisson", {"log": Box(-1, 1)}
     ),
-    "negative binomial": Case(
-        lambda eta: dist.NegativeBinomial2(jnp.exp(eta), 2.5), Counts(9), "NegativeBinomial"
-    ),
-    "negative binomial logits": Case(
-        lambda eta: dist.NegativeBinomialLogits(3.0, eta), Counts(9), "NegativeBinomial"
-    ),
-    "gamma poisson": Case(
-        lambda eta: dist.GammaPoisson(2.0, 2.0 / jnp.exp(eta)), Counts(9), "NegativeBinomial"
-    ),
+    "negative binomial": wide(lambda eta: dist.NegativeBinomial2(jnp.exp(eta), 2.5)),
+    "negative binomial logits": wide(lambda eta: dist.NegativeBinomialLogits(3.0, eta)),
+    "gamma poisson": wide(lambda eta: dist.GammaPoisson(2.0, 2.0 / jnp.exp(eta))),
     "ordered logistic": Case(
         lambda eta: dist.OrderedLogistic(eta, jnp.array([-1.0, 0.5, 2.0])), Categories(4), "OrderedLogistic"
     ),
