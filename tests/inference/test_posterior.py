@@ -27,15 +27,13 @@ from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import Policy
 from private_mcmc.planning.simulate import simulate
 from private_mcmc.schedule import Schedule
-from tests.examples_of_models import logistic, observed, outcomes_by
+from tests.examples_of_models import logistic, observed, outcomes, outcomes_by
 from tests.inference.test_plan_runs import Fixed, path
 
 N, STEPS = 400, 40
 
 
-def mean_of_people(y=None):
-    mu = numpyro.sample("mu", dist.Normal(0.5, 1.0))
-    observed(y, dist.Normal(mu, 2.0), y)
+mean_of_people = outcomes(lambda: dist.Normal(0.5, 1.0), lambda mu: dist.Normal(mu, 2.0))
 
 
 @functools.cache
@@ -288,10 +286,8 @@ def test_of_an_sd_of_groups_and_its_effects_the_product_counts():
         z = numpyro.sample("z", dist.Normal(0, 1).expand([3]).to_event(1))
         observed(group, dist.Bernoulli(logits=sd * z[group]), y)
 
-    reading, z = (
-        read(model, pmc.Rows(group=pmc.Categories(3), y=pmc.Binary()), n=100),
-        np.array([0.5, -1, 1.5]),
-    )
+    reading = read(model, pmc.Rows(group=pmc.Categories(3), y=pmc.Binary()), n=100)
+    z = np.array([0.5, -1.0, 1.5])
     one, other, elsewhere = at(
         reading, [0.0, *z], [0.0, *(1.2 * z)], [np.log(2.0), *(0.6 * z)], [np.log(2.0), *(1.2 * z)]
     )

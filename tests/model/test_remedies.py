@@ -222,8 +222,7 @@ def one_matrix(y):
 
 def set_of_levels(y):
     a = numpyro.sample("a", dist.Normal(0, 1).expand([len(set(y))]))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.Bernoulli(logits=a[y]), obs=y)
+    observed(y, dist.Bernoulli(logits=a[y]), y)
 
 
 def chosen_rows(y):

@@ -41,6 +41,7 @@ from private_mcmc.planning.stages import named
 from private_mcmc.release import Contribution, SecondMoments, Sums
 from tests.examples_of_models import logistic, observed
 from tests.planning.exact import posterior_mode
+from tests.schedules import schedule
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
 
@@ -94,17 +95,15 @@ def test_the_mean_score_of_a_path_tells_the_mode_of_a_quadratic_whatever_the_sta
     curvature, precision = half @ half.T + np.eye(4), other @ other.T + np.eye(4)
     mode, centre, theta = random.normal(size=4), random.normal(size=4), np.full(4, 50.0)
     metric = np.linalg.inv(weight * curvature + precision)
-    schedule = pmc.Schedule(
-        adjacency="replace_one", num_rows=9, dim=4, step_size=0.3, num_steps=7, clip=1.0, temper=weight,
-        preconditioner=tuple(map(tuple, ((metric + metric.T) / 2).tolist())),
-    )  # fmt: skip
+    rows = tuple(map(tuple, ((metric + metric.T) / 2).tolist()))
+    run = schedule(dim=4, step_size=0.3, num_steps=7, temper=weight, preconditioner=rows)
     states = [theta]
-    for _ in range(schedule.num_steps):
+    for _ in range(run.num_steps):
         score = precision @ (theta - centre) + weight * curvature @ (theta - mode)
-        theta = theta - schedule.step_size * metric @ score
+        theta = theta - run.step_size * metric @ score
         states.append(theta)
     at = np.array(states)
-    steps = Steps.of(schedule, at, (at - centre) @ precision)
+    steps = Steps.of(run, at, (at - centre) @ precision)
     np.testing.assert_allclose(root(steps, curvature), mode, atol=1e-9)
     assert np.abs(steps.centre - mode).max() > 3
 
@@ -112,15 +111,12 @@ def test_the_mean_score_of_a_path_tells_the_mode_of_a_quadratic_whatever_the_sta
 def test_the_mean_score_of_a_path_has_the_noise_that_it_says():
     """400 paths of pure noise: their information is that of one Newton step of the same price."""
     random, metric, weight = np.random.default_rng(5), np.diag([0.5, 2.0]), 0.25
-    schedule = pmc.Schedule(
-        adjacency="replace_one", num_rows=9, dim=2, step_size=0.2, num_steps=10, clip=1.0, temper=weight,
-        preconditioner=tuple(map(tuple, metric.tolist())),
-    )  # fmt: skip
+    run = schedule(step_size=0.2, num_steps=10, temper=weight, preconditioner=tuple(np.diag(metric).tolist()))
     scores = []
     for _ in range(400):
         moves = np.sqrt(2 * 0.2) * random.normal(size=(10, 2)) @ np.sqrt(metric)
         states = np.vstack([np.zeros(2), np.cumsum(moves, axis=0)])
-        scores.append(Steps.of(schedule, states, np.zeros_like(states)))
+        scores.append(Steps.of(run, states, np.zeros_like(states)))
     covariance = np.cov(np.array([each.score for each in scores]).T)
     np.testing.assert_allclose(covariance @ scores[0].precision, np.eye(2), atol=0.25)
 
@@ -128,16 +124,13 @@ def test_the_mean_score_of_a_path_has_the_noise_that_it_says():
 def test_what_a_path_shows_to_be_burn_in_is_left_out():
     """A path whose first tenth is on its way is as good as one that starts at the mode."""
     random, steps = np.random.default_rng(7), 400
-    schedule = pmc.Schedule(
-        adjacency="replace_one", num_rows=9, dim=1, step_size=0.5, num_steps=steps, clip=1.0,
-        preconditioner=((1.0,),),
-    )  # fmt: skip
+    run = schedule(dim=1, step_size=0.5, num_steps=steps)
     states = [np.array([60.0])]
     for _ in range(steps):
         # The score saturates, as a clipped one does: no straight line from the start leads to the mode.
         score = 5 * np.tanh(states[-1] / 5)
         states.append(states[-1] - 0.5 * score + random.standard_normal(1))
-    steps = Steps.of(schedule, np.array(states), np.zeros((len(states), 1)))
+    steps = Steps.of(run, np.array(states), np.zeros((len(states), 1)))
     settled, every = root(steps.settled(np.eye(1)), np.eye(1)), root(steps, np.eye(1))
     assert abs(float(settled[0])) < 0.4 < abs(float(every[0]))
 

@@ -126,18 +126,10 @@ def test_paths_and_last_states_of_runs(step, clip, temper, steps, adjacency):
     both = 2 if adjacency == "replace_one" else 1
     square = steps * mpf(step) * (both * mpf(clip) * mpf(temper)) ** 2 / 2
     assume(mpf(step) * mpf(clip) * mpf(temper) < 1e300 and mpf(clip) * mpf(temper) < 1e300)
-    for release in ("path", "last"):
-        item = schedule(
-            step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release=release
-        )
-        assert above(acc.langevin_statement(item).gdp, mpmath.sqrt(square))
-    flat = schedule(
-        step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency, release="last"
-    )
-    known = acc.langevin_statement(
-        flat, acc.Curvature(smoothness=0.0)
-    ).gdp  # a quadratic of no curvature: exact
-    assert above(known, mpmath.sqrt(square))
+    run = partial(schedule, step_size=step, clip=clip, temper=temper, num_steps=steps, adjacency=adjacency)
+    # At last a quadratic of no curvature: exact.
+    for release, *known in (("path",), ("last",), ("last", acc.Curvature(smoothness=0.0))):
+        assert above(acc.langevin_statement(run(release=release), *known).gdp, mpmath.sqrt(square))
 
 
 @pytest.mark.slow
@@ -160,11 +152,9 @@ def test_deltas_of_pure_curves(level, share):
     at = share * level
     with mpmath.workdps(400):
         gap = mpmath.exp(mpf(at) - mpf(level))
-        assert above(Pure(level).delta(at), max(mpf(0), (1 - gap) / (1 + mpmath.exp(-mpf(level)))))
-        assert above(
-            Points(((level, 1e-300),)).delta(at),
-            mpf(1e-300) + (1 - mpf(1e-300)) * max(mpf(0), (1 - gap) / (1 + mpmath.exp(-mpf(level)))),
-        )
+        exact, tiny = max(mpf(0), (1 - gap) / (1 + mpmath.exp(-mpf(level)))), mpf(1e-300)
+        assert above(Pure(level).delta(at), exact)
+        assert above(Points(((level, 1e-300),)).delta(at), tiny + (1 - tiny) * exact)
 
 
 @pytest.mark.slow
@@ -185,10 +175,8 @@ def test_statements_of_noise_posteriors_and_groups(first, second, third, dim, ro
     def gaussian(statement):
         return statement.curves[0].m
 
-    assert above(
-        gaussian(acc.gaussian(adjacency="zero_out", sensitivity=first, scale=second)),
-        mpf(first) / mpf(second),
-    )
+    noised = acc.gaussian(adjacency="zero_out", sensitivity=first, scale=second)
+    assert above(gaussian(noised), mpf(first) / mpf(second))
     assert above(second_moments_sensitivity(first, 2, "replace_one"), mpmath.sqrt(2) * mpf(first) ** 2)
     concave = acc.posterior_strongly_log_concave(first, second, "replace_one")
     assert above(gaussian(concave), mpf(first) / mpmath.sqrt(mpf(second)))
@@ -198,10 +186,8 @@ def test_statements_of_noise_posteriors_and_groups(first, second, third, dim, ro
     if max(one, two) < math.inf:
         both = acc.compose(concave, bounded)
         assert above(gaussian(both), mpmath.sqrt(mpf(one) ** 2 + mpf(two) ** 2))
-    assert above(
-        path_square([first, second], [third], [second]),
-        (mpf(first) + mpf(second)) / 2 * mpf(second) ** 2 / mpf(third),
-    )
+    square = (mpf(first) + mpf(second)) / 2 * mpf(second) ** 2 / mpf(third)
+    assert above(path_square([first, second], [third], [second]), square)
 
 
 @given(WIDE, WIDE)
