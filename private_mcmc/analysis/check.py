@@ -18,7 +18,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
 from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, interval, synthetic_people
@@ -29,8 +28,6 @@ from private_mcmc.errors import DeclarationError
 from private_mcmc.records import Fields, Record
 from private_mcmc.release import Family, SumsPlan
 from private_mcmc.report import Block, Table, Text, between, number
-
-Array = npt.NDArray[np.float64]
 
 _GRID = (0.25, 0.6, 0.9)
 # Zeros are few numbers in few sums: so heavy, all others get an eighth more noise for them.

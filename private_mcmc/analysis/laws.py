@@ -85,7 +85,9 @@ class Law(ABC):
 
     def statistics(self, counts: Array) -> Array:
         """Contrasts of each group, and of everyone where there are several, in a row."""
-        each = self.contrasts(counts)
+        return self._with_whole(self.contrasts(counts))
+
+    def _with_whole(self, each: Array) -> Array:
         whole = each.sum(axis=-2, keepdims=True)
         every = np.concatenate([whole, each], axis=-2) if self.count > 1 else each
         return every.reshape(*every.shape[:-2], -1)
@@ -124,15 +126,10 @@ class Law(ABC):
         limit = np.quantile(np.abs(z).max(axis=1), 0.95)
         found = []
         for words, shift in self.shifts(n).items():
-            moved = self.statistics_of_shift(shift) / sd
+            moved = self._with_whole(shift) / sd
             share = (np.abs(z + moved).max(axis=1) > limit).mean()
             found.append(f"{words} would be found with probability {share:.0%}, in groups of equal size.")
         return tuple(found)
-
-    def statistics_of_shift(self, shift: Array) -> Array:
-        """Of contrasts ``(groups, shapes)`` that are moved."""
-        whole = shift.sum(axis=0, keepdims=True)
-        return np.ravel(np.concatenate([whole, shift]) if self.count > 1 else shift)
 
 
 class Calibration(Law):

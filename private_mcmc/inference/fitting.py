@@ -175,14 +175,8 @@ class Planned:
 
 def plan_asked(asked: Question, target: Target, n: int, guarantee: Guarantee, **options: Any) -> Plan:
     """The plan of a question: for the target, or what bounds that were bought have left of it."""
-    coefficients, public = asked.coefficients, asked.public(n)
-    declared: dict[str, Any] = {
-        "n": n,
-        "guarantee": guarantee,
-        "model_args": public,
-        "coefficients": coefficients,
-    }
-    found: Plan = plan(asked.model, asked.rows, target, **declared, **options)
+    given = options | {"n": n, "guarantee": guarantee, "model_args": asked.public(n)}
+    found: Plan = plan(asked.model, asked.rows, target, coefficients=asked.coefficients, **given)
     return found
 
 

@@ -297,10 +297,9 @@ class LastRun:
     def _remarks(self, states: ReleasedStates) -> tuple[str, ...]:
         """What must be known of draws: that they are the path's, and what their fit does not explain."""
         which = states.provenance.get("draws", _GIVEN_RELEASES)
-        own = "" if which == _GIVEN_RELEASES and self.history else sickness(self._chain(states))
-        if own:
-            return (own, *(() if not self.history else (f"Draws: {which}.",)))
         of_path = () if which == _GIVEN_RELEASES else (f"Draws: {which}.",)
+        if (of_path or not self.history) and (own := sickness(self._chain(states))):
+            return (own, *of_path)
         return (*of_path, *(() if self._known is None else self._known.remarks), *self._labels())
 
     def _labels(self) -> tuple[str, ...]:
@@ -320,11 +319,8 @@ class LastRun:
         except (Exception, KeyboardInterrupt) as stopped:
             if self._outcome is None or self._outcome.draws is None:
                 raise
-            why = (
-                "was interrupted"
-                if isinstance(stopped, KeyboardInterrupt)
-                else f"ended by {type(stopped).__name__}"
-            )
+            by = f"ended by {type(stopped).__name__}"
+            why = "was interrupted" if isinstance(stopped, KeyboardInterrupt) else by
             draws = _of_the_path(self._outcome.draws, f"drawing the posterior {why}")
             outcome, samples = replace(self._outcome, draws=draws), draws.get_samples(group_by_chain=True)
             found = study_of(self._run, self._n, outcome, samples, self._charge, about)
