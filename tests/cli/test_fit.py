@@ -23,11 +23,8 @@ from tests.cli import test_commands
 
 CODEBOOK = Path(__file__).parent.parent / "cases" / "adult.codebook.json"
 FORMULA = "income ~ age + education_num + hours_per_week + sex"
-PEOPLE = (
-    gzip.decompress(resources.files("private_mcmc.data").joinpath("adult.csv.gz").read_bytes())
-    .decode()
-    .splitlines()
-)
+PACKED = resources.files("private_mcmc.data").joinpath("adult.csv.gz").read_bytes()
+PEOPLE = gzip.decompress(PACKED).decode().splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +39,8 @@ def folder(tmp_path_factory):
 
 def command(folder, *arguments, told="", code=0):
     """Run ``private-mcmc`` in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from private_mcmc.cli import main; main()", *arguments],
-        cwd=folder,
-        input=told,
-        capture_output=True,
-        text=True,
-        timeout=500,
-    )
+    program = [sys.executable, "-c", "from private_mcmc.cli import main; main()", *arguments]
+    done = subprocess.run(program, cwd=folder, input=told, capture_output=True, text=True, timeout=500)
     assert done.returncode == code, done.stderr[-2000:]
     assert "Traceback" not in done.stderr
     return done
@@ -67,14 +58,8 @@ def study(folder, schema):
     budget = ("--dataset", "adult", "--epsilon", "1.01", "--delta", "1e-6")
     command(folder, "ledger", "init", "ledger.db", *budget)
     books = ("--ledger", "ledger.db", "--dataset", "adult", "--purpose", "a test")
-    command(
-        folder,
-        "fit",
-        "people.csv",
-        *("--schema", "schema.yaml", "--formula", FORMULA, "--epsilon", "1"),
-        *("--out", "study", *books),
-        told="y\n",
-    )
+    asked = ("--schema", "schema.yaml", "--formula", FORMULA, "--epsilon", "1", "--out", "study")
+    command(folder, "fit", "people.csv", *asked, *books, told="y\n")
     return Study.load(folder / "study")
 
 

@@ -18,7 +18,7 @@ from tests.data.test_formula import SCHEMA, people
 N = 400
 PEOPLE = people(N)
 AGE, DOSE = PEOPLE["age"], PEOPLE["dose"]
-MALE, FEMALE = PEOPLE["sex"] == 0, PEOPLE["sex"] == 1
+SEXES = ("m", MALE := PEOPLE["sex"] == 0), ("f", FEMALE := PEOPLE["sex"] == 1)
 REGION = {level: PEOPLE["region"] == place for place, level in enumerate("nse")}
 
 
@@ -46,13 +46,8 @@ CASES = {
     },
     "score ~ age + I(age^2) + offset(log(dose))": {"age": AGE, "I(age ^ 2)": AGE**2},
     "score ~ age * dose * sex": {
-        "age": AGE,
-        "dose": DOSE,
-        "sex[f]": FEMALE,
-        "age:dose": AGE * DOSE,
-        "age:sex[f]": AGE * FEMALE,
-        "dose:sex[f]": DOSE * FEMALE,
-        "age:dose:sex[f]": AGE * DOSE * FEMALE,
+        **{"age": AGE, "dose": DOSE, "sex[f]": FEMALE, "age:dose": AGE * DOSE, "age:sex[f]": AGE * FEMALE},
+        **{"dose:sex[f]": DOSE * FEMALE, "age:dose:sex[f]": AGE * DOSE * FEMALE},
     },
     "score ~ sex * region * age": {
         "sex[f]": FEMALE,
@@ -65,10 +60,7 @@ CASES = {
     },
     # What is centred would have to go to terms that are not there.
     "score ~ sex + sex:age + dose:age": {
-        "sex[f]": FEMALE,
-        "sex:age[m]": AGE * MALE,
-        "sex:age[f]": AGE * FEMALE,
-        "dose:age": AGE * DOSE,
+        **{"sex[f]": FEMALE, "sex:age[m]": AGE * MALE, "sex:age[f]": AGE * FEMALE, "dose:age": AGE * DOSE},
     },
     "score ~ 0 + region + dose + region:age": {
         **{f"region[{r}]": REGION[r] for r in "nse"},
@@ -77,14 +69,8 @@ CASES = {
     },
     "score ~ 0 + age + I(age ** 2)": {"age": AGE, "I(age ** 2)": AGE**2},
     "score ~ 0 + region:sex + region:age:sex": {
-        **{
-            f"region:sex[{r}, {s}]": REGION[r] * who for r in "nse" for s, who in (("m", MALE), ("f", FEMALE))
-        },
-        **{
-            f"region:age:sex[{r}, {s}]": REGION[r] * who * AGE
-            for r in "nse"
-            for s, who in (("m", MALE), ("f", FEMALE))
-        },
+        **{f"region:sex[{r}, {s}]": REGION[r] * who for r in "nse" for s, who in SEXES},
+        **{f"region:age:sex[{r}, {s}]": REGION[r] * who * AGE for r in "nse" for s, who in SEXES},
     },
 }
 
@@ -163,9 +149,8 @@ def test_every_effect_adds_at_most_one_to_the_squared_norm_of_a_row_as_preflight
     shown = made(text, "bernoulli")
     reading = read(compile_model(model_source(shown)), SCHEMA.rows(shown.formula.fields), n=100)
     assert reading.predictor is not None
-    assert reading.predictor.radius == pytest.approx(
-        np.sqrt(len(shown.effects) + (shown.intercept is not None)), rel=1e-6
-    )
+    count = len(shown.effects) + (shown.intercept is not None)
+    assert reading.predictor.radius == pytest.approx(np.sqrt(count), rel=1e-6)
 
 
 def test_effects_of_a_group_are_correlated_as_lkj_says_and_back_in_the_users_units():
@@ -181,12 +166,8 @@ def test_effects_of_a_group_are_correlated_as_lkj_says_and_back_in_the_users_uni
         with jax.enable_x64(True):
             sites = {name: values[k] for name, values in draws.items()}
             law = numpyro.handlers.trace(numpyro.handlers.substitute(model, sites)).get_trace(**used)
-        stated = (
-            user["Intercept"][k]
-            + user["age"][k] * AGE
-            + user["1 | region"][k][PEOPLE["region"]]
-            + user["age | region"][k][PEOPLE["region"]] * AGE
-        )
+        own, slopes = (user[name][k][PEOPLE["region"]] for name in ("1 | region", "age | region"))
+        stated = user["Intercept"][k] + own + (user["age"][k] + slopes) * AGE
         np.testing.assert_allclose(law["score"]["fn"].loc, stated, rtol=1e-9)
     np.testing.assert_allclose(user["cor(1 | region, age | region)"], 2 * share - 1)
     # Before the slope's own centre is taken off the intercept, the two have the stated sds and correlation.

@@ -15,12 +15,8 @@ from private_mcmc.data.formula import read_formula
 from tests.data.fields import flag, levels, number, schema
 
 SCHEMA = schema(
-    number("age", 20, 80),
-    levels("arm", "a", "b", "c"),
-    levels("sex", "f", "m"),
-    levels("region", "n", "s", "w"),
-    flag("y"),
-    levels("grade", "low", "mid", "high"),
+    *(number("age", 20, 80), levels("arm", "a", "b", "c"), levels("sex", "f", "m")),
+    *(levels("region", "n", "s", "w"), flag("y"), levels("grade", "low", "mid", "high")),
 )
 
 # Fitted by statsmodels 0.14 to sixty people, `y ~ age + C(arm) + C(sex) + age:C(sex)`: age, arm b, arm c, …
@@ -125,9 +121,8 @@ def test_contrasts_of_the_link_are_coefficients_and_reference_leaves_other_pairs
 def test_a_difference_of_profiles_is_that_of_their_predictions(fitted):
     a, b = {"age": 30, "sex": "f", "arm": "a"}, {"age": 50, "sex": "m", "arm": "c"}
     found = fitted.difference(a, b)
-    assert found.estimate[0] == pytest.approx(
-        fitted.predictions(b).estimate[0] - fitted.predictions(a).estimate[0]
-    )
+    here, there = (fitted.predictions(one).estimate[0] for one in (a, b))
+    assert found.estimate[0] == pytest.approx(there - here)
     assert found.contrast[0] == "age=50, sex=m, arm=c - age=30, sex=f, arm=a"
 
 
@@ -154,12 +149,11 @@ def test_the_probability_of_a_statement_is_its_share_of_draws():
     assert answers.probability("age > 0") == 0.75
     assert answers.probability("age >= 2") == 0.5
     assert answers.probability("sex[m] < age") == 0.75
-    by_name = {**answers.by_name, "age[>40]:sex[<=m]": np.array([-1.0, 1, 1, 1])}
+    label = "age[>40]:sex[<=m]"
+    by_name = {**answers.by_name, label: np.array([-1.0, 1, 1, 1])}
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(type(answers), "by_name", by_name)
-        assert (
-            answers.probability("age[>40]:sex[<=m] > 0") == answers.probability("0<age[>40]:sex[<=m]") == 0.75
-        )
+        assert answers.probability(f"{label} > 0") == answers.probability(f"0<{label}") == 0.75
     with pytest.raises(pmc.DeclarationError, match="none of"):
         answers.probability("height > 0")
     with pytest.raises(pmc.DeclarationError, match="a coefficient and a number"):
@@ -169,11 +163,8 @@ def test_the_probability_of_a_statement_is_its_share_of_draws():
 @pytest.fixture
 def grouped():
     size = 4000
-    draws = {
-        "Intercept": np.full(size, 1.0),
-        "1 | region": np.zeros((size, 3)),
-        "sd(1 | region)": np.full(size, 2.0),
-    }
+    draws = {"Intercept": np.full(size, 1.0), "1 | region": np.zeros((size, 3))}
+    draws["sd(1 | region)"] = np.full(size, 2.0)
     return answers_of("y ~ 1 + (1 | region)", draws, priors=["sd(1 | region) ~ halfnormal(1)"])
 
 

@@ -54,10 +54,8 @@ def test_what_a_record_says_beside_its_statement_is_compared_with_the_charge(peo
     study, made_up = mcmc.study(), posterior_strongly_log_concave(1e-6, 1.0, "replace_one", 100).to_dict()
     other_rows = {**study.rows, "X": {"ball": {"radius": 0.01, "dim": 2}}}
     changes = ({"temper": 1.0}, {"rows": other_rows}, {"certificate": made_up})
-    charges = [
-        checked("", lambda one=one: _charge(one, books))
-        for one in (study, *(replace(study, **c) for c in changes))
-    ]
+    studies = [study, *(replace(study, **change) for change in changes)]
+    charges = [checked("", lambda one=one: _charge(one, books)) for one in studies]
     assert [one.result for one in charges] == ["agrees", "differs", "differs", "differs"]
     assert "weight of the likelihood is 0.1" in str(recomputed(replace(study, temper=1.0)))
 
@@ -94,9 +92,8 @@ def test_a_charge_says_that_the_caller_chose_the_seed(people, books):
     study = mcmc.study()
     assert checked("", lambda: _charge(study, books)).result == "agrees" and study.seeded
     claim = {**study.statement["argument"], "assumptions": study.statement["argument"]["assumptions"][1:]}
-    silent = replace(
-        study, statement={**study.statement, "argument": claim}, randomness={"source": "operating system"}
-    )
+    silent = replace(study, statement={**study.statement, "argument": claim})
+    silent = replace(silent, randomness={"source": "operating system"})
     assert not silent.seeded and silent.price.verify()
     assert "another statement" in checked("", lambda: _charge(silent, books)).why
 
@@ -167,19 +164,12 @@ def test_files_records_and_words_are_the_same_for_all_rows(kernel, tmp_path, mon
         mcmc = declared(KERNELS[kernel], ROWS, bookkeeping=books, **asked)
         sizes.append([])
         mcmc.run(**columns)
-        charge = ledger.history("rows")[0]
+        charge = asdict(ledger.history("rows")[0]) | {"identity": "", "time": "", "settled": ""}
         record = mcmc.study().to_dict() | {"draws": {}, "created": "", "statement": {}}
         record["ledger"] = dict(record["ledger"]) | {"charge": ""}
         words = (capfd.readouterr(), [entry.getMessage() for entry in caplog.records])
         caplog.clear()
-        found.append(
-            (
-                record,
-                words,
-                ledger.path.stat().st_size,
-                asdict(charge) | {"identity": "", "time": "", "settled": ""},
-            )
-        )
+        found.append((record, words, ledger.path.stat().st_size, charge))
     assert len(sizes[0]) > 2 and len({tuple(each) for each in sizes}) == 1
     for record, words, size, charge in found[1:]:
         assert record == found[0][0] and size == found[0][2]

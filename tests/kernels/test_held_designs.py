@@ -59,9 +59,8 @@ def believed(reading, radius):
 
 
 def schedule(reading, clip):
-    return schedules.schedule(
-        num_rows=N, dim=reading.dim, num_steps=5, clip=clip, release="last", unit=reading.unit
-    )
+    given = {"num_rows": N, "num_steps": 5, "release": "last", "unit": reading.unit}
+    return schedules.schedule(dim=reading.dim, clip=clip, **given)
 
 
 def worst(priced, runs, states=None):
@@ -73,9 +72,8 @@ def worst(priced, runs, states=None):
         gradient = clipped_gradient(runs, whitening(None, runs.dim), clip, states)
         # The longest row N times, near where its loss bends most.
         every = runs.rows.synthetic(1, 200)
-        lengths = jax.vmap(lambda row: jnp.linalg.norm(jax.hessian(runs.row_loss)(jnp.zeros(runs.dim), row)))(
-            every
-        )
+        bend, zero = jax.hessian(runs.row_loss), jnp.zeros(runs.dim)
+        lengths = jax.vmap(lambda row: jnp.linalg.norm(bend(zero, row)))(every)
         data = {name: jnp.repeat(column[lengths.argmax()][None], N, 0) for name, column in every.items()}
         rows = gradient.prepare(data, jnp.ones(N, bool))
         at = jax.jit(jax.vmap(lambda u: gradient.total(u, rows) + jax.grad(runs.neg_log_prior)(u)))
@@ -152,9 +150,7 @@ LINE = TABLE[BITS[:2]][BITS[2]]
 LIES = {
     "ends turned round": lambda: [term("Normal", "loc", "identity", {"scale": 7.0}, {"scale": (5, 1)})],
     "more weights than outcomes": lambda: [term(*BITS, {"weight": np.ones(5)}, {"weight": (0, 1)})],
-    "a parameter that is not read": lambda: [
-        term("BinomialLogits", "logits", "identity", {}, {"total_count": (0.1,)})
-    ],
+    "a parameter that is not read": lambda: [term("BinomialLogits", *BITS[1:], {}, {"total_count": (0.1,)})],
     "a steeper link": lambda: [
         term(
             "GammaPoisson", "rate", "exp", {"concentration": 1.0, "multiplier": 1.0},

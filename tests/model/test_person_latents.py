@@ -20,9 +20,8 @@ N = 50
 
 
 def shared():
-    return numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1)), numpyro.sample(
-        "tau", dist.HalfNormal(1)
-    )
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    return w, numpyro.sample("tau", dist.HalfNormal(1))
 
 
 def answers(logits, y):
@@ -58,8 +57,7 @@ flat = of_each(lambda number, tau: dist.ImproperUniform(dist.constraints.real, (
 def slopes(X, person, persons, y=None):
     w, tau = shared()
     with numpyro.plate("persons", persons):
-        a = numpyro.sample("a", dist.Normal(0, tau))
-        b = numpyro.sample("b", dist.Normal(0, 0.5))
+        a, b = numpyro.sample("a", dist.Normal(0, tau)), numpyro.sample("b", dist.Normal(0, 0.5))
     answers(X @ w + a[person] + b[person] * X[:, 0], y)
 
 
@@ -104,12 +102,8 @@ def test_a_prior_or_a_term_that_follows_a_persons_number_is_refused(first):
     prior = of_each(lambda number, tau: dist.Normal(jnp.where(number < first, 0.0, 3.0), tau))
     term = of_each(usual, lambda eta, u, person: eta + u[person] + (person >= first))
     kind = of_each(lambda number, tau: dist.Bernoulli(jnp.where(number < first, 0.2, 0.7)))
-    another = "person with another number"
-    for site, model, why in (
-        ("u", prior, another),
-        ("y", term, "own person's latents"),
-        ("u", kind, another),
-    ):
+    another, own = "person with another number", "own person's latents"
+    for site, model, why in (("u", prior, another), ("y", term, own), ("u", kind, another)):
         with pytest.raises(DoThisInstead, match=f"site '{site}'.*{why}"):
             reading(model)
 
@@ -166,10 +160,8 @@ def test_intercepts_and_slopes_over_weeks_that_are_not_centred_are_summed_exactl
         a_mean, b_mean = (numpyro.sample(f"{one} mean", dist.Normal(0, 1)) for one in "ab")
         sd = numpyro.sample("sd", dist.HalfNormal(1))
         with numpyro.plate("persons", persons):
-            a, b = (
-                numpyro.sample("a", dist.Normal(a_mean, 1.0)),
-                numpyro.sample("b", dist.Normal(b_mean, 1.0)),
-            )
+            a = numpyro.sample("a", dist.Normal(a_mean, 1.0))
+            b = numpyro.sample("b", dist.Normal(b_mean, 1.0))
         observed(week, dist.Normal(a[person] + b[person] * week, sd), y)
 
     rows = Rows(week=Box(-5, 133), y=Box(-9, 9), person=Person(at_most=6))
