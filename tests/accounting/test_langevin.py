@@ -33,10 +33,8 @@ def without_slack(statement: acc.Statement) -> float:
 
 @pytest.mark.parametrize("case", QUADRATIC)
 def test_quadratic_potentials_are_exact(case):
-    statement = acc.langevin_statement(
-        schedule(step_size=case["gamma"], num_steps=case["n"], clip=case["grad_sensitivity"] / 2),
-        acc.Curvature(case["m"], case["m"]),
-    )
+    run = schedule(step_size=case["gamma"], num_steps=case["n"], clip=case["grad_sensitivity"] / 2)
+    statement = acc.langevin_statement(run, acc.Curvature(case["m"], case["m"]))
     assert without_slack(statement) == pytest.approx(case["mu_gdp"], rel=1e-12)
     assert statement.gdp**2 / 2 == pytest.approx(case["rdp_per_order"], rel=1e-8)
     assert statement.epsilon(1e-5) == pytest.approx(case["eps_at_delta_1e5"], rel=1e-7)
@@ -82,17 +80,9 @@ def test_bound_is_exact_at_every_step_subset_and_preconditioner(times, seed):
     push = inverse @ other[:, 0] * size
     step = 0.2
     exact = exact_square(hessian, scale, step, push, times)
-    statement = acc.langevin_statement(
-        schedule(
-            dim=dim,
-            step_size=step,
-            num_steps=50,
-            clip=size / 2,
-            preconditioner=tuple(map(tuple, scale.tolist())),
-            release=times,
-        ),
-        acc.Curvature(0.7, 6.0),
-    )
+    given = {"dim": dim, "step_size": step, "num_steps": 50, "clip": size / 2, "release": times}
+    run = schedule(**given, preconditioner=tuple(map(tuple, scale.tolist())))
+    statement = acc.langevin_statement(run, acc.Curvature(0.7, 6.0))
     assert (low, high) == (pytest.approx(0.7, rel=1e-12), pytest.approx(6.0, rel=1e-12))
     assert without_slack(statement) ** 2 == pytest.approx(exact, rel=1e-11)
 
@@ -100,10 +90,8 @@ def test_bound_is_exact_at_every_step_subset_and_preconditioner(times, seed):
 def test_beyond_the_exact_regime_it_is_only_an_upper_bound():
     case = TRAPS["not_exact"]
     step = case["gamma_mu"] / case["mu"]
-    statement = acc.langevin_statement(
-        schedule(step_size=step, num_steps=case["T"], clip=case["sensitivity"] / 2),
-        acc.Curvature(case["mu"], case["mu"]),
-    )
+    run = schedule(step_size=step, num_steps=case["T"], clip=case["sensitivity"] / 2)
+    statement = acc.langevin_statement(run, acc.Curvature(case["mu"], case["mu"]))
     assert without_slack(statement) == pytest.approx(case["bound_m"], rel=1e-6)
     assert case["exact_m"] < statement.gdp
 
@@ -184,11 +172,9 @@ def test_anisotropic_noise_does_not_use_the_euclidean_contraction():
     exact = float(mean @ np.linalg.solve(spread, mean))
     assert exact == pytest.approx(case["exact_m_squared"], rel=1e-5) and exact > case["wrong_formula"]
     # U = ½θᵀ(I−A)θ/γ with γ = ½, noise S = 2γN, a gradient shift of norm 10/γ in the loud direction.
-    item = one_row(noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"])
-    statement = acc.langevin_statement(item, acc.Curvature(strong_convexity=1.0, smoothness=3.0))
-    path = acc.langevin_statement(
-        one_row(noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"], release="path")
-    )
+    item = partial(one_row, noise=tuple(case["S_diag"]), clip=10.0, num_steps=case["T"])
+    statement = acc.langevin_statement(item(), acc.Curvature(strong_convexity=1.0, smoothness=3.0))
+    path = acc.langevin_statement(item(release="path"))
     assert statement.gdp == path.gdp
     assert statement.gdp**2 >= exact
 

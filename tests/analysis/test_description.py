@@ -35,10 +35,9 @@ def people(random, n):
 def exact_sums(asked, mechanism, rows):
     import jax
 
+    columns = {name: np.asarray(values, float) for name, values in rows.items()}
     with jax.enable_x64(True):
-        parts = jax.vmap(lambda row: tuple(asked.of_row(row)))(
-            {k: np.asarray(v, float) for k, v in rows.items()}
-        )
+        parts = jax.vmap(lambda row: tuple(asked.of_row(row)))(columns)
     made = [Contribution(np.asarray(cells), None if t is None else np.asarray(t)) for cells, t in parts]
     return mechanism.sums(made, np.ones(len(rows["sex"]), bool))
 
@@ -64,9 +63,8 @@ def truth(rows, one):
             return here.sum()
         if one.level == "missing":
             return (here & (rows["bmi_missing"] > 0)).sum()
-        return (
-            here & (rows[one.field] == [v.label for v in SCHEMA[one.field].levels].index(one.level))
-        ).sum()
+        place = [each.label for each in SCHEMA[one.field].levels].index(one.level)
+        return (here & (rows[one.field] == place)).sum()
     if one.field == "bmi":
         here = here & (rows["bmi_missing"] == 0)
     values = rows[one.field][here]

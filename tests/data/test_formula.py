@@ -20,13 +20,9 @@ from private_mcmc.report import between
 from tests.data.fields import flag, levels, number, schema
 
 SCHEMA = schema(
-    flag("died"),
-    number("visits", 0, 20, "integer"),
-    number("score", -50, 150),
-    number("age", 0, 120, unit="years"),
-    number("dose", 0.5, 8),
-    levels("sex", "m", "f"),
-    levels("region", "n", "s", "e"),
+    *(flag("died"), number("visits", 0, 20, "integer"), number("score", -50, 150)),
+    *(number("age", 0, 120, unit="years"), number("dose", 0.5, 8)),
+    *(levels("sex", "m", "f"), levels("region", "n", "s", "e")),
     number("bmi", 10, 60, own={"missing": "indicator"}),
 )
 
@@ -62,12 +58,8 @@ def draws_of(shown, count=3):
 
 def test_groups_get_an_effect_for_every_level_and_missing_numbers_one_of_their_own():
     shown = made("died ~ bmi + (1 | region) + (0 + age | sex)", "bernoulli")
-    assert [(effect.name, effect.shape) for effect in shown.effects] == [
-        ("bmi", ()),
-        ("1 | region", (3,)),
-        ("age | sex", (2,)),
-        ("bmi missing", ()),
-    ]
+    shapes = {"bmi": (), "1 | region": (3,), "age | sex": (2,), "bmi missing": ()}
+    assert [(effect.name, effect.shape) for effect in shown.effects] == list(shapes.items())
     columns, draws = people(), draws_of(shown)
     model = compile_model(model_source(shown))
     used = {name: columns[name] for name in model.__code__.co_varnames[: model.__code__.co_argcount]}
@@ -75,13 +67,9 @@ def test_groups_get_an_effect_for_every_level_and_missing_numbers_one_of_their_o
         sites = {name: each[0] for name, each in draws.items()}
         traced = numpyro.handlers.trace(numpyro.handlers.substitute(model, sites)).get_trace(**used)
     user = {name: values[0] for name, values in shown.to_user(draws).items()}
-    expected = (
-        user["Intercept"]
-        + user["bmi"] * columns["bmi"]
-        + user["1 | region"][columns["region"]]
-        + user["age | sex"][columns["sex"]] * columns["age"]
-        + user["bmi missing"] * columns["bmi_missing"]
-    )
+    expected = user["Intercept"] + user["1 | region"][columns["region"]]
+    expected += user["bmi"] * columns["bmi"] + user["bmi missing"] * columns["bmi_missing"]
+    expected += user["age | sex"][columns["sex"]] * columns["age"]
     np.testing.assert_allclose(traced["died"]["fn"].logits, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -206,24 +194,14 @@ def test_answers_have_the_sds_of_effects_that_nobody_is_told():
     asked = question(of(4), "ill ~ age + (1 + age | `kid no`)")
     assert "1 | kid no" not in asked.units
     assert asked.units["sd(age | kid no)"] == "years"
-    draws = {
-        "Intercept": np.zeros(3),
-        "age": np.full(3, 8.0),
-        "cor(1 | kid no, age | kid no)": np.full(3, 0.7),
-    }
-    draws |= {"sd(1 | kid no)": np.full(3, 1.5), "sd(age | kid no)": np.full(3, 2.0)}
+    cor, sds = "cor(1 | kid no, age | kid no)", ("sd(1 | kid no)", "sd(age | kid no)")
+    draws = {"Intercept": 0.0, "age": 8.0, cor: 0.7, sds[0]: 1.5, sds[1]: 2.0}
+    draws = {name: np.full(3, value) for name, value in draws.items()}
     answers = Answers(asked.design, draws)
     found = {name: value[0] for name, value in answers.by_name.items()}
     # A half range is four years.
-    assert found == pytest.approx(
-        {
-            "Intercept": -18.0,
-            "age": 2.0,
-            "sd(1 | kid no)": 1.5,
-            "sd(age | kid no)": 0.5,
-            "cor(1 | kid no, age | kid no)": 0.4,
-        }
-    )
+    wanted = {"Intercept": -18.0, "age": 2.0, sds[0]: 1.5, sds[1]: 0.5, cor: 0.4}
+    assert found == pytest.approx(wanted)
     # Of somebody whose own effects are zero.
     assert answers.predictions({"age": 10}).estimate[0] == pytest.approx(expit(2.0))
     assert "own effects are zero" in answers.whom({"age": 10})

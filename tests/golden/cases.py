@@ -93,13 +93,10 @@ def releases() -> Mapping[str, acc.Statement]:
     }
     found = {name: _decided(kernel, release) for name, release in expectations.items()}
     for adjacency in ("replace_one", "add_remove", "zero_out"):
-        counts = plan_sums(
-            0.3, (Family("levels", 4),), num_rows=N, adjacency=adjacency, what="counts by cell"
-        )
-        sums = plan_sums(
-            0.3, (Family("levels", 4), Family("age", 2, 2, 1.5)), num_rows=N, adjacency=adjacency
-        )
-        moments = plan_second_moments(0.2, radius=1.5, dim=3, num_rows=N, adjacency=adjacency)
+        of: Json = {"num_rows": N, "adjacency": adjacency}
+        counts = plan_sums(0.3, (Family("levels", 4),), what="counts by cell", **of)
+        sums = plan_sums(0.3, (Family("levels", 4), Family("age", 2, 2, 1.5)), **of)
+        moments = plan_second_moments(0.2, radius=1.5, dim=3, **of)
         path = acc.langevin_statement(every_statement.schedule(adjacency=adjacency, num_steps=20))
         stages = (counts.statement.of("counts"), moments.statement.of("moments"), path.of("path"))
         found |= {
@@ -157,14 +154,9 @@ def averages() -> Json:
     found = {}
     for name, schedule in every_statement.SCHEDULES.items():
         if schedule.release == "last" and schedule.noise is None and schedule.clips is None:
-            averaged = every_statement.schedule(
-                adjacency=schedule.adjacency,
-                step_size=schedule.step_size,
-                num_steps=schedule.num_steps,
-                rate=schedule.rate,
-                preconditioner=schedule.preconditioner,
-                release=Average(11),
-            )
+            same = ("adjacency", "step_size", "num_steps", "rate", "preconditioner")
+            given = {field: getattr(schedule, field) for field in same}
+            averaged = every_statement.schedule(release=Average(11), **given)
             found[name] = acc.average_sensitivity(averaged, CONTRACTING)
     return found
 

@@ -138,30 +138,19 @@ def test_the_lines_for_r_run(tmp_path):
     """From a codebook to R's own summary of the draws."""
     (code,) = (code for kind, code in parts(ROOT / "docs" / "numpyro.md") if kind == "r")
     rng = np.random.default_rng(0)
-    people = zip(
-        rng.integers(20, 90, 500),
-        rng.choice(["f", "m"], 500),
-        rng.choice(["true", "false"], 500),
-        strict=True,
-    )
-    (tmp_path / "people.csv").write_text(
-        "age,sex,death\n" + "".join(",".join(map(str, one)) + "\n" for one in people)
-    )
+    words = (rng.choice(each, 500) for each in (["f", "m"], ["true", "false"]))
+    people = zip(rng.integers(20, 90, 500), *words, strict=True)
+    lines = "".join(",".join(map(str, one)) + "\n" for one in people)
+    (tmp_path / "people.csv").write_text("age,sex,death\n" + lines)
     fields = [
         {"name": "age", "type": "number", "constraints": {"minimum": 18, "maximum": 100}},
         {"name": "sex", "constraints": {"enum": ["f", "m"]}},
         {"name": "death", "type": "boolean"},
     ]
     (tmp_path / "codebook.json").write_text(json.dumps({"fields": fields}))
-    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["Rscript", "-"],
-        input=code,
-        cwd=tmp_path,
-        env=os.environ | {"PATH": search},
-        text=True,
-        capture_output=True,
-    )
+    own = os.environ | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    asked = {"input": code, "cwd": tmp_path, "env": own, "text": True, "capture_output": True}
+    done = subprocess.run(["Rscript", "-"], **asked)
     assert done.returncode == 0, done.stderr
     assert "rhat" in done.stdout and "sex[m]" in done.stdout
 

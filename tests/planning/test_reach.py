@@ -139,9 +139,8 @@ def test_counts_that_noise_hides_say_nothing_and_weights_of_few_outcomes_cost_no
     values = np.zeros(len(MIDDLES))
     values[8:16] = N / 8
     reach = reach_of(few, CompletedStage(stage, Sums(values[None], 5.0)))
-    assert (
-        reach is not None and not reach.tail.any() and reach.bias(MIDDLES[16]) < 0.01 < reach.bias(MIDDLES[9])
-    )
+    assert reach is not None and not reach.tail.any()
+    assert reach.bias(MIDDLES[16]) < 0.01 < reach.bias(MIDDLES[9])
 
 
 def test_what_is_assumed_of_persons_is_said():
