@@ -335,14 +335,8 @@ def describe(
     from private_mcmc.data.schema import Schema
     from private_mcmc.inference.describe import description
 
-    asked = description(
-        Schema.load(schema),
-        split_names(fields),
-        split_names(by),
-        split_names(mean),
-        _edges(bins or []),
-        sampling,
-    )
+    shown, cells, means = map(split_names, (fields, by, mean))
+    asked = description(Schema.load(schema), shown, cells, means, _edges(bins or []), sampling)
     options.carry_out(table, asked)
 
 

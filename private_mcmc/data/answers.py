@@ -241,14 +241,9 @@ def draws_tree(
     from arviz_base import from_dict
 
     groups = {"posterior": posterior} | ({"warmup_posterior": warmup} if warmup else {})
-    tree = from_dict(
-        {
-            group: {name.replace("/", "\u2215"): each for name, each in sites.items()}
-            for group, sites in groups.items()
-        },
-        save_warmup=True,
-        check_conventions=False,
-    )
+    for group, sites in groups.items():
+        groups[group] = {name.replace("/", "\u2215"): each for name, each in sites.items()}
+    tree = from_dict(groups, save_warmup=True, check_conventions=False)
     for group in tree.subtree:
         group.attrs = dict(attributes)  # and no time of making: equal draws are equal files
     return tree

@@ -90,14 +90,10 @@ def deployment(study: StudyRecord, said: Fields) -> tuple[Record, list[str]]:
     name = str(said.get("name") or study.formula or study.table or "a private run")
     unprotected = "\n".join(f"- {what}: {value}" for what, value in not_protected(study).items())
     stages = ", ".join(str(stage["name"]) for stage in study.stages)
-    books = (
-        "no ledger counts it"
-        if study.ledger is None
-        else (
-            f"one filter (GDP) for all releases of {study.ledger['dataset']!r}: {study.ledger['cost']} of "
-            f"{study.ledger['budget']}, {study.ledger['left']} left"
-        )
-    )
+    books = "no ledger counts it"
+    if (kept := study.ledger) is not None:
+        books = f"one filter (GDP) for all releases of {kept['dataset']!r}: {kept['cost']} of "
+        books += f"{kept['budget']}, {kept['left']} left"
     versions = ", ".join(f"{library} {version}" for library, version in study.versions.items())
     basic: Record = {
         "name": name,

@@ -280,16 +280,9 @@ def studied(study: StudyRecord) -> Studied:
     """
     if not study.formula or not study.draws:
         raise NotYetSupported("check and compare take studies of a formula, with released draws.")
-    made, gdp = study.design, study.price.gdp
-    return Studied(
-        study.fingerprint,
-        made.schema,
-        study.formula,
-        study.family,
-        study.priors,
-        thinned(study.draws),
-        math.inf if gdp is None else float(gdp),
-    )
+    said = study.fingerprint, study.design.schema, study.formula, study.family, study.priors
+    gdp = study.price.gdp
+    return Studied(*said, thinned(study.draws), math.inf if gdp is None else float(gdp))
 
 
 @clean_errors

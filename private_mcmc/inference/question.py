@@ -93,19 +93,9 @@ def question(
     priors = [priors] if isinstance(priors, str) else priors
     if formula is not None:
         made = design(read_formula(formula, schema), schema, family_of(family), priors)
-        source, fields = model_source(made), made.formula.fields
-        return Question(
-            schema,
-            fields,
-            made.rows,
-            compile_model(source),
-            source,
-            formula,
-            made.family.name,
-            tuple(priors),
-            made,
-            (*schema.notes, *_notes(made)),
-        )
+        source, notes = model_source(made), (*schema.notes, *_notes(made))
+        read = schema, made.formula.fields, made.rows, compile_model(source), source
+        return Question(*read, formula, made.family.name, tuple(priors), made, notes)
     if model is None:
         raise DeclarationError("give a formula or a model.")
     if priors:

@@ -157,17 +157,9 @@ class RawRelease:
         """
         if self.model is None or self.prediction is None:
             return None
-        asked, target = self.asked(model), self.rest or self.target
-        made = without_prediction(
-            asked.model,
-            asked.rows,
-            target,
-            self.n,
-            self.guarantee,
-            asked.public(self.n),
-            asked.coefficients,
-            self.max_passes,
-        )
+        asked = self.asked(model)
+        given = asked.model, asked.rows, self.rest or self.target, self.n, self.guarantee
+        made = without_prediction(*given, asked.public(self.n), asked.coefficients, self.max_passes)
         if made.mark != self.model:
             raise DeclarationError(
                 f"{self.place}: made for another model, or by a library that reads the model differently."

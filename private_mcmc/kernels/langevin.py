@@ -136,14 +136,9 @@ class LangevinKernel(MCMCKernel):  # type: ignore[misc]
     ) -> LangevinState:
         """One step."""
         model, columns, num_rows = self._read(model_args, model_kwargs)
-        schedule = self.schedule(
-            adjacency="replace_one",
-            num_rows=num_rows,
-            dim=model.dim,
-            num_steps=len(self.step_size) if isinstance(self.step_size, tuple) else 1,
-            num_chains=1,
-            release="path",
-        )
+        steps = len(self.step_size) if isinstance(self.step_size, tuple) else 1
+        asked: Record = {"num_rows": num_rows, "dim": model.dim, "num_steps": steps, "num_chains": 1}
+        schedule = self.schedule(adjacency="replace_one", release="path", **asked)
         program = langevin_program(model, schedule)
         rows = program.prepare(columns, jnp.ones(num_rows, dtype=bool))
 

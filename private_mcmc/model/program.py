@@ -180,11 +180,8 @@ class Program:
 
 
 _INLINED = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
+    **dict.fromkeys(("jit", "pjit", "remat2", "checkpoint"), "jaxpr"),
     "closed_call": "call_jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
 }
 
 
