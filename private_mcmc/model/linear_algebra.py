@@ -78,8 +78,7 @@ def _slope(at: tuple[jax.Array], move: tuple[jax.Array]) -> tuple[jax.Array, jax
     solve = partial(_triangular_solve, lower=True, unit_diagonal=False)
     inner = solve(factor, *move, left_side=False, transpose_a=True)
     inner = solve(factor, inner, left_side=True, transpose_a=False)
-    half = jnp.tril(jnp.ones(inner.shape[-2:])) - jnp.eye(inner.shape[-1]) / 2
-    return factor, factor @ (half * inner)
+    return factor, factor @ ((jnp.tril(inner) + jnp.tril(inner, -1)) / 2)
 
 
 _SWEEPS = 10

@@ -82,6 +82,8 @@ def test_systems_factors_and_axes_are_lapacks(size):
     for one, other in zip(factor(partial(linear_algebra.bind, cholesky)), factor(cholesky.bind), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
     assert jnp.isnan(linear_algebra.bind(cholesky, -jnp.eye(size))).all()
+    single = jax.grad(lambda a: jnp.sum(linear_algebra.bind(cholesky, a)))(jnp.eye(size, dtype=jnp.float32))
+    np.testing.assert_allclose(single, np.tril(np.ones((size, size))) - np.eye(size) / 2, atol=1e-6)
     values, axes = jax.vmap(linear_algebra.eigh)(roots + roots.mT)
     np.testing.assert_allclose(jnp.sort(values), jnp.linalg.eigvalsh(roots + roots.mT), atol=1e-12)
     np.testing.assert_allclose((axes * values[:, None]) @ axes.mT, roots + roots.mT, atol=1e-12)
