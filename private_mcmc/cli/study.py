@@ -242,10 +242,10 @@ def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
         if isinstance(made, Report):
             return made
     study = load_record(folder)
+    if books is not None:
+        enter_again(books, folder, study)
     if not is_complete(folder):
         finish(folder, study)
-    if books is not None:
-        enter_again(books, study)
     return study.report()
 
 

@@ -18,14 +18,15 @@ from private_mcmc.dossier.claims import Check, Skipped, checked, need, recompute
 from private_mcmc.dossier.folder import FILES, PAGE, Query, Study, contents, digest
 from private_mcmc.dossier.record import ReleaseRecord, StudyRecord, checked_record, standing
 from private_mcmc.dossier.shape import RECORD, read_raw
-from private_mcmc.errors import DeclarationError, OutputError
+from private_mcmc.errors import DeclarationError, LedgerError, OutputError
 from private_mcmc.records import Fields
 from private_mcmc.report import Report, Table, Verdict
 from private_mcmc.report.blocks import Tone
 from private_mcmc.system import RECORDED, read_whole
 
 if TYPE_CHECKING:
-    from private_mcmc.release import Ledger
+    from private_mcmc.release import Ledger, Reservation
+    from private_mcmc.release.ledger_state import LedgerState
 
 _SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
 _COPIES = "draws, model, schema and answers"
@@ -209,10 +210,27 @@ def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
     if ledger is None:
         raise Skipped(f"give --ledger: {study.ledger['file']}")
 
-    state, books = ledger.state(), dict(study.ledger)
-    charge = state.reservations.get(books["charge"])
+    state, charge = charge_of(study, ledger)
+    words = "of this charge the ledger knows " + ("another dossier." if charge.dossiers else "no dossier.")
+    need(study.fingerprint in charge.dossiers, words)
+    cost = state.dataset(charge.dataset).filter.cost(study.price)
+    need(cost <= charge.cost * (1 + Fraction(1, 10**9)), "less was charged than the release costs.")
+    again = standing(state, charge.identity) | {"file": study.ledger["file"]}
+    need(same(dict(study.ledger), again), "budget, prices or what is left are not those of the ledger.")
+    return f"charged to {charge.dataset!r} at {charge.time}"
+
+
+def charge_of(study: ReleaseRecord, ledger: Ledger) -> tuple[LedgerState, Reservation]:
+    """The charge that a record names, if it was made for its statement, stages and claims.
+
+    Raises:
+        LedgerError: where there is none.
+        DeclarationError: for that of another release.
+    """
+    state = ledger.state()
+    charge = None if study.ledger is None else state.reservations.get(study.ledger["charge"])
     if charge is None:
-        raise DeclarationError("the ledger has no such charge.")
+        raise LedgerError("the ledger has no such charge.")
     # One that is open is spent too: what it released, or the ledger, could not be written at the time.
     need(charge.staged or charge.outcome != "kept", "the charge is one of a run that failed.")
     if charge.staged:
@@ -227,13 +245,7 @@ def _charge(study: ReleaseRecord, ledger: Ledger | None) -> str:
     _, marked, said = charge.model.rpartition(", claims ")
     claimed = not marked or said == study.claims
     need(claimed, "rows, weight, certificate or question are not those of the run that was charged.")
-    words = "of this charge the ledger knows " + ("another dossier." if charge.dossiers else "no dossier.")
-    need(study.fingerprint in charge.dossiers, words)
-    cost = state.dataset(charge.dataset).filter.cost(study.price)
-    need(cost <= charge.cost * (1 + Fraction(1, 10**9)), "less was charged than the release costs.")
-    again = standing(state, charge.identity) | {"file": books["file"]}
-    need(same(books, again), "budget, prices or what is left are not those of the ledger.")
-    return f"charged to {charge.dataset!r} at {charge.time}"
+    return state, charge
 
 
 def _paid_for(statement: Fields) -> Fields:

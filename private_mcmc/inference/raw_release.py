@@ -18,8 +18,11 @@ import numpy as np
 from private_mcmc.accounting import Statement
 from private_mcmc.arguments import Guarantee, checked_guarantee
 from private_mcmc.data.schema import Schema
+from private_mcmc.dossier.claims import need
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, checked_record, standing_in, texts
+from private_mcmc.dossier.shape import read_raw
+from private_mcmc.dossier.verify import charge_of
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import Outcome, outcome_of
@@ -221,9 +224,6 @@ def completed(
 
 def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:
     if (query := _query(folder / RELEASE)) is not None:
-        if ledger is not None and query.ledger is not None:
-            _end(ledger, query.ledger, "released")
-            ledger.know(query.ledger["charge"], query.fingerprint)
         return query
     raw = RawRelease.load(folder)
     plan = raw.planned(model)
@@ -264,17 +264,20 @@ def _end(ledger: Ledger, charge: Fields, outcome: Ending = "stopped") -> None:
             ledger.settle(found, outcome)
 
 
-def enter_again(ledger: Ledger, record: ReleaseRecord) -> None:
-    """What of a dossier a ledger was not told: that its charge has released, and a first fingerprint.
+def enter_again(ledger: Ledger, folder: Path, record: ReleaseRecord) -> None:
+    """What of a dossier its charge was not told: that it has released, and a first fingerprint.
 
     Another fingerprint than one that it knows is told by nobody but the run: a file may have been changed.
     """
     if record.ledger is None:
         return
-    name, dataset = record.ledger["charge"], record.ledger["dataset"]
-    _end(ledger, record.ledger, "released")
-    if not any(one.identity == name and one.dossiers for one in ledger.history(dataset)):
-        ledger.know(name, record.fingerprint)
+    charge = charge_of(record, ledger)[1]
+    if not charge.dossiers:
+        unchanged = read_raw(folder).get("fingerprint") == record.fingerprint
+        need(unchanged, "the record was changed after it was written: the ledger is not told of it.")
+        ledger.know(charge.identity, record.fingerprint)
+    if charge.outcome == "reserved":
+        ledger.settle(charge, "released")
 
 
 def _broken_off(raw: RawRelease) -> Report:

@@ -217,10 +217,19 @@ def test_what_a_ledger_was_not_told_of_a_dossier_it_is_told_again_and_once(
     with monkeypatch.context() as patch:
         patch.setattr(where, name, failing)
         charged(here, "describe")
+    record = here / "study" / "study.json"
+    whole, own = record.read_text(), charge_of(here).identity
+    price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=4.0)
+    another = pmc.Ledger(here / "ledger").reserve("people", price, purpose="of another study")
+    told = list(charge_of(here).dossiers)
+    for changed, to in (("people.csv", "others.csv"), (own, another.identity)):
+        record.write_text(whole.replace(changed, to))
+        CliRunner().invoke(app, ["report", str(here / "study"), "--ledger", str(here / "ledger")])
+        assert [charge.dossiers for charge in pmc.Ledger(here / "ledger").history()] == [told, []]
+    record.write_text(whole)
     command("report", here / "study", "--ledger", here / "ledger")
     command("verify", here / "study", "--ledger", here / "ledger")
-    assert outcomes(here) == ["released"]
-    record = here / "study" / "study.json"
+    assert outcomes(here) == ["released", "reserved"]
     record.write_text(record.read_text().replace("people.csv", "others.csv"))
     command("report", here / "study", "--ledger", here / "ledger")
     words = ["verify", str(here / "study"), "--ledger", str(here / "ledger")]
