@@ -234,13 +234,13 @@ def charge_of(study: ReleaseRecord, ledger: Ledger) -> tuple[LedgerState, Reserv
     # One that is open is spent too: what it released, or the ledger, could not be written at the time.
     need(charge.staged or charge.outcome != "kept", "the charge is one of a run that failed.")
     if charge.staged:
-        paid = [_paid_for(one) for one, _ in charge.stages]
-        bought = [_paid_for(one) for one in study.statement["parts"]]
+        paid = [paid_for(one) for one, _ in charge.stages]
+        bought = [paid_for(one) for one in study.statement["parts"]]
         # A stage may have been charged whose release was lost.
         stopped = isinstance(study, StudyRecord) and study.stopped
         alike = bought == paid[: len(bought)] and (stopped or len(bought) == len(paid))
         need(alike, "the charge is of other stages.")
-    alike = _paid_for(charge.statement) == _paid_for(study.statement)
+    alike = paid_for(charge.statement) == paid_for(study.statement)
     need(alike, "the charge was made for another statement than that of the release.")
     _, marked, said = charge.model.rpartition(", claims ")
     claimed = not marked or said == study.claims
@@ -248,11 +248,11 @@ def charge_of(study: ReleaseRecord, ledger: Ledger) -> tuple[LedgerState, Reserv
     return state, charge
 
 
-def _paid_for(statement: Fields) -> Fields:
+def paid_for(statement: Fields) -> Fields:
     """A statement without names of runs, and without a plan's stages, which are chosen after the charge."""
     found = {name: value for name, value in statement.items() if name not in ("mechanism", "parts")}
     planned = statement["argument"]["rule"] == "adaptive"
-    return found if planned else found | {"parts": [_paid_for(part) for part in statement["parts"]]}
+    return found if planned else found | {"parts": [paid_for(part) for part in statement["parts"]]}
 
 
 SIGNATURE = f"{RECORD}.sig"

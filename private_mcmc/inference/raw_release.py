@@ -22,7 +22,7 @@ from private_mcmc.dossier.claims import need
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, checked_record, standing_in, texts
 from private_mcmc.dossier.shape import read_raw
-from private_mcmc.dossier.verify import charge_of
+from private_mcmc.dossier.verify import charge_of, paid_for
 from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import Outcome, outcome_of
@@ -230,7 +230,7 @@ def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Stud
     history, stage = ((), None) if plan is None else raw.history(plan)
     if plan is None or (stage is not None and (not history or ledger is None or raw.charge is None)):
         if ledger is not None and raw.charge is not None:
-            _end(ledger, raw.charge)
+            _end(ledger, raw)
         return _broken_off(raw)
     if stage is None:
         with blas_of_one_thread():
@@ -240,7 +240,7 @@ def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Stud
         outcome = Outcome(raw.statement, None, history=history, provenance=source, ended="stopped")
     charge = raw.charge
     if ledger is not None and charge is not None:
-        _end(ledger, charge, "released" if stage is None else "stopped")
+        _end(ledger, raw, "released" if stage is None else "stopped")
         charge = standing_in(ledger, charge["charge"])
     books = Bookkeeping() if ledger is None or charge is None else Bookkeeping(ledger, charge["dataset"])
     driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
@@ -257,10 +257,12 @@ def _query(place: Path) -> Query | None:
     return checked_record(Query, raw, place) if isinstance(raw, dict) and "kind" in raw else None
 
 
-def _end(ledger: Ledger, charge: Fields, outcome: Ending = "stopped") -> None:
-    """Settle a charge of which no more is bought, if it is open."""
+def _end(ledger: Ledger, raw: RawRelease, outcome: Ending = "stopped") -> None:
+    """Settle a charge of which no more is bought, if it is open; refuse to settle that of another run."""
+    charge, paid = raw.charge or {}, paid_for(raw.statement.to_dict())
     for found in ledger.history(charge["dataset"]):
         if found.identity == charge["charge"] and found.outcome == "reserved":
+            need(paid_for(found.statement) == paid, "the charge was made for another statement.")
             ledger.settle(found, outcome)
 
 

@@ -298,8 +298,15 @@ def test_a_folder_is_held_while_its_dossier_is_made(another, place):
 def test_a_charge_whose_run_was_killed_after_its_last_stage_is_settled_with_its_study(books, killed, place):
     """It stayed open, for more stages."""
     killed("private_mcmc.inference.execute_plan.outcome_of")
-    assert books.history("people")[0].outcome == "reserved" and completed(place, None, books).draws
-    assert books.history("people")[0].outcome == "released"
+    (own,), release = books.history("people"), place / RELEASE
+    price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=99.0)
+    another, whole = books.reserve("people", price, purpose="of another run"), release.read_text()
+    release.write_text(whole.replace(own.identity, another.identity))
+    with pytest.raises(pmc.DeclarationError, match="another statement"):
+        completed(place, None, books)
+    release.write_text(whole)
+    assert own.outcome == "reserved" and completed(place, None, books).draws
+    assert [charge.outcome for charge in books.history("people")] == ["released", "reserved"]
 
 
 def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_is_free(books, killed, place, go_on):
