@@ -200,22 +200,19 @@ def test_fifty_concurrent_writers_spend_the_budget_to_the_last_charge(ledger, tm
     check_nothing_lost(ledger, log)
 
 
-def told_by(work, path):
-    ours, theirs = CONTEXT.Pipe()
-    process = start(work, str(path), theirs)
+def refuses(work, ledger, why):
+    """Nothing is charged, and the message says why."""
+    before, (ours, theirs) = ledger.verify(), CONTEXT.Pipe()
+    process = start(work, str(ledger.path), theirs)
     assert ours.poll(120)
     message = ours.recv()
     process.join()
-    return message
+    assert ledger.verify() == before
+    return message.startswith("LedgerError") and why in message and "nothing is begun" in message
 
 
 def test_a_full_disk_stops_the_run_before_it_starts(ledger):
-    before = ledger.verify()
-    message = told_by(ledger_workers.charge_with_a_full_disk, ledger.path)
-    assert message.startswith("LedgerError")
-    assert "too large" in message
-    assert "nothing is begun" in message
-    assert ledger.verify() == before
+    assert refuses(ledger_workers.charge_with_a_full_disk, ledger, "too large")
 
 
 def test_a_disk_that_fills_up_during_the_run_leaves_the_charge_and_the_result(ledger):
@@ -232,11 +229,6 @@ def test_a_file_that_cannot_be_written_stops_the_run():
         path = Path(folder) / "people.ledger"
         ledger = Ledger.create(path)
         ledger.declare("people", Target(3.0, 1e-6))
-        before = ledger.verify()
         path.chmod(0o444)
         Path(folder).chmod(0o777)
-        message = told_by(ledger_workers.charge_as_nobody, path)
-        assert message.startswith("LedgerError")
-        assert "Permission denied" in message
-        assert "nothing is begun" in message
-        assert ledger.verify() == before
+        assert refuses(ledger_workers.charge_as_nobody, ledger, "Permission denied")
