@@ -55,20 +55,18 @@ def test_a_schema_survives_being_written_as_yaml_and_as_json(schema, tmp_path):
     assert pmc.Schema.load(tmp_path / "again.yaml") == schema == pmc.Schema.load(tmp_path / "again.json")
 
 
+TWICE = "fields: [{name: a b, type: boolean}, {name: a-b, type: boolean}]"
+
+
 @pytest.mark.parametrize(
-    "text", ["age,sex\n1,secret-word\n", "fields: [", "- a", "fields: {}", "fields: [{name: [1]}]"]
+    "text", ["age,sex\n1,secret-word\n", "fields: [", "- a", "fields: {}", "fields: [{name: [1]}]", TWICE]
 )
 def test_what_is_no_schema_is_refused_and_never_quoted(tmp_path, text):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(pmc.DeclarationError) as refusal:
         pmc.Schema.load(tmp_path / "s.yaml")
     assert "secret-word" not in str(refusal.value)
-
-
-def test_names_that_are_equal_in_a_model_are_refused():
-    fields = [{"name": name, "type": "boolean"} for name in ("a b", "a-b")]
-    with pytest.raises(pmc.DeclarationError, match="given twice"):
-        pmc.Schema.from_dict({"fields": fields})
+    assert ("given twice" in str(refusal.value)) == (text == TWICE)  # the names are equal in a model
 
 
 DICTIONARY = """Variable,Label,Type,Unit,Min,Max,Values,Missing
