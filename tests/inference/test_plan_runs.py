@@ -1,6 +1,7 @@
 """Plans that are run: the budget's filter stands between a policy and the rows."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,28 +15,18 @@ from private_mcmc.inference import execute_plan, last_run
 from private_mcmc.inference.posterior import GivenReleases
 from private_mcmc.kernels import ChainRunner, PrivateULA
 from private_mcmc.kernels.partitions import Partition, on_devices
-from private_mcmc.planning import Conclusion, PathStage, Prediction, QueryStage
+from private_mcmc.planning import PathStage, QueryStage
 from private_mcmc.planning.policy import without_prediction
 from private_mcmc.release import Family, plan_second_moments, plan_sums
 from tests.examples_of_models import logistic
 from tests.release.test_no_path_to_secrets import MARKS, secrets_in
+from tests.soundness.front_door.plans import Fixed
 
 ROWS = pmc.Rows(X=pmc.Ball(1.0, dim=3), y=pmc.Binary())
 N = 400
 
 
-@dataclass(frozen=True, eq=False)
-class Fixed:
-    """A policy that names the same stages whatever they release."""
-
-    stages: tuple
-    assumed: tuple = ()
-
-    def next(self, history):
-        return self.stages[len(history)] if len(history) < len(self.stages) else None
-
-    def conclude(self, history):
-        return Conclusion(np.arange(12.0).reshape(4, 3), Prediction(1.0, 0.0, 1.0, 0.0))
+fixed = partial(Fixed, draws=np.arange(12.0).reshape(4, 3))
 
 
 def path(name="path", adjacency="replace_one", **fields):
@@ -68,7 +59,7 @@ def people():
 
 
 def run(planned, people, *stages, **options):
-    mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=Fixed(stages)), progress_bar=False, **options)
+    mcmc = pmc.PrivateMCMC.from_plan(replace(planned, policy=fixed(stages)), progress_bar=False, **options)
     mcmc.run(**people)
     return mcmc
 
@@ -174,7 +165,7 @@ def test_a_stage_beyond_the_budget_is_refused_before_it_touches_a_row(planned, p
 
 
 def test_what_was_bought_outlives_a_stage_that_fails(planned, people, books):
-    policy = Fixed((counts(0.1), moments(0.9 * planned.budget), moments(0.9 * planned.budget)))
+    policy = fixed((counts(0.1), moments(0.9 * planned.budget), moments(0.9 * planned.budget)))
     mcmc = pmc.PrivateMCMC.from_plan(
         replace(planned, policy=policy), progress_bar=False, bookkeeping=pmc.Bookkeeping(books, "people")
     )
@@ -264,7 +255,7 @@ def test_the_charge_is_for_the_target_that_the_budget_admits_stages_by(planned):
 def test_every_stage_leaves_holes_out_whatever_lies_in_them(planned, people):
     """So little noise that one row would show."""
     stages = moments(1e3, "zero_out"), counts(1e3, "zero_out"), path(adjacency="zero_out")
-    plan = replace(planned, target=pmc.Target(2e6, 1e-6, "zero_out"), policy=Fixed(stages))
+    plan = replace(planned, target=pmc.Target(2e6, 1e-6, "zero_out"), policy=fixed(stages))
     mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False, execution=pmc.Execution(unsafe_seed=True))
     present, paths = np.arange(N) % 4 != 1, []
     for garbage in (np.nan, 1.0, 7.0):

@@ -21,16 +21,17 @@ from tests.soundness.sweep.zoo import mean
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """A policy that names the same stages whatever they release."""
+    """A policy that names the same stages, and concludes the same draws, whatever they release."""
 
     stages: tuple[Any, ...]
     assumed: tuple[str, ...] = ()
+    draws: Any = ((0.0,),)
 
     def next(self, history: Any) -> Any:
         return self.stages[len(history)] if len(history) < len(self.stages) else None
 
     def conclude(self, history: Any) -> Conclusion:
-        return Conclusion(np.zeros((1, 1)), Prediction(1.0, 0.0, 1.0, 0.0))
+        return Conclusion(np.asarray(self.draws), Prediction(1.0, 0.0, 1.0, 0.0))
 
 
 _STAGE_STEPS = 2
