@@ -15,7 +15,6 @@ from numpyro.infer.util import _unconstrain_reparam, compute_log_probs
 
 from private_mcmc.domains import Ball, Binary, Box, Categories, Counts, Domain, Rows
 from private_mcmc.model import RowModel, Site
-from private_mcmc.model.integrated import summed_loss
 from private_mcmc.model.program import trace
 from private_mcmc.model.row_latents import RowLatent
 from private_mcmc.potential.rowwise import abstract
@@ -47,8 +46,7 @@ _LINE = np.linspace(-14.0, 14.0, 561)
 
 def own_of_rows(row_model: RowModel) -> tuple[RowLatent, ...]:
     """Latents of single rows, over which the reading sums."""
-    loss: Any = row_model.row_loss
-    return loss.args[0].latents if getattr(loss, "func", None) is summed_loss else ()
+    return () if row_model.summed is None else row_model.summed.latents
 
 
 def integrated_terms(
