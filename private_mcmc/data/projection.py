@@ -13,7 +13,7 @@ import numpy as np
 import numpyro.distributions as dist
 from numpyro.distributions.distribution import validation_enabled
 
-from private_mcmc.data.comparisons import Comparisons, People
+from private_mcmc.data.comparisons import Comparisons, People, read_people
 from private_mcmc.data.design import INTERCEPT, Design
 from private_mcmc.data.effects import Array, Effect
 from private_mcmc.errors import DeclarationError, NotYetSupported
@@ -35,7 +35,8 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
 
     Of the model without them each draw takes the parameters that lose least for the stated people,
     ``min_β Σ w_i KL(p(y | η_i) ‖ p(y | x_iᵀβ)) / Σ w_i``, found by Newton's method from the nearest
-    predictor. Nothing is fitted to the rows. Columns: ``term``, ``estimate``, ``conf_low``, ``conf_high``.
+    predictor. Nothing is fitted to the rows. Terms with a field that nobody states, whose values would all be
+    the same, are left out. Columns: ``term``, ``estimate``, ``conf_low``, ``conf_high``.
     Source: Goutis, Robert 1998; Piironen, Paasiniemi, Vehtari 2020.
 
     Raises:
@@ -48,6 +49,7 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
             f"family {family.name!r}: terms are left out of {', '.join(FAMILIES)}; private-mcmc compare says "
             "which of any two studies predicts better."
         )
+    named = {name for profile in read_people(people) for name in profile}
     ((_, everyone),) = answers.at_levels(people, (), weights)
     if len(everyone) < 2:
         raise DeclarationError("nested: of several people, such as those of a table that describe wrote.")
@@ -89,7 +91,8 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
             found = np.asarray(jax.vmap(lost, (None, 0, 0, 0))(kept, eta, own, means))
             return np.where(found > _SMALL, found, 0.0)  # not what rounding leaves of nothing
 
-        return answers.frame((({"term": one.name}, partial(without, one)) for one in effects), ("",))
+        told = (one for one in effects if named.issuperset(one.term.fields))
+        return answers.frame((({"term": one.name}, partial(without, one)) for one in told), ("",))
 
 
 def _factors(effect: Effect) -> set[str]:

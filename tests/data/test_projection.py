@@ -45,6 +45,8 @@ def test_a_term_of_a_logistic_regression_goes_with_the_products_that_contain_it(
     assert found["age"] > found["age:sex"] > 0.001
     alike = lost(answers, {"age": AGE, "sex": ["m"] * 300})
     assert alike["sex"] == 0 == alike["age:sex"] < alike["age"]
+    # Of a table that lacks a field its terms lost nothing.
+    assert set(lost(answers, {"age": AGE})) == {"age"}
 
 
 def test_a_groups_effects_lose_what_they_explain_and_a_smaller_sd_as_much_as_larger_effects():
