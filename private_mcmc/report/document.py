@@ -165,14 +165,22 @@ def _facts(block: Facts) -> RichTable:
 
 
 def _table(block: Table, room: int) -> list[RenderableType]:
-    """Rows side by side; as names and values, one after the other, where words would have to be broken."""
+    """Rows side by side. Where words would have to be broken, in parts of columns, each after the first one;
+    of fewer rows than columns as names and values, one after the other.
+    """
     from rich import box
     from rich.table import Table as RichTable
 
     columns = [[name, *(cell(row[k]) for row in block.rows)] for k, name in enumerate(block.columns)]
-    if (widths := _widths(columns, room - 3 * len(columns) + 1)) is None:
-        rows = (Facts(tuple(zip(block.columns, row, strict=True))) for row in block.rows)
-        return [part for row in rows for part in (_facts(row), "")]
+    fitting = [_widths(columns[:k], room - 3 * k + 1) for k in range(1, len(columns) + 1)]
+    if (widths := fitting[-1]) is None:
+        besides, at_once = len(columns) - 1, sum(one is not None for one in fitting) - 1
+        if at_once < 1 or len(block.rows) <= besides:
+            rows = (Facts(tuple(zip(block.columns, row, strict=True))) for row in block.rows)
+            return [part for row in rows for part in (_facts(row), "")]
+        cut = 1 + -(-besides // -(-besides // at_once))
+        parts = range(cut), (0, *range(cut, len(columns)))
+        return [one for part in parts for one in _table(_some_columns(block, part), room)]
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, (name, width) in enumerate(zip(block.columns, widths, strict=True)):
         justify: Literal["left", "right"] = "right" if right_aligned(block, index) else "left"
@@ -180,6 +188,11 @@ def _table(block: Table, room: int) -> list[RenderableType]:
     for row in block.rows:
         table.add_row(*(_text(cell(value)) for value in row))
     return [table]
+
+
+def _some_columns(block: Table, kept: Sequence[int]) -> Table:
+    rows = tuple(tuple(row[k] for k in kept) for row in block.rows)
+    return Table(tuple(block.columns[k] for k in kept), rows)
 
 
 def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
@@ -214,8 +227,8 @@ def _plot(plot: Plot) -> RichText:
 
 _HERE = resources.files("private_mcmc.report")
 STYLE = "\n" + _HERE.joinpath("report.css").read_text("utf-8")
-# A short word with a hyphen after a digit, or after ε.
-_WHOLE = re.compile(r"(?<![\w.-])(?=[\w.-]{3,24}(?![\w.-]))[\w.]*[\dε]-[\w.-]*\w")
+# An interval, or a short word with a hyphen after a digit, or after ε.
+_WHOLE = re.compile(rf"^{_INTERVAL.pattern}$|" r"(?<![\w.-])(?=[\w.-]{3,24}(?![\w.-]))[\w.]*[\dε]-[\w.-]*\w")
 # A chart that has no more places is small on paper.
 _SHORT = 12
 
@@ -227,7 +240,7 @@ def _template() -> Any:
     from markupsafe import Markup, escape
 
     def inline(text: str) -> Markup:
-        """Text between backticks in a fixed-width face; ``2030-12-31`` and ``0.2-GDP`` stay on one line."""
+        """Text between backticks in a fixed-width face; dates, intervals and ``0.2-GDP`` stay on a line."""
         words = _WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(visible(text))))
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", words))
 

@@ -104,8 +104,20 @@ def test_a_long_name_is_not_broken_where_eighty_letters_are_enough() -> None:
     assert row[0] in shown.getvalue() and max(map(len, shown.getvalue().splitlines())) <= 80
 
 
-def test_dates_and_prices_are_not_broken_at_a_hyphen_in_a_browser() -> None:
+def test_a_table_that_is_too_wide_is_shown_in_parts_that_have_its_first_column() -> None:
+    """Each coefficient was a block of lines, seven for a line of the table."""
+    names = ("term", *(f"{letter * 12}" for letter in "abcdefg"))
+    rows = tuple((f"term{k}", *(f"{letter}{k}" * 6 for letter in "abcdefg")) for k in range(9))
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    report.Report("", (report.Table(names, rows), report.Table(names, rows[:1]))).show(console)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert [line for line in lines if line[:1] == ["term8"]] == [[*rows[8][:5]], ["term8", *rows[8][5:]]]
+    assert lines[-8:-1] == [[name, one] for name, one in zip(names, rows[0], strict=True)][1:]
+
+
+def test_dates_prices_and_intervals_are_not_broken_in_a_browser() -> None:
     """A column of dates, 2026- on a line and 11-28 on the next, stood beside one of 0.265- and GDP."""
+    assert report.Report("", (report.Text("0.9 to 1.1"),))._repr_html_().count('"whole">0.9 to 1.1<') == 1
     said = "made 2026-11-28, `0.2049-GDP`, ε-DP of 1985-1989; a well-known path /a/b-c and one-" + 30 * "x-1-"
     page = report.Report("", (report.Text(said),))._repr_html_()
     whole = re.findall(r'<span class="whole">(.*?)</span>', page)
