@@ -212,18 +212,18 @@ def quiet_end() -> None:
 
 def balances(datasets: Sequence[DataSet]) -> Report:
     """What was spent on each data set, and what is left."""
-    from private_mcmc.report import Report, Table, at_most
+    from private_mcmc.report import Facts, Report, at_most
 
-    rows = []
+    blocks = []
     for found in datasets:
-        kept, spent = found.filter, found.spent
-        budget = f"ε = {at_most(kept.epsilon, 6)} at δ = {at_most(kept.delta, 6)}"
-        relation = found.adjacency + ("" if found.unit is None else f", persons by {found.unit!r}")
-        charged = f"ε = {at_most(kept.epsilon_of(spent))} ({kept.describe(spent)})"
-        count = f"{len(found.charges)} ({_open(found)} open)"
-        rows.append((found.name, budget, relation, charged, found.what_fits(), count))
-    table = Table(("data set", "budget", "adjacency", "spent", "left", "charges"), tuple(rows))
-    return Report("What has been spent, and what is left", (table,))
+        kept, spent, charged = found.filter, found.spent, len(found.charges)
+        budget = f"ε = {at_most(kept.epsilon, 6)} at δ = {at_most(kept.delta, 6)}, {found.adjacency}"
+        budget += "" if found.unit is None else f", persons by {found.unit!r}"
+        cost = f"ε = {at_most(kept.epsilon_of(spent))} ({kept.describe(spent)})"
+        count = f", in {charged} charge{'s' * (charged != 1)}, {_open(found)} open" * bool(charged)
+        items = ("budget", budget), ("spent", cost + count), ("left", found.what_fits())
+        blocks.append(Facts(items, found.name))
+    return Report("What has been spent, and what is left", tuple(blocks))
 
 
 def balance_record(found: DataSet) -> Record:
