@@ -103,7 +103,8 @@ class Answers(Comparisons):
                 low, high = one.ratio_low, one.ratio_high
                 cells += [number(one.ratio, digits(low, high)), between(low, high)]
             else:
-                cells += [None] * bool(family.ratio) + [between(one.low, one.high)]
+                own = between(one.low, one.high)
+                cells += [None, f"{own} (mean)"] if family.ratio else [own]
             rows.append(tuple(cells))
         return Table(tuple(columns), tuple(rows), title=self.design.formula.text)
 
@@ -215,7 +216,7 @@ class Answers(Comparisons):
         read = [read_profile(self.design, profile) for profile in read_people(people)]
         assumed = list(dict.fromkeys(name for _, _, left in read for name in left if name not in moved))
         said = ", ".join(f"{name} {value}" for name, value in read[0][1].items() if name not in moved)
-        whose = f"At {said}" * bool(said) if len(read) == 1 else f"{len(read)} stated profiles"
+        whose = f"At {said}" * bool(said) if len(read) == 1 else f"{len(read)} profiles"
         groups = {name for codes, _, left in read for name in left if name not in codes}
         of = {
             name: _LEFT_OUT[2 if name in groups else self.design.schema[name].is_category] for name in assumed

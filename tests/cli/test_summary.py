@@ -85,7 +85,7 @@ def test_averages_over_public_margins_are_weighted_means_of_what_is_said_of_each
     # What margins leave out is not these people's.
     margins.write_text("ward,weight\na/b,3\nc,1\n")
     said = answers.whom(people_of(answers, margins)[0])
-    assert "2 stated profiles (not stated: since, body mass in the middle of the declared range)" in said
+    assert "2 profiles (not stated: since, body mass in the middle of the declared range)" in said
 
 
 @pytest.mark.parametrize("text", ["ward,weight\nc,-1\n", "ward,weight\n", "ward,wealth\nc,3\n", "ward\nd\n"])
