@@ -277,8 +277,9 @@ def verify(
 ) -> None:
     """Recompute every privacy number of a dossier from its folder alone, and compare its files.
 
-    Alone this shows that a dossier is consistent, not that it is what ran: the first line says what it was
-    compared with. Exit code: 0 consistent, 1 not consistent, 3 error.
+    Alone this shows that it is consistent, not that it is what ran: line 1 says what it was compared with.
+
+    Exit code: 0 consistent, 1 not consistent, 3 error.
     """
     from private_mcmc.dossier import verify_dossier
     from private_mcmc.release import Ledger

@@ -27,6 +27,9 @@ def test_options_of_all_commands_have_one_name_for_what_is_written_and_one_way_o
         each.help for each in own if each.help.startswith(("Ray", "OpenDP", "Table Schema"))
     ]
     assert not [each.help for each in own if each.help.endswith(".")]
+    # A terminal breaks lines of later paragraphs where the source does.
+    helps = [(command.help or "").split("\n\n")[1:] for command in commands.leaves().values()]
+    assert not [part for parts in helps for part in parts if "\n" in part.strip()]
 
 
 def test_an_argument_that_is_renamed_is_seen():
