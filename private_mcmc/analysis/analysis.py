@@ -345,15 +345,9 @@ class Studied:
         return self.design.formula.fields
 
     def to_record(self) -> Record:
-        """Plain JSON types."""
-        return {
-            "fingerprint": self.fingerprint,
-            "formula": self.formula,
-            "family": self.family,
-            "priors": list(self.priors),
-            "draws": {name: list(values) for name, values in self.draws.items()},
-            "gdp": self.gdp,
-        }
+        """What ``of`` makes it from; a record has its tuples as lists."""
+        kept = "fingerprint", "formula", "family", "priors", "draws", "gdp"
+        return {name: getattr(self, name) for name in kept}
 
     @classmethod
     def of(cls, schema: Schema, record: Fields) -> Studied:

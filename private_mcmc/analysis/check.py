@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, interval, synthetic_people
-from private_mcmc.analysis.laws import EVERYONE, PIT_BINS, Asked, Calibration, Law, Uniformity, line
+from private_mcmc.analysis.analysis import Analysis, Part, Released, Studied, synthetic_people
+from private_mcmc.analysis.laws import EVERYONE, PIT_BINS, Asked, Calibration, Law, Uniformity, line, share_of
 from private_mcmc.data.fields import identifier
 from private_mcmc.data.schema import Schema
 from private_mcmc.errors import DeclarationError
@@ -177,10 +177,9 @@ class Check(Analysis):
             people = float(whole.sum())
             if people <= 2 * z * sd:
                 continue
-            share, predicted = whole[:, 1].sum() / people, whole[1].sum() / people
-            spread = 2 * ((1 - share) ** 2 + share**2) * (sd / people) ** 2 + share * (1 - share) / people
-            ends = interval(share, math.sqrt(max(spread, 0.0)), z, 0.0, 1.0)
-            made.append(line(label, "share of zeros", f"{predicted:.3g}", float(share), *ends, None))
+            share, ends = share_of(whole, sd, z)
+            predicted = f"{whole[1].sum() / people:.3g}"
+            made.append(line(label, "share of zeros", predicted, share, *ends, None))
         return made
 
     def blocks(self, found: Released, prob: float) -> list[Block]:
@@ -208,6 +207,6 @@ class Check(Analysis):
             for one in scores
         )
         table = Table(columns, rows)
-        blocks: list[Block] = [Text(said), table, Text(self.law.units), self.law.figure(found, prob)]
+        blocks: list[Block] = [Text(said), table, Text(self.law.units), self.law.figure(lines, prob)]
         blocks += [Text(f"{told[:1].upper()}{told[1:]}.")] if told else []
         return [*blocks, Text(" ".join(self.remarks))]

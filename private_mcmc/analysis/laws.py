@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -72,8 +73,8 @@ class Law(ABC):
         """What stated misfits add to contrasts, by their words."""
 
     @abstractmethod
-    def figure(self, found: Released, prob: float) -> Block:
-        """The shape of it."""
+    def figure(self, lines: Sequence[Fields], prob: float) -> Block:
+        """The shape of it, drawn from the check's lines."""
 
     def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
         """Other numbers of the same counts."""
@@ -233,11 +234,8 @@ class Calibration(Law):
             people = float(cells.sum())
             if people - z * spread * 2 <= 0:
                 continue
-            rate = float(cells[:, 1].sum()) / people
+            rate, ends = share_of(cells, spread, z)
             mean = min(max(rate - float(residual) / people, low), high)
-            noises = (1 - rate) ** 2 + rate**2
-            sd = math.sqrt(2 * noises * (spread / people) ** 2 + max(rate * (1 - rate), 0) / people)
-            ends = interval(rate, sd, z, 0.0, 1.0)
             made.append(line(EVERYONE, "observed share", f"{mean:.4g}", rate, *ends, None))
         return made
 
@@ -246,16 +244,14 @@ class Calibration(Law):
         mean = np.clip((cells.sum(axis=2) * self.ends).sum(axis=1) / np.maximum(people, 1.0), 0, 1)
         return float((ones * (1 - 2 * mean) + people * mean**2).sum() / max(float(people.sum()), 1.0))
 
-    def figure(self, found: Released, prob: float) -> Block:
-        """Drawn from the lines."""
-        lines = [one for one in self.lines(found, prob) if one["what"] == "observed share"]
-        at = [float(one["at"]) for one in lines]
-        low, middle, high = ([float(one[key]) for one in lines] for key in ("low", "value", "high"))
+    def figure(self, lines: Sequence[Fields], prob: float) -> Block:
+        """Observed shares by prediction."""
+        at, low, middle, high = _drawn_from(lines, "observed share")
         drawn = (
             Line((0.0, 1.0), (0.0, 1.0), "calibrated", style="dashed"),
-            Line(floats(at), floats(middle), "observed", 1, marker=True),
-            Line(floats(at), floats(low), f"{prob:.0%} interval", 1, "dotted"),
-            Line(floats(at), floats(high), "", 1, "dotted"),
+            Line(at, middle, "observed", 1, marker=True),
+            Line(at, low, f"{prob:.0%} interval", 1, "dotted"),
+            Line(at, high, "", 1, "dotted"),
         )
         words = "Shares of outcomes by mean prediction, in bins; dashed: where both are equal."
         return Plot("Calibration", "predicted probability", "observed share", drawn, words)
@@ -344,20 +340,29 @@ class Uniformity(Law):
             made.append(line(EVERYONE, "share of PIT bin", f"{b / PIT_BINS:g}", float(value), *ends, None))
         return made
 
-    def figure(self, found: Released, prob: float) -> Block:
-        """Drawn from the lines."""
-        lines = [one for one in self.lines(found, prob) if one["what"] == "share of PIT bin"]
-        low, middle, high = ([float(one[key]) for one in lines] for key in ("low", "value", "high"))
-        heights = floats(float(PIT_BINS - b) for b in range(PIT_BINS))
-        ticks = tuple(
-            (PIT_BINS - float(b), f"{b / PIT_BINS:g} to {(b + 1) / PIT_BINS:g}") for b in range(PIT_BINS)
-        )
-        drawn = (
-            Interval(heights, floats(low), floats(middle), floats(high)),
-            Rule("x", 1 / PIT_BINS, "fits"),
-        )
+    def figure(self, lines: Sequence[Fields], prob: float) -> Block:
+        """Shares of PIT bins, the first on top."""
+        at, low, middle, high = _drawn_from(lines, "share of PIT bin")
+        heights = floats(-left for left in at)
+        names = (f"{left:g} to {left + 1 / PIT_BINS:g}" for left in at)
+        ticks = tuple(zip(heights, names, strict=True))
+        drawn = (Interval(heights, low, middle, high), Rule("x", 1 / PIT_BINS, "fits"))
         words = "Shares of people by where their outcome lies in its prediction; a tenth each if it fits."
         return Plot("PIT histogram", f"share, {prob:.0%} interval", "PIT", drawn, words, y_ticks=ticks)
+
+
+def _drawn_from(lines: Sequence[Fields], what: str) -> list[tuple[float, ...]]:
+    keys = ("at", "low", "value", "high")
+    return [floats(float(one[key]) for one in lines if one["what"] == what) for key in keys]
+
+
+def share_of(cells: Array, noise: float, z: float) -> tuple[float, tuple[float, float]]:
+    """Of people those in the second column of four cells with such noise each, and its interval."""
+    people = float(cells.sum())
+    share = float(cells[:, 1].sum()) / people
+    noises = 2 * ((1 - share) ** 2 + share**2) * (noise / people) ** 2
+    sd = math.sqrt(noises + max(share * (1 - share), 0.0) / people)
+    return share, interval(share, sd, z, 0.0, 1.0)
 
 
 def _auc(cells: Array) -> float:

@@ -7,8 +7,6 @@ from importlib.metadata import version
 import pytest
 
 from private_mcmc.cli import main
-from private_mcmc.target import Target
-from tests.dossier.studies import books_in, statement_of
 
 MODEL = """
 import jax.numpy as jnp
@@ -40,15 +38,6 @@ COMMON = (*ASKED, "--epsilon", "2", "--delta", "1e-6")
 def test_the_version_is_that_of_the_installed_package(monkeypatch, capsys):
     assert call(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.strip() == version("private-mcmc")
-
-
-def test_where_a_data_set_stands_is_three_lines_of_eighty_columns(tmp_path, monkeypatch, capsys):
-    """Columns were too many: `1 (1 open)` and `ε = 2 at δ = 1e-6` stood on two lines each."""
-    books_in(tmp_path).reserve("people", statement_of(Target(0.5, 1e-6)), purpose="and again")
-    assert call(monkeypatch, "ledger", "show", tmp_path / "books.db") == 0
-    _, _, name, *lines = capsys.readouterr().out.splitlines()
-    assert name.strip() == "people" and [line.split()[0] for line in lines] == ["budget", "spent", "left"]
-    assert max(map(len, lines)) <= 80 and lines[1].endswith("-GDP), in 2 charges, 1 open")
 
 
 @pytest.mark.slow
