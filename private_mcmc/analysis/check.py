@@ -188,25 +188,18 @@ class Check(Analysis):
         whole, rest = lines[0], [one for one in lines[1:] if one["p"] is not None]
         word = "Misfit found" if whole["p"] <= 0.05 else "No misfit found"
         said = f"{word}: p = {number(float(whole['p']), 2)} for all groups and shapes together."
-        rows = tuple(
-            (
-                one["group"],
-                one["what"],
-                number(one["value"]),
-                between(one["low"], one["high"]),
-                number(one["p"], 2),
-            )
-            for one in rest
+        keys = "group", "what", "value", "low", "high", "p"
+        cells = ([one[key] for key in keys] for one in rest)
+        rows = (
+            (g, w, number(value), between(low, high), number(p, 2)) for g, w, value, low, high, p in cells
         )
-        columns = ("group", "what", "value", f"{prob:.0%} if it fits", "p")
-        ends = ("by bins", "of zeros")
-        scores = [one for one in lines if one["group"] == EVERYONE and one["what"].endswith(ends)]
+        table = Table(("group", "what", "value", f"{prob:.0%} if it fits", "p"), tuple(rows))
         told = "; ".join(
             f"{one['what']} {number(one['value'], 3)} ({between(one['low'], one['high'])})"
             + f", {one['at']} predicted" * bool(one["at"])
-            for one in scores
+            for one in lines
+            if one["group"] == EVERYONE and one["what"].endswith(("by bins", "of zeros"))
         )
-        table = Table(columns, rows)
         blocks: list[Block] = [Text(said), table, Text(self.law.units), self.law.figure(lines, prob)]
         blocks += [Text(f"{told[:1].upper()}{told[1:]}.")] if told else []
         return [*blocks, Text(" ".join(self.remarks))]
