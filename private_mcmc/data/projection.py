@@ -40,7 +40,7 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
     Source: Goutis, Robert 1998; Piironen, Paasiniemi, Vehtari 2020.
 
     Raises:
-        DeclarationError: for one person, of whom terms are not told apart.
+        DeclarationError: for one person, or those of whom no term is told.
         NotYetSupported: for outcomes of which a mean does not tell the density.
     """
     made, family = answers.design, answers.design.family
@@ -51,12 +51,13 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
         )
     named = {name for profile in read_people(people) for name in profile}
     ((_, everyone),) = answers.at_levels(people, (), weights)
-    if len(everyone) < 2:
-        raise DeclarationError("nested: of several people, such as those of a table that describe wrote.")
     shares = np.array([weight for _, weight in everyone])
     shares, stated = shares / shares.sum(), set.intersection(*(set(codes) for codes, _ in everyone))
     rows = {name: np.array([codes[name] for codes, _ in everyone]) for name in stated}
     effects = [one for one in made.shared if not one.term.group or one.term.group in stated]
+    told = [one for one in effects if named.issuperset(one.term.fields)]
+    if len(everyone) < 2 or not told:
+        raise DeclarationError("nested: of several people, such as those of a table that describe wrote.")
     step = -(-len(next(iter(answers.draws.values()))) // _DRAWS)
     draws = {name: values[::step] for name, values in answers.draws.items()}
     # A mean is no count: that densities are asked for it is no mistake.
@@ -91,7 +92,6 @@ def nested(answers: Comparisons, people: People, weights: Sequence[float] = ()) 
             found = np.asarray(jax.vmap(lost, (None, 0, 0, 0))(kept, eta, own, means))
             return np.where(found > _SMALL, found, 0.0)  # not what rounding leaves of nothing
 
-        told = (one for one in effects if named.issuperset(one.term.fields))
         return answers.frame((({"term": one.name}, partial(without, one)) for one in told), ("",))
 
 

@@ -111,7 +111,7 @@ def test_what_is_lost_is_the_divergence_of_the_familys_law_from_the_nearest_one_
 def test_one_person_and_other_families_are_refused_with_what_to_do():
     draws = {"Intercept": np.zeros(2), "age": np.ones(2)}
     with pytest.raises(pmc.DeclarationError, match="several people"):
-        answers_of("y ~ age", draws).nested([{}])
+        answers_of("y ~ age", draws).nested([{}, {}])
     ordered = {"thresholds": np.array([[-1.0, 1.0]] * 2), "sex": np.array([[0.7]] * 2)}
     with pytest.raises(pmc.NotYetSupported, match="private-mcmc compare"):
         answers_of("grade ~ sex", ordered, "cumulative").nested(PEOPLE)
