@@ -103,8 +103,7 @@ class Answers(Comparisons):
                 low, high = one.ratio_low, one.ratio_high
                 cells += [number(one.ratio, digits(low, high)), between(low, high)]
             else:
-                own = between(one.low, one.high)
-                cells += [None, f"{own} (mean)"] if family.ratio else [own]
+                cells += ["(mean)"] * bool(family.ratio) + [between(one.low, one.high)]
             rows.append(tuple(cells))
         return Table(tuple(columns), tuple(rows), title=self.design.formula.text)
 
