@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -102,7 +101,7 @@ class Reported:
 _HEADING = 14
 # The longest name that a table keeps on one line, and the longest word that no table breaks.
 _NAME, _WORD = 36, 20
-_INTERVAL, _NOTHING = re.compile(r"\S+ to \S+"), re.compile(r"(?!)")
+_INTERVAL = re.compile(r"\S+ to \S+")
 _STYLES = {"good": "green", "bad": "red", "unsure": "yellow", "plain": "bright_black"}
 
 
@@ -166,7 +165,7 @@ def _facts(block: Facts) -> RichTable:
 
 def _table(block: Table, room: int) -> list[RenderableType]:
     """Rows side by side. Where words would have to be broken, in parts of columns, each after the first one;
-    of fewer rows than columns as names and values, one after the other.
+    of one row as names and values.
     """
     from rich import box
     from rich.table import Table as RichTable
@@ -175,7 +174,7 @@ def _table(block: Table, room: int) -> list[RenderableType]:
     fitting = [_widths(columns[:k], room - 3 * k + 1) for k in range(1, len(columns) + 1)]
     if (widths := fitting[-1]) is None:
         besides, at_once = len(columns) - 1, sum(one is not None for one in fitting) - 1
-        if at_once < 1 or len(block.rows) <= besides:
+        if at_once < 1 or len(block.rows) == 1:
             rows = (Facts(tuple(zip(block.columns, row, strict=True))) for row in block.rows)
             return [part for row in rows for part in (_facts(row), "")]
         cut = 1 + -(-besides // -(-besides // at_once))
@@ -198,13 +197,13 @@ def _some_columns(block: Table, kept: Sequence[int]) -> Table:
 def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
     """Widths of columns, headings first, that break no word of ``_WORD`` letters; ``None`` if there are none.
 
-    Intervals, and then names, of the first column, stay on one line where they can; the rest gives way.
+    Intervals stay on one line, and names, of the first column, where they can; the rest gives way.
     """
-    for whole, longest in product((_INTERVAL, _NOTHING), (_NAME, _WORD)):
-        words = (
-            [len(word) for text in column for word in ([text] if whole.fullmatch(text) else text.split())]
-            for column in columns
-        )
+    words = [
+        [len(word) for text in column for word in ([text] if _INTERVAL.fullmatch(text) else text.split())]
+        for column in columns
+    ]
+    for longest in (_NAME, _WORD):
         widths = [min(max(each, default=1), longest) for each in words]
         if sum(widths) <= room:
             break
