@@ -177,6 +177,7 @@ def plan(
 ) -> None:
     """Plan a private path of states and predict its error, from the program and public facts alone."""
     from private_mcmc.planning import plan as make
+    from private_mcmc.report import Report, Text
 
     wanted, relation = checked_guarantee(guarantee), check_adjacency(adjacency)
     check_count("n", n)
@@ -206,7 +207,7 @@ def plan(
         echo(json.dumps(record, ensure_ascii=False))
         return
     made.report(asked.units).show()
-    echo(str(made.statement.summary(made.target.delta)))
+    Report("", (Text(made.statement.summary(made.target.delta)),)).show()
 
 
 _BOOKS = "--ledger ledger.db --dataset adult --yes"
