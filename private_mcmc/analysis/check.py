@@ -146,7 +146,8 @@ class Check(Analysis):
     def remarks(self) -> tuple[str, ...]:
         """What to know of a check."""
         return (
-            "Intervals and tests hold the release's noise, outcomes' chance and the draws' uncertainty.",
+            "Tests, and where values lie if the model fits, hold the release's noise, outcomes' chance and "
+            "the draws' uncertainty; intervals of shares the first two, of AUC and Brier score the first.",
             "The same people were fitted: a model looks a little better on them than on others.",
             "Intervals of a model that is chosen after this check are too narrow.",
             *["Each person counts once, whatever weight the formula gives."]

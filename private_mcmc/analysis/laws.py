@@ -76,9 +76,9 @@ class Law(ABC):
     def figure(self, lines: Sequence[Fields], prob: float) -> Block:
         """The shape of it, drawn from the check's lines."""
 
-    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
-        """Other numbers of the same counts."""
-        return []
+    @abstractmethod
+    def scores(self, counts: Array, law: Array, noise: float, prob: float) -> list[Record]:
+        """Other numbers of the same counts; ``law`` has simulated ones."""
 
     def counts(self, found: Released) -> Array:
         """The released ones, by group."""
@@ -96,7 +96,8 @@ class Law(ABC):
     def lines(self, found: Released, prob: float) -> list[Record]:
         """The test of everything, each contrast with where it lies if the model fits, and scores."""
         counts, noise = self.counts(found), found.sums[0].noise_sd
-        law = self.statistics(self.simulated(self.sizes(counts), noise, _SIMULATED))
+        simulated = self.simulated(self.sizes(counts), noise, _SIMULATED)
+        law = self.statistics(simulated)
         middle, sd = law.mean(axis=0), law.std(axis=0)
         law, observed = law - middle, self.statistics(counts) - middle
         squares = np.square(np.concatenate([law, observed[None]]) / sd)
@@ -117,7 +118,7 @@ class Law(ABC):
                 made.append(tested(label, name, drawn, float(value), tail))
             together = squares[:, own].sum(axis=1)
             made.append(tested(label, "χ² of these", together[:-1], float(together[-1]), 0.0))
-        return made + self.scores(counts, noise, float(ndtri(0.5 + prob / 2)))
+        return made + self.scores(counts, simulated, noise, prob)
 
     def power(self, n: int, noise: float) -> tuple[str, ...]:
         """How likely stated misfits are found at the level of 5 %."""
@@ -220,8 +221,9 @@ class Calibration(Law):
         off[-1] = of(np.clip(self.p * (1 + _OFF), 0, 1))
         return found | {f"A prevalence off by a fifth {self.last}": off}
 
-    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
+    def scores(self, counts: Array, law: Array, noise: float, prob: float) -> list[Record]:
         """AUC and Brier score of bins, with intervals of the noise alone, and the calibration curve."""
+        z = float(ndtri(0.5 + prob / 2))
         random, spread = np.random.default_rng(_SIMULATED), noise * math.sqrt(self.count)
         whole = counts.sum(axis=0).reshape(-1, 2, 2)
         noised = whole + spread * random.normal(size=(_SIMULATED, *whole.shape))
@@ -330,14 +332,13 @@ class Uniformity(Law):
         moved[-1] = n / self.count * shares @ self.shapes
         return {f"Outcomes that lie a fifth of an sd higher {self.last}{followed}": moved}
 
-    def scores(self, counts: Array, noise: float, z: float) -> list[Record]:
-        """The PIT histogram."""
-        whole = counts.sum(axis=0)
+    def scores(self, counts: Array, law: Array, noise: float, prob: float) -> list[Record]:
+        """The PIT histogram, and where its bins lie if the model fits."""
+        whole, tail = counts.sum(axis=0), (1 - prob) / 2
         people, made = max(float(whole.sum()), 1.0), []
-        for b, value in enumerate(whole / people):
-            sd = math.sqrt(self.count * noise**2 / people**2 + 1 / PIT_BINS * (1 - 1 / PIT_BINS) / people)
-            ends = interval(float(value), sd, z, 0.0, 1.0)
-            made.append(line(EVERYONE, "share of PIT bin", f"{b / PIT_BINS:g}", float(value), *ends, None))
+        ends = np.clip(np.quantile(law.sum(axis=1), [tail, 1 - tail], axis=0) / people, 0.0, 1.0)
+        for b, (value, low, high) in enumerate(zip((whole / people).tolist(), *ends.tolist(), strict=True)):
+            made.append(line(EVERYONE, "share of PIT bin", f"{b / PIT_BINS:g}", value, low, high, None))
         return made
 
     def figure(self, lines: Sequence[Fields], prob: float) -> Block:
@@ -346,9 +347,12 @@ class Uniformity(Law):
         heights = floats(-left for left in at)
         names = (f"{left:g} to {left + 1 / PIT_BINS:g}" for left in at)
         ticks = tuple(zip(heights, names, strict=True))
-        drawn = (Interval(heights, low, middle, high), Rule("x", 1 / PIT_BINS, "fits"))
-        words = "Shares of people by where their outcome lies in its prediction; a tenth each if it fits."
-        return Plot("PIT histogram", f"share, {prob:.0%} interval", "PIT", drawn, words, y_ticks=ticks)
+        drawn = (Interval(heights, low, middle, high), Rule("x", 1 / PIT_BINS, ""))
+        words = (
+            "Dots: shares of people by where their outcome lies in its prediction. Lines: where they lie if "
+            f"the model fits, with probability {prob:.0%} each."
+        )
+        return Plot("PIT histogram", f"share, {prob:.0%} if it fits", "PIT", drawn, words, y_ticks=ticks)
 
 
 def _drawn_from(lines: Sequence[Fields], what: str) -> list[tuple[float, ...]]:

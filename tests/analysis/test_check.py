@@ -222,6 +222,17 @@ def test_other_outcomes_fit_their_own_law_and_not_another(kind, formula, draws, 
     assert uniformity(check, misfit)[0]["p"] < 0.005
 
 
+@pytest.mark.parametrize("sd", [0.0, 0.3])
+def test_what_fits_by_the_test_fits_in_every_bin_of_the_figure(sd):
+    """Where draws were uncertain bins lay apart from what fits, and the test said that nothing did."""
+    draws = {"Intercept": 0.7 + sd * np.linspace(-2, 2, 50), "x": np.full(50, 1.2)}
+    check = Check.planned(studied("visits ~ x", "poisson", draws), [])
+    lines = uniformity(check, lambda r, x, s: r.poisson(np.exp(0.85 + 0.3 * x)))
+    bins = [one for one in lines if one["what"] == "share of PIT bin"]
+    fit = [one["low"] <= one["value"] <= one["high"] for one in bins]
+    assert (sum(fit) >= 9) == (lines[0]["p"] > 0.05) == (sd > 0)
+
+
 def test_values_of_contrasts_are_what_the_page_says_they_are(by_region):
     law = Check.planned(studied("visits ~ x", "poisson", constant(Intercept=0.7, x=1.2)), []).law
     np.testing.assert_allclose(law.shapes.mean(axis=0), 0, atol=1e-12)
