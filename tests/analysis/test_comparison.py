@@ -6,18 +6,11 @@ from scipy.special import expit, ndtr
 from scipy.stats import expon, weibull_min
 
 import private_mcmc as pmc
-from private_mcmc.accounting import gdp
 from private_mcmc.analysis.analysis import Studied
 from private_mcmc.analysis.comparison import Comparison
 from private_mcmc.release import Contribution
-from tests.data.fields import flag, levels, number, schema
-
-SCHEMA = schema(
-    *(number("x", -4, 4), number("visits", 0, 60, "integer"), number("years", 0.001, 12)),
-    *(levels("sex", "f", "m"), flag("y")),
-)
-N = 20_000
-PRICE = gdp.budget(1.0, 1e-6) * 0.05**0.5
+from tests.analysis.test_check import PRICE, SCHEMA, N
+from tests.data.fields import flag, number, schema
 
 
 def studied(formula, of=SCHEMA, family="bernoulli", **draws):

@@ -44,8 +44,8 @@ BLOCKS = (
 )
 
 
-def shown(result: report.Report) -> str:
-    console = Console(file=io.StringIO(), width=100, color_system=None)
+def shown(result: report.Report, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
     result.show(console)
     return console.file.getvalue()
 
@@ -89,28 +89,24 @@ def test_units_and_names_are_words_wherever_they_stand(text: str) -> None:
     said = " ".join("".join(ElementTree.fromstring(svg(plot)).itertext()).split())
     assert text in said or text.replace("[", " [") in said
     page = report.Report(text, (report.Facts(((text, text),), text), report.Table((text,), ((text,),), text)))
-    shown = io.StringIO()
-    page.show(Console(file=shown, width=200))
-    assert shown.getvalue().count(text) == 7
+    assert shown(page, 200).count(text) == 7
 
 
 def test_a_long_name_is_not_broken_where_eighty_letters_are_enough() -> None:
     """The last bracket of a threshold stood on a line of its own."""
     names = ("term", "unit", "mean", "sd", "odds ratio (median)", "90% interval")
     row = ("thresholds[poor|fair]", "dollars", "6.268e-6", "5.386e-7", "1.0000063", "1.0000054 to 1.0000071")
-    shown = io.StringIO()
     rows = row, ("thresholds[very good|excellent]", *row[1:])
-    report.Report("x", (report.Table(names, rows),)).show(Console(file=shown, width=80))
-    assert row[0] in shown.getvalue() and max(map(len, shown.getvalue().splitlines())) <= 80
+    text = shown(report.Report("x", (report.Table(names, rows),)), 80)
+    assert row[0] in text and row[-1] in text and max(map(len, text.splitlines())) <= 80
 
 
 def test_a_table_that_is_too_wide_is_shown_in_parts_that_have_its_first_column() -> None:
     """Each coefficient was a block of lines, seven for a line of the table."""
-    names = ("term", *(f"{letter * 12}" for letter in "abcdefg"))
+    names = ("term", *(letter * 12 for letter in "abcdefg"))
     rows = tuple((f"term{k}", *(f"{letter}{k}" * 6 for letter in "abcdefg")) for k in range(9))
-    console = Console(file=io.StringIO(), width=80, color_system=None)
-    report.Report("", (report.Table(names, rows), report.Table(names, rows[:1]))).show(console)
-    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    page = report.Report("", (report.Table(names, rows), report.Table(names, rows[:1])))
+    lines = [line.split() for line in shown(page, 80).splitlines()]
     assert [line for line in lines if line[:1] == ["term8"]] == [[*rows[8][:5]], ["term8", *rows[8][5:]]]
     assert lines[-8:-1] == [[name, one] for name, one in zip(names, rows[0], strict=True)][1:]
 
