@@ -82,7 +82,7 @@ def _dictionary(path: Path) -> Schema:
             f"{path}: a dictionary has a line for every variable, and columns such as name, label, type, "
             "unit, min, max, values (0=no, 1=yes)."
         )
-    return Schema(tuple(_variable(one, f"codebook {path.name}") for one in said if one["name"]))
+    return Schema(tuple(_variable(one, path.name) for one in said if one["name"]))
 
 
 def _variable(said: Mapping[str, str], origin: str) -> Field:

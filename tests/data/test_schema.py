@@ -82,7 +82,7 @@ def test_a_dictionary_gives_ranges_labels_and_missing_codes(tmp_path):
     fields = read_codebook(tmp_path / "c.csv").by_name
     age = fields["age"]
     assert (age.type, age.minimum, age.maximum, age.unit) == ("integer", 0, 120, "years")
-    assert age.missing_values == ("", "999")
+    assert age.missing_values == ("", "999") and age.bounds_from == "c.csv"
     assert [(level.value, level.label) for level in fields["idp"].levels] == [("0", "no"), ("1", "yes")]
     assert (fields["pay"].type, fields["pay"].maximum) == ("number", None)
     assert fields["note"].role == "ignored"
