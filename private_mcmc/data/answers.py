@@ -143,7 +143,7 @@ class Answers(Comparisons):
     @property
     def of_whom(self) -> str:
         """What to add to a title: whom predictions are of, where each person has effects."""
-        if self.groups != "average":
+        if any(effect.term.group for effect in self.design.effects) and self.groups != "average":
             return {"integrated": ", averaged over groups", "new": ", of a new group"}[self.groups]
         own = any(effect.term.own for effect in self.design.effects)
         return f", of a {self.design.schema.person} whose own effects are zero" * own

@@ -168,7 +168,7 @@ def grouped():
     return answers_of("y ~ 1 + (1 | region)", draws, priors=["sd(1 | region) ~ halfnormal(1)"])
 
 
-def test_a_population_is_averaged_over_its_groups_and_not_taken_at_an_average_one(grouped):
+def test_a_population_is_averaged_over_its_groups_and_not_taken_at_an_average_one(grouped, fitted):
     nodes = np.linspace(-9, 9, 20_001)
     law = np.exp(-(nodes**2) / 2)
     exact = (expit(1 + 2 * nodes) * law).sum() / law.sum()
@@ -178,6 +178,8 @@ def test_a_population_is_averaged_over_its_groups_and_not_taken_at_an_average_on
     assert grouped.predictions({}).estimate[0] == pytest.approx(expit(1.0))
     # Of a group that is named there is nothing to average.
     assert integrated.predictions({"region": "s"}).estimate[0] == pytest.approx(expit(1.0))
+    without = Answers(fitted.design, fitted.draws, groups="integrated")
+    assert "averaged over groups" in integrated.of_whom and not without.of_whom
 
 
 def test_a_new_group_is_as_uncertain_as_groups_differ(grouped):
