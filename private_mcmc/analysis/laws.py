@@ -335,11 +335,10 @@ class Uniformity(Law):
     def scores(self, counts: Array, law: Array, noise: float, prob: float) -> list[Record]:
         """The PIT histogram, and where its bins lie if the model fits."""
         whole, tail = counts.sum(axis=0), (1 - prob) / 2
-        people, made = max(float(whole.sum()), 1.0), []
-        ends = np.clip(np.quantile(law.sum(axis=1), [tail, 1 - tail], axis=0) / people, 0.0, 1.0)
-        for b, (value, low, high) in enumerate(zip((whole / people).tolist(), *ends.tolist(), strict=True)):
-            made.append(line(EVERYONE, "share of PIT bin", f"{b / PIT_BINS:g}", value, low, high, None))
-        return made
+        ends = np.quantile(law.sum(axis=1), [tail, 1 - tail], axis=0)
+        shares = np.stack([whole, *np.maximum(ends, 0.0)], axis=1) / max(float(whole.sum()), 1.0)
+        what, bins = "share of PIT bin", enumerate(shares.tolist())
+        return [line(EVERYONE, what, f"{b / PIT_BINS:g}", v, low, high, None) for b, (v, low, high) in bins]
 
     def figure(self, lines: Sequence[Fields], prob: float) -> Block:
         """Shares of PIT bins, the first on top."""
