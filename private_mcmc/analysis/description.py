@@ -372,9 +372,8 @@ class _Estimates:
             sampled = max(people, 1.0) * spread if self.asked.sampling else 0.0
             a, b = people**2 - self.z**2 * variance, first * people
             root = math.sqrt(max(b**2 - a * (first**2 - self.z**2 * (noise + sampled)), 0.0))
-            ends = (b - root) / a, (b + root) / a
-            inside = [middle + half * min(max(value, -1.0), 1.0) for value in (mean, *ends)]
-            mean_ends = (inside[0], inside[1], inside[2])
+            ends = (min(max(mean, -1.0), 1.0), *interval(b / a, root / a / self.z, self.z, -1.0, 1.0))
+            mean_ends = (middle + half * ends[0], middle + half * ends[1], middle + half * ends[2])
             slopes = (2 * mean / people, 1 / (2 * people), (2 * mean**2 - second / people / 2) / people)
             error = noise * (slopes[0] ** 2 + slopes[1] ** 2) + variance * slopes[2] ** 2
             error += 2 * spread**2 / max(people, 1.0) if self.asked.sampling else 0.0

@@ -146,6 +146,15 @@ def test_an_interval_at_the_end_of_what_is_possible_is_no_point(value):
     assert interval(value, 0.0, 1.645, 0.0, 10.0) == (min(max(value, 0), 10),) * 2
 
 
+def test_a_mean_that_noise_carries_out_of_the_range_is_no_point():
+    """From 0 to 0 visits, as if nobody surely had one."""
+    random = np.random.default_rng(8)
+    asked, rows = description(SCHEMA, means=["visits"]), people(random, 500) | {"visits": np.zeros(500)}
+    answers = [one for found in released(asked, rows, random, 0.05, 100) for one in asked.answers(found)]
+    means = [one for one in answers if one.statistic == "mean"]
+    assert min(one.value for one in means) == 0 and all(one.low < one.high for one in means)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_count_is_shown_where_its_interval_is(seed):
     """3,132 people, 3,072 to 3,093, were shown of persons whose number is public."""
