@@ -66,17 +66,14 @@ def test_the_right_one_of_two_is_ahead_in_six_of_seven_studies(asked):
     assert np.mean(right) >= 0.85
 
 
-def test_noise_and_sampling_are_told_apart(asked):
+def test_noise_sampling_and_optimism_are_told_apart(asked):
     random = np.random.default_rng(3)
     t, _ = differences(asked, random)
     whole, noise, sampling = answers(asked, t, random)
     widths = [one["high"] - one["low"] for one in (whole, noise, sampling)]
     assert widths[0] == pytest.approx(np.hypot(*widths[1:]))
     assert widths[2] == pytest.approx(2 * 1.645 * asked.bound * t.std() / N**0.5, rel=0.05)
-
-
-def test_optimism_is_bounded_by_what_both_fits_cost(asked):
-    m = (2 * 0.2**2) ** 0.5
+    m = (2 * 0.2**2) ** 0.5  # of both fits
     assert asked.optimism == pytest.approx(2 * asked.bound * (2 * ndtr(m / 2) - 1))
 
 
