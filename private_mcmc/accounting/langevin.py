@@ -53,16 +53,6 @@ def _constants(schedule: Schedule, known: Curvature) -> Record:
     return {name: value for name, value in given.items() if value is not None and name not in left}
 
 
-def _run_of(statement: Statement) -> tuple[Schedule, Curvature, Record]:
-    """The run that a statement speaks of, what is proved of its potentials, and the constants besides."""
-    given: dict[str, Any] = dict(statement.argument.constants)
-    known = Curvature(**{name: given.pop(name) for name in vars(Curvature())})
-    if isinstance(given.get("release"), Mapping):
-        given["release"] = Average(**given["release"])
-    of_run = {name: given.pop(name) for name in Schedule.__dataclass_fields__ if name in given}
-    return Schedule(adjacency=statement.adjacency, unit=statement.unit, **of_run), known, given
-
-
 def _check(schedule: Schedule, known: Curvature) -> None:
     """Refuse boxes in which rounding moves more than is charged."""
     if not schedule.within < math.inf:
@@ -193,11 +183,16 @@ def _of_bound(kind: str, schedule: Schedule) -> tuple[str, tuple[str, ...]]:
 
 
 def _again(statement: Statement) -> Statement:
-    schedule, known, facts = _run_of(statement)
+    given: dict[str, Any] = dict(statement.argument.constants)
+    known = Curvature(**{name: given.pop(name) for name in vars(Curvature())})
+    if isinstance(given.get("release"), Mapping):
+        given["release"] = Average(**given["release"])
+    of_run = {name: given.pop(name) for name in Schedule.__dataclass_fields__ if name in given}
+    schedule = Schedule(adjacency=statement.adjacency, unit=statement.unit, **of_run)
     if statement.argument.rule == "langevin":
         return langevin_statement(schedule, known)
     (noise,) = statement.parts
-    return noised_average(noise, schedule, known, **facts)
+    return noised_average(noise, schedule, known, **given)
 
 
 RULES |= {"langevin": _again, "average": _again}

@@ -363,7 +363,10 @@ def data_mark(key: bytes, data: Columns) -> str:
     What lies in a hole does not matter, and without holes it does not matter how their absence was told.
     """
     mark = hmac.new(key, b"data", hashlib.sha256)
-    values = {name: _by_block(name, column) for name, column in data.items()}
+    values = {
+        name: host_column(name, one if isinstance(one, HostColumn) else numeric_column(name, one))
+        for name, one in data.items()
+    }
     flags = values.pop(PRESENT, None)
     for name in sorted(values):
         mark.update(f"\n{name} {values[name].shape}\n".encode())
@@ -375,7 +378,3 @@ def data_mark(key: bytes, data: Columns) -> str:
         holes = number * _AT_ONCE + np.flatnonzero(~holds_person(block))
         mark.update(holes.astype("<i8").tobytes())
     return mark.hexdigest()
-
-
-def _by_block(name: str, column: npt.ArrayLike | HostColumn) -> HostColumn:
-    return column if isinstance(column, HostColumn) else host_column(name, numeric_column(name, column))

@@ -28,7 +28,7 @@ class Domain:
     """Base of the row domains; see the module."""
 
     # Of the column after ``project``.
-    dtype: ClassVar[np.dtype] = np.dtype(np.int64)
+    dtype: ClassVar[np.dtype] = np.dtype(np.float64)
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -79,9 +79,21 @@ def whole(name: str, value: object, smallest: int) -> int:
     return int(given)
 
 
+@dataclass(frozen=True)
+class _Whole(Domain):
+    """Whole numbers from 0 on."""
+
+    dtype: ClassVar[np.dtype] = np.dtype(np.int64)
+
+    def mapped(self, values: jax.Array) -> jax.Array:
+        """The nearest one; NaN becomes 0. Clipped before the cast, which would wrap around."""
+        nearest = jnp.round(jnp.where(jnp.isnan(values), 0.0, values))
+        return jnp.clip(nearest, *self.interval()).astype(jnp.int64)
+
+
 @construction_checked
 @dataclass(frozen=True)
-class Binary(Domain):
+class Binary(_Whole):
     """0 or 1, as int64: at least one half is 1, everything else (NaN too) is 0.
 
     Example:
@@ -96,16 +108,6 @@ class Binary(Domain):
     def mapped(self, values: jax.Array) -> jax.Array:
         """Threshold at one half."""
         return (values >= 0.5).astype(jnp.int64)
-
-
-@dataclass(frozen=True)
-class _Whole(Domain):
-    """Whole numbers from 0 on."""
-
-    def mapped(self, values: jax.Array) -> jax.Array:
-        """The nearest one; NaN becomes 0. Clipped before the cast, which would wrap around."""
-        nearest = jnp.round(jnp.where(jnp.isnan(values), 0.0, values))
-        return jnp.clip(nearest, *self.interval()).astype(jnp.int64)
 
 
 @construction_checked
@@ -160,15 +162,9 @@ _SMALLEST, LARGEST = 1e-30, 1e30
 _HUGE = 1e32
 
 
-class _Reals(Domain):
-    """Base of the domains of real numbers."""
-
-    dtype: ClassVar[np.dtype] = np.dtype(np.float64)
-
-
 @construction_checked
 @dataclass(frozen=True)
-class Ball(_Reals):
+class Ball(Domain):
     """Vectors of ``dim`` numbers with Euclidean norm at most ``radius``; longer ones are scaled down.
 
     A row with a NaN or an infinity becomes the zero vector. ``dim`` is 1 for a column of single numbers
@@ -224,7 +220,7 @@ class Ball(_Reals):
 
 @construction_checked
 @dataclass(frozen=True)
-class Box(_Reals):
+class Box(Domain):
     """Numbers, or arrays of one shape, with ``lo ≤ value ≤ hi`` elementwise; others are clipped.
 
     NaN becomes the point nearest to zero. ``lo`` and ``hi`` are numbers, with ``dim`` of vectors, or arrays.
@@ -277,7 +273,7 @@ del Box.dim  # type: ignore[attr-defined]  # a Box holds its ends alone
 
 @construction_checked
 @dataclass(frozen=True)
-class Real(_Reals):
+class Real(Domain):
     """Unbounded numbers (``dim=None``) or vectors of ``dim`` numbers; NaN and infinities become 0.
 
     Nothing bounds such a column: a row that enters a predictor through it needs clipping.

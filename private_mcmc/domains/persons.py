@@ -275,7 +275,6 @@ _THOUSANDS = re.compile(
 _POWERS = re.compile(r"\+?(-?)(\d++)(?:[.,](\d*+))?[eE]\+?(\d{1,3})", re.ASCII)
 # Behind a comma one or two zeros are decimals, as in ``5,0``; three are thousands.
 _WHOLE = re.compile(r"\+?(-?)(?=\d)0*+(\d*+)(?:\.0*+|,00?)?", re.ASCII)
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _contents(columns: Columns) -> npt.NDArray[np.uint64]:
@@ -286,12 +285,9 @@ def _contents(columns: Columns) -> npt.NDArray[np.uint64]:
             values = np.asarray(columns[name], np.float64)
             for index in np.ndindex(values.shape[1:]):
                 entry = np.ascontiguousarray(values[(slice(None), *index)]).view(np.uint64)
-                total = _mixed((total ^ entry) + _ODD)
+                # The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+                total = (total ^ entry) + np.uint64(0x9E3779B97F4A7C15)
+                total = (total ^ (total >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                total = (total ^ (total >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+                total = total ^ (total >> np.uint64(31))
     return total
-
-
-def _mixed(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))

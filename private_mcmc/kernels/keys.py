@@ -150,10 +150,6 @@ class Provenance:
                 "pass unsafe_seed=True for a result marked as not private."
             )
 
-    def __str__(self) -> str:
-        note = "reproducible, not private" if self.reproducible else "secret"
-        return f"{self.generator}, key from the {self.source} ({note})"
-
     def to_dict(self) -> dict[str, str]:
         """Plain values for JSON and ArviZ attributes."""
         return asdict(self)

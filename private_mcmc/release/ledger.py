@@ -290,7 +290,6 @@ def affordable(dataset: DataSet, statement: Statement, unit: str | None) -> Frac
 
 
 def _recognise(transaction: Transaction, name: str, data: Columns | None) -> None:
-    """Refuse data that a data set does not stand for; the first ones to come are kept in mind."""
     known = {one.name: one.fingerprint for one in transaction.state.datasets.values()}
     if data is None:
         return

@@ -61,11 +61,6 @@ class _Noise(ABC):
     scale: float
     grid: float
 
-    @property
-    @abstractmethod
-    def sd(self) -> float:
-        """Standard deviation of one draw."""
-
     @abstractmethod
     def _measurement(self) -> tuple[Any, float]:
         """OpenDP's own mechanism, and the privacy loss that is charged, in the unit of its map."""
