@@ -18,12 +18,12 @@ import numpy.typing as npt
 from private_mcmc import accounting
 from private_mcmc.domains import Rows
 from private_mcmc.domains.rows import project_rows
-from private_mcmc.errors import DeclarationError, ReleaseError
+from private_mcmc.errors import DeclarationError
 from private_mcmc.inference.bookkeeping import Job, marked
 from private_mcmc.inference.columns import placed
 from private_mcmc.inference.decision import Decision, Decisions
 from private_mcmc.inference.declared import Array, Execution, Keep, Outcome, constrained
-from private_mcmc.kernels import ChainOutput, ChainRunner, Streams, chain_runner, langevin_program
+from private_mcmc.kernels import ChainRunner, Streams, chain_runner, langevin_program
 from private_mcmc.kernels.gradient import PreparedRows, whitening
 from private_mcmc.kernels.partitions import Partition, Resident, partitioned_runner
 from private_mcmc.kernels.step import Observable
@@ -147,7 +147,7 @@ class DeclaredRun(Decisions):
             constrained(reading, np.zeros((1, 1, reading.dim)))
         return partial(self._run, decision, partial(runner.run, start, rows))
 
-    def _run(self, decision: Decision, run: Callable[..., ChainOutput], job: Job, keep: Keep) -> None:
+    def _run(self, decision: Decision, run: Callable[..., Array], job: Job, keep: Keep) -> None:
         """Run the decided schedule once and release what was declared."""
         schedule, expectations = decision.schedule, decision.expectations
         with progress("sampling", schedule.num_steps, self.execution.progress_bar) as on_progress:
@@ -155,15 +155,13 @@ class DeclaredRun(Decisions):
         statement = marked(decision.statement.of(run_name()), job.provenance)
         provenance = job.provenance.to_dict()
         released: ReleasedStates | ReleasedExpectations
-        if expectations is not None and output.average is not None:
-            released = replace(expectations.release(output.average, provenance), statement=statement)
-        elif output.states is not None:
+        if expectations is not None:
+            released = replace(expectations.release(output, provenance), statement=statement)
+        else:
             grid, kept = state_grid(schedule), accounting.released_steps(schedule)
-            samples = constrained(decision.reading, grid.round(output.states))
+            samples = constrained(decision.reading, grid.round(output))
             warmup = self.declared.num_warmup
             released = ReleasedStates(samples, kept, warmup, statement, provenance, grid.step)
-        else:
-            raise ReleaseError("this schedule keeps no states: it releases averages.")
         # Only now: a run that fails before can be taken up again. After it no copy of it can.
         job.finish()
         keep(Outcome(statement, released, provenance=provenance, ended="released"))

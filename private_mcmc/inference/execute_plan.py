@@ -75,11 +75,7 @@ def _of_each_row(function: Callable[..., Any], rows: Rows) -> tuple[Callable[...
     def answer(held: Fields, first: jax.Array, *given: Any) -> jax.Array:
         return jnp.asarray(mapped(partial(function, *given), held))
 
-    return partial(_mapped, rows), answer
-
-
-def _mapped(rows: Rows, columns: Fields, present: jax.Array) -> dict[str, jax.Array]:
-    return dict(rows.project(columns))
+    return (lambda columns, _: rows.project(columns)), answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +154,7 @@ class PlannedRun:
         steps = stage.schedule.num_steps
         with progress(stage.name, steps, self.execution.progress_bar) as on_progress:
             runner, start, rows = _runner(self.declared, stage, partitions)
-            output = runner.run(start, rows, streams, on_progress)
-        return np.zeros((0, stage.schedule.dim)) if output.states is None else output.states[0]
+            return np.asarray(runner.run(start, rows, streams, on_progress)[0])
 
 
 def _admitted(
@@ -253,7 +248,7 @@ def _asked(function: Callable[[Fields], Any], slots: Rows, mechanism: SumsPlan, 
             numbers += [cells, jnp.zeros(shape) if t is None else t]
         return jnp.stack([jnp.asarray(one, dtype=float).reshape(shape) for one in numbers])
 
-    return Question(partial(_mapped, slots), answer, partial(_cell_sums, mechanism))
+    return Question(lambda columns, _: slots.project(columns), answer, partial(_cell_sums, mechanism))
 
 
 def _cell_sums(mechanism: SumsPlan, found: np.ndarray, present: np.ndarray) -> FloatArray:

@@ -1,6 +1,5 @@
 """Langevin kernels with per-row clipping, whose constants all come from one schedule."""
 
-from private_mcmc.kernels.chain import ChainOutput as ChainOutput
 from private_mcmc.kernels.chain import ChainRunner as ChainRunner
 from private_mcmc.kernels.chain import chain_runner as chain_runner
 from private_mcmc.kernels.keys import Provenance as Provenance

@@ -51,17 +51,6 @@ class ChainState(NamedTuple):
     kept: Float[np.ndarray, "kept chains p"]
 
 
-class ChainOutput(NamedTuple):
-    """Curator-side result of a run.
-
-    ``states``: unconstrained states at the released steps, or ``None``.
-    ``average``: mean of the observable over kept steps and chains, or ``None``.
-    """
-
-    states: Float[np.ndarray, "chains kept p"] | None
-    average: Float[np.ndarray, " d"] | None
-
-
 class Saving(Protocol):
     """Keeps a long run where it can be taken up again; ``state``: where it is taken up, if it is."""
 
@@ -96,8 +85,12 @@ class ChainRunner:
         streams: Streams,
         on_progress: Callable[[int], None],
         saving: Saving | None = None,
-    ) -> ChainOutput:
-        """Run from a public ``θ_0``, ``(p,)``, or on from a saved state; ``on_progress``: steps done."""
+    ) -> npt.NDArray[np.float64]:
+        """Run from a public ``θ_0``, ``(p,)``, or on from a saved state; ``on_progress``: steps done.
+
+        Returns the states at the released steps, unconstrained, ``(chains, kept, p)``, or of an average the
+        mean of the observable over kept steps and chains, ``(d,)``: curator-side.
+        """
         schedule, path = self.schedule, self.schedule.release == "path"
         with jax.enable_x64(True):
             state = None if saving is None else saving.state
@@ -118,8 +111,8 @@ class ChainRunner:
                     saving.save(ChainState(first + count, np.asarray(u), np.asarray(total), kept[0]))
         if isinstance(schedule.release, Average):
             number = schedule.num_steps - schedule.release.first + 1
-            return ChainOutput(None, np.asarray(total).sum(axis=0) / (number * schedule.num_chains))
-        return ChainOutput(np.swapaxes(np.concatenate(kept), 0, 1), None)
+            return np.asarray(np.asarray(total).sum(axis=0) / (number * schedule.num_chains))
+        return np.swapaxes(np.concatenate(kept), 0, 1)
 
     def try_out(self, theta: npt.ArrayLike, rows: PreparedRows, streams: Streams) -> None:
         """Call for no step all that ``run`` calls: it is compiled then, and what can fail has failed."""

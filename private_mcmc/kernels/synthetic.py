@@ -51,9 +51,8 @@ def synthetic_path(
     runner = ChainRunner(weighed, Whitening(numbers.root), None, *parts)
     with jax.enable_x64(True):
         given = jnp.asarray(weights, jnp.float64)
-        output = runner.run(theta, runner.prepare(columns, given), Streams(key), lambda done: None)
-    states: npt.NDArray[np.float64] = np.asarray(output.states)[0]
-    return states
+        path = runner.run(theta, runner.prepare(columns, given), Streams(key), lambda done: None)
+    return np.asarray(path[0])
 
 
 def _program(model: Followed, shared: Schedule, numbers: StepNumbers) -> LangevinProgram:

@@ -171,7 +171,7 @@ def with_keys(present, *keys):
     streams = Streams(*map(jax.random.key, keys))
     kernel, rows, data = PrivateSGLD(normal_mean, 0.1, 1.0, rate=0.5), Rows(y=Box(-5.0, 5.0)), np.zeros(20)
     changes = {"adjacency": "add_remove", "num_steps": 9, "num_chains": 3, "release": "path"}
-    return run(kernel, rows, {"y": data}, streams, present, **changes).states
+    return run(kernel, rows, {"y": data}, streams, present, **changes)
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def test_the_chain_makes_the_declared_steps():
     """θ' = (1 − 10γ_k)θ + γ_k Σy + N(0, 2γ_k): exact mean and variance; failure probability below 1e-6."""
     y, chains = np.linspace(-1.0, 1.0, 9) + 0.3, 20_000
     kernel = PrivateULA(normal_mean, DECREASING, 1e3)
-    states = run(kernel, Rows(y=Box(-5.0, 5.0)), {"y": y}, num_steps=40, num_chains=chains).states[:, 0, 0]
+    states = run(kernel, Rows(y=Box(-5.0, 5.0)), {"y": y}, num_steps=40, num_chains=chains)[:, 0, 0]
     mean = variance = 0.0
     for size in DECREASING:
         mean, variance = (1 - 10 * size) * mean + size * y.sum(), (1 - 10 * size) ** 2 * variance + 2 * size

@@ -39,7 +39,7 @@ def test_a_run_draws_what_its_steps_draw_one_by_one(name):
         model, schedule, given = chain(name)
         runner, step = chain_runner(model, schedule), jax.jit(langevin_program(model, schedule).step)
         rows = runner.prepare(*given)
-        states = runner.run(np.zeros(1), rows, STREAMS, lambda done: None).states
+        states = runner.run(np.zeros(1), rows, STREAMS, lambda done: None)
         for k in (1, 7, 64, 511, 799):
             after = step(states[:, k - 1], k, STREAMS, rows)
             np.testing.assert_allclose(after, states[:, k], rtol=1e-12)

@@ -55,7 +55,7 @@ def chain(kernel, data, parts):
         else:
             runner = partitioned_runner(langevin_program(reading, schedule), schedule, ROWS.project)
             rows = runner.prepare(parts)
-    return runner.run(np.zeros(reading.dim), rows, STREAMS, lambda done: None).states
+    return runner.run(np.zeros(reading.dim), rows, STREAMS, lambda done: None)
 
 
 @pytest.mark.some(2)

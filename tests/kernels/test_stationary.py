@@ -24,7 +24,7 @@ def test_clipped_logistic_matches_nuts_on_the_huberised_density(rng):
     times = tuple(range(500, 1501, 50))
     kernel = PrivateULA(logistic, step_size=0.02, clip=clip)
     chains = run(kernel, rows, {"X": X, "y": y}, num_steps=1500, num_chains=400, release=times)
-    states = chains.states.reshape(-1, 2)
+    states = chains.reshape(-1, 2)
 
     with jax.enable_x64(True):
         reach = jnp.minimum(clip / jnp.linalg.norm(jnp.asarray(X), axis=1), 1 - 1e-12)
@@ -51,11 +51,11 @@ def test_declared_steps_and_averages_are_those_of_the_path():
         rows, changes = Rows(y=Box(-5.0, 5.0)), {"num_steps": 150, "num_chains": 3}
         return run(kernel, rows, data, observable=observable, release=release, **changes)
 
-    path = kept("path").states
+    path = kept("path")
     assert path.shape == (3, 150, 1)
-    np.testing.assert_allclose(kept((1, 70, 150)).states, path[:, [0, 69, 149]], rtol=1e-12)
-    np.testing.assert_allclose(kept("last").states, path[:, -1:], rtol=1e-12)
-    average = kept(Average(first=31), lambda theta: jnp.stack([theta[0], theta[0] ** 2])).average
+    np.testing.assert_allclose(kept((1, 70, 150)), path[:, [0, 69, 149]], rtol=1e-12)
+    np.testing.assert_allclose(kept("last"), path[:, -1:], rtol=1e-12)
+    average = kept(Average(first=31), lambda theta: jnp.stack([theta[0], theta[0] ** 2]))
     late = path[:, 30:, 0]
     np.testing.assert_allclose(average, [late.mean(), (late**2).mean()], rtol=1e-12)
 
@@ -77,7 +77,7 @@ def test_the_stationary_law_solves_the_discrete_lyapunov_equation(rng, metric):
     y = X @ np.array([1.0, -2.0])
     kernel = AnisotropicLangevin(linear, step, 1e3, preconditioner=METRICS[metric], noise=NOISE)
     rows = Rows(X=Ball(1.0, dim=2), y=Box(-5.0, 5.0))
-    states = run(kernel, rows, {"X": X, "y": y}, num_steps=60, num_chains=20_000).states[:, 0]
+    states = run(kernel, rows, {"X": X, "y": y}, num_steps=60, num_chains=20_000)[:, 0]
     hessian = X.T @ X + np.eye(2)
     flow = np.eye(2) - step * dense(METRICS[metric]) @ hessian
     assert np.abs(np.linalg.eigvals(flow)).max() ** 60 < 1e-3
@@ -107,7 +107,7 @@ def test_the_variance_of_sgld_is_that_of_its_batches_on_a_gaussian(rate):
     """
     a, c = poisson(rate)
     kernel = PrivateSGLD(normal_mean, STEP, 1e3, rate=rate)
-    states = run(kernel, ROWS, {"y": Y}, num_steps=150, num_chains=CHAINS).states[:, 0, 0]
+    states = run(kernel, ROWS, {"y": Y}, num_steps=150, num_chains=CHAINS)[:, 0, 0]
     rho = 1 - STEP * (1 + N)
     variance = (STEP**2 * c + 2 * STEP) / (1 - rho**2 - STEP**2 * a)
     plain = 2 * STEP / (1 - rho**2)

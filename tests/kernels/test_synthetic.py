@@ -42,7 +42,7 @@ def path_of_a_run(reading, columns, chosen, key):
     runner = chain_runner(reading, chosen)
     with jax.enable_x64(True):
         rows = runner.prepare(columns, jnp.ones(chosen.num_rows, bool))
-    return runner.run(START[: chosen.dim], rows, Streams(key), lambda done: None).states[0]
+    return runner.run(START[: chosen.dim], rows, Streams(key), lambda done: None)[0]
 
 
 START = np.array([0.5, -1.0, 0.2])
