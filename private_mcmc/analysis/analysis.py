@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from jax._src.lax.special import regularized_incomplete_beta_impl
-from jax.scipy.special import gammaincc
+from jax.scipy.special import betainc, gammaincc
 from scipy.special import ndtr, ndtri
 
 from private_mcmc.data.design import THRESHOLDS, Design, design
@@ -275,16 +274,8 @@ def _cdf(law: Any, value: Any) -> Any:
         return jnp.cumsum(law.probs, axis=-1)[:, value]
     if isinstance(law, dist.BinomialLogits | dist.BinomialProbs):
         trials = law.total_count
-        inside = _beta(jnp.maximum(trials - value, 1e-6), value + 1.0, 1 - law.probs)
+        inside = betainc(jnp.maximum(trials - value, 1e-6).astype(float), value + 1.0, 1 - law.probs)
         return jnp.where(value >= trials, 1.0, inside)
-    if isinstance(law, dist.GammaPoisson):
-        return _beta(law.concentration, value + 1.0, law.rate / (law.rate + 1))
-    if isinstance(law, dist.Beta):
-        return _beta(law.concentration1, law.concentration0, value)
-    if isinstance(law, dist.StudentT):
-        from_middle = (value - law.loc) / law.scale
-        beyond = _beta(law.df / 2, 0.5, law.df / (law.df + from_middle**2)) / 2
-        return jnp.where(from_middle > 0, 1 - beyond, beyond)
     if isinstance(law, dist.ZeroInflatedProbs):
         return law.gate + (1 - law.gate) * _cdf(law.base_dist, value)
     if isinstance(law, dist.HurdleProbs):
@@ -293,14 +284,6 @@ def _cdf(law: Any, value: Any) -> Any:
     if isinstance(law, dist.Poisson):
         return gammaincc(value + 1.0, law.rate)
     return law.cdf(value)
-
-
-def _beta(*given: Any) -> Any:
-    """``I_x(a, b)`` by JAX's own loop, as operations: JAX's primitive goes on for all rows until the last one
-    is done, and moves the others meanwhile; of a loop under ``vmap`` a row that is done keeps its value.
-    """
-    same = jnp.broadcast_arrays(*(jnp.asarray(one, float) for one in given))
-    return regularized_incomplete_beta_impl(*same, dtype=same[0].dtype)  # type: ignore[no-untyped-call]
 
 
 def thinned(draws: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -197,7 +197,7 @@ def trace(function: Callable[..., Mapping[Any, Any]], /, **inputs: object) -> Pr
         names[:] = outputs.keys()
         return list(outputs.values())
 
-    closed = own_primitives(listed, inputs)
+    closed, _ = own_primitives(listed, inputs)
     builder = _Builder()
     variables = [jex.Var(variable.aval) for variable in closed.jaxpr.invars]
     results = builder.inline(closed.jaxpr, closed.consts, variables)

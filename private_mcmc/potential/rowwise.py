@@ -25,6 +25,7 @@ from jax.typing import DTypeLike
 
 from private_mcmc.domains.rows import Rows
 from private_mcmc.errors import DoThisInstead, NotYetSupported
+from private_mcmc.potential.losses import incomplete_beta
 from private_mcmc.system import ON_FEW_ROWS
 
 # Of products, as JAX names it: settings such as "BF16_BF16_F32" would narrow float64.
@@ -50,7 +51,7 @@ def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
     arguments of the same shapes and types: what it does later, or whoever made it, has no part in a run.
     ``DoThisInstead``, ``NotYetSupported``: as ``own_primitives``, when it is first called.
     """
-    known: dict[Tree, tuple[Callable[..., list[Tree]], Tree]] = {}
+    known: dict[Tree, tuple[jex.ClosedJaxpr, Tree]] = {}
 
     @wraps(function)
     def run(*arguments: Tree) -> Tree:
@@ -59,16 +60,9 @@ def rowwise(function: Callable[..., Tree]) -> Callable[..., Tree]:
         # Of whole numbers alone the width of floats is told by none of them.
         asked = kind, types, jax.dtypes.canonicalize_dtype(np.float64)
         if asked not in known:
-            shape: list[Tree] = []
-
-            def flat(*given: jax.Array) -> list[jax.Array]:
-                found, made = jax.tree.flatten(function(*jax.tree.unflatten(kind, given)))
-                shape[:] = [made]
-                return found
-
-            known[asked] = jex.jaxpr_as_fun(own_primitives(flat, *types)), shape[0]
+            known[asked] = own_primitives(function, *jax.tree.unflatten(kind, types))
         program, made = known[asked]
-        return jax.tree.unflatten(made, program(*leaves))
+        return jax.tree.unflatten(made, jex.jaxpr_as_fun(program)(*leaves))
 
     return run
 
@@ -118,18 +112,18 @@ def rows_at_once(program: Callable[..., Tree], *row: Tree) -> int:
     return max(1, _UNDIVIDED // (work + 1))
 
 
-def own_primitives(function: Callable[..., Tree], *types: Tree) -> jex.ClosedJaxpr:
-    """The jaxpr of a function, which nobody can change any more, without what indices promise.
+def own_primitives(function: Callable[..., Tree], *types: Tree) -> tuple[jex.ClosedJaxpr, Tree]:
+    """The jaxpr of a function, without what indices promise, and its results' tree; nobody can change it.
 
     ``DoThisInstead`` for a program that prints or calls back; ``NotYetSupported`` for primitives that are not
     JAX's own or do not go row by row, and for keys that follow an argument, by name.
     """
     with jax.default_matmul_precision(EXACT):
-        closed = jax.make_jaxpr(function)(*types)
+        closed, made = jax.make_jaxpr(function, return_shape=True)(*types)
     owned: jex.ClosedJaxpr = _owned(closed)
     _refuse_unknown(owned)
     _refuse_mixed_keys(owned)
-    return owned
+    return owned, jax.tree.structure(made)
 
 
 _MODE = jax.lax.GatherScatterMode
@@ -178,11 +172,10 @@ def _owned(value: Any) -> Any:
     for kind, names in _HOLDERS.items():
         if isinstance(value, kind):
             parts = {name: _owned(getattr(value, name)) for name in names}
-            if isinstance(value, jex.JaxprEqn) and value.primitive.name in _UNSET:
-                return _zeros(value)
-            if isinstance(value, jex.JaxprEqn) and "_prim" in value.params and _operation(value) in _own():
-                return _owned(_written_out(value))
             if isinstance(value, jex.JaxprEqn):
+                if function := _in_place(value):
+                    called = jax.make_jaxpr(jax.jit(function))(*(one.aval for one in value.invars)).eqns[0]
+                    return _owned(value.replace(primitive=called.primitive, params=called.params))
                 parts["params"] = _without_promises(value.primitive.name, parts["params"])
             return value.replace(**parts)  # type: ignore
     return value
@@ -193,31 +186,23 @@ def _owned(value: Any) -> Any:
 _UNSET = ("empty", "empty2")
 
 
-def _zeros(equation: jex.JaxprEqn) -> jex.JaxprEqn:
-    made: Any = equation.outvars[0].aval
-    zero = jax.make_jaxpr(lambda: jnp.broadcast_to(np.zeros((), made.dtype), 1))().eqns[0]
-    params = {**zero.params, "shape": made.shape}
-    zeros: jex.JaxprEqn = equation.replace(primitive=zero.primitive, params=params, invars=zero.invars)
-    return zeros
-
-
-def _written_out(equation: jex.JaxprEqn) -> jex.JaxprEqn:
-    """An operation that JAX makes of others (``jnp.searchsorted``, from 0.12), as a call of these.
-
-    It is an object, whose rules for many rows and for slopes anybody may have set: none of them is asked.
-    """
-    made: Any = equation.params["_prim"]
-
-    def parts(*given: jax.Array) -> list[Tree]:
-        return jax.tree.leaves(type(made).expand(made, *jax.tree.unflatten(made.in_tree, given)))
-
-    called = jax.make_jaxpr(jax.jit(parts))(*(one.aval for one in equation.invars)).eqns[0]
-    written: jex.JaxprEqn = equation.replace(primitive=called.primitive, params=called.params)
-    return written
+def _in_place(equation: jex.JaxprEqn) -> Callable[..., Tree] | None:
+    """What runs in place of an operation whose own rules are not asked, if it is one."""
+    made: Any = equation.params.get("_prim")
+    if equation.primitive.name in _UNSET:
+        zeros: Any = equation.outvars[0].aval
+        return lambda *_: jnp.zeros(zeros.shape, zeros.dtype)
+    if equation.primitive is jax.lax.regularized_incomplete_beta_p:
+        return incomplete_beta
+    if made is None or _operation(equation) not in _own():
+        return None
+    # JAX makes it of others (``jnp.searchsorted``, from 0.12): an object, whose rules for many rows and for
+    # slopes anybody may have set.
+    return lambda *given: jax.tree.leaves(type(made).expand(made, *jax.tree.unflatten(made.in_tree, given)))
 
 
 # JAX's own whose results under vmap are not those row by row, or that carry a state from call to call.
-_MIXED = ("rng_bit_generator", "rng_uniform", "regularized_incomplete_beta")
+_MIXED = ("rng_bit_generator", "rng_uniform")
 # Generators whose bits for many keys are those of the keys one by one.
 _KEY_BY_KEY = ("threefry2x32", "chacha20")
 

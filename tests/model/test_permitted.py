@@ -15,7 +15,7 @@ from private_mcmc.kernels.gradient import Whitening, clipped_gradient
 from private_mcmc.model import read, reading
 from private_mcmc.potential import rowwise
 from tests.examples_of_models import observed
-from tests.kernels.test_rowwise import called, mixed
+from tests.kernels.test_rowwise import called, mixed, with_rule
 
 ROWS = Rows(X=Ball(1.0, dim=2), y=Binary())
 
@@ -101,18 +101,6 @@ def test_of_an_operation_of_jax_only_what_it_is_made_of_is_run():
     np.testing.assert_array_equal(
         jax.vmap(function)(x[:, None] + 0 * x), jnp.searchsorted(ends, x[:, None] + 0 * x)
     )
-
-
-def with_rule(rule):
-    @jax.custom_jvp
-    def same(x):
-        return x
-
-    @same.defjvp
-    def _(primals, tangents):
-        return rule(primals[0]), tangents[0]
-
-    return same
 
 
 def printing(x):
