@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from private_mcmc.errors import DeclarationError
 from private_mcmc.model import linear_algebra
-from private_mcmc.potential.rowwise import own_primitives
+from private_mcmc.potential.rowwise import constants_of, own_primitives
 from private_mcmc.system import RUN_ONCE
 
 # ``jax.extend.core.Var`` and ``JaxprEqn``, whose operands here are variables only, with shapes and types.
@@ -112,15 +112,15 @@ class Program:
     def operations(self, target: Variable) -> list[Hashable] | None:
         """What computes ``target``, in terms of inputs and constants: equal lists compute equal values.
 
-        ``None`` where it cannot be compared: loops, branches and functions with rules of their own are told
-        by identity.
+        ``None`` where it cannot be compared. Rules of derivatives have no part in values.
         """
         names: dict[Variable, Hashable] = {variable: name for name, variable in self.inputs.items()}
         names |= {variable: _content(value, variable.aval) for variable, value in self.constants.items()}
         found: list[Hashable] = []
         for equation in self.slice([target]):
             names.update({one: (len(found), place) for place, one in enumerate(equation.outvars)})
-            params, kinds = sorted(equation.params.items()), [str(one.aval) for one in equation.outvars]
+            params = [(name, _told(value)) for name, value in sorted(equation.params.items())]
+            kinds = [str(one.aval) for one in equation.outvars]
             found.append((equation.primitive, *params, *kinds, *(names[one] for one in equation.invars)))
         return [*found, names[target]] if _hashable(tuple(found)) else None
 
@@ -263,6 +263,16 @@ def _content(value: Any, aval: Any) -> Hashable:
     opaque = jnp.issubdtype(getattr(value, "dtype", np.float64), jax.dtypes.extended)
     content = id(value) if opaque else np.asarray(value).tobytes()
     return "constant", aval.dtype, tuple(aval.shape), bool(getattr(aval, "weak_type", False)), content
+
+
+def _told(value: Any) -> Hashable:
+    """A parameter; programs and functions, which are other objects at every trace, by text and constants."""
+    if isinstance(value, tuple | list):
+        return tuple(map(_told, value))
+    if not (callable(value) or hasattr(value, "eqns")):
+        return value  # type: ignore[no-any-return]
+    constants = constants_of(value) if hasattr(value, "eqns") else ()
+    return _ADDRESS.sub("", str(value)), *(np.asarray(one).tobytes() for one in constants)
 
 
 def _hashable(value: object) -> bool:

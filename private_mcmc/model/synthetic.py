@@ -63,7 +63,7 @@ def prior_draws(reading: RowModel, count: int) -> Array:
     uniform in (−2, 2).
     """
     with jax.enable_x64(True):
-        draws = np.asarray(_prior_draws(reading, count, (reading.each or reading).rows.synthetic(0, 1)))
+        draws = np.asarray(_prior_draws(reading, count))
     odd = ~np.isfinite(draws)
     odd |= odd.mean(axis=0) > _VAGUE
     return np.where(odd, np.random.default_rng(2).uniform(-2.0, 2.0, draws.shape), draws)
@@ -74,7 +74,11 @@ _VAGUE = 0.05
 
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=RUN_ONCE)
-def _prior_draws(reading: RowModel, count: int, row: Record) -> jax.Array:
+def _prior_draws(reading: RowModel, count: int) -> jax.Array:
+    # No prior reads a row.
+    domains = (reading.each or reading).rows.items
+    row = {name: jnp.zeros((1, *domain.event_shape), domain.dtype) for name, domain in domains}
+
     def improper(site: Message) -> jax.Array | None:
         return init_to_uniform(site) if site["name"] in reading.improper else None
 

@@ -303,14 +303,15 @@ def program_mark(function: Callable[..., object], *shapes: object) -> str:
         program = jax.make_jaxpr(function)(*shapes)
     # Functions print with their address in this process.
     mark = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
-    for constant in _constants(program):
+    for constant in constants_of(program):
         mark.update(np.asarray(constant).tobytes())
     return mark.hexdigest()
 
 
-def _constants(program: Any) -> Iterator[object]:
+def constants_of(program: Any) -> Iterator[object]:
+    """All constants in a jaxpr, those of inner ones too."""
     yield from getattr(program, "consts", ())
     for equation in getattr(program, "jaxpr", program).eqns:
         for inner in jax.tree.leaves(tuple(equation.params.values())):
             if hasattr(inner, "eqns"):
-                yield from _constants(inner)
+                yield from constants_of(inner)

@@ -1,5 +1,7 @@
 """A flattened program computes what the function does, and knows what it reads."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +37,16 @@ def test_it_computes_the_function_and_its_derivatives():
                 np.testing.assert_allclose(run(x)[name], function(x, 1)[name], rtol=1e-12)
                 ours = jax.jit(jax.grad(lambda v, n=name: run(v)[n]))(x)
                 np.testing.assert_allclose(ours, jax.grad(lambda v, n=name: function(v, 1)[n])(x), rtol=1e-12)
+
+
+def test_programs_are_alike_by_what_they_compute_and_not_by_when_they_were_traced():
+    def made(slope):
+        chosen = partial(jax.lax.cond, True, lambda x: slope * jax.nn.softplus(x).sum(), jnp.sum)
+        program = trace(lambda x: {"y": chosen(x)}, x=vector())
+        return program.operations(program.outputs["y"])
+
+    with jax.enable_x64(True):
+        assert made(3.0) == made(3.0) != made(4.0)
 
 
 @pytest.mark.parametrize(
