@@ -280,9 +280,16 @@ def studied(study: StudyRecord) -> Studied:
     """
     if not study.formula or not study.draws:
         raise NotYetSupported("check and compare take studies of a formula, with released draws.")
-    said = study.fingerprint, study.design.schema, study.formula, study.family, study.priors
     gdp = study.price.gdp
-    return Studied(*said, thinned(study.draws), math.inf if gdp is None else float(gdp))
+    return Studied(
+        fingerprint=study.fingerprint,
+        schema=study.design.schema,
+        formula=study.formula,
+        family=study.family,
+        priors=study.priors,
+        draws=thinned(study.draws),
+        gdp=math.inf if gdp is None else float(gdp),
+    )
 
 
 @clean_errors

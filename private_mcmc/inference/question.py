@@ -84,20 +84,28 @@ def question(
     model: Model | None = None,
 ) -> Question:
     """The model of a formula, or one whose arguments are fields of the schema."""
-    if (formula is None) == (model is None):
-        raise DeclarationError("give a formula, as 'death ~ age + sex', or a model; one of them.")
     if not isinstance(formula, str | None) or isinstance(priors, Mapping):
         raise DeclarationError(
             "formula: a text, as 'death ~ age'; priors: a list of texts, as ['sigma = 12']."
         )
     priors = [priors] if isinstance(priors, str) else priors
-    if formula is not None:
+    if formula is not None and model is None:
         made = design(read_formula(formula, schema), schema, family_of(family), priors)
-        source, notes = model_source(made), (*schema.notes, *_notes(made))
-        read = schema, made.formula.fields, made.rows, compile_model(source), source
-        return Question(*read, formula, made.family.name, tuple(priors), made, notes)
-    if model is None:
-        raise DeclarationError("give a formula or a model.")
+        source = model_source(made)
+        return Question(
+            schema,
+            made.formula.fields,
+            made.rows,
+            compile_model(source),
+            source,
+            formula=formula,
+            family=made.family.name,
+            priors=tuple(priors),
+            design=made,
+            notes=(*schema.notes, *_notes(made)),
+        )
+    if model is None or formula is not None:
+        raise DeclarationError("give a formula, as 'death ~ age + sex', or a model; one of them.")
     if priors:
         raise DeclarationError("priors are those of the model: change them in its source.")
     names = {identifier(field.name): field.name for field in schema.fields if field.is_used}

@@ -114,21 +114,21 @@ class RawRelease:
             lists = {name: None if given[name] is None else tuple(given[name]) for name in _LISTS}
             stages = [(one["name"], one["gdp"], np.asarray(one["values"], float)) for one in raw["stages"]]
             return cls(
-                place,
-                None if raw["model"] is None else str(raw["model"]),
-                raw["prediction"],
-                Target(**raw["target"]),
-                None if rest is None else Target(**rest),
-                int(raw["n"]),
-                checked_guarantee(raw["guarantee"]),
-                None if raw["max_passes"] is None else int(raw["max_passes"]),
-                None if raw["max_error"] is None else float(raw["max_error"]),
-                tuple(map(Statement.from_dict, raw["before"])),
-                About(**given | lists),
-                Statement.from_dict(raw["statement"]),
-                None if raw["charge"] is None else dict(raw["charge"]),
-                dict(raw["provenance"]),
-                tuple(stages),
+                place=place,
+                model=None if raw["model"] is None else str(raw["model"]),
+                prediction=raw["prediction"],
+                target=Target(**raw["target"]),
+                rest=None if rest is None else Target(**rest),
+                n=int(raw["n"]),
+                guarantee=checked_guarantee(raw["guarantee"]),
+                max_passes=None if raw["max_passes"] is None else int(raw["max_passes"]),
+                max_error=None if raw["max_error"] is None else float(raw["max_error"]),
+                before=tuple(map(Statement.from_dict, raw["before"])),
+                about=About(**given | lists),
+                statement=Statement.from_dict(raw["statement"]),
+                charge=None if raw["charge"] is None else dict(raw["charge"]),
+                provenance=dict(raw["provenance"]),
+                stages=tuple(stages),
             )
         except OSError as error:
             raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
@@ -161,8 +161,10 @@ class RawRelease:
         if self.model is None or self.prediction is None:
             return None
         asked = self.asked(model)
-        given = asked.model, asked.rows, self.rest or self.target, self.n, self.guarantee
-        made = without_prediction(*given, asked.public(self.n), asked.coefficients, self.max_passes)
+        target, public, named = self.rest or self.target, asked.public(self.n), asked.coefficients
+        made = without_prediction(
+            asked.model, asked.rows, target, self.n, self.guarantee, public, named, self.max_passes
+        )
         if made.mark != self.model:
             raise DeclarationError(
                 f"{self.place}: made for another model, or by a library that reads the model differently."

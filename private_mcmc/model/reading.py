@@ -277,9 +277,11 @@ def _of_columns(
                 stacklevel=4,
             )
         observed = [site for site in one.observations if site.name not in hidden]
+        # Those of which something is latent.
+        factors = [name for name in stated if program.reads([program.outputs[Output("row", name)]])]
         found = RowModel(
             term=row_term(program, rows, observed, one.dim),
-            prior=read_prior(program, one.latents, [name for name in stated if _reads(program, name)]),
+            prior=read_prior(program, one.latents, factors),
             sites=tuple(one.latents),
             observations=tuple(observed),
             constrain=functools.partial(_constrain, program, _data_free_outputs(program, one)),
@@ -309,11 +311,6 @@ def _stated(program: Program, few: Program, model_sites: ModelSites) -> list[str
             "observed column in Rows and pass it as `obs=`."
         )
     return stated
-
-
-def _reads(program: Program, name: str) -> frozenset[str]:
-    """What the density of an observed site depends on."""
-    return program.reads([program.outputs[Output("row", name)]])
 
 
 def _with_own_latents(model: Model, rows: Rows, unit: Unit, n: int, public: PublicArguments) -> RowModel:

@@ -276,7 +276,8 @@ def differing_terms(one: Program, many: Program, keys: Sequence[Output]) -> list
     free = [
         key for key in keys if (one.reads([one.outputs[key]]) | many.reads([many.outputs[key]])) <= {"theta"}
     ]
-    alike = {key for key in free if _same_operations(one, many, key)}
+    made = {key: one.operations(one.outputs[key]) for key in free}
+    alike = {key for key in free if made[key] and made[key] == many.operations(many.outputs[key])}
     free = [key for key in free if key not in alike]
     if not free:
         return [key for key in keys if key not in alike]
@@ -288,12 +289,6 @@ def differing_terms(one: Program, many: Program, keys: Sequence[Output]) -> list
         if np.allclose(first, second, rtol=1e-9, atol=1e-12, equal_nan=True)
     }
     return [key for key in keys if key not in same | alike]
-
-
-def _same_operations(one: Program, many: Program, key: Output) -> bool:
-    """Whether both compute it alike, so that no value need be compared."""
-    found = one.operations(one.outputs[key])
-    return found is not None and found == many.operations(many.outputs[key])
 
 
 def refuse_prior_on_count(one: Program, many: Program, model_sites: ModelSites, stated: list[str]) -> None:

@@ -144,7 +144,7 @@ def _details(found: PreflightReport) -> Iterator[Block]:
         yield Text("None of the theorems applies.")
     if refutation is not None:
         yield Heading("Refutation")
-        yield Text(_sentence(refutation.reason))
+        yield Text(f"{refutation.reason[0].upper()}{refutation.reason[1:]}.")
         sets = (("D", refutation.first), ("D′", refutation.second))
         counts = tuple((name, row_words(row), count) for name, each in sets for row, count in each)
         yield Table(("data set", "row", "times"), counts, title="The synthetic data sets")
@@ -179,10 +179,6 @@ def _read(found: PreflightReport) -> Iterator[Block]:
         )
     )
     yield Table(("latent site", "family", "prior curvature", "why"), tuple(latents))
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:] + "."
 
 
 TONES: dict[str, Tone] = {"private": "good", "not private": "bad", "unknown": "unsure"}

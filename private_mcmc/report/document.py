@@ -133,7 +133,8 @@ def _block(block: Block, room: int) -> list[RenderableType]:
         case Table():
             return [*([_text(block.title, "italic")] if block.title else []), *_table(block, room)]
         case Plot():
-            return [_plot(block)]
+            words = f": {block.description}" if block.description else " (drawn in the HTML report)"
+            return [_text(f"▚ {block.title}{words}", "bright_black")]
         case Code(text):
             return [Padding(_text(text.replace("`", "'"), "bold cyan"), (0, 0, 0, 2))]
         case Form(sentences):
@@ -217,11 +218,6 @@ def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
         widest = max(range(len(widths)), key=lambda k: most[k] / widths[k])
         widths[widest] += most[widest] > widths[widest]
     return widths if left >= 0 else None
-
-
-def _plot(plot: Plot) -> RichText:
-    words = f": {plot.description}" if plot.description else " (drawn in the HTML report)"
-    return _text(f"▚ {plot.title}{words}", "bright_black")
 
 
 _HERE = resources.files("private_mcmc.report")
