@@ -17,7 +17,7 @@ from private_mcmc.accounting import langevin_statement
 from private_mcmc.inference import decision as deciding
 from private_mcmc.kernels import PrivateULA
 from private_mcmc.model import read
-from tests.examples_of_models import declared, logistic, observed
+from tests.examples_of_models import declared, logistic, observed, outcomes_by
 
 N = 40
 # The scale of the prior of ``logistic``: μ = 1/SD².
@@ -78,11 +78,7 @@ def test_what_was_decided_runs_whatever_becomes_of_the_arrays_that_the_model_clo
 
 
 BOTH = pmc.Rows(x=pmc.Box(-1.0, 1.0), y=pmc.Box(-3.0, 3.0))
-
-
-def cauchy(x, y):
-    w = numpyro.sample("w", dist.StudentT(2.0, 0.0, 1.0))
-    observed(x, dist.Cauchy(w * x, 1.0), y)
+CAUCHY = outcomes_by(lambda: dist.StudentT(2.0, 0.0, 1.0), lambda w, x: dist.Cauchy(w * x, 1.0))
 
 
 def asked(*_, **__):
@@ -91,7 +87,7 @@ def asked(*_, **__):
 
 def cauchy_driver(guarantee, release="path"):
     asked = {"target": pmc.Target(3.0, 1e-6), "release": release, "guarantee": guarantee, "n": 100}
-    return declared(pmc.PrivateULA(cauchy, step_size=1e-3, clip=0.5), BOTH, **asked)
+    return declared(pmc.PrivateULA(CAUCHY, step_size=1e-3, clip=0.5), BOTH, **asked)
 
 
 @pytest.mark.parametrize("release", ["path", "last"])

@@ -72,10 +72,6 @@ def left(ledger):
     return ledger.balance("people").remaining
 
 
-def cost_of(statements):
-    return sum(map(Filter.of(TARGET).cost, statements))
-
-
 def test_a_plan_that_is_stopped_gives_back_what_it_has_not_bought_and_states_it_all(table, books, place):
     whole, looked = left(books), []
     study = fitted(table, books, stop_if=lambda expected: looked.append(expected.rms) or True)
@@ -84,7 +80,7 @@ def test_a_plan_that_is_stopped_gives_back_what_it_has_not_bought_and_states_it_
     budget = accounting.gdp.budget(1.0, 1e-5)
     assert len(looked) == 1 and study.stopped and not study.draws and bought
     assert charge.outcome == "stopped" and float(charge.charged) < 0.5 * budget**2
-    assert left(books) == whole - cost_of(bought) == whole - charge.spent
+    assert left(books) == whole - sum(map(Filter.of(TARGET).cost, bought)) == whole - charge.spent
     # By itself the study is as private as the budget that it was given.
     assert study.price.gdp == pytest.approx(budget, rel=1e-9)
     folder = study.save(place)

@@ -4,7 +4,6 @@ import os
 from dataclasses import replace
 
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 import pyarrow
 import pytest
@@ -15,7 +14,7 @@ from private_mcmc.domains.columns import HostColumn
 from private_mcmc.inference.columns import checked, placed
 from private_mcmc.kernels import PrivateULA, run_keys
 from private_mcmc.kernels.partitions import Question, summed
-from tests.examples_of_models import declared, logistic, observed
+from tests.examples_of_models import declared, logistic, outcomes
 
 N = 53
 SEEDED = pmc.Execution(unsafe_seed=True)
@@ -29,11 +28,6 @@ def data():
     # Outside the domain: enforced block by block.
     X[7], X[-1, 0] = np.nan, 1e30
     return {"X": X, "y": rng.integers(0, 2, N)}
-
-
-def mean(y):
-    p = numpyro.sample("p", dist.Normal(0, 1))
-    observed(y, dist.Bernoulli(logits=p), y)
 
 
 def draws(columns, kernel=None, seed=4, **changes):
@@ -167,6 +161,7 @@ def test_a_file_that_changes_after_the_charge_releases_nothing(tmp_path, books, 
 
     monkeypatch.setattr(pmc.Ledger, "reserve", then_changed)
     kept, blocks = pmc.Bookkeeping(books, "people"), pmc.Execution(rows_on_device=10)
+    mean = outcomes(lambda: dist.Normal(0, 1), lambda p: dist.Bernoulli(logits=p))
     kernel, rows = PrivateULA(mean, 0.02, 1.0), pmc.Rows(y=pmc.Binary())
     mcmc = declared(kernel, rows, release="last", num_steps=3, bookkeeping=kept, execution=blocks)
     with pytest.raises(pmc.DataSchemaError, match="another one"):

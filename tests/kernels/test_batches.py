@@ -64,10 +64,6 @@ def chi_square(codes, wanted):
     return stats.chisquare(list(found.values()), expected).pvalue
 
 
-def as_sets(draws):
-    return [tuple(np.flatnonzero(draw > 0.5)) for draw in draws]
-
-
 def subsets(rows):
     return [subset for size in range(len(rows) + 1) for subset in combinations(rows, size)]
 
@@ -81,7 +77,7 @@ def test_poisson_rows_are_independent(rate, most):
     draws = membership(n, most=most, rate=rate)(40_000)
     np.testing.assert_allclose(draws[draws > 0], 1 / rate, rtol=1e-12)
     common = {s: p for s, p in wanted.items() if p * 40_000 >= 5}
-    codes = [s if s in common else "rare" for s in as_sets(draws)]
+    codes = [s if s in common else "rare" for s in (tuple(np.flatnonzero(draw > 0.5)) for draw in draws)]
     if len(common) < len(wanted):
         common["rare"] = 1 - sum(common.values())
     assert chi_square(codes, common) > LEVEL

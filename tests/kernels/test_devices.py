@@ -32,14 +32,10 @@ def in_another_process(script, *arguments, **environment):
     return done.stdout
 
 
-def on_eight_devices(*arguments):
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    return in_another_process("several_devices", *arguments, **flags)
-
-
 @pytest.mark.long
 def test_eight_devices_run_the_chain_of_one():
-    assert "same chains" in on_eight_devices()
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    assert "same chains" in in_another_process("several_devices", **flags)
 
 
 def test_layouts_that_make_no_sense_are_refused():

@@ -93,11 +93,6 @@ ROWS = Rows(y=Box(-5.0, 5.0))
 Y = np.linspace(-3.0, 3.0, N)
 
 
-def poisson(q):
-    """Var of (1/q)Σ s_i g_i(θ) with g_i = θ − y_i: ((1 − q)/q) Σ g_i²; its θ² part is ((1 − q)/q)·n."""
-    return (1 - q) / q * N, (1 - q) / q * np.sum(Y**2)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [0.1, 0.5], ids=["gathered", "masked"])
 def test_the_variance_of_sgld_is_that_of_its_batches_on_a_gaussian(rate):
@@ -105,7 +100,8 @@ def test_the_variance_of_sgld_is_that_of_its_batches_on_a_gaussian(rate):
 
     V = ((1 − γ(1+n))² + γ²a)V + γ²c + 2γ, with Var e = aθ² + c.
     """
-    a, c = poisson(rate)
+    # Var of (1/q)Σ s_i g_i(θ) with g_i = θ − y_i: ((1 − q)/q) Σ g_i²; its θ² part is ((1 − q)/q)·n.
+    a, c = (1 - rate) / rate * np.array([N, np.sum(Y**2)])
     kernel = PrivateSGLD(normal_mean, STEP, 1e3, rate=rate)
     states = run(kernel, ROWS, {"y": Y}, num_steps=150, num_chains=CHAINS)[:, 0, 0]
     rho = 1 - STEP * (1 + N)

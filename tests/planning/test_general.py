@@ -18,7 +18,7 @@ from private_mcmc.planning.facts import facts_of
 from private_mcmc.planning.general import AFTERWARDS, FIRST, RUN, SECOND, WARM_UP, Policy
 from private_mcmc.planning.influence import _cell_of, centred_model, weighted_model
 from private_mcmc.planning.outcomes import CENTRE, Likelihood, candidates, likelihood_of
-from private_mcmc.planning.policy import Plan, without_prediction
+from private_mcmc.planning.policy import without_prediction
 from private_mcmc.planning.prediction import burn_in, widened
 from private_mcmc.planning.stages import CompletedStage, PathStage
 from private_mcmc.schedule import Schedule
@@ -38,15 +38,10 @@ MODELS = {
 }
 
 
-def planned(name: str) -> Plan:
-    """A plan whose error is not predicted."""
-    return without_prediction(*MODELS[name], TARGET, N, "run", {})
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_execution_of_a_general_plan_meets_its_statement(name):
-    plan = planned(name)
+    plan = without_prediction(*MODELS[name], TARGET, N, "run", {})
     mcmc = pmc.PrivateMCMC.from_plan(plan, progress_bar=False)
     with jax.enable_x64(True):
         data = plan.rows.project(plan.rows.synthetic(1, N))

@@ -22,6 +22,7 @@ from private_mcmc.planning.outcomes import likelihood_of
 from private_mcmc.planning.prediction import Known
 from private_mcmc.potential.rowwise import mapped
 from private_mcmc.system import blas_of_one_thread
+from tests.examples_of_models import observed
 
 ROWS = pmc.Rows(y=pmc.Box(np.full(2, -5.0), np.full(2, 5.0)))
 
@@ -30,8 +31,7 @@ def pairs(y):
     mean = numpyro.sample("mean", dist.Normal(0, 2).expand([2]).to_event(1))
     sds = numpyro.sample("sds", dist.HalfNormal(2.0).expand([2]).to_event(1))
     root = numpyro.sample("root", dist.LKJCholesky(2, 2.0))
-    with numpyro.plate("rows", y.shape[0]):
-        numpyro.sample("y", dist.MultivariateNormal(mean, scale_tril=sds[:, None] * root), obs=y)
+    observed(y, dist.MultivariateNormal(mean, scale_tril=sds[:, None] * root), y)
 
 
 def test_the_blas_is_left_as_it_was():
@@ -127,8 +127,7 @@ print(*np.asarray(mcmc.get_samples()["mean"]).mean(axis=0))
 
 def counted(x, y=None):
     shape = numpyro.sample("shape", dist.Gamma(0.01, 0.01))
-    with numpyro.plate("rows", x.shape[0]):
-        numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(x), shape), obs=y)
+    observed(x, dist.NegativeBinomial2(jnp.exp(x), shape), y)
 
 
 def test_rows_that_tell_nothing_or_no_number_leave_a_finite_prediction():

@@ -19,12 +19,12 @@ from private_mcmc.planning.facts import facts_of, plausible
 from private_mcmc.planning.general import RUN, WARM_UP, Policy
 from private_mcmc.planning.prediction import burn_in
 from private_mcmc.planning.simulate import simulate
+from tests.examples_of_models import observed
 
 
 def wages(X, y=None):
     w = numpyro.sample("w", dist.Normal(0, 2).expand([3]).to_event(1))
-    with numpyro.plate("rows", X.shape[0]):
-        numpyro.sample("y", dist.Normal(X @ w, 0.1), obs=y)
+    observed(X, dist.Normal(X @ w, 0.1), y)
 
 
 @functools.cache
@@ -89,8 +89,7 @@ def test_a_vague_prior_of_a_scale_is_planned_for_where_rows_tell_something(prior
 
     def model(y=None):
         mean, variance = numpyro.sample("mean", dist.Normal(0, 5e4)), numpyro.sample("variance", prior)
-        with numpyro.plate("rows", y.shape[0]):
-            numpyro.sample("y", dist.Normal(mean, variance**0.5), obs=y)
+        observed(y, dist.Normal(mean, variance**0.5), y)
 
     made = facts_of(read(model, pmc.Rows(y=pmc.Box(0.0, 1e4)), n=4000), 4000, "replace_one", 0.65)
     # Of Beta outcomes that fill the range the sd is a fifth of it; of the logarithm of a variance √(2/n).

@@ -29,7 +29,7 @@ def reachable(start):
         seen.add(id(thing))
         found.append(thing)
         if isinstance(thing, types.FunctionType):
-            cells = [cell.cell_contents for cell in thing.__closure__ or () if _filled(cell)]
+            cells = [cell.cell_contents for cell in thing.__closure__ or () if gc.get_referents(cell)]
             waiting += [*cells, thing.__defaults__, thing.__kwdefaults__, thing.__dict__]
         elif isinstance(thing, np.ndarray):
             waiting += [thing.base, *(thing.ravel().tolist() if thing.dtype == object else [])]
@@ -37,10 +37,6 @@ def reachable(start):
             waiting += gc.get_referents(thing)
             waiting += [getattr(thing, name) for name in _slots(thing)]
     return found
-
-
-def _filled(cell):
-    return bool(gc.get_referents(cell))
 
 
 def _slots(thing):

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 import pytest
 
@@ -24,7 +23,7 @@ from private_mcmc.domains import Binary, Box, Rows
 from private_mcmc.model import RowModel, read
 from private_mcmc.potential.potential import curvature
 from private_mcmc.schedule import Average, Schedule
-from tests.examples_of_models import observed
+from tests.examples_of_models import normal_mean, outcomes
 from tests.schedules import schedule
 
 N = 3
@@ -104,12 +103,7 @@ def believed(part: Any, **said: object) -> Any:
 @cache
 def case(name: str) -> Case:
     prior, likelihood, rows, values, clip, _ = MODELS[name]
-
-    def model(y=None):
-        t = numpyro.sample("t", prior())
-        observed(y, likelihood(t), y)
-
-    reading = read(model, rows, n=N)
+    reading = read(outcomes(prior, likelihood), rows, n=N)
     known = BY_HAND.get(name.split(",")[0])
     if known is not None:
         low, high = (np.array([end]) for end in known)
@@ -216,11 +210,6 @@ def test_what_is_wrongly_taken_for_convex_is_found_out(name: str) -> None:
 
 
 def test_a_prior_of_constant_hessian_is_smooth_on_both_sides() -> None:
-    prior = read(lambda y=None: _normal_rows(y), REAL, n=N).prior
+    prior = read(normal_mean, REAL, n=N).prior
     bent = believed(prior, hessian=np.array([-3.0]), lower=np.array([-3.0]), upper=np.array([-3.0]))
     assert bent.in_metric(None)[1] >= 3.0 and bent.in_metric(None)[0] == 0.0 and not bent.convex
-
-
-def _normal_rows(y):
-    t = numpyro.sample("t", dist.Normal(0.0, 1.0))
-    observed(y, dist.Normal(t, 1.0), y)

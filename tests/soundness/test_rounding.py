@@ -47,10 +47,6 @@ WIDE = magnitudes(-323, 300)
 STEPS = st.integers(1, 10**6)
 
 
-def exactly(*numbers: float) -> list[mpf]:
-    return [mpf(number) for number in numbers]
-
-
 def above(ours: float, exact: mpf) -> bool:
     """``ours ≥ exact`` beyond what 60 digits can say otherwise."""
     return math.isinf(ours) or mpf(ours) >= exact * (1 - mpf(10) ** -45)
@@ -235,7 +231,7 @@ def test_composed_pure_levels_at_every_epsilon(levels, share):
     at = share * math.fsum(levels)
     with mpmath.workdps(400):
         losses = [(mpf(0), mpf(1))]
-        for level in exactly(*levels):
+        for level in map(mpf, levels):
             p = 1 / (1 + mpmath.exp(-level))
             losses = [(a + s * level, b * w) for a, b in losses for s, w in ((1, p), (-1, 1 - p))]
         exact = sum(mass * max(mpf(0), 1 - mpmath.exp(mpf(at) - loss)) for loss, mass in losses)
@@ -358,6 +354,3 @@ def test_conjugate_posteriors_of_whole_numbers(a, b, n, temper, epsilon, largest
     assert above(bound.delta(epsilon), exact)
     bound = certificates.posterior_conjugate("gamma_poisson", shape=a, largest=largest, **facts)
     assert above(bound.delta(epsilon), counted(one, w * largest, e))
-
-
-PARAMETERS = magnitudes(-9, 9)
