@@ -187,7 +187,9 @@ def _cells(column: Any) -> Cells:
     if hasattr(column, "to_arrow"):
         try:
             column = column.to_list() if str(column.dtype) == "Object" else column.to_arrow()
-        except Exception:  # without Arrow
+        except ImportError:  # one date beyond its calendar stops Polars' own reader, which tells of it
+            raise DataSchemaError("columns of Polars need pyarrow: install private-mcmc[scale].") from None
+        except Exception:  # Arrow has no integers of 128 bits
             column = column.to_list()
         column = _one_each(column)
     held = getattr(column, "array", column)

@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import importlib
 import shutil
 from functools import partial
 
@@ -144,6 +145,15 @@ def test_a_frame_that_has_not_been_computed_yet_is_refused():
     """It would be computed at every reading, and may be another one each time."""
     with pytest.raises(pmc.DataSchemaError, match="collect"):
         read_table(polars.DataFrame(ROWS).lazy(), SCHEMA, NAMES)
+
+
+def test_columns_of_polars_without_arrow_are_refused_whatever_is_in_them(monkeypatch):
+    """One date beyond its calendar ended the process there, with what Polars said of it."""
+    monkeypatch.setattr(polars.Series, "to_arrow", lambda _: importlib.import_module("no_arrow"))
+    for day in (1, 2**31 - 5):
+        days = polars.Series([day], dtype=polars.Int32).cast(polars.Date)
+        with pytest.raises(pmc.DataSchemaError, match="need pyarrow"):
+            [*read_identifiers({"who": days}, PERSONS)]
 
 
 @pytest.mark.parametrize("name", IN_MEMORY)
