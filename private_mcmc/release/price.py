@@ -108,7 +108,8 @@ def bind(model: Potential, name: str, what: What, bounds: Bounds | None) -> Func
         return jnp.ravel(found).astype(theta.dtype)
 
     traced = rowwise(evaluate)
-    jax.eval_shape(traced, jnp.zeros(model.dim))  # what runs is what is looked at here
+    if jax.eval_shape(traced, jnp.zeros(model.dim)).size != math.prod(shape):  # what runs is looked at here
+        raise DeclarationError(f"expectation {name!r}: the function does not return the same shape twice.")
     return Function(name, shape, traced, first, low, high)
 
 
@@ -241,7 +242,10 @@ def plan_expectations(
     moved = movement(functions, distance, schedule.preconditioner)
     size = len(moved.units)
     epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
-    joint = moved.l1 + size * ROUNDING_SHARE
+    # In a box of half-width ``b``, coordinates ``(Au)_i`` of a matrix ``A`` round off ``p^{3/2}ub√M_ii``.
+    mixed = np.ndim(schedule.preconditioner or 0) == 2 and schedule.within < math.inf
+    box = schedule.within if mixed else 0.0
+    joint = moved.l1 + size * (ROUNDING_SHARE + 2 * schedule.dim**1.5 * _UNIT * UP_MATRIX * box / distance)
     noise = laplace_noise(epsilon, joint, size).confirmed()
     cost = laplace(
         epsilon,

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +73,24 @@ def test_coordinates_move_with_the_chain_and_all_else_by_its_range():
         np.testing.assert_allclose(moved[name], width, rtol=1e-12)
     stretched = names(planned(expectations, preconditioner=(4.0, 1.0, 1.0, 1.0, 1.0, 1.0)))["w"]
     np.testing.assert_allclose(stretched[0] / stretched[1], 2.0, rtol=1e-8)
+
+
+def test_a_function_that_returns_another_shape_later_is_refused_before_it_is_paid_for():
+    shapes = iter([(), (3,), ()])
+    turning = {"turning": lambda sites: jnp.zeros(next(shapes))}
+    with pytest.raises(DeclarationError, match="same shape twice"):
+        planned(Expectations(turning, bounds=(0.0, 1.0)))
+
+
+def test_what_coordinates_round_off_in_a_metric_is_in_the_price():
+    """The product ``Au`` rounds, in a box of ``b``, by ``p^{3/2}ub`` of what a coordinate moves by 1."""
+    metric = tuple(map(tuple, (np.eye(6) + 1).tolist()))
+    given = {"preconditioner": metric, "clip": 1e-3, "rounding": 1e-3}
+    proved = replace(CURVATURE, prior_smoothness=1.0, prior_slope=1.0)
+    wide, narrow = (planned(Expectations("w"), curvature=proved, within=b, **given) for b in (1e5, 1.0))
+    more = wide.noise.sensitivity - narrow.noise.sensitivity
+    distance = wide.units[0] / math.sqrt(2)
+    assert more == pytest.approx(3 * 2 * 6**1.5 * 2.0**-53 * 1e5 / distance, rel=1e-3)
 
 
 def test_a_chain_that_is_not_known_to_contract_moves_values_by_their_bounds_alone():
