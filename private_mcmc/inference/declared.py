@@ -25,7 +25,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning import Conclusion, History, PathStage, Plan, Prediction, Stage, predict_after
 from private_mcmc.planning.estimates import in_blocks
 from private_mcmc.potential.potential import Potential
-from private_mcmc.potential.rowwise import EXACT
+from private_mcmc.potential.rowwise import EXACT, at_each
 from private_mcmc.preflight import PreflightReport, examine
 from private_mcmc.records import Model, PublicArguments
 from private_mcmc.release import Expectations, ReleasedExpectations, ReleasedStates, StateGrid, state_grid
@@ -287,7 +287,8 @@ def constrained(reading: Potential, states: Array) -> dict[str, np.ndarray]:
 
 @partial(jax.jit, static_argnums=0)
 def _constrained(reading: Potential, states: jax.Array) -> Mapping[str, jax.Array]:
-    return jax.vmap(reading.constrain)(states)
+    found: Mapping[str, jax.Array] = at_each(reading.constrain, states)
+    return found
 
 
 def outcome_of(plan: Plan, history: History, statement: Statement, provenance: Mapping[str, str]) -> Outcome:

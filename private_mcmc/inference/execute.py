@@ -28,7 +28,7 @@ from private_mcmc.kernels.gradient import PreparedRows, whitening
 from private_mcmc.kernels.partitions import Partition, Resident, partitioned_runner
 from private_mcmc.kernels.step import Observable
 from private_mcmc.potential.potential import Potential, model_marks
-from private_mcmc.potential.rowwise import EXACT, of_rows, program_mark, rowwise
+from private_mcmc.potential.rowwise import EXACT, at_each, of_rows, program_mark, rowwise
 from private_mcmc.records import Fields
 from private_mcmc.release import ReleasedExpectations, ReleasedStates, state_grid
 from private_mcmc.report.document import progress
@@ -88,7 +88,7 @@ def _partitioned(
 ) -> ChainRunner:
     def mapped(columns: Mapping[str, jax.Array]) -> Mapping[str, jax.Array]:
         rows = domains.project(columns)
-        return rows if derived is None else {**rows, **jax.vmap(rowwise(derived))(rows)}
+        return rows if derived is None else {**rows, **at_each(rowwise(derived), rows)}
 
     return partitioned_runner(langevin_program(reading, schedule), schedule, mapped, observable)
 

@@ -40,7 +40,7 @@ from private_mcmc.planning.estimates import (
     prior_slopes,
 )
 from private_mcmc.planning.outcomes import likelihood_of
-from private_mcmc.potential.rowwise import of_rows
+from private_mcmc.potential.rowwise import at_each, of_rows
 from private_mcmc.records import Fields
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import ON_FEW_ROWS, RUN_ONCE, blas_of_one_thread
@@ -470,8 +470,8 @@ def in_rows(reading: RowModel, at: Array) -> Flags:
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _slopes(reading: RowModel, thetas: jax.Array, rows: Fields) -> jax.Array:
-    of_rows = jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))
-    return jnp.asarray(jax.vmap(of_rows, in_axes=(0, None))(thetas, rows))
+    slope = jax.grad(reading.row_loss)
+    return jnp.asarray(at_each(lambda theta: at_each(partial(slope, theta), dict(rows)), thetas))
 
 
 def seen_alone(said: Array, precision: Array, read: Flags) -> Array:

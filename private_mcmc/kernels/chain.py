@@ -32,6 +32,7 @@ from private_mcmc.kernels.step import (
     without_numbers,
 )
 from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.schedule import Average, Schedule
 
 Moved = tuple[jax.Array, jax.Array, jax.Array]
@@ -166,7 +167,7 @@ def observed(
     def with_state(u: States, total: Sums, done: jax.Array) -> Sums:
         if observable is None:
             return total
-        values = jax.vmap(observable)(program.whitening.to_parameter(u))
+        values = at_each(observable, program.whitening.to_parameter(u))
         return total + jnp.where(done >= first_kept, values, 0.0)
 
     return with_state

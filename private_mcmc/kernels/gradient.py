@@ -264,8 +264,7 @@ def _by_blocks(model: Potential, whitening: Whitening, of_block: BlockSum, state
             return of_block(gradients, block.present & own)
 
         count = rows.present.shape[0]
-        undivided = rows_at_once(model.row_slope, u, first_of(rows.columns)) // states
-        size = min(count, fitting, max(1, undivided))
+        size = min(count, fitting, rows_at_once(model.row_slope, u, first_of(rows.columns)))
         if size == count:
             return of(rows)
 

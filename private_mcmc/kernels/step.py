@@ -30,6 +30,7 @@ from private_mcmc.kernels.gradient import (
 )
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.records import Record
 from private_mcmc.schedule import Schedule
 
@@ -178,12 +179,13 @@ def step_program(
                 return gradient.total(state, rows)
             return batch.total(state, rows, BatchDraw(streams(batches)[1], k, chain, own), first)
 
-        return jax.vmap(one)(u, jnp.arange(u.shape[0]), drawn)
+        found: States = at_each(one, u, jnp.arange(u.shape[0]), drawn)
+        return found
 
     def move(u: States, k: jax.Array, standard: States, total: States) -> States:
         gamma = jnp.asarray(numbers.step_size)
         gamma = gamma if gamma.ndim == 0 else gamma[k]
-        prior = change.pull_back(jax.vmap(model.prior_slope)(change.to_parameter(u)))
+        prior = change.pull_back(at_each(model.prior_slope, change.to_parameter(u)))
         slope = jnp.clip(prior + numbers.temper * total, -numbers.limit, numbers.limit)
         standard = standard.astype(u.dtype)
         standard = standard if colour is None else standard * colour

@@ -24,6 +24,7 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.model.linear_algebra import eigh
 from private_mcmc.model.program import Output, Program
 from private_mcmc.model.row_latents import PLAIN_POINTS, POINTS, Row, RowLatent, RowLoss
+from private_mcmc.potential.rowwise import at_each
 
 # A tree of arrays ``(points, …)``.
 Points = TypeVar("Points")
@@ -81,7 +82,7 @@ class Summed:
     def total(self, theta: jax.Array, row: Row, term: Term) -> jax.Array:
         """``−log Σ_q ω_q exp(term(θ, u_q))`` over points that follow the row."""
         atoms = self.near(theta, row, term)
-        return -log_total(lambda atoms: jax.vmap(lambda at, own: own + term(theta, at))(*atoms), atoms)
+        return -log_total(lambda atoms: at_each(lambda at, own: own + term(theta, at), *atoms), atoms)
 
     def near(self, theta: jax.Array, row: Row, term: Term) -> tuple[Row, jax.Array]:
         """Points where ``e^{term}`` times the density of the latents is not negligible, and log weights.
@@ -99,7 +100,7 @@ class Summed:
 
         def heights(places: jax.Array) -> jax.Array:
             at = self._points(places, here, row)
-            found = jax.vmap(lambda at: self._weight(here, row, at) + term(here, at))(at)
+            found = at_each(lambda at: self._weight(here, row, at) + term(here, at), at)
             found = jnp.where(jnp.isfinite(found), found, -jnp.inf)
             return jax.nn.logsumexp(found.reshape(len(places), -1), axis=1)
 
@@ -314,7 +315,7 @@ def integrated_loss(own: OwnLatents, theta: jax.Array, person: Row) -> jax.Array
     rows = {name: placed(column) for name, column in person.items() if name != OWN_ROWS}
 
     def term(theta: jax.Array, columns: Row) -> jax.Array:
-        losses = jax.vmap(lambda row: own.term(theta, columns, row))(rows)
+        losses = at_each(lambda row: own.term(theta, columns, row), rows)
         return -jnp.sum(jnp.where(there, losses, 0.0))
 
     return own.total(theta, {}, term)

@@ -22,6 +22,7 @@ from scipy.stats import truncnorm
 
 from private_mcmc.model import RowModel
 from private_mcmc.planning.stages import Array
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.release import SecondMoments
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import RUN_ONCE
@@ -53,7 +54,7 @@ def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def prior_slopes(reading: RowModel, thetas: npt.ArrayLike) -> jax.Array:
     """``∇K`` at each of ``thetas``, shape ``(states, p)``; compiled once for a model."""
-    return jnp.asarray(jax.vmap(jax.grad(reading.neg_log_prior))(jnp.asarray(thetas)))
+    return jnp.asarray(at_each(jax.grad(reading.neg_log_prior), jnp.asarray(thetas)))
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)

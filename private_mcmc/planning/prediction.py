@@ -20,6 +20,7 @@ from private_mcmc.model import RowModel
 from private_mcmc.planning.estimates import in_blocks, inverse_of
 from private_mcmc.planning.facts import Facts
 from private_mcmc.planning.stages import Array, CompletedStage, History, PathStage
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.records import Record
 from private_mcmc.report import Table, number
 from private_mcmc.system import RUN_ONCE
@@ -186,7 +187,8 @@ def remaining(budget: float, history: History) -> float:
 @partial(jax.jit, static_argnums=0, compiler_options=RUN_ONCE)
 def _sites(reading: RowModel, draws: jax.Array) -> dict[str, jax.Array]:
     """The model's sites at each of the draws."""
-    return jax.vmap(reading.constrain)(draws)
+    found: dict[str, jax.Array] = at_each(reading.constrain, draws)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from private_mcmc.domains.rows import Rows
 from private_mcmc.potential.families import UNKNOWN
 from private_mcmc.potential.predictor import Predictor, Row
 from private_mcmc.potential.prior import PriorConstants, Site
-from private_mcmc.potential.rowwise import abstract, program_mark, row_shapes, rowwise
+from private_mcmc.potential.rowwise import abstract, at_each, program_mark, row_shapes, rowwise
 from private_mcmc.schedule import Matrix, Schedule
 from private_mcmc.target import Unit
 
@@ -147,7 +147,7 @@ def _own(person: Row) -> Row:
 
 def _summed(row_loss: RowLoss) -> RowLoss:
     def loss(theta: jax.Array, person: Row) -> jax.Array:
-        losses = jax.vmap(row_loss, in_axes=(None, 0))(theta, _own(person))
+        losses = at_each(partial(row_loss, theta), _own(person))
         return jnp.sum(jnp.where(person[OWN_ROWS] > 0, losses, 0.0))
 
     return loss

@@ -91,8 +91,16 @@ _UNDIVIDED = 200_000
 
 def mapped(function: Callable[..., Tree], rows: Mapping[str, Tree], most: int = _AT_ONCE) -> Tree:
     """``function`` of every row, some at a time: of a person a program may hold kilobytes."""
-    program = rowwise(function)
-    return jax.lax.map(program, rows, batch_size=min(most, rows_at_once(program, first_of(rows))))
+    return at_each(rowwise(function), rows, most=most)
+
+
+def at_each(function: Callable[..., Tree], *arguments: Tree, most: int = 2**31) -> Tree:
+    """``jax.vmap(function)(*arguments)``, of fewer at a time where a call of LAPACK would divide them."""
+    count = len(jax.tree.leaves(arguments)[0])
+    size = count if count == 1 else min(most, rows_at_once(function, *first_of(arguments)))
+    if size >= count:
+        return jax.vmap(function)(*arguments)
+    return jax.lax.map(lambda one: function(*one), arguments, batch_size=size)
 
 
 def first_of(rows: Tree) -> Tree:

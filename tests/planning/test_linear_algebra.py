@@ -17,12 +17,15 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import private_mcmc as pmc
+from private_mcmc.inference.declared import _constrained
+from private_mcmc.kernels import langevin_program, run_keys
 from private_mcmc.model import linear_algebra, read
 from private_mcmc.planning.outcomes import likelihood_of
 from private_mcmc.planning.prediction import Known
 from private_mcmc.potential.rowwise import mapped
 from private_mcmc.system import blas_of_one_thread
 from tests.examples_of_models import observed
+from tests.schedules import schedule
 
 ROWS = pmc.Rows(y=pmc.Box(np.full(2, -5.0), np.full(2, 5.0)))
 
@@ -100,6 +103,30 @@ def test_no_call_of_lapack_on_many_rows_divides_them_among_threads():
     solved = [each.invars[0].aval.shape for each in found if each.primitive in LAPACK]
     assert solved
     assert all(math.prod(shape) * 8 * 5 < 200_000 for shape in solved)
+
+
+def turned(y):
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2]).to_event(1))
+    matrix = 3 * jnp.eye(30) + jnp.cos(jnp.outer(jnp.arange(30) * w[0], jnp.arange(30) + w[1]))
+    numpyro.deterministic("size", jnp.linalg.slogdet(matrix)[1])
+    with numpyro.plate("rows", y.shape[0]):
+        size = jnp.linalg.slogdet(matrix + y[:, None, None])[1]
+        numpyro.sample("y", dist.Normal(size, 1.0), obs=y)
+
+
+@pytest.mark.parametrize("person, rate", [(None, None), (None, 0.3), (None, 0.01), (9, None)])
+def test_chains_persons_and_draws_divide_no_call_of_lapack_either(person, rate):
+    """Eight chains of such rows waited for ever, after their charge."""
+    unit = {} if person is None else {"who": pmc.Person(at_most=person)}
+    reading = read(turned, pmc.Rows(y=pmc.Box(-5, 5), **unit), n=50)
+    run = schedule(num_rows=50, num_chains=8, rate=rate, unit=reading.unit)
+    program = langevin_program(reading, run)
+    with jax.enable_x64(True):
+        rows = program.prepare(reading.rows.synthetic(0, 50), jnp.ones(50, dtype=bool))
+        found = equations(program.step, jnp.zeros((8, 2)), 0, run_keys()[0], rows)
+        found += equations(partial(_constrained, reading), jnp.zeros((8, 2)))
+    solved = [each.invars[0].aval.shape for each in found if each.primitive in LAPACK]
+    assert len(solved) > 3 and all(math.prod(shape) == 900 for shape in solved)
 
 
 @pytest.mark.long
