@@ -248,7 +248,7 @@ def resume(
     from private_mcmc.release import Ledger
 
     program, source = (None, "") if model is None else load_model(model)
-    books, dossier, raw = Ledger(ledger), NewDossier(study), RawRelease.load(study)
+    books, dossier, raw = Ledger(ledger), NewDossier(study), RawRelease.load(study, Ledger(ledger))
     shown = not as_json and sys.stderr.isatty()
     made = clean_errors(resumed)(
         study,

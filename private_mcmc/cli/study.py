@@ -228,22 +228,23 @@ def report(
 
 
 def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
-    from private_mcmc.dossier.folder import NewDossier, finish, is_complete, is_raw, load_record
+    from private_mcmc.dossier.folder import RELEASE, NewDossier, finish, is_complete, is_raw, load_record
     from private_mcmc.dossier.shape import RECORD
-    from private_mcmc.inference.raw_release import completed, enter_again
+    from private_mcmc.inference.raw_release import completed, settle_again
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
 
     folder = what.parent if what.name == RECORD else what
     books = None if ledger is None else Ledger(ledger)
-    if is_raw(folder):
+    # One that a ledger was not told of is told from its release.
+    if is_raw(folder) or (books is not None and (folder / RELEASE).exists()):
         program = None if model is None else load_model(model)[0]
         made = completed(folder, program, books, NewDossier(folder).write)
         if isinstance(made, Report):
             return made
     study = load_record(folder)
     if books is not None:
-        enter_again(books, folder, study)
+        settle_again(books, study)
     if not is_complete(folder):
         finish(folder, study)
     return study.report()

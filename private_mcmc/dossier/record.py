@@ -301,15 +301,22 @@ def texts(value: Any) -> Any:
     return str(value)
 
 
+# Fingerprints of records that their ledgers were not told of: their releases stay, from which they are.
+UNTOLD: set[str] = set()
+
+
 def enter(ledger: Ledger | None, record: ReleaseRecord) -> None:
     """Tell the ledger, if it can be written, the fingerprint of a record of one of its charges."""
-    if ledger is None or record.ledger is None:
+    if record.ledger is None:
         return
+    UNTOLD.add(record.fingerprint)
     try:
-        ledger.know(str(record.ledger["charge"]), record.fingerprint)
+        if ledger is not None:
+            ledger.know(str(record.ledger["charge"]), record.fingerprint)
+            UNTOLD.discard(record.fingerprint)
     except (LedgerError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
-        told = "until `private-mcmc report --ledger` tells it"
+        told = "until `private-mcmc report --ledger` tells it from its release.json"
         warn_of_what_was_paid(f"against the ledger this record will not be verified, {told}: {why}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import platform
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -30,8 +30,8 @@ from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import Engine
 from private_mcmc.inference.execute_plan import release_sums, row_sums
 from private_mcmc.inference.question import Question, even_edges
+from private_mcmc.inference.raw_release import Keep, authenticated
 from private_mcmc.inference.reading import read_for, schema_of
-from private_mcmc.records import Fields
 from private_mcmc.release import Filter, Ledger, SumsPlan
 from private_mcmc.release.noise import FloatArray
 from private_mcmc.report import json_types
@@ -96,11 +96,12 @@ class PlannedQuery:
         """What noise to expect."""
         return self.analysis.expected(self.mechanism)
 
-    def run(self, keep: Callable[[Fields], None] | None = None) -> Query:
+    def run(self, keep: Keep | None = None) -> Query:
         """Charge, sum, add noise; ``keep`` is given the whole record before the charge is settled."""
         refuse_changed(self.table, self.marks)
         record = self._record
-        whole = None if keep is None else lambda found, _: keep(replace(record, **found).to_dict())
+        told = authenticated(keep, self.books.charged.ledger)
+        whole = None if told is None else lambda found, _: told(replace(record, **found).to_dict())
         known, person = self.marks.known_by, self.analysis.schema.unit
         books = replace(self.books.charged, known_by=known, person=person, keep=whole)
         words = f"{record.subject}, claims {record.claims}"

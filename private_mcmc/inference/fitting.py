@@ -29,7 +29,7 @@ from private_mcmc.inference.driver import PrivateMCMC
 from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
-from private_mcmc.inference.raw_release import RawRelease, so_far
+from private_mcmc.inference.raw_release import Keep, RawRelease, authenticated, so_far
 from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.planning import History, Plan, Prediction, plan
@@ -114,7 +114,7 @@ class Planned:
     ) -> tuple[PrivateMCMC, About]:
         """Buy the bounds, charged before their noise is drawn, plan with what is left, and run."""
         outer, whole = self.asked.schema, self.plan
-        keep: Callable[[Fields], None] | None = how.get("keep")
+        keep = authenticated(how.get("keep"), books.ledger)
 
         def released(made: Plan, asked: Question) -> Fields:
             about = replace(self, asked=asked, bounds=None).about(books.ledger)
@@ -152,7 +152,7 @@ class Planned:
         self,
         books: Bookkeeping,
         progress_bar: bool,
-        keep: Callable[[Fields], None] | None = None,
+        keep: Keep | None = None,
         look: Look | None = None,
         bought: tuple[tuple[Statement, ...], History] = ((), ()),
     ) -> tuple[PrivateMCMC, About]:
@@ -162,9 +162,9 @@ class Planned:
         settled; ``look`` decides after the cheap stages whether the rest is bought, or else ``max_error``.
         """
         about = self.about(books.ledger)
-        if keep is not None:
+        if (told := authenticated(keep, books.ledger)) is not None:
             now = (self.plan, about, self.stages or self.plan, self.rest, self.max_error)
-            books = replace(books, keep=lambda outcome, charge: keep(so_far(*now, outcome, charge)))
+            books = replace(books, keep=lambda outcome, charge: told(so_far(*now, outcome, charge)))
         if look is None and self.max_error is not None:
             look = stopping(partial(exceeds, max_error=self.max_error))
         shown = Execution(progress_bar=progress_bar, rows_on_device=self._block, engine=self.engine)
@@ -377,7 +377,7 @@ def resume(
     model: Model | None = None,
     source: str = "",
     progress_bar: bool = True,
-    keep: Callable[[Fields], None] | None = None,
+    keep: Keep | None = None,
     write: Callable[[Study], None] | None = None,
     look: Look | None = None,
     engine: Engine | None = None,
@@ -394,7 +394,7 @@ def resume(
         OutputError: while the fit, or another process that goes on with it, still runs.
     """
     with held(folder):
-        raw = RawRelease.load(folder)
+        raw = RawRelease.load(folder, ledger)
         if raw.charge is None or not raw.about.schema:
             raise DeclarationError(
                 f"{folder}: only a fit that was charged to a ledger is resumed; `private-mcmc report` "

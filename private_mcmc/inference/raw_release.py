@@ -7,6 +7,8 @@ plan and from what the earlier ones released.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -20,10 +22,9 @@ from private_mcmc.arguments import Guarantee, checked_guarantee
 from private_mcmc.data.schema import Schema
 from private_mcmc.dossier.claims import need
 from private_mcmc.dossier.folder import RELEASE, Query, Study, held
-from private_mcmc.dossier.record import ReleaseRecord, checked_record, standing_in, texts
-from private_mcmc.dossier.shape import read_raw
+from private_mcmc.dossier.record import ReleaseRecord, checked_record, enter, standing_in, texts
 from private_mcmc.dossier.verify import charge_of, paid_for
-from private_mcmc.errors import DeclarationError
+from private_mcmc.errors import DeclarationError, LedgerError
 from private_mcmc.inference.bookkeeping import Bookkeeping
 from private_mcmc.inference.declared import Outcome, outcome_of
 from private_mcmc.inference.driver import PrivateMCMC
@@ -81,6 +82,34 @@ def so_far(
     }
 
 
+Keep = Callable[[Fields], None]
+
+
+def authenticated(keep: Keep | None, ledger: Ledger | None) -> Keep | None:
+    """``keep``, given every release with a code under a key of the ledger: a changed one is told by it."""
+    if keep is None or ledger is None:
+        return keep
+    key = ledger.checkpoint_key
+    return lambda release: keep({**release, "code": _code(key, release)})
+
+
+def _code(key: bytes, release: Fields) -> str:
+    text = json.dumps(release, sort_keys=True).encode()
+    return hmac.new(key, b"release " + text, hashlib.sha256).hexdigest()
+
+
+def _read(place: Path, ledger: Ledger | None) -> Any:
+    """The release as plain data; ``LedgerError`` for one that is not as its run, charged there, wrote it."""
+    raw = json.loads(read_whole(place, RECORDED, links=False).decode())
+    code = raw.pop("code", "")
+    if ledger is not None and not hmac.compare_digest(str(code), _code(ledger.checkpoint_key, raw)):
+        raise LedgerError(
+            f"{place}: was changed after it was written, or not charged to this ledger, which is not told of "
+            "it. `private-mcmc report` without a ledger shows what it holds."
+        )
+    return raw
+
+
 _LISTS = ("priors", "warnings")
 
 
@@ -105,11 +134,11 @@ class RawRelease:
     stages: tuple[tuple[str, float, Any], ...]
 
     @classmethod
-    def load(cls, folder: Path) -> RawRelease:
-        """Raises ``DeclarationError`` for a file that is no release."""
+    def load(cls, folder: Path, ledger: Ledger | None = None) -> RawRelease:
+        """Raises ``DeclarationError`` for a file that is no release, or not that of the ``ledger``."""
         place = folder / RELEASE
         try:
-            raw = json.loads(read_whole(place, RECORDED, links=False).decode())
+            raw = _read(place, ledger)
             given, rest = raw["about"], raw["rest"]
             lists = {name: None if given[name] is None else tuple(given[name]) for name in _LISTS}
             stages = [(one["name"], one["gdp"], np.asarray(one["values"], float)) for one in raw["stages"]]
@@ -225,9 +254,10 @@ def completed(
 
 
 def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:
-    if (query := _query(folder / RELEASE)) is not None:
+    if (query := _query(folder / RELEASE, ledger)) is not None:
+        enter(ledger, query)
         return query
-    raw = RawRelease.load(folder)
+    raw = RawRelease.load(folder, ledger)
     plan = raw.planned(model)
     history, stage = ((), None) if plan is None else raw.history(plan)
     if plan is None or (stage is not None and (not history or ledger is None or raw.charge is None)):
@@ -250,11 +280,11 @@ def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Stud
     return driver.kept(raw.about)
 
 
-def _query(place: Path) -> Query | None:
+def _query(place: Path, ledger: Ledger | None) -> Query | None:
     """What a query released, which is its whole record, if the file holds that."""
     try:
-        raw = json.loads(read_whole(place, RECORDED, links=False).decode())
-    except (OSError, ValueError, RecursionError):
+        raw = _read(place, ledger)
+    except (OSError, ValueError, RecursionError, AttributeError):
         return None
     return checked_record(Query, raw, place) if isinstance(raw, dict) and "kind" in raw else None
 
@@ -268,18 +298,12 @@ def _end(ledger: Ledger, raw: RawRelease, outcome: Ending = "stopped") -> None:
             ledger.settle(found, outcome)
 
 
-def enter_again(ledger: Ledger, folder: Path, record: ReleaseRecord) -> None:
-    """What of a dossier its charge was not told: that it has released, and a first fingerprint.
-
-    Another fingerprint than one that it knows is told by nobody but the run: a file may have been changed.
-    """
+def settle_again(ledger: Ledger, record: ReleaseRecord) -> None:
+    """Settle the charge of a dossier that its run, or its release, told the ledger of."""
     if record.ledger is None:
         return
     charge = charge_of(record, ledger)[1]
-    if not charge.dossiers:
-        unchanged = read_raw(folder).get("fingerprint") == record.fingerprint
-        need(unchanged, "the record was changed after it was written: the ledger is not told of it.")
-        ledger.know(charge.identity, record.fingerprint)
+    need(bool(charge.dossiers), "of this charge the ledger knows no dossier, and there is no release.json.")
     if charge.outcome == "reserved":
         ledger.settle(charge, "released")
 

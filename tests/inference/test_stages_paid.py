@@ -10,15 +10,17 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
+from typer.testing import CliRunner
 
 import private_mcmc as pmc
 from private_mcmc import accounting
+from private_mcmc.cli import app
 from private_mcmc.dossier import verify_dossier
 from private_mcmc.dossier.folder import RELEASE, held, new_dossier
 from private_mcmc.errors import OutputError
 from private_mcmc.inference.fitting import plan_fit, resume
 from private_mcmc.inference.question import question
-from private_mcmc.inference.raw_release import completed
+from private_mcmc.inference.raw_release import authenticated, completed
 from private_mcmc.planning import Policy
 from private_mcmc.release.ledger_state import Filter
 from tests.data import fields
@@ -213,11 +215,13 @@ def test_a_fit_that_was_killed_between_stages_goes_on_with_those_it_has(books, n
     """Before the first of them too: nothing told of its charge, and the whole budget stayed set aside."""
     killed(name)
     before = books.history("people")[0].stages
-    raw = json.loads((place / RELEASE).read_text())
-    (place / RELEASE).write_text(json.dumps(raw | {"model": "0" * 64}))
+    text = (place / RELEASE).read_text()
+    raw = {name: value for name, value in json.loads(text).items() if name != "code"}
+    again = authenticated(lambda made: (place / RELEASE).write_text(json.dumps(made)), books)
+    again(raw | {"model": "0" * 64})
     with pytest.raises(pmc.DeclarationError, match="another model"):
         go_on()
-    (place / RELEASE).write_text(json.dumps(raw))
+    (place / RELEASE).write_text(text)
     study = go_on(look=lambda plan, releases: False)
     (charge,) = books.history("people")
     assert charge.stages[: len(before)] == before and charge.outcome == "released"
@@ -297,7 +301,9 @@ def test_a_charge_whose_run_was_killed_after_its_last_stage_is_settled_with_its_
     (own,), release = books.history("people"), place / RELEASE
     price = pmc.accounting.gaussian(adjacency="replace_one", sensitivity=1.0, scale=99.0)
     another, whole = books.reserve("people", price, purpose="of another run"), release.read_text()
-    release.write_text(whole.replace(own.identity, another.identity))
+    raw = json.loads(whole.replace(own.identity, another.identity))
+    del raw["code"]
+    authenticated(lambda made: release.write_text(json.dumps(made)), books)(raw)
     with pytest.raises(pmc.DeclarationError, match="another statement"):
         completed(place, None, books)
     release.write_text(whole)
@@ -318,6 +324,29 @@ def test_a_stage_whose_release_was_lost_is_not_bought_again_and_the_rest_is_free
     assert left(books) == whole - charge.charged and study.stopped
     assert len(charge.stages) == len(study.stages) + 1
     assert verify_dossier(study.save(place.with_name("again")), books)
+
+
+def test_a_release_that_was_changed_is_told_to_no_ledger(table, books, killed, place, go_on):
+    """Other numbers became the study that the ledger knew; a page made without it, and then changed, too."""
+    killed("private_mcmc.inference.execute_plan.outcome_of")
+    release, told = place / RELEASE, ("report", str(place), "--ledger", str(books.path))
+    whole = release.read_text()
+    raw = json.loads(whole)
+    raw["stages"][-1]["values"][-1][0] = 0.125
+    for changed in (raw, {name: value for name, value in raw.items() if name != "code"}):
+        release.write_text(json.dumps(changed))
+        for wrong in (lambda: completed(place, None, books), go_on):
+            with pytest.raises(pmc.LedgerError, match="was changed after"):
+                wrong()
+    assert CliRunner().invoke(app, told[:2]).exit_code == 0 and release.exists()
+    assert isinstance(CliRunner().invoke(app, told).exception, pmc.LedgerError)
+    kept = release.rename(place / "kept")
+    assert isinstance(CliRunner().invoke(app, told).exception, pmc.DeclarationError)
+    (charge,) = books.history("people")
+    assert charge.outcome == "reserved" and not charge.dossiers
+    kept.rename(release).write_text(whole)
+    assert CliRunner().invoke(app, told).exit_code == 0 and not release.exists()
+    assert verify_dossier(place, books).compared_with == ("the ledger",)
 
 
 def test_other_rows_do_not_go_on_with_a_fit(table, books, killed, place):
