@@ -50,7 +50,7 @@ class NewDossier:
         """Write what was released so far; it is on disk when this returns."""
         self.bought |= bool("kind" in release or release["before"] or release["stages"])
         self._whole = False
-        write_whole(self._place / RELEASE, json.dumps(release))
+        _put(self._place, RELEASE, json.dumps(release))
         self._whole = True
 
     def write(self, study: ReleaseRecord) -> None:
@@ -114,7 +114,7 @@ def new_dossier(folder: str | Path) -> Iterator[NewDossier]:
         with held(place):
             # Only now: whoever held it before may have released.
             for name in (*FILES, RELEASE):
-                if (place / name).exists():
+                if os.path.lexists(place / name):  # a link may lead to a file that is made by writing there
                     raise OutputError(f"{place / name}: exists already; a dossier is never overwritten.")
             with new_file(place / RECORD) as record:
                 dossier = NewDossier(place, record)

@@ -474,6 +474,12 @@ def test_a_run_that_fails_leaves_no_folder_and_a_dossier_is_never_overwritten(tm
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OutputError, match="exists already"):
         study_of().save(written)
+    with pytest.raises(OutputError, match="is a link"), new_dossier(tmp_path / "made") as made:
+        (tmp_path / "made" / RELEASE).symlink_to(tmp_path / "elsewhere")
+        made.keep({"stages": [1], "before": []})
+    with pytest.raises(OutputError, match="exists already"):
+        study_of().save(tmp_path / "made")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.long
