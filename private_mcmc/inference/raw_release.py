@@ -100,8 +100,13 @@ def _code(key: bytes, release: Fields) -> str:
 
 def _read(place: Path, ledger: Ledger | None) -> Any:
     """The release as plain data; ``LedgerError`` for one that is not as its run, charged there, wrote it."""
-    raw = json.loads(read_whole(place, RECORDED, links=False).decode())
-    code = raw.pop("code", "")
+    try:
+        raw = json.loads(read_whole(place, RECORDED, links=False).decode())
+        code = raw.pop("code", "")
+    except OSError as error:
+        raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise DeclarationError(f"{place}: is no release of a run.") from None
     if ledger is not None and not hmac.compare_digest(str(code), _code(ledger.checkpoint_key, raw)):
         raise LedgerError(
             f"{place}: was changed after it was written, or not charged to this ledger, which is not told of "
@@ -136,9 +141,8 @@ class RawRelease:
     @classmethod
     def load(cls, folder: Path, ledger: Ledger | None = None) -> RawRelease:
         """Raises ``DeclarationError`` for a file that is no release, or not that of the ``ledger``."""
-        place = folder / RELEASE
+        raw = _read(place := folder / RELEASE, ledger)
         try:
-            raw = _read(place, ledger)
             given, rest = raw["about"], raw["rest"]
             lists = {name: None if given[name] is None else tuple(given[name]) for name in _LISTS}
             stages = [(one["name"], one["gdp"], np.asarray(one["values"], float)) for one in raw["stages"]]
@@ -159,8 +163,6 @@ class RawRelease:
                 provenance=dict(raw["provenance"]),
                 stages=tuple(stages),
             )
-        except OSError as error:
-            raise DeclarationError(f"{place}: cannot be read ({error.strerror}).") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise DeclarationError(f"{place}: is no release of a run.") from None
 
@@ -254,7 +256,9 @@ def completed(
 
 
 def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Study | Query | Report:
-    if (query := _query(folder / RELEASE, ledger)) is not None:
+    release = _read(folder / RELEASE, ledger)
+    if "kind" in release:  # what a query released is its whole record
+        query = checked_record(Query, release, folder / RELEASE)
         enter(ledger, query)
         return query
     raw = RawRelease.load(folder, ledger)
@@ -278,15 +282,6 @@ def _completed(folder: Path, model: Model | None, ledger: Ledger | None) -> Stud
     driver = PrivateMCMC.from_plan(raw.of_whole(plan), bookkeeping=books, progress_bar=False)
     driver.recall(outcome, charge)
     return driver.kept(raw.about)
-
-
-def _query(place: Path, ledger: Ledger | None) -> Query | None:
-    """What a query released, which is its whole record, if the file holds that."""
-    try:
-        raw = _read(place, ledger)
-    except (OSError, ValueError, RecursionError, AttributeError):
-        return None
-    return checked_record(Query, raw, place) if isinstance(raw, dict) and "kind" in raw else None
 
 
 def _end(ledger: Ledger, raw: RawRelease, outcome: Ending = "stopped") -> None:
