@@ -243,8 +243,7 @@ def plan_expectations(
     size = len(moved.units)
     epsilon = target.epsilon if expectations.epsilon is None else expectations.epsilon
     # In a box of half-width ``b``, coordinates ``(Au)_i`` of a matrix ``A`` round off ``p^{3/2}ub√M_ii``.
-    mixed = np.ndim(schedule.preconditioner or 0) == 2 and schedule.within < math.inf
-    box = schedule.within if mixed else 0.0
+    box = schedule.within if np.ndim(schedule.preconditioner or 0) == 2 and distance < math.inf else 0.0
     joint = moved.l1 + size * (ROUNDING_SHARE + 2 * schedule.dim**1.5 * _UNIT * UP_MATRIX * box / distance)
     noise = laplace_noise(epsilon, joint, size).confirmed()
     cost = laplace(
