@@ -25,6 +25,7 @@ from private_mcmc.model.program import Output
 from private_mcmc.model.proposals import find_link
 from private_mcmc.model.synthetic import people
 from private_mcmc.planning.outcomes import Likelihood, likelihood_of
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.records import Record
 from private_mcmc.system import ON_FEW_ROWS
 
@@ -49,9 +50,9 @@ class Outcomes(NamedTuple):
         """``function(row)`` of every row with every value: ``(rows, k, …)``."""
 
         def of_row(row: Record, values: Record) -> jax.Array:
-            return jnp.asarray(jax.vmap(lambda value: function({**row, **value}))(values))
+            return jnp.asarray(at_each(lambda value: function({**row, **value}), values))
 
-        return jnp.asarray(jax.vmap(of_row)(self.rows, self.values))
+        return jnp.asarray(at_each(of_row, self.rows, self.values))
 
     def probabilities(self, reading: RowModel, theta: jax.Array) -> jax.Array:
         """Of the values under ``θ``, ``(rows, k)``."""
@@ -154,7 +155,7 @@ def _moves(
 
     information = -jax.jacfwd(mean)(at)
     inverse = jnp.linalg.pinv(information, rtol=_SINGULAR)
-    seen, told = inverse @ information, jnp.nan_to_num(jax.vmap(score)(others))
+    seen, told = inverse @ information, jnp.nan_to_num(at_each(score, others))
     beyond = told - told @ seen
     values, axes = jnp.linalg.eigh(beyond.T @ beyond)
     unseen = (axes * (values > _SINGULAR * jnp.sum(told**2))) @ axes.T

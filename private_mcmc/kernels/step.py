@@ -179,8 +179,7 @@ def step_program(
                 return gradient.total(state, rows)
             return batch.total(state, rows, BatchDraw(streams(batches)[1], k, chain, own), first)
 
-        found: States = at_each(one, u, jnp.arange(u.shape[0]), drawn)
-        return found
+        return jnp.asarray(at_each(one, u, jnp.arange(u.shape[0]), drawn))
 
     def move(u: States, k: jax.Array, standard: States, total: States) -> States:
         gamma = jnp.asarray(numbers.step_size)

@@ -22,6 +22,7 @@ from private_mcmc.kernels.gradient import ClippedGradient, Columns, Whitening, c
 from private_mcmc.kernels.keys import Streams
 from private_mcmc.kernels.step import LangevinProgram, StepNumbers, step_program, without_numbers
 from private_mcmc.potential.potential import Potential
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.schedule import Schedule
 from private_mcmc.system import ON_FEW_ROWS
 
@@ -66,7 +67,7 @@ def _program(model: Followed, shared: Schedule, numbers: StepNumbers) -> Langevi
     def total(u: jax.Array, rows: Any) -> jax.Array:
         weights, each = rows
         # The clipped sum of every row by itself: what it adds is bounded by its weight times the clip only.
-        found: jax.Array = weights @ jax.vmap(clipped.total, (None, 0))(u, each)
+        found: jax.Array = weights @ at_each(partial(clipped.total, u), each)
         return found
 
     return step_program(read, shared, ClippedGradient(prepare, total), numbers)

@@ -30,6 +30,7 @@ from private_mcmc.planning.facts import prior_of
 from private_mcmc.planning.prediction import Expected, Prediction
 from private_mcmc.planning.stages import Array
 from private_mcmc.potential.potential import curvature
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.preflight.estimate import outcomes_of, typed
 from private_mcmc.release.price import bind, movement, price
 from private_mcmc.release.released import Expectations
@@ -174,11 +175,11 @@ class _Table:
 
 def _tables(reading: RowModel, n: int) -> list[_Table]:
     prior, outcomes = prior_of(reading), outcomes_of(reading)
-    width, slope = 1e-4 * prior.scale, jax.vmap(jax.grad(reading.row_loss), in_axes=(None, 0))
+    width, slope = 1e-4 * prior.scale, jax.grad(reading.row_loss)
 
     def slopes(thetas: jax.Array, rows: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
         inside = reading.rows.project(rows)
-        each = jax.lax.map(lambda theta: slope(theta, inside), thetas)
+        each = jax.lax.map(lambda theta: at_each(partial(slope, theta), inside), thetas)
         return each, jax.hessian(reading.neg_log_prior)(thetas[0])
 
     compiled, found = jax.jit(slopes, compiler_options=RUN_ONCE), []

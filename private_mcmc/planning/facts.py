@@ -21,7 +21,7 @@ from private_mcmc.model.synthetic import prior_draws, scale_of
 from private_mcmc.planning.estimates import floored, prior_curvature, root_of, spectral_norm
 from private_mcmc.planning.outcomes import Columns, Likelihood, PersonLikelihood, likelihood_of
 from private_mcmc.planning.stages import Array
-from private_mcmc.potential.rowwise import of_rows
+from private_mcmc.potential.rowwise import at_each, of_rows
 from private_mcmc.release import SecondMomentsPlan, plan_second_moments
 from private_mcmc.system import RUN_ONCE, blas_of_one_thread
 from private_mcmc.target import Adjacency
@@ -130,7 +130,7 @@ def exchangeable(reading: RowModel) -> bool:
         return False
     with jax.enable_x64(True):
         rows = reading.rows.synthetic(5, _SEEN)
-        loss = jax.jit(lambda at: jnp.sum(jax.vmap(reading.row_loss, (None, 0))(at, rows)))
+        loss = jax.jit(lambda at: jnp.sum(at_each(functools.partial(reading.row_loss, at), rows)))
         for count in {site.shape[-1] for site in reading.sites if site.shape} - {1}:
             same = []
             for theta in prior_of(reading).draws[:_PLACES]:
@@ -210,7 +210,7 @@ def _potential(reading: RowModel, theta: jax.Array, rows: Columns) -> tuple[jax.
     """That of ``rows``, and its slope."""
 
     def value(at: jax.Array) -> jax.Array:
-        return reading.neg_log_prior(at) + jnp.sum(jax.vmap(reading.row_loss, (None, 0))(at, rows))
+        return reading.neg_log_prior(at) + jnp.sum(at_each(functools.partial(reading.row_loss, at), rows))
 
     return jax.value_and_grad(value)(theta)
 
@@ -224,7 +224,7 @@ def _cut_off(likelihood: Likelihood, thetas: jax.Array, rows: Columns) -> jax.Ar
         return jnp.sum(mean**2), squares
 
     def at(theta: jax.Array) -> jax.Array:
-        mean, squares = jax.vmap(of_row, in_axes=(None, 0))(theta, rows)
+        mean, squares = at_each(functools.partial(of_row, theta), rows)
         return jnp.nan_to_num(jnp.sum(mean) / jnp.maximum(jnp.sum(squares), 1e-300), nan=1.0)
 
     return jnp.asarray(jax.lax.map(at, thetas))

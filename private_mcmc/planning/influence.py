@@ -27,7 +27,7 @@ from private_mcmc.planning.facts import Facts, Metric
 from private_mcmc.planning.outcomes import CENTRE, Likelihood
 from private_mcmc.planning.stages import Array, CompletedStage, QueryStage, Row
 from private_mcmc.potential.potential import RowTerm
-from private_mcmc.potential.rowwise import of_rows
+from private_mcmc.potential.rowwise import at_each, of_rows
 from private_mcmc.release import Family, Sums, SumsPlan, plan_sums
 from private_mcmc.system import blas_of_one_thread
 from private_mcmc.target import Adjacency, Unit
@@ -151,7 +151,7 @@ def weighted_model(
 
     def weighted(theta: jax.Array, row: Row) -> jax.Array:
         fixed = jax.lax.stop_gradient(theta)
-        gradients = jax.vmap(lambda outcome: score(fixed, {**row, **outcome}))(dict(outcomes))
+        gradients = at_each(lambda outcome: score(fixed, {**row, **outcome}), dict(outcomes))
         largest = jnp.max(jnp.linalg.norm(gradients @ jnp.asarray(root, dtype=gradients.dtype), axis=-1))
         weight = jnp.minimum(1.0, clip / jnp.maximum(largest, 1e-30))
         return jnp.dot(jax.lax.stop_gradient(weight * score(fixed, row)), theta)
@@ -188,7 +188,7 @@ def weighted_slopes(likelihood: Likelihood) -> tuple[RowModel, Callable[..., dic
 
     def loss(eta: jax.Array, row: Row) -> jax.Array:
         eta, own = eta.reshape(()), {column: row[column] for column in predictor.reads}
-        each = jax.vmap(lambda value: slope(eta, {**own, name: value}))(jnp.asarray(values))
+        each = at_each(lambda value: slope(eta, {**own, name: value}), jnp.asarray(values))
         weight = jnp.minimum(1.0, row[SLOPE_CAP] / jnp.maximum(jnp.max(jnp.abs(each)), 1e-300))
         return jnp.asarray(jax.lax.stop_gradient(weight * slope(eta, own)) * eta)
 
@@ -309,8 +309,8 @@ def _cell_of(reading: RowModel, likelihood: Likelihood) -> Callable[[ArrayLike, 
     def cell(theta: ArrayLike, root: ArrayLike, person: Row) -> jax.Array:
         gradients = score(jnp.asarray(theta), person)[None]
         if likelihood.few:
-            gradients = jax.vmap(lambda outcome: score(jnp.asarray(theta), {**person, **outcome}))(
-                dict(likelihood.outcomes)
+            gradients = at_each(
+                lambda outcome: score(jnp.asarray(theta), {**person, **outcome}), dict(likelihood.outcomes)
             )
         lengths = jnp.linalg.norm(gradients @ jnp.asarray(root), axis=1)
         # A sum that is no number is clipped as a long one.

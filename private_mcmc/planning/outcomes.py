@@ -24,6 +24,7 @@ from private_mcmc.errors import NotYetSupported
 from private_mcmc.model import RowModel
 from private_mcmc.model.integrated import OwnLatents
 from private_mcmc.model.synthetic import has_factors, outcome_columns
+from private_mcmc.potential.rowwise import at_each
 from private_mcmc.records import Record
 from private_mcmc.system import RUN_ONCE
 
@@ -85,7 +86,7 @@ class EventTimes:
         low, high = (float(end) for end in reading.rows.columns[self.time].interval())
         flags, times = row[self.event], low + (high - low) * jnp.linspace(0.0, 1.0, _MOST_OUTCOMES) ** 3
         none = row | {self.event: jnp.zeros_like(flags)}
-        hazard = jax.vmap(lambda time: reading.row_loss(theta, none | {self.time: time}))(times)
+        hazard = at_each(lambda time: reading.row_loss(theta, none | {self.time: time}), times)
         hazard, wanted = hazard - hazard[0], -jnp.log(share)
         time = jnp.interp(wanted, hazard, times).astype(row[self.time].dtype)
         return row | {self.time: time, self.event: (wanted < hazard[-1]).astype(flags.dtype)}
@@ -127,7 +128,8 @@ def _is_hazard(reading: RowModel, time: str, event: str) -> bool:
             rate = jnp.exp(loss(at, 0) - loss(at, 1))
             return jax.grad(loss)(at, 0), rate
 
-        found = jax.jit(jax.vmap(sides), compiler_options=RUN_ONCE)(thetas, rows, low + (high - low) * share)
+        every = jax.jit(partial(at_each, sides), compiler_options=RUN_ONCE)
+        found = every(thetas, rows, low + (high - low) * share)
         slope, rate = map(np.asarray, found)
     with np.errstate(invalid="ignore"):
         return bool(np.all(rate > 0) and np.all(np.abs(slope - rate) <= _TOLERANCE * (1 + rate)))
@@ -179,7 +181,7 @@ class Likelihood:
         if (times := self.times) is None:
             return [(thetas, rows)]
         shares = np.random.default_rng(4).uniform(size=len(rows[times.time]))
-        draw = jax.jit(jax.vmap(partial(times.drawn, self.reading), in_axes=(None, 0, 0)))
+        draw = jax.jit(lambda at, *each: at_each(partial(times.drawn, self.reading, at), *each))
         each = np.asarray(thetas)
         return [(np.tile(at, (len(each), 1)), draw(jnp.asarray(at), rows, shares)) for at in each]
 
@@ -189,7 +191,7 @@ class Likelihood:
         The expectation is over outcomes of the model given the row's covariates: the row's own outcome is
         not used. ``root`` is ``A``.
         """
-        at = jax.vmap(self._scores, in_axes=(0, None))(jnp.asarray(thetas), row)
+        at = at_each(lambda theta: self._scores(theta, row), jnp.asarray(thetas))
         return self._in_metric(at, root, len(at))
 
     def _in_metric(self, vectors: jax.Array, root: ArrayLike, count: int) -> jax.Array:
@@ -241,7 +243,7 @@ class Likelihood:
         for _ in range(_ZOOMS):
             values = _nodes(values, jnp.cumsum(self._shares(theta, row, name, values)))
         shares, score = self._shares(theta, row, name, values), self.reading.row_slope
-        scores = jnp.nan_to_num(jax.vmap(lambda value: score(theta, {**row, name: value}))(values))
+        scores = jnp.nan_to_num(at_each(lambda value: score(theta, {**row, name: value}), values))
         # Their mean is zero; what is left of it is the sum's error.
         return shares, scores - shares @ scores
 
@@ -255,13 +257,13 @@ class Likelihood:
 
     def _logits(self, theta: jax.Array, row: Columns, outcomes: Columns | None = None) -> jax.Array:
         outcomes = self.outcomes if outcomes is None else outcomes
-        losses = jax.vmap(lambda outcome: self.reading.row_loss(theta, row | outcome))(outcomes)
+        losses = at_each(lambda outcome: self.reading.row_loss(theta, row | outcome), outcomes)
         return jnp.where(jnp.isfinite(losses), -losses, -1e30)
 
     def score(self, theta: jax.Array, row: Columns) -> tuple[jax.Array, jax.Array]:
         """``E_y ∇v``, which is 0 unless declared outcomes are not all that are possible, and ``E_y‖∇v‖²``."""
         score = self.reading.row_slope
-        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(self.outcomes)
+        gradients = at_each(lambda outcome: score(theta, row | outcome), self.outcomes)
         shares = jax.nn.softmax(self._logits(theta, row))
         return shares @ gradients, shares @ jnp.sum(gradients**2, axis=1)
 
@@ -284,9 +286,9 @@ class Likelihood:
                 _, moved = jax.jvp(lambda at: score(at, row | outcome), (theta,), (design,))
                 return jnp.asarray(moved @ design / jnp.maximum(design @ design, 1e-300) ** 2)
 
-            mean = jnp.maximum(weights @ jax.vmap(curvature)(chosen), 0.0)
+            mean = jnp.maximum(weights @ at_each(curvature, chosen), 0.0)
             return jnp.asarray(jnp.sqrt(weights * mean)[:, None] * design)
-        gradients = jax.vmap(lambda outcome: score(theta, row | outcome))(chosen)
+        gradients = at_each(lambda outcome: score(theta, row | outcome), chosen)
         return jnp.asarray(jnp.sqrt(weights)[:, None] * gradients)
 
 
@@ -307,7 +309,8 @@ class FactorLikelihood(Likelihood):
         """``V`` with ``VᵀV = w Aᵀ mean_j [∇²v(θ_j)]₊ A``, the row's own outcome included."""
         if self.times is not None:
             return super().information(thetas, root, row)
-        hessian = jax.vmap(jax.jacfwd(self.reading.row_slope), in_axes=(0, None))(jnp.asarray(thetas), row)
+        bend = jax.jacfwd(self.reading.row_slope)
+        hessian = at_each(lambda theta: bend(theta, row), jnp.asarray(thetas))
         hessian = jnp.nan_to_num(hessian, nan=0.0, posinf=0.0, neginf=0.0)
         values, vectors = jnp.linalg.eigh(hessian)
         halves = jnp.sqrt(jnp.maximum(values, 0.0))[..., None] * jnp.swapaxes(vectors, -1, -2)
@@ -323,7 +326,7 @@ class PersonLikelihood(Likelihood):
     def information(self, thetas: ArrayLike, root: ArrayLike, row: Columns) -> jax.Array:
         """The rows' own, one after the other: what a person says is the sum of it."""
         rows = {name: column for name, column in row.items() if name != OWN_ROWS}
-        own = jax.vmap(self.each.information, in_axes=(None, None, 0))(thetas, root, rows)
+        own = at_each(partial(self.each.information, thetas, root), rows)
         there = jnp.where(row[OWN_ROWS][:, None, None] > 0, own, 0.0)
         return there.reshape(-1, own.shape[-1])
 
@@ -349,9 +352,9 @@ class OwnLatentsLikelihood(FactorLikelihood):
         keys, score = jax.random.split(jax.random.key(11), _DRAWS), self.reading.row_slope
 
         def at(theta: jax.Array) -> jax.Array:
-            return jnp.asarray(jax.vmap(lambda key: score(theta, self._drawn(theta, row, key)))(keys))
+            return jnp.asarray(at_each(lambda key: score(theta, self._drawn(theta, row, key)), keys))
 
-        scores = jax.vmap(at)(jnp.asarray(thetas))
+        scores = at_each(at, jnp.asarray(thetas))
         return self._in_metric(scores, root, scores.shape[0] * _DRAWS)
 
     def _drawn(self, theta: jax.Array, person: Columns, key: jax.Array) -> Columns:
@@ -362,13 +365,13 @@ class OwnLatentsLikelihood(FactorLikelihood):
         latents = {name: values[chosen] for name, values in atoms.items()}
 
         def of_row(row: Columns, key: jax.Array) -> Columns:
-            losses = jax.vmap(lambda outcome: self.own.term(theta, latents, row | outcome))(self.outcomes)
+            losses = at_each(lambda outcome: self.own.term(theta, latents, row | outcome), self.outcomes)
             chosen = jax.random.categorical(key, jnp.where(jnp.isfinite(losses), -losses, -1e30))
             return {name: options[chosen] for name, options in self.outcomes.items()}
 
         rows = {name: person[name] for name in self.columns}
         count = len(next(iter(rows.values())))
-        return person | jax.vmap(of_row)(rows, jax.random.split(second, count))
+        return {**person, **at_each(of_row, rows, jax.random.split(second, count))}
 
 
 @functools.lru_cache(maxsize=8)

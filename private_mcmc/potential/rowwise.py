@@ -35,7 +35,7 @@ Tree: TypeAlias = Any
 
 def abstract(shape: tuple[int, ...], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
     """An argument of ``jax.make_jaxpr`` of which only shape and dtype are known."""
-    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype, True))  # type: ignore[no-untyped-call]
 
 
 def row_shapes(rows: Rows) -> dict[str, jax.ShapeDtypeStruct]:

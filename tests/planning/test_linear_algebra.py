@@ -125,6 +125,12 @@ def test_chains_persons_and_draws_divide_no_call_of_lapack_either(person, rate):
         rows = program.prepare(reading.rows.synthetic(0, 50), jnp.ones(50, dtype=bool))
         found = equations(program.step, jnp.zeros((8, 2)), 0, run_keys()[0], rows)
         found += equations(partial(_constrained, reading), jnp.zeros((8, 2)))
+        if rate is None:  # what plans ask of rows, with every outcome that may be
+            asked, row = (
+                likelihood_of(reading, 1.0),
+                jax.tree.map(lambda one: one[0], reading.rows.synthetic(0, 1)),
+            )
+            found += equations(partial(asked.information, jnp.zeros((3, 2)), np.eye(2)), row)
     solved = [each.invars[0].aval.shape for each in found if each.primitive in LAPACK]
     assert len(solved) > 3 and all(math.prod(shape) == 900 for shape in solved)
 
