@@ -185,13 +185,11 @@ def _cells(column: Any) -> Cells:
     if isinstance(column, Texts):
         return column
     if hasattr(column, "to_arrow"):
+        listed = str(column.dtype) in ("Object", "Int128", "UInt128")  # of which Arrow has no others
         try:
-            column = column.to_list() if str(column.dtype) == "Object" else column.to_arrow()
+            column = _one_each(column.to_list()) if listed else column.to_arrow()
         except ImportError:  # one date beyond its calendar stops Polars' own reader, which tells of it
             raise DataSchemaError("columns of Polars need pyarrow: install private-mcmc[scale].") from None
-        except Exception:  # Arrow has no integers of 128 bits
-            column = column.to_list()
-        column = _one_each(column)
     held = getattr(column, "array", column)
     if type(getattr(held, "dtype", None)).__name__ == "ArrowDtype":
         column = held.__arrow_array__()  # pandas refuses all cells for one date beyond Python's calendar
