@@ -230,14 +230,18 @@ def report(
 def _page(what: Path, model: str | None, ledger: Path | None) -> Report:
     from private_mcmc.dossier.folder import RELEASE, NewDossier, finish, is_complete, is_raw, load_record
     from private_mcmc.dossier.shape import RECORD
+    from private_mcmc.dossier.verify import charge_of
     from private_mcmc.inference.raw_release import completed, settle_again
     from private_mcmc.release import Ledger
     from private_mcmc.report import Report
 
     folder = what.parent if what.name == RECORD else what
     books = None if ledger is None else Ledger(ledger)
-    # One that a ledger was not told of is told from its release.
-    if is_raw(folder) or (books is not None and (folder / RELEASE).exists()):
+    raw = is_raw(folder)
+    if not raw and books is not None and (folder / RELEASE).exists():
+        # A dossier that the ledger was not told of is made again from its release.
+        raw = not charge_of(load_record(folder), books)[1].dossiers
+    if raw:
         program = None if model is None else load_model(model)[0]
         made = completed(folder, program, books, NewDossier(folder).write)
         if isinstance(made, Report):
