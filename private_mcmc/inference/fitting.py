@@ -9,19 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from private_mcmc.accounting import Statement
-from private_mcmc.analysis import Description
 from private_mcmc.arguments import OF_FITS, Guarantee, arguments_checked
-from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.schema import Schema
-from private_mcmc.data.table import encoded, refuse_changed
+from private_mcmc.data.table import refuse_changed
 from private_mcmc.domains.cells import Marks
 from private_mcmc.domains.columns import PRESENT
 from private_mcmc.dossier.folder import Query, Study, held
 from private_mcmc.dossier.record import ReleaseRecord, warnings_of
-from private_mcmc.errors import DeclarationError, NotYetSupported, clean_errors
+from private_mcmc.errors import DeclarationError, clean_errors
 from private_mcmc.inference.bookkeeping import Bill, Bookkeeping
 from private_mcmc.inference.columns import BLOCK, checked, on_the_host
 from private_mcmc.inference.declared import Engine, Execution, Look, Outcome, stopping
@@ -30,11 +26,10 @@ from private_mcmc.inference.execute_plan import PlannedRun
 from private_mcmc.inference.last_run import About
 from private_mcmc.inference.question import SHARE, BoundsPlan, Question, doubts, plan_bounds, question
 from private_mcmc.inference.raw_release import Keep, RawRelease, authenticated, so_far
-from private_mcmc.inference.reading import read_columns, read_for, read_once, schema_of
+from private_mcmc.inference.reading import described_people, read_columns, read_for, read_once, schema_of
 from private_mcmc.kernels.gradient import check_arithmetic
 from private_mcmc.planning import History, Plan, Prediction, plan
-from private_mcmc.planning.facts import SYNTHETIC_ROWS
-from private_mcmc.records import Fields, Model, Record
+from private_mcmc.records import Fields, Model
 from private_mcmc.release import Ledger
 from private_mcmc.report.document import announce
 from private_mcmc.system import warn_of_what_was_paid
@@ -213,47 +208,11 @@ def plan_fit(
     columns, marks, rows, target = read_for(table, asked, epsilon, delta, adjacency, n, engine)
     bounds = plan_bounds(asked.schema, asked.fields, target, rows, bounds_share)
     own = target if bounds is None else bounds.rest
-    alike = None if described is None else _people(asked, described)
+    alike = None if described is None else described_people(asked, described)
     most: dict[str, Any] = {"max_error": max_error, "max_passes": max_passes, "people": alike}
     made = plan_asked(asked, own, rows, guarantee, progress_bar=progress_bar, **most)
     made = made if bounds is None else bounds.beside(made)
     return Planned(asked, made, table, columns, marks, bounds, engine=engine, max_error=max_error)
-
-
-def _people(asked: Question, described: ReleaseRecord) -> Fields | None:
-    """Columns of people like those of a released table, as the model reads them."""
-    if not isinstance(described, Query) or not isinstance(described.analysis, Description):
-        raise DeclarationError("described: a table that describe released.")
-    if described.seeded:
-        raise DeclarationError("described: a table whose noise was chosen is not private.")
-    if asked.rows.unit is not None:
-        raise NotYetSupported("described: for tables of one row a person; leave it out of this fit.")
-    people = described.analysis.people(described.found, asked.fields, SYNTHETIC_ROWS)
-    found: dict[str, Any] = {}
-    for name in people[0]:
-        if all(name in one for one in people):
-            then = described.analysis.schema[name]
-            found |= _read_again(then, asked.schema[name], [one[name] for one in people])
-    return found
-
-
-def _read_again(then: Field, now: Field, words: Sequence[str]) -> Fields:
-    """What was described of a field, as the model reads it; ranges, titles, fates may have changed."""
-    was, now_is = (
-        "levels" if one.is_category else "dates" if one.type == "date" else "numbers" for one in (then, now)
-    )
-    places = {level.value: place for place, level in enumerate(now.all_levels)} if now.is_category else {}
-    gone = [level.label for level in then.all_levels if level.value not in places] if then.is_category else []
-    in_units = bool(then.unit and now.unit) and then.unit != now.unit
-    changed = f"had {was}, not {now_is}" if was != now_is else f"had the levels {gone}" if gone else ""
-    if changed := changed or f"was in {then.unit}, not {now.unit}" * in_units:
-        remedy = "describe again with today's schema, or leave described=… out"
-        raise DeclarationError(f"described: by another schema, where {now.name!r} {changed}: {remedy}.")
-    if places:
-        codes = {level.label: places[level.value] for level in then.all_levels}
-        return {identifier(now.name): np.array([codes[word] for word in words])}
-    plain: Record = {"outside": "nearest", "missing_values": (), "decimal": "."}
-    return encoded(replace(now, **plain), words)[0]
 
 
 @clean_errors

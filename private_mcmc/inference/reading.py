@@ -1,18 +1,23 @@
-"""Private tables into the columns that a question reads: checked and read once, before anything is spent."""
+"""Tables into the columns that a question reads: private ones, checked and read once, and described ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from private_mcmc.analysis import Description
 from private_mcmc.arguments import small_delta
+from private_mcmc.data.fields import Field, identifier
 from private_mcmc.data.readers import source_of
 from private_mcmc.data.schema import Schema
 from private_mcmc.data.table import (
     coded_table,
     data_marks,
+    encoded,
     read_identifiers,
     read_table,
     refuse_changed,
@@ -21,10 +26,13 @@ from private_mcmc.data.table import (
 from private_mcmc.domains.cells import Marks
 from private_mcmc.domains.columns import PRESENT, PickedColumn, host_column, on_host
 from private_mcmc.domains.persons import Numbers, Slots, numbered, one_row_each
+from private_mcmc.dossier.folder import Query
+from private_mcmc.dossier.record import ReleaseRecord
 from private_mcmc.errors import DataSchemaError, DeclarationError, NotYetSupported
 from private_mcmc.inference.columns import checked_columns, in_slots, without_rows
 from private_mcmc.inference.declared import Engine, Ray
 from private_mcmc.inference.question import Question
+from private_mcmc.planning.facts import SYNTHETIC_ROWS
 from private_mcmc.records import Fields, Record
 from private_mcmc.target import Adjacency, Target, check_count
 
@@ -169,3 +177,39 @@ def schema_of(given: object) -> Schema:
         f"fit(table, schema, formula, epsilon=…): as schema a {type(given).__name__} was given. Declare what "
         "the table's cells may be: `private-mcmc init` writes schema.yaml, pmc.Schema.load reads it."
     )
+
+
+def described_people(asked: Question, described: ReleaseRecord) -> Fields | None:
+    """Columns of people like those of a released table, as the model reads them."""
+    if not isinstance(described, Query) or not isinstance(described.analysis, Description):
+        raise DeclarationError("described: a table that describe released.")
+    if described.seeded:
+        raise DeclarationError("described: a table whose noise was chosen is not private.")
+    if asked.rows.unit is not None:
+        raise NotYetSupported("described: for tables of one row a person; leave it out of this fit.")
+    people = described.analysis.people(described.found, asked.fields, SYNTHETIC_ROWS)
+    found: dict[str, Any] = {}
+    for name in people[0]:
+        if all(name in one for one in people):
+            then = described.analysis.schema[name]
+            found |= _read_again(then, asked.schema[name], [one[name] for one in people])
+    return found
+
+
+def _read_again(then: Field, now: Field, words: Sequence[str]) -> Fields:
+    """What was described of a field, as the model reads it; ranges, titles, fates may have changed."""
+    was, now_is = (
+        "levels" if one.is_category else "dates" if one.type == "date" else "numbers" for one in (then, now)
+    )
+    places = {level.value: place for place, level in enumerate(now.all_levels)} if now.is_category else {}
+    gone = [level.label for level in then.all_levels if level.value not in places] if then.is_category else []
+    in_units = bool(then.unit and now.unit) and then.unit != now.unit
+    changed = f"had {was}, not {now_is}" if was != now_is else f"had the levels {gone}" if gone else ""
+    if changed := changed or f"was in {then.unit}, not {now.unit}" * in_units:
+        remedy = "describe again with today's schema, or leave described=… out"
+        raise DeclarationError(f"described: by another schema, where {now.name!r} {changed}: {remedy}.")
+    if places:
+        codes = {level.label: places[level.value] for level in then.all_levels}
+        return {identifier(now.name): np.array([codes[word] for word in words])}
+    plain: Record = {"outside": "nearest", "missing_values": (), "decimal": "."}
+    return encoded(replace(now, **plain), words)[0]

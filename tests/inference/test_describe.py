@@ -23,8 +23,9 @@ from private_mcmc.dossier.folder import finish
 from private_mcmc.inference import columns as placing
 from private_mcmc.inference import execute_plan as sums
 from private_mcmc.inference.describe import Books, description, plan_query
-from private_mcmc.inference.fitting import _people, plan_fit
+from private_mcmc.inference.fitting import plan_fit
 from private_mcmc.inference.question import question
+from private_mcmc.inference.reading import described_people
 from private_mcmc.release import Family, SumsPlan, plan_sums
 from tests.data.fields import levels, number, person, schema
 from tests.dossier.studies import study_of
@@ -284,7 +285,7 @@ def test_a_released_table_makes_the_next_fits_prediction_one_for_its_people(book
     # What changed since, and does not matter to these people: a range, its title and fates, a label.
     again = number("age", 0, 65, title="Age", missingValues=["60"], own={"outside": "nearest"})
     codes = {"name": "sex", "categories": [{"value": "m", "label": "men"}, {"value": "f", "label": "women"}]}
-    found = _people(question(schema(codes, again), "sex ~ age"), told)
+    found = described_people(question(schema(codes, again), "sex ~ age"), told)
     assert found["sex"].mean() == pytest.approx(0.5, abs=0.1) and 60 <= np.median(found["age"]) <= 65
     for field, words in (
         (number("age", 0, 100, unit="months"), "was in years, not months"),
@@ -292,7 +293,7 @@ def test_a_released_table_makes_the_next_fits_prediction_one_for_its_people(book
     ):
         other = question(schema(labelled_sex, field), "sex ~ age")
         with pytest.raises(pmc.DeclarationError, match=words):
-            _people(other, told)
+            described_people(other, told)
     assert len(books.history("people")) == 1
 
 
